@@ -322,7 +322,9 @@ class Host:
                 return []
 
         def run(self: job.Measuring, todo: Due, start: Any, append: Any) -> None:
-            host.passes.append((self.monitor.uuid, {self.schedule.plan.tasks[index].rung for index, _ in todo}))
+            host.passes.append(
+                (self.monitor.uuid, {self.schedule.plan.tasks[index].rung for index, _ in todo})
+            )
             name = f"session of {host.now()}"
             append(later(SESSION, id=name, gpu={**SESSION.gpu, "uuid": self.monitor.uuid}))
             for index, regimes in todo:

@@ -127,6 +127,18 @@ def copied(lab: Run, folder: Path) -> Run:
     return replace(lab, root=folder)
 
 
+@pytest.fixture(autouse=True)
+def undrawn(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A third of publishing is drawing, which three tests look at."""
+    drawn = (
+        test_a_run_is_published_whole,
+        test_publishing_again_adds_nothing,
+        test_a_subset_replaces_nothing_else,
+    )
+    if request.function not in drawn:
+        monkeypatch.setattr("ladder.cli.publish.draw_sweeps", lambda *_: [])
+
+
 @pytest.fixture
 def run(measured_once: Run, tmp_path: Path) -> Run:
     return copied(measured_once, tmp_path)
@@ -141,7 +153,7 @@ def released(published_once: Run, tmp_path: Path) -> Run:
 def test_a_run_is_published_whole(run: Run) -> None:
     assert run.publish() == 0
     names = {path.relative_to(run.target).as_posix() for path in run.target.rglob("*") if path.is_file()}
-    assert {"timings.csv", "timings.parquet", "sessions.csv", "claims.csv", "jobs.csv"} <= names
+    assert {"timings.csv", "timings.parquet", "sessions.csv", "claims.csv", "jobs.csv", "facts.json"} <= names
     assert {"environment.json", "index.html", "figures/tensor_ladder-1-ladder.png"} <= names
     assert {"report.md", "methodology.md", "sweeps/tensor_ladder.md", "sweeps/bank_stride.md"} <= names
     assert len([name for name in names if name.startswith("records/")]) == 1
