@@ -77,7 +77,7 @@ CHECK, TIMING = {"check", "counters", "clock"}, {"timing", "clock"}
             NOTHING,
         ),
         (
-            "measure/launch_checks.py",
+            "measure/watch.py",
             "random.randrange(_SAMPLED)",
             "random.randrange(9)",
             CHECK - {"counters"},

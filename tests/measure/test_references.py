@@ -22,7 +22,7 @@ from ladder.catalogue.settings import set_up
 from ladder.catalogue.sweeps import make_sweep
 from ladder.gpu.instance import Check
 from ladder.gpu.timing import capture
-from ladder.measure import launch_checks, worker
+from ladder.measure import watch, worker
 from ladder.measure.conditions import tree_conditions
 from ladder.measure.request import Request
 from ladder.model.errors import LadderError
@@ -340,14 +340,14 @@ def test_where_a_reference_cannot_be_captured_there_is_no_warm(
     tmp_path: Path, short: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = own_plan(tmp_path, [{"python": python_file(tmp_path), "entry": "good", "name": "mine"}])
-    played_capture = launch_checks.capture
+    played_capture = watch.capture
 
     def refuse(stream: Any, members: Sequence[Any]) -> Any:
         if any("ExternalReference" in getattr(one, "__qualname__", "") for one in members):
             raise RuntimeError("it synchronises")
         return played_capture(stream, members)
 
-    monkeypatch.setattr(launch_checks, "capture", refuse)
+    monkeypatch.setattr(watch, "capture", refuse)
     found = answer(plan, tmp_path, "dirty", "warm")
     says = "not captured in a CUDA graph: it synchronises"
     assert not found["fatal"]

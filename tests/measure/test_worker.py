@@ -21,7 +21,7 @@ from ladder.catalogue.settings import read_settings
 from ladder.gpu import timing
 from ladder.gpu.device import RESULT_SLOTS
 from ladder.gpu.instance import Check
-from ladder.measure import bench, beyond, launch_checks, worker
+from ladder.measure import bench, beyond, watch, worker
 from ladder.measure.gpu_job import process_command
 from ladder.measure.request import Request
 from ladder.model.errors import LadderError
@@ -217,7 +217,7 @@ def played(monkeypatch: pytest.MonkeyPatch) -> None:
                 member()
         return SimpleNamespace(launch=lambda stream: None, close=lambda: None)
 
-    monkeypatch.setattr(launch_checks, "capture", capture)
+    monkeypatch.setattr(watch, "capture", capture)
     monkeypatch.setattr(worker, "_REPLAYED", 0.0)  # a chain takes no longer than a launch here
 
 

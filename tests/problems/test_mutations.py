@@ -28,7 +28,7 @@ from ladder.build.variants import harness
 from ladder.gpu.device import CheckResultSlot, Gpu, Harness, Launcher, _mixed
 from ladder.gpu.instance import Maker, Tensor
 from ladder.gpu.timing import Timer
-from ladder.measure.launch_checks import CheckedSide, LaunchChecker
+from ladder.measure.watch import CheckedSide, LaunchChecker
 from ladder.model.code import PACKAGE
 from ladder.model.errors import LadderError
 from ladder.model.problem import C_TYPES, ELEMENT_BYTES, INPUTS

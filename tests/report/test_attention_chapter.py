@@ -16,7 +16,7 @@ from ladder.claims.attention import (
     warp_specialisation_of_attention,
 )
 from ladder.claims.ledger import CLAIMS, decided
-from ladder.claims.primitives import HOLDS, NOT_MEASURED, REFUTED, Answer, Part
+from ladder.claims.primitives import HOLDS, NOT_MEASURED, REFUTED, Part, Parts
 from ladder.model.sweep import Entry, Sweep
 from ladder.problems.attention import PROBLEM
 from ladder.report.answers import answers
@@ -188,7 +188,7 @@ def test_without_rows_there_is_no_answer(data: RunData) -> None:
     ],
 )
 def test_what_texts_say_of_attention_is_decided_from_pairs_of_rungs(
-    data: RunData, claim: Callable[[RunData], Answer]
+    data: RunData, claim: Callable[[RunData], Parts]
 ) -> None:
     (one,) = (each for each in CLAIMS if each.decide is claim)
 

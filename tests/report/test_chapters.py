@@ -19,7 +19,7 @@ from ladder.claims.memory_bound import (
     sequential_addressing,
     sums_in_all,
 )
-from ladder.claims.primitives import HOLDS, REFUTED, Answer, Part
+from ladder.claims.primitives import HOLDS, REFUTED, Part, Parts
 from ladder.model.cell import size_label
 from ladder.model.sweep import Entry, Figure, Sweep
 from ladder.problems.registry import PROBLEMS
@@ -198,7 +198,7 @@ def test_figures_of_what_the_memory_bounds_show_its_rate(data: RunData) -> None:
     ],
 )
 def test_what_texts_say_of_sums_and_softmax_is_decided_from_pairs_of_rungs(
-    data: RunData, claim: Callable[[RunData], Answer], found: list[str]
+    data: RunData, claim: Callable[[RunData], Parts], found: list[str]
 ) -> None:
     (one,) = (each for each in CLAIMS if each.decide is claim)
     parts, _ = decided(one, data)

@@ -44,8 +44,8 @@ from typing import Any
 from cuda.bindings import driver
 from cuda.core import EventOptions, Kernel, LaunchConfig, Stream, launch
 
-from ladder.gpu.cupti_timer import CuptiTimer
 from ladder.gpu.device import Gpu, Launcher, checked
+from ladder.gpu.stamps import DeviceClock
 from ladder.model.errors import LadderError
 from ladder.model.intervals import abba_ratios, median, ratio_interval
 from ladder.model.problem import GATE
@@ -280,7 +280,7 @@ class Timer:
     of the empty kernel. Others are timed with CUDA events.
     """
 
-    def __init__(self, gpu: Gpu, device: CuptiTimer | None = None) -> None:
+    def __init__(self, gpu: Gpu, device: DeviceClock | None = None) -> None:
         self.gpu, self.device, self.busy_us, self.checking_us = gpu, device, 0.0, 0.0
         self._gate = Gate(gpu.stream, gpu.harness.kernels[GATE])
         events = [
@@ -304,7 +304,7 @@ class Timer:
         launches: Sequence[CheckedLaunch],
         regime: str,
         twice: bool = False,
-        device: CuptiTimer | None = None,
+        device: DeviceClock | None = None,
     ) -> tuple[list[float], float]:
         """Time of each launch in µs, in order, by events or by a device clock; the GPU time in µs with all around them.
 
@@ -387,7 +387,7 @@ class Timer:
         regime: str,
         twice: bool = False,
         scale: float = 1.0,
-        device: CuptiTimer | None = None,
+        device: DeviceClock | None = None,
         swapped: Sides | None = None,
     ) -> Pairs:
         """Sample A B B A groups until the rule says stop. `scale` divides every time (launches in a graph).
@@ -432,7 +432,7 @@ class Timer:
         share: float,
         twice: bool = False,
         scale: float = 1.0,
-        device: CuptiTimer | None = None,
+        device: DeviceClock | None = None,
     ) -> Contest:
         """Sample groups A B C C B A, C B A A B C of all that may be the fastest, until the rule says stop.
 

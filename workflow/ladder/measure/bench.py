@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ladder.gpu.cupti_timer import CuptiTimer
 from ladder.gpu.device import Gpu, Harness, Launcher, OutOfDeviceMemory
 from ladder.gpu.external import ExternalReference
 from ladder.gpu.instance import Check, Instance, Tensor
 from ladder.gpu.launching import Loaded, load, static_shared_bytes
+from ladder.gpu.stamps import DeviceClock
 from ladder.gpu.timing import CheckedLaunch, Timer
 from ladder.model.cell import BACK_TO_BACK, Cell, Partner, size_label
 from ladder.model.errors import LadderError
@@ -82,10 +82,10 @@ class Bench:
         facts = self._harness[dtype]
         return (self.cubins / f"{facts['cubin']}.cubin").read_bytes(), facts["symbols"]
 
-    def _device_clock(self, symbols: Mapping[str, str]) -> CuptiTimer | None:
+    def _device_clock(self, symbols: Mapping[str, str]) -> DeviceClock | None:
         self.device_clock = "CUPTI"
         try:
-            return CuptiTimer(symbols[GATE], symbols[NOTHING])
+            return DeviceClock(symbols[GATE], symbols[NOTHING])
         except LadderError as error:
             self.device_clock = str(error)
             return None

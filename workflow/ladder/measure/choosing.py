@@ -9,7 +9,7 @@ from ladder.gpu.device import Launcher
 from ladder.gpu.timing import CheckedLaunch, Contest, Places, StoppingRule, chain_length, nothing
 from ladder.measure.bench import REFERENCE, Bench, CellOutcome
 from ladder.measure.choice import CLOSE, decide
-from ladder.measure.launch_checks import CHECKED_OF_A_CHAIN, CheckedSide, LaunchChecker, at_places, graph
+from ladder.measure.watch import CHECKED_OF_A_CHAIN, CheckedSide, LaunchChecker, at_places, graph
 from ladder.model.cell import BACK_TO_BACK, SUSTAINED, Cell, Partner
 from ladder.model.problem import COPY
 
@@ -23,7 +23,7 @@ class Choosing:
     def __init__(self, bench: Bench, rule: StoppingRule, choice: Cell, warm_below_us: float) -> None:
         self.bench, self.rule, self.choice, self.warm_below_us = bench, rule, choice, warm_below_us
         self.instance = bench.instance(choice)
-        self.checker = LaunchChecker(self.instance)
+        self.watch = LaunchChecker(self.instance)
         self.bound = self.instance.error_bound(choice.params)
         self.sides = dict[Partner, CheckedSide]()
         self.chained = choice.regime in BACK_TO_BACK
@@ -37,7 +37,7 @@ class Choosing:
         if not close:
             raise CellOutcome("unsupported", "; ".join(bench.notes()))
         contest = self._contest(close, min(quick_us[one] for one in close))
-        self.checker.collect_results()
+        self.watch.collect_results()
         bench.draw(self.instance)  # what the next one is verified with
         for partner, side in self.sides.items():
             if side.wrong:
@@ -127,7 +127,7 @@ class Choosing:
         with self.bench.timer.working():
             here(), there()  # A library may load another kernel for another place.
         side = self._side(partner)
-        return self.checker.single_launch(here, side, 0), self.checker.single_launch(there, side, REFERENCE)
+        return self.watch.single_launch(here, side, 0), self.watch.single_launch(there, side, REFERENCE)
 
     def _chained(self, candidates: Sequence[Partner], us: float) -> Contest:
         """Chains of launches that each have a place of their own, as those of variants."""
@@ -140,16 +140,14 @@ class Choosing:
         with contextlib.ExitStack() as graphs:
             clear: Launcher = nothing
             if not sustained:
-                clears = [partial(self.checker.poison, place) for place in places]
+                clears = [partial(self.watch.poison, place) for place in places]
                 clear = graphs.enter_context(graph(stream, clears))
             watched = []
             for one, launchers in zip(candidates, loaded, strict=True):
                 alone = self._load(one)
                 chain = graphs.enter_context(graph(stream, launchers))
                 checks = 1 if sustained else CHECKED_OF_A_CHAIN
-                watched.append(
-                    self.checker.back_to_back(chain, self._side(one), places, clear, alone, checks)
-                )
+                watched.append(self.watch.chain(chain, self._side(one), places, clear, alone, checks))
             if sustained:
                 return timer.contest_sustained(watched, [length] * len(watched), CLOSE)
             both = [(one, one) for one in watched]

@@ -15,7 +15,7 @@ from ladder.problems.registry import PROBLEMS
 
 SETTINGS = ("precision", "min_pairs", "max_pairs", "cell_seconds", "seed", "lock_clocks")
 PACKAGES = ("cuda-core", "cuda-bindings", "nvmath-python", "cupti-python")  # cuBLAS goes by nvmath
-TIMER = ("gpu/timing.py", "gpu/cupti_timer.py", "model/intervals.py")
+TIMER = ("gpu/timing.py", "gpu/stamps.py", "model/intervals.py")
 """Code that times launches and says when to stop; it decides nothing about what is right."""
 EQUIVALENT = code.PACKAGE / "measure" / "equivalent_timers.json"
 """Pairs of timers that were seen to read alike (measure/equivalence.py); none where it is missing."""

@@ -10,8 +10,8 @@ from typing import Any
 
 from ladder.gpu.timing import DEVICE, Pairs, StoppingRule
 from ladder.measure.bench import REFERENCE, Bench
-from ladder.measure.launch_checks import CheckedSide, LaunchChecker
 from ladder.measure.subjects import Subject, TableRow, subject
+from ladder.measure.watch import CheckedSide, LaunchChecker
 from ladder.measure.worker import stopping_rule
 from ladder.model.errors import LadderError
 from ladder.model.intervals import median, median_interval

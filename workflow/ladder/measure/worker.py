@@ -24,8 +24,8 @@ from ladder.gpu.timing import Blocks, Pairs, Sides, StoppingRule, chain_length, 
 from ladder.measure.bench import REFERENCE, Bench, CellOutcome
 from ladder.measure.beyond import refuse_accesses_beyond
 from ladder.measure.choosing import Choosing
-from ladder.measure.launch_checks import CHECKED_OF_A_CHAIN, CheckedSide, LaunchChecker, at_places, graph
 from ladder.measure.request import Request
+from ladder.measure.watch import CHECKED_OF_A_CHAIN, CheckedSide, LaunchChecker, at_places, graph
 from ladder.model.cell import BACK_TO_BACK, SUSTAINED, Partner
 from ladder.model.intervals import median
 from ladder.model.plan import Launch, Plan, Task
@@ -76,7 +76,7 @@ class Timing:
         self.reference: CheckedSide | None = None
         if partner.reference != COPY:  # which is no answer
             self.reference = CheckedSide(params, self.instance.error_bound(params), always=False)
-        self.checker = LaunchChecker(self.instance)
+        self.watch = LaunchChecker(self.instance)
         self.elsewhere: tuple[()] | tuple[Launcher, Launcher] = ()  # variant and reference, places swapped
 
     def run(self, variant: Launcher, reference: Launcher, regimes: Sequence[str]) -> Timed:
@@ -99,14 +99,14 @@ class Timing:
         return found
 
     def _singly(self, regime: str, variant: Launcher, reference: Launcher) -> Pairs:
-        bench, checker = self.bench, self.checker
+        bench, watch = self.bench, self.watch
         if not self.elsewhere:
             with self.instance.writing_to(REFERENCE):
                 own = bench.loaded(self.task)
             self.elsewhere = own, bench.swapped_reference(self.task, self.partner, self.instance)
 
         def sides(own: Launcher, other: Launcher, places: tuple[int, int]) -> Sides:
-            return checker.single_launch(own, self.variant, places[0]), checker.single_launch(
+            return watch.single_launch(own, self.variant, places[0]), watch.single_launch(
                 other, self.reference, places[1]
             )
 
@@ -124,7 +124,7 @@ class Timing:
 
         There are none where an external reference cannot be captured.
         """
-        bench, stream, checker = self.bench, self.bench.gpu.stream, self.checker
+        bench, stream, watch = self.bench, self.bench.gpu.stream, self.watch
         own_us, other_us = self.launch_us if regime == SUSTAINED else (self.launch_us[0], self.launch_us[0])
         lengths = [chain_length(us, regime == SUSTAINED) for us in (own_us, other_us)]
         most = min(max(lengths), bench.places(self.instance))
@@ -149,7 +149,7 @@ class Timing:
                 return CellOutcome("unsupported", f"the reference {name}: {why}")
             # Sustained chains are not poisoned, which would be a rest for the GPU: what places hold are answers to
             # other inputs, those of the chain before. All that it tells a kernel is the time: see _RESTED.
-            ahead = checker.renew_workspaces if regime == SUSTAINED else checker.poison
+            ahead = watch.renew_workspaces if regime == SUSTAINED else watch.poison
             clear: Launcher = nothing
             if regime != SUSTAINED or self.instance.has_workspaces():
                 clear = enter([partial(ahead, place) for place in places])
@@ -157,8 +157,8 @@ class Timing:
             def sides(poison: Launcher, checks: int) -> Sides:
                 own_side, other_side = (self.variant, own_places), (self.reference, other_places)
                 return (
-                    checker.back_to_back(own, *own_side, poison, variant, checks),
-                    checker.back_to_back(other, *other_side, poison, reference, checks),
+                    watch.chain(own, *own_side, poison, variant, checks),
+                    watch.chain(other, *other_side, poison, reference, checks),
                 )
 
             if regime == SUSTAINED:
@@ -219,16 +219,16 @@ class Timing:
             params = self.variant.params
             with self.instance.inputs_of_kind(kind):
                 side = CheckedSide(params, self.instance.error_bound(params))
-                watched = self.checker.single_launch(variant, side, 0)
+                watched = self.watch.single_launch(variant, side, 0)
                 with self.bench.timer.working():
                     for enqueue in (watched.refresh, watched.launch, watched.inspect):
                         enqueue()
-                self.checker.collect_results()
+                self.watch.collect_results()
             if side.wrong:
                 raise CellOutcome("incorrect", f"with {kind} inputs: {side}")
 
     def _settle(self) -> None:
-        self.checker.collect_results()
+        self.watch.collect_results()
         if self.reference and self.reference.wrong:
             raise CellOutcome("incorrect", f"the reference {self.partner}: {self.reference}")
         if self.variant.wrong:

@@ -14,8 +14,8 @@ from ladder.gpu.device import Launcher
 from ladder.gpu.instance import Instance
 from ladder.gpu.timing import Blocks, CheckedLaunch, Pairs, StoppingRule, chain_length
 from ladder.measure.bench import REFERENCE, Bench
-from ladder.measure.launch_checks import CheckedSide, LaunchChecker, at_places, graph
 from ladder.measure.subjects import TableRow
+from ladder.measure.watch import CheckedSide, LaunchChecker, at_places, graph
 from ladder.measure.worker import stopping_rule, why_unfit
 from ladder.model.cell import SUSTAINED, Partner
 from ladder.model.errors import LadderError

@@ -25,7 +25,7 @@ class Stamp(NamedTuple):
     name: str
 
 
-class CuptiTimer:
+class DeviceClock:
     """Times of launches between kernels named `ahead` and `behind`. Raises LadderError where CUPTI is missing."""
 
     def __init__(self, ahead: str, behind: str) -> None:

@@ -13,7 +13,7 @@ from ladder.gpu.device import RESULT_SLOTS
 from ladder.gpu.instance import Instance
 from ladder.gpu.timing import Block, Blocks, CheckedLaunch, Pairs, chain_length
 from ladder.measure.bench import REFERENCE, Bench, CellOutcome
-from ladder.measure.launch_checks import CheckedSide, LaunchChecker
+from ladder.measure.watch import CheckedSide, LaunchChecker
 from ladder.measure.worker import Timing
 from ladder.model.cell import Partner
 from ladder.model.plan import Launch
@@ -260,7 +260,7 @@ def test_of_a_chain_all_places_are_poisoned_and_one_of_them_is_checked(
         for place in places:
             watch.poison(place)
 
-    chain = watch.back_to_back(nothing, one, places, poison, nothing)
+    chain = watch.chain(nothing, one, places, poison, nothing)
     inspected = []
     for _ in range(300):
         instance.log.clear()
@@ -283,7 +283,7 @@ def test_of_a_chain_all_places_are_poisoned_and_one_of_them_is_checked(
 
 
 def test_a_chain_of_copies_is_never_checked(instance: Any, watch: LaunchChecker) -> None:
-    chain = watch.back_to_back(nothing, None, [2, 3], nothing, nothing)
+    chain = watch.chain(nothing, None, [2, 3], nothing, nothing)
     chain.refresh()
     chain.inspect()
     assert [entry[0] for entry in instance.log] == ["refresh"]
@@ -373,7 +373,7 @@ class Lab:
 @pytest.fixture
 def lab(instance: Any, monkeypatch: pytest.MonkeyPatch) -> Lab:
     made = Lab(instance)
-    monkeypatch.setattr("ladder.measure.launch_checks.capture", made.capture)
+    monkeypatch.setattr("ladder.measure.watch.capture", made.capture)
     return made
 
 
@@ -417,7 +417,7 @@ def test_a_slow_kernel_has_no_chain_and_keeps_its_other_regimes(
     instance: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow = Lab(instance, once_us=201.0)
-    monkeypatch.setattr("ladder.measure.launch_checks.capture", slow.capture)
+    monkeypatch.setattr("ladder.measure.watch.capture", slow.capture)
     found = slow.run("warm", "dirty")
     assert list(found) == ["dirty", "warm"], "warm comes last"
     assert found["warm"].result["status"] == "unsupported"

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from cuda.pathfinder import DynamicLibNotFoundError
-from ladder.gpu import cupti_timer
-from ladder.gpu.cupti_timer import CuptiTimer, Stamp, spans
+from ladder.gpu import stamps
+from ladder.gpu.stamps import DeviceClock, Stamp, spans
 from ladder.model.errors import LadderError
 
 
@@ -82,7 +82,7 @@ def cupti(monkeypatch: pytest.MonkeyPatch) -> Played:
     package = ModuleType("cupti")
     package.cupti = played  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "cupti", package)
-    monkeypatch.setattr(cupti_timer, "load_nvidia_dynamic_lib", lambda name: None)
+    monkeypatch.setattr(stamps, "load_nvidia_dynamic_lib", lambda name: None)
     return played
 
 
@@ -93,7 +93,7 @@ def launch(cupti: Played, at: int, length: int) -> None:
 
 
 def test_only_what_is_launched_while_it_records_is_timed(cupti: Played) -> None:
-    clock = CuptiTimer("ahead", "behind")
+    clock = DeviceClock("ahead", "behind")
     launch(cupti, 0, 100)
     with clock.recording():
         launch(cupti, 10_000, 2000)
@@ -107,7 +107,7 @@ def test_only_what_is_launched_while_it_records_is_timed(cupti: Played) -> None:
 
 
 def test_what_was_recorded_ahead_of_a_failure_is_forgotten(cupti: Played) -> None:
-    clock = CuptiTimer("ahead", "behind")
+    clock = DeviceClock("ahead", "behind")
     with clock.recording():
         launch(cupti, 0, 1000)
     with contextlib.suppress(KeyError), clock.recording():
@@ -121,7 +121,7 @@ def test_what_was_recorded_ahead_of_a_failure_is_forgotten(cupti: Played) -> Non
 
 def test_a_launch_too_many_or_too_few_is_refused(cupti: Played) -> None:
     """As by a kernel that has the name of a mark."""
-    clock = CuptiTimer("ahead", "behind")
+    clock = DeviceClock("ahead", "behind")
     with clock.recording():
         launch(cupti, 0, 100)
         with pytest.raises(LadderError, match="of 1 launches instead of 2"):
@@ -138,11 +138,11 @@ def test_without_cupti_or_beside_a_profiler_it_says_why(
 ) -> None:
     cupti.refuses = True
     with pytest.raises(LadderError, match="no device timestamps: MULTIPLE_SUBSCRIBERS"):
-        CuptiTimer("ahead", "behind")
+        DeviceClock("ahead", "behind")
 
     def missing(name: str) -> None:
         raise DynamicLibNotFoundError(f"lib{name}.so")
 
-    monkeypatch.setattr(cupti_timer, "load_nvidia_dynamic_lib", missing)
+    monkeypatch.setattr(stamps, "load_nvidia_dynamic_lib", missing)
     with pytest.raises(LadderError, match=r"no device timestamps: libcupti\.so"):
-        CuptiTimer("ahead", "behind")
+        DeviceClock("ahead", "behind")

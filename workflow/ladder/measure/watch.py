@@ -95,7 +95,7 @@ class LaunchChecker:
 
         return CheckedLaunch(launcher, refresh, inspect)
 
-    def back_to_back(
+    def chain(
         self,
         launcher: Launcher,
         side: CheckedSide | None,
