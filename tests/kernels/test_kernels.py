@@ -457,7 +457,7 @@ def test_the_default_sweeps_take_less_than_35_minutes_of_a_gpu_and_sustained_hal
     seconds = {name: 8 + count * each.get(name, 0.5) for name, count in asked.items()}
     assert 300 < sum(seconds.values()) < 2100, seconds
     held = {  # a cell that two sweeps name is measured once
-        (entry.variant.id, *size.items(), sweep.reference)
+        (entry.variant.id, *size.items(), str(sweep.reference))
         for sweep in sweeps.values()
         for entry, size in sweep.cells
         if entry.absent(size) is None and (entry.variant, size) in sweep.sustained
