@@ -250,6 +250,8 @@ WIDTHS: list[tuple[str, str, dict[str, int | str], tuple[int, int, int], int]] =
         (200, 472, 136),
         3,
     ),
+    # Each block has a wide tile and then a narrow one: of four columns of tiles two are wide, in strips of two.
+    (TURNS, "TN", {"bm": 64, "bn": 160, "narrow": 64, "stages": 5, "raster": 2}, (128, 448, 72), 4),
 ]
 """Kernel, layout, parameters, M x N x K, and clusters that start."""
 
