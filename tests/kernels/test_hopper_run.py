@@ -252,6 +252,14 @@ WIDTHS: list[tuple[str, str, dict[str, int | str], tuple[int, int, int], int]] =
     ),
     # Each block has a wide tile and then a narrow one: of four columns of tiles two are wide, in strips of two.
     (TURNS, "TN", {"bm": 64, "bn": 160, "narrow": 64, "stages": 5, "raster": 2}, (128, 448, 72), 4),
+    # The largest tile, here narrower, with a last column of narrow ones; pairs.
+    (
+        RING,
+        "TN",
+        {"bm": 256, "bn": 80, "narrow": 64, "stages": 3, "stagger": 1, "serpentine": 1, "cluster_m": 2},
+        (600, 224, 72),
+        2,
+    ),
 ]
 """Kernel, layout, parameters, M x N x K, and clusters that start."""
 
