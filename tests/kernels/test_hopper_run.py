@@ -260,6 +260,10 @@ WIDTHS: list[tuple[str, str, dict[str, int | str], tuple[int, int, int], int]] =
         (600, 224, 72),
         2,
     ),
+    # Narrow tiles load their own columns of B: in boxes of 16; of each block of a pair two or three; one or two along N.
+    (RING, "TN", {"bn": 80, "narrow": 64, "trim": 1, "stages": 3, "stagger": 1}, (300, 200, 136), 2),
+    (TURNS, "TN", {"bn": 96, "narrow": 64, "trim": 1, "stages": 3, "cluster_m": 2}, (300, 264, 136), 7),
+    (TURNS, "NN", {"bn": 128, "narrow": 64, "trim": 1, "stages": 4, "boxes": 1}, (65, 320, 136), 2),
 ]
 """Kernel, layout, parameters, M x N x K, and clusters that start."""
 
@@ -275,6 +279,29 @@ def test_results_of_two_widths_are_right(
     loads: str,
 ) -> None:
     assert wrong(variant(name, "bf16", layout, **params), loads, size, clusters) == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("file", "text", "instead", "shows"), [
+    ("schedule/producer.cuh", "a.bytes + columns * line_bytes", "a.bytes + b.bytes", "ever"),  # waits for all columns
+    ("schedule/producer.cuh", "Cluster::column_mask(rank), columns)", "Cluster::column_mask(rank))", "wrong"),
+    ("mma/operand_tile.cuh", "const int share = lines / Sharers;", "const int share = Extent / Sharers;", "wrong"),
+    ("mma/operand_tile.cuh", "at = part * share + i,", "at = part * (Extent / Sharers) + i,", "wrong"),
+    ("schedule/even_tiles.cuh", "Trim && is_narrow(tile) ?", "Trim && !is_narrow(tile) ?", "wrong|before"),
+])  # fmt: skip
+def test_mistakes_of_trimmed_tiles_show(
+    tmp_path: Path, file: str, text: str, instead: str, shows: str
+) -> None:
+    include = tmp_path / "include"
+    shutil.copytree(INCLUDE, include)
+    edit(include / file, text, instead)
+    name, layout, params, size, clusters = WIDTHS[-2]
+    one = variant(name, "bf16", layout, **params)
+    try:
+        found = "wrong" if any(wrong(one, loads, size, clusters, include=include) for loads in LOADS) else ""
+    except Fault as fault:
+        found = str(fault)
+    assert any(word in found for word in shows.split("|")), found
 
 
 @pytest.mark.slow

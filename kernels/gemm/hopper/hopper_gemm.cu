@@ -4,6 +4,7 @@
 // Beyond the rungs (cutlass, fast-cu) there are consumers side by side along N, clusters along both axes,
 // tiles along a Hilbert curve, hints for the L2, and:
 //   narrow       tiles of two widths, so that the last wave of tiles is a full one
+//   trim         of B a narrow tile loads its own columns alone
 //   stagger      the first consumer runs some steps ahead, so that one multiplies while the other stores
 //   serpentine   every second wave goes backwards along K, through what the L2 still holds
 //   early        the producer does not wait for the other warps (schedule/roles.cuh)

@@ -18,6 +18,7 @@ __device__ inline void produce(Memory& shared, const TensorMap& map_a, const Ten
     for (int tile = work.cluster; tile < scheduler.tiles();
          tile += work.clusters, backwards = Schedule::serpentine && !backwards) {
         const TilePosition origin = scheduler.origin(tile, rank);
+        const int columns = scheduler.loaded_columns(tile);
         for (int step = 0; step < steps; ++step, at.advance()) {
             auto& a = shared.a[at.stage];
             auto& b = shared.b[at.stage];
@@ -25,11 +26,11 @@ __device__ inline void produce(Memory& shared, const TensorMap& map_a, const Ten
             const int k = (backwards ? steps - 1 - step : step) * a.depth;
             shared.ring.wait_until_empty(at);
             shared.origin[at.stage] = origin;
-            mbarrier_arrive_expect(full, a.bytes + b.bytes);
+            mbarrier_arrive_expect(full, a.bytes + columns * line_bytes);
             a.template load<Cluster::columns, Ring::evict_a>(map_a, origin.row, k, full,
                                                              Cluster::column(rank), Cluster::row_mask(rank));
-            b.template load<Cluster::rows, Ring::evict_b>(map_b, origin.column, k, full, Cluster::row(rank),
-                                                          Cluster::column_mask(rank));
+            b.template load<Cluster::rows, Ring::evict_b, Scheduler::load_step>(
+                map_b, origin.column, k, full, Cluster::row(rank), Cluster::column_mask(rank), columns);
         }
     }
 }
