@@ -228,7 +228,7 @@ class HopperMachine(TensorMachine):
         # Named barriers by (block, number), cluster barriers by -1 - cluster: arrivals, and how often all came.
         self.arrived: dict[Any, int] = defaultdict(int)
         self.rounds: dict[Any, int] = defaultdict(int)
-        # The round of the barrier that a thread has arrived at; of its cluster's it may do other things before it waits.
+        # The round of the barrier that a thread has arrived at; at its cluster's it may wait later.
         self.waits_for = np.full(self.count, -1, np.int64)
         self.in_cluster = np.full(self.count, -1, np.int64)
 

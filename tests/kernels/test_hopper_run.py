@@ -266,7 +266,7 @@ WIDTHS: list[tuple[str, str, dict[str, int | str], tuple[int, int, int], int]] =
         (600, 224, 72),
         2,
     ),
-    # Narrow tiles load their own columns of B: in boxes of 16; of each block of a pair two or three; one or two along N.
+    # Narrow tiles load their own columns of B: in boxes of 16; of each block of a pair two or three; one or two of N.
     (RING, "TN", {"bn": 80, "narrow": 64, "trim": 1, "stages": 3, "stagger": 1}, (300, 200, 136), 2),
     (TURNS, "TN", {"bn": 96, "narrow": 64, "trim": 1, "stages": 3, "cluster_m": 2}, (300, 264, 136), 7),
     (TURNS, "NN", {"bn": 128, "narrow": 64, "trim": 1, "stages": 4, "boxes": 1}, (65, 320, 136), 2),
@@ -503,10 +503,10 @@ def test_the_start_is_right_whoever_comes_last(params: dict[str, int | str], beh
     (ROLES, "            cluster_wait();", "", "has not waited"),
     (ROLES, "\n        cluster_wait();", "", "no mbarrier|has not waited"),
     (ROLES, "        cluster_arrive();", "", "ever"),
-    ("schedule/producer.cuh", "1u << work.rank;", "Cluster::column_mask(work.rank);", "no mbarrier"),  # for others as well
+    ("schedule/producer.cuh", "1u << work.rank;", "Cluster::column_mask(work.rank);", "no mbarrier"),
     ("schedule/producer.cuh", "part < Cluster::rows; ++part", "part < 1; ++part", "ever"),
-    ("schedule/producer.cuh", "&& step == 0 && tile == work.cluster) continue;", "&& step == 0) continue;", "ever"),
-    ("schedule/producer.cuh", "&& step == 0 && tile == work.cluster) continue;", "&& false) continue;", "ever|arrivals"),
+    ("schedule/producer.cuh", "step == 0 && tile == work.cluster) continue;", "step == 0) continue;", "ever"),
+    ("schedule/producer.cuh", "step == 0 && tile == work.cluster) continue;", "false) continue;", "ever|arrivals"),
     ("schedule/producer.cuh", "shared.origin[0] = origin;", "", "wrong|before it is written"),
 ])  # fmt: skip
 def test_mistakes_of_a_cluster_that_starts_early_show(
