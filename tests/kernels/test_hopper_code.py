@@ -254,10 +254,8 @@ def test_hints_are_told_apart_by_what_they_belong_to(tmp_path: Path) -> None:
     shutil.copytree(INCLUDE, include)
     header = include / "schedule" / "producer.cuh"
     text = header.read_text()
-    assert "load<Cluster::rows, Ring::evict_b>" in text
-    header.write_text(
-        text.replace("load<Cluster::rows, Ring::evict_b>", "load<Cluster::rows, Ring::evict_a>")
-    )
+    assert "load<Cluster::rows, Ring::evict_b" in text
+    header.write_text(text.replace("load<Cluster::rows, Ring::evict_b", "load<Cluster::rows, Ring::evict_a"))
     one = variant(RING, "bf16", "NN", evict_a="last", evict_b="first")
     found = hints(compile_ptx(one.kernel.source, one.entry, [include]))
     assert found == {"a": {(False, "last")}, "b": {(False, "last")}, "c": {(False, "normal")}}
