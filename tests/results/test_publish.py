@@ -254,7 +254,10 @@ def measure_next_commit(lab: Run, names: list[str] | None = None, **session: Any
     """A run that is measured again, a day later, from another commit."""
     lab.finished = f"{date.fromisoformat(lab.finished[:10]) + timedelta(days=1)}T10:00:00Z"
     shutil.rmtree(lab.folder.root)
-    lab.git("commit", "-q", "--allow-empty", "-m", "next")
+    with (lab.project.kernels / "changes.md").open("a") as changes:
+        changes.write("next\n")
+    lab.git("add", "kernels")
+    lab.git("commit", "-q", "-m", "next")
     given = {"id": "session-2", "started": "2026-11-21T09:00:00Z", "versions": {"driver": "590.1"}}
     lab.measure(names, slower, **given | session)
 
@@ -486,6 +489,23 @@ def test_a_run_of_no_commit_gets_the_commit_of_the_very_same_tree(
     environment = json.loads((run.target / "environment.json").read_text())
     assert environment["tree"]["commit"] == run.git("rev-parse", "HEAD")
     assert set(run.published("sessions")["commit"]) == {run.git("rev-parse", "HEAD")}
+
+
+def test_a_run_gets_the_commit_of_its_tree_also_from_a_later_one(tmp_path: Path) -> None:
+    """A host without git measured a commit; until it is published, another one changed what sessions know it by."""
+    run = Run(tmp_path)
+    commit = run.git("rev-parse", "HEAD")
+    run.measure(tree={"digest": tree_digest(tmp_path), "commit": None, "clean": None})
+    (run.project.kernels / "changes.md").write_text("a word on it")
+    run.git("add", "kernels")
+    run.git("commit", "-q", "-m", "next")
+    assert run.publish() == 0
+    assert set(run.published("sessions")["commit"]) == {commit}
+    (run.root / "README.md").write_text("what it says of the numbers")
+    run.git("add", "README.md")
+    run.git("commit", "-q", "-m", "what was published")
+    assert run.publish("--only", commit) == 0
+    assert set(run.published("sessions")["commit"]) == {commit}
 
 
 def test_an_incorrect_cell_is_refused_by_name(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

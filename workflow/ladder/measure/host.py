@@ -1,10 +1,13 @@
 """What a session is made on and with: the host, its software, the checkout, and the GPU."""
 
+import io
 import os
 import platform
 import re
 import shutil
 import subprocess
+import tarfile
+import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,12 +17,13 @@ from ladder.gpu.discovery import driver_version
 from ladder.measure.conditions import package_version
 from ladder.measure.store import new_name, now
 from ladder.model.architecture import peaks
-from ladder.model.errors import refuse
+from ladder.model.errors import LadderError, refuse
 from ladder.model.files import TREE_ROOMS, tree_digest
 from ladder.model.record import Session
 
 _PACKAGES = """snakemake cuda-python cuda-core cuda-bindings nvmath-python nvidia-cublas nvidia-cuda-nvrtc cuda-bench
 cupti-python ncu-report triton numpy scipy pandas seaborn matplotlib"""
+_SEARCHED = 50  # commits, for the tree that a host without git measured
 
 
 def _output(command: list[str], given: str | None = None) -> str | None:
@@ -55,6 +59,28 @@ def commit_of(root: Path, name: str) -> str:
     if (found := _output(words)) is None:
         raise refuse("command line", "--only", name, f"a commit or a tag of the git repository {root}")
     return found.strip()
+
+
+def digest_of_commit(root: Path, commit: str) -> str:
+    """What `tree` has for a checkout of a commit without local changes. Raises LadderError without the commit."""
+    git = ["git", "-C", str(root)]
+    rooms = (_output([*git, "ls-tree", "--name-only", commit, "--", *TREE_ROOMS]) or "").split()
+    command = [*git, "archive", "--format=tar", commit, "--", *rooms]
+    done = subprocess.run(command, capture_output=True, check=False)
+    if done.returncode:
+        raise LadderError(
+            f"{root}: the commit {commit} cannot be read: {done.stderr.decode(errors='replace')}"
+        )
+    with tempfile.TemporaryDirectory() as folder, tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
+        archive.extractall(folder, filter="data")
+        return tree_digest(Path(folder))
+
+
+def commit_of_digest(root: Path, digest: str) -> str | None:
+    """The commit, of the last that changed the tree, in which it has this digest; None where none has."""
+    command = ["git", "-C", str(root), "log", f"--max-count={_SEARCHED}", "--format=%H", "--", *TREE_ROOMS]
+    commits = (_output(command) or "").split() if (root / ".git").exists() else []
+    return next((commit for commit in commits if digest_of_commit(root, commit) == digest), None)
 
 
 def unknown_commits(root: Path, commits: Iterable[str]) -> list[str]:
