@@ -246,7 +246,7 @@ def test_its_numbers_say_what_is_busy_and_how_large_errors_are_where_they_were_m
 
     _, here = lines(metrics)
     busy = {place: one["busy"] for place, one in here.items() if one["busy"]}
-    assert busy == {("none", "8192"): "tensor cores 72 %, exponentials 64 %, issue slots 51 %"}
+    assert busy == {("none", "8192"): "tensor cores 72 %, special functions 64 %, issue slots 51 %"}
     errors_at = {place: one["largest error over its"] for place, one in here.items()}
     assert {place: one for place, one in errors_at.items() if one} == {("none", "4096"): "0.500 to 0.900"}
     heads, _ = lines([])

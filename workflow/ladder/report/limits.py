@@ -15,7 +15,7 @@ from ladder.results.sweep_data import SweepData
 
 _PIPES = {
     "tensor cores": "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active",
-    "exponentials": "sm__inst_executed_pipe_xu.avg.pct_of_peak_sustained_active",
+    "special functions": "sm__inst_executed_pipe_xu.avg.pct_of_peak_sustained_active",
 }
 _LEAST = 0.005  # of the rate: less reads as nothing
 _UNITS = (*_PIPES, "issue slots", "DRAM", "shared memory", "L1 loads")
