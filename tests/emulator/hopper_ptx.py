@@ -228,9 +228,9 @@ class HopperMachine(TensorMachine):
         # Named barriers by (block, number), cluster barriers by -1 - cluster: arrivals, and how often all came.
         self.arrived: dict[Any, int] = defaultdict(int)
         self.rounds: dict[Any, int] = defaultdict(int)
-        # The round of the barrier that a thread has arrived at; at its cluster's it may wait later.
-        self.waits_for = np.full(self.count, -1, np.int64)
-        self.in_cluster = np.full(self.count, -1, np.int64)
+        self.waits_for = np.full(
+            self.count, -1, np.int64
+        )  # the round of the barrier that a thread has arrived at
 
     # Who may go on.
 
@@ -305,9 +305,8 @@ class HopperMachine(TensorMachine):
         names = self._barrier_names(step, mask)
         if step.opcode in ("bar.sync", "bar.red.or.pred"):
             self._arrive(names, self._barrier_count(step, mask))
-        waits_for = self.in_cluster if step.opcode.startswith("barrier.cluster") else self.waits_for
         for thread, name in names:
-            ready[thread] = self.rounds[name] > waits_for[thread] >= 0
+            ready[thread] = self.rounds[name] > self.waits_for[thread] >= 0
         return ready
 
     def _barrier_names(self, step: Instruction, mask: Array) -> list[tuple[int, Any]]:
@@ -356,10 +355,8 @@ class HopperMachine(TensorMachine):
             return partial(self._seen, _UNMET)
         if opcode.startswith("createpolicy"):
             return partial(self._set, operands[0], np.zeros(1, np.uint64))
-        if opcode.startswith(_NOTHING):
-            return lambda mask: None
-        if opcode == "barrier.cluster.wait.acquire":
-            return self._has_waited  # whoever gets here need not wait any more
+        if opcode.startswith(_NOTHING) or opcode == "barrier.cluster.wait.acquire":
+            return lambda mask: None  # whoever gets here need not wait any more
         if opcode == "bar.arrive" or opcode.startswith("barrier.cluster.arrive"):
             return partial(self._arrive_at, step)
         if opcode.startswith("mbarrier"):
@@ -401,17 +398,10 @@ class HopperMachine(TensorMachine):
         return super()._decode(step)
 
     def _arrive_at(self, step: Instruction, mask: Array) -> None:
-        names, count = self._barrier_names(step, mask), self._barrier_count(step, mask)
-        if step.opcode == "bar.arrive":
+        waits = step.opcode != "bar.arrive"
+        if not waits:
             self._seen(_UNMET, mask)
-        else:
-            if (self.in_cluster[mask] >= 0).any():
-                raise Fault("a thread arrives at its cluster's barrier and has not waited for the last time")
-            self.in_cluster[mask] = [self.rounds[name] for _, name in names]
-        self._arrive(names, count, waits=False)
-
-    def _has_waited(self, mask: Array) -> None:
-        self.in_cluster[mask] = -1
+        self._arrive(self._barrier_names(step, mask), self._barrier_count(step, mask), waits=waits)
 
     def _elect(self, register: str, mask: Array) -> None:
         chosen = np.zeros((self.count // 32, 32), bool)

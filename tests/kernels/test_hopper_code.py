@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 from compiling import compile_ptx, compile_text, compile_variant
-from conftest import ROOT
 from emulator.hopper import (
     ARCH,
     INCLUDE,
@@ -365,15 +364,3 @@ def test_serialised_wgmmas_are_a_compile_error(tmp_path: Path) -> None:
     cubin, facts = compile_variant(one, INCLUDE, ARCH)
     assert (cubin, facts["status"]) == (b"", "compile_error")
     assert re.match(r"C75\d\d: the compiler did not do what the source says", facts["reason"])
-
-
-@pytest.mark.parametrize("every", [0, 16])
-def test_blocks_of_the_probe_keep_step_where_they_are_to_and_nothing_spills(every: int) -> None:
-    include = ROOT / "kernels" / "include"
-    probe = load_kernel(ROOT / "tests" / "gpu_probes" / "hopper_in_step.yaml")
-    variant = probe.variant({"every": every}, "bf16", "TN")
-    ptx = compile_ptx(probe.source, variant.entry, [include])
-    for instruction in ("atom.relaxed.gpu.global.inc.u32", "ld.acquire.gpu.global.u32"):
-        assert (instruction in ptx) == (every > 0)
-    _, facts = compile_variant(variant, include, "sm_90a")
-    assert (facts["status"], facts["spill_store_bytes"]) == ("ok", 0)

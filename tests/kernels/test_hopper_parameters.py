@@ -214,8 +214,8 @@ def test_rows_of_other_widths(name: str) -> None:
         ({"store": "direct", "evict_c": "first"}, "only TMA can say"),
         ({"bn": 128, "consumers": 1, "reallocate": 0, "stagger": 1}, "ahead of another"),
         ({"stages": 2, "stagger": 3}, "released a stage"),
-        ({"trim": 1}, "fit tiles of both widths"),
-        ({"narrow": 240, "trim": 1}, "fit tiles of both widths"),
+        ({"early": 1, "cluster_m": 2}, "has set up its barriers"),
+        ({"early": 1, "cluster_n": 2}, "has set up its barriers"),
     ],
 )
 def test_impossible_combinations_are_refused_with_the_reason(
@@ -232,7 +232,6 @@ def test_impossible_combinations_are_refused_with_the_reason(
         ({"bn": 64, "cluster_m": 2}, "64 columns at a time"),
         ({"narrow": 128}, "narrow tiles are narrower"),
         ({"narrow": 96, "cluster_n": 2}, "one tile's columns"),
-        ({"narrow": 96, "trim": 1}, "fit tiles of both widths"),
         ({"bn": 192, "stages": 5}, "227 KiB"),
         ({"cluster_m": 4, "cluster_n": 4, "bn": 128}, "more than 8 blocks|64 columns at a time"),
     ],
@@ -269,7 +268,18 @@ def test_every_ping_pong_fits() -> None:
 
 
 def test_a_block_of_a_cluster_does_not_start_early() -> None:
-    """hopper_ping_pong says it itself, from the cluster."""
+    """hopper_ping_pong says it itself, from the cluster; the headers refuse it."""
+    set_up = """#include "schedule/roles.cuh"
+#include "schedule/parameters.cuh"
+__global__ void kernel(const __grid_constant__ TensorMap map) {
+    __shared__ RingBarriers<2> ring;
+    set_up_ring<Ring<2, Evict::normal, Evict::normal, EARLY>, ClusterShape<ROWS, 1>>(ring, 4, map, map, map);
+}
+"""
+    for early, rows in (("true", 1), ("false", 1), ("false", 2)):
+        hold(set_up.replace("EARLY", early).replace("ROWS", str(rows)))
+    with pytest.raises(LadderError, match="needs a block without a cluster"):
+        hold(set_up.replace("EARLY", "true").replace("ROWS", "2"))
     for shape, early in (
         ({}, "1 * 1 == 1"),
         ({"cluster_m": 2}, "2 * 1 == 1"),

@@ -69,12 +69,12 @@ hopper_fp8_promoted(const __grid_constant__ TensorMap map_a, const __grid_consta
     constexpr int releases = Cluster::partners * BlockTile::consumers * 4;
     set_up_ring<Ring, Cluster>(shared.ring, releases, map_a, map_b, map_c);
     if (warpgroup == 0) {
-        become_producer<BlockTile, Ring, Cluster>();
+        become_producer<BlockTile, Ring>();
         if (one_of_warpgroup(thread)) {
             produce<Ring, Schedule>(shared, map_a, map_b, scheduler, work);
         }
     } else {
-        become_consumer<BlockTile, Ring, Cluster>();
+        become_consumer<BlockTile, Ring>();
         const MatrixC<__nv_bfloat16> result{c, m, n, alpha, beta};
         consume<BlockTile, Schedule, Promotion, Results>(shared, result, map_c, scheduler, work,
                                                          warpgroup - 1, thread);

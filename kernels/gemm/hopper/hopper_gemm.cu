@@ -4,7 +4,6 @@
 // Beyond the rungs (cutlass, fast-cu) there are consumers side by side along N, clusters along both axes,
 // tiles along a Hilbert curve, hints for the L2, and:
 //   narrow       tiles of two widths, so that the last wave of tiles is a full one
-//   trim         of B a narrow tile loads its own columns alone
 //   stagger      the first consumer runs some steps ahead, so that one multiplies while the other stores
 //   serpentine   every second wave goes backwards along K, through what the L2 still holds
 //   early        the producer does not wait for the other warps (schedule/roles.cuh)
@@ -65,13 +64,12 @@ hopper_gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ Ten
     constexpr int releases = Cluster::partners * BlockTile::consumers * 4;
     set_up_ring<Ring, Cluster>(shared.ring, releases, map_a, map_b, map_c);
     if (warpgroup == 0) {
-        load_ahead<Ring, Schedule>(shared, map_a, map_b, scheduler, work, thread);
-        become_producer<BlockTile, Ring, Cluster>();
+        become_producer<BlockTile, Ring>();
         if (one_of_warpgroup(thread)) {
             produce<Ring, Schedule>(shared, map_a, map_b, scheduler, work);
         }
     } else {
-        become_consumer<BlockTile, Ring, Cluster>();
+        become_consumer<BlockTile, Ring>();
         const MatrixC<ElementOfC<Element>> result{c, m, n, alpha, beta};
         consume<BlockTile, Schedule, Results>(shared, result, map_c, scheduler, work, warpgroup - 1, thread);
     }

@@ -74,12 +74,12 @@ hopper_ping_pong(const __grid_constant__ TensorMap map_a, const __grid_constant_
     // share it.
     set_up_ring<Ring, Cluster>(shared.ring, Cluster::partners * 4, map_a, map_b, map_c);
     if (warpgroup == 0) {
-        become_producer<BlockTile, Ring, Cluster>();
+        become_producer<BlockTile, Ring>();
         if (one_of_warpgroup(thread)) {
             produce<Ring, Schedule>(shared, map_a, map_b, scheduler, work);
         }
     } else {
-        become_consumer<BlockTile, Ring, Cluster>();
+        become_consumer<BlockTile, Ring>();
         const MatrixC<ElementOfC<Element>> result{c, m, n, alpha, beta};
         consume<BlockTile, Schedule, Results>(shared, result, map_c, scheduler, work, warpgroup - 1, thread);
     }

@@ -36,19 +36,15 @@ struct alignas(1024) OperandTile {
 
     // Starts the loads of the tile whose first element is `first` of M (N) and `k` of K. Called by one
     // thread. The blocks of the cluster that share the tile (a bit each in `sharers`) load a part each, and
-    // TMA writes it to all of them. Map: TensorMap or MatrixOfMap. A tile may have fewer than Extent rows
-    // (columns), `lines`, a multiple of Step: then boxes are those of a tile with Step.
-    template <int Sharers, Evict Policy = Evict::normal, int Step = Extent, class Map>
-    __device__ void load(const Map& map, int first, int k, Mbarrier& full, int part, unsigned sharers,
-                         int lines = Extent) {
-        constexpr int least = Step / Sharers;
-        constexpr int box = Direction == Major::mn ? box_columns : least <= 256 ? least : least / 2;
-        static_assert(Extent % Step == 0 && least % box == 0 && box % 8 == 0 && box <= 256,
+    // TMA writes it to all of them. Map: TensorMap or MatrixOfMap.
+    template <int Sharers, Evict Policy = Evict::normal, class Map>
+    __device__ void load(const Map& map, int first, int k, Mbarrier& full, int part, unsigned sharers) {
+        constexpr int share = Extent / Sharers;
+        constexpr int box = Direction == Major::mn ? box_columns : share <= 256 ? share : share / 2;
+        static_assert(share % box == 0 && box % 8 == 0 && box <= 256,
                       "a sharer's box of TMA is whole, and begins where the swizzle does");
-        const int share = lines / Sharers;
 #pragma unroll
-        for (int i = 0; i < Extent / Sharers; i += box) {
-            if (i >= share) break;
+        for (int i = 0; i < share; i += box) {
             const int at = part * share + i, along = first + at;
             const int row = Direction == Major::k ? along : k, column = Direction == Major::k ? k : along;
             if constexpr (Sharers == 1) {

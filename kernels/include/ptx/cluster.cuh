@@ -14,10 +14,6 @@ __device__ inline void cluster_barrier() {
     asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
 }
 
-// Its two halves, for work in between. Warps must not have parted.
-__device__ inline void cluster_arrive() { asm volatile("barrier.cluster.arrive.release;" ::: "memory"); }
-__device__ inline void cluster_wait() { asm volatile("barrier.cluster.wait.acquire;" ::: "memory"); }
-
 // What lies in block `rank` of the cluster where `here` lies in this block's shared memory (PTX ISA, mapa).
 template <class Object>
 __device__ inline Object* in_block(Object* here, int rank) {

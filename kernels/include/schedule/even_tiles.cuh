@@ -17,13 +17,11 @@ struct TileRows {
     __host__ __device__ constexpr int tiles() const { return count * columns; }
 };
 
-// For `clusters` persistent clusters, each one tile wide; otherwise as TileScheduler. Of B all BN columns are
-// loaded for every tile, or with Trim those alone that it has, in boxes that fit both widths.
-template <int BM, int BN, int Narrow, class Cluster, int Raster, bool Trim = false>
+// For `clusters` persistent clusters, each one tile wide; otherwise as TileScheduler.
+template <int BM, int BN, int Narrow, class Cluster, int Raster>
 struct EvenTiles {
     static_assert(Cluster::columns == 1 && 0 < Narrow && Narrow < BN, "one width per cluster");
     TileRows few, more;  // from the first row of C on
-    enum : int { load_step = Trim ? gcd(BN, Narrow) : BN };
 
     __host__ __device__ constexpr EvenTiles(int m, int n, int clusters) : few{}, more{} {
         const int rows = ceil_div(m, BM * Cluster::rows), least = ceil_div(n, BN);
@@ -56,10 +54,6 @@ struct EvenTiles {
                 (at.column - narrow) * BN + narrow * Narrow};
     }
 
-    __host__ __device__ constexpr int loaded_columns(int tile) const {
-        return Trim && is_narrow(tile) ? Narrow : BN;
-    }
-
     // Its row and column in tiles.
     __host__ __device__ constexpr TilePosition position(int tile) const {
         if (tile < few.tiles()) return raster_position<Raster>(tile, few.count, few.columns);
@@ -73,5 +67,5 @@ template <class BlockTile, class Schedule>
 using TileSchedule = conditional_t<
     (BlockTile::narrow > 0),
     EvenTiles<BlockTile::rows, BlockTile::columns, BlockTile::narrow, typename Schedule::Cluster,
-              Schedule::raster, BlockTile::trim>,
+              Schedule::raster>,
     TileScheduler<BlockTile::rows, BlockTile::columns, typename Schedule::Cluster, Schedule::raster>>;

@@ -7,15 +7,14 @@
 
 // The block tile, in elements, and the part of it that each consumer multiplies. ConsumersN of the Consumers
 // lie beside one another along N, the others along M. Reallocate moves the producer's registers to them.
-// Narrow: columns of narrow tiles (even_tiles.cuh), 0 where all are BN wide; Trim: no more of B is loaded.
-template <int BM, int BN, int Consumers, int ConsumersN, bool Reallocate, int Narrow = 0, bool Trim = false>
+// Narrow: columns of narrow tiles (even_tiles.cuh), 0 where all are BN wide.
+template <int BM, int BN, int Consumers, int ConsumersN, bool Reallocate, int Narrow = 0>
 struct BlockTile {
     static constexpr int rows = BM, columns = BN, consumers = Consumers;
     static constexpr int fragments = BM / 64 / (Consumers / ConsumersN);  // of 64 rows, of a consumer
     static constexpr int consumer_columns = BN / ConsumersN;
     // An enumerator: a constant would change the cubins of all variants, and so call for new measurements.
     enum : int { narrow = Narrow };
-    enum : bool { trim = Trim };
 
     // Where a consumer's part begins.
     __device__ static int row(int consumer) { return consumer / ConsumersN * fragments * 64; }

@@ -3,10 +3,9 @@
 //
 // Where Ring::early (parameters.cuh), the producer goes on as soon as it has set up the ring, and only the
 // consumers wait for that; meanwhile one of them has C's map fetched, so that the first store need not wait
-// for it. A block of a cluster must not signal another block's barriers before that block has initialised
-// them: all wait for the cluster, but the producer loads its first step ahead of that (load_ahead).
-// The consumers of a block that is alone wait at barrier 0, that of __syncthreads, which nobody calls later;
-// their own follow it.
+// for it. Not for clusters: a block must not signal another block's barriers before that block has
+// initialised them.
+// The consumers wait at barrier 0, that of __syncthreads, which nobody calls later; their own follow it.
 #pragma once
 
 #include "ptx/cluster.cuh"
@@ -15,45 +14,33 @@
 #include "schedule/ring.cuh"
 
 // Called by all threads of the block, which then call one of the two below: with Ring::early those wait for
-// the ring, or the rings of the cluster. Each stage of it has `releases` by those who read it.
+// the ring. Each stage of it has `releases` by those who read it.
 template <class Ring, class Cluster, int Stages>
 __device__ inline void set_up_ring(RingBarriers<Stages>& ring, int releases, const TensorMap& map_a,
                                    const TensorMap& map_b, const TensorMap& map_c) {
+    static_assert(!Ring::early || Cluster::size == 1, "an early start needs a block without a cluster");
     if (Ring::early && threadIdx.x == warpgroup_threads) prefetch(map_c);
     if (threadIdx.x == 0) {
         prefetch(map_a);
         prefetch(map_b);
         ring.init(releases);
     }
-    if constexpr (!Ring::early) {
-        block_or_cluster_barrier<(Cluster::size > 1)>();
-    } else if constexpr (Cluster::size > 1) {
-        __syncwarp();
-        cluster_arrive();
-    }
+    if constexpr (!Ring::early) block_or_cluster_barrier<(Cluster::size > 1)>();
 }
 
 // Called by all warps of the producer.
-template <class BlockTile, class Ring, class Cluster>
+template <class BlockTile, class Ring>
 __device__ inline void become_producer() {
     if constexpr (Ring::early) {
         __syncwarp();
-        if constexpr (Cluster::size > 1) {
-            cluster_wait();
-        } else {
-            warpgroup_arrive<BlockTile::consumers + 1>(0);
-        }
+        warpgroup_arrive<BlockTile::consumers + 1>(0);
     }
     BlockTile::shrink_producer();
 }
 
 // Called by all warps of the consumers.
-template <class BlockTile, class Ring, class Cluster>
+template <class BlockTile, class Ring>
 __device__ inline void become_consumer() {
-    if constexpr (Ring::early && Cluster::size > 1) {
-        cluster_wait();
-    } else if constexpr (Ring::early) {
-        warpgroup_barrier<BlockTile::consumers + 1>(0);
-    }
+    if constexpr (Ring::early) warpgroup_barrier<BlockTile::consumers + 1>(0);
     BlockTile::grow_consumer();
 }

@@ -29,7 +29,6 @@ struct BlockWork {
 template <int BM, int BN, class Cluster, int Raster>
 struct TileScheduler {
     int rows, columns;  // of clusters of tiles
-    enum : int { load_step = BN };  // as in parameters.cuh
 
     // The number of clusters matters to EvenTiles only.
     __host__ __device__ constexpr TileScheduler(int m, int n, int = 0)
@@ -43,7 +42,4 @@ struct TileScheduler {
         return {(at.row * Cluster::rows + Cluster::row(rank)) * BM,
                 (at.column * Cluster::columns + Cluster::column(rank)) * BN};
     }
-
-    // Columns of B that are loaded for it, a multiple of load_step.
-    __host__ __device__ static constexpr int loaded_columns(int) { return BN; }
 };
