@@ -583,7 +583,7 @@ def attention_speed(data: RunData) -> Facts:
             ("library", str(row["reference"]) if beside else ""),
             ("speed over it [95 %]", spread(gain(row.names).measured, 3) if beside else ""),
             ("another GPU", words.ends(gain(row.names).predicted) if beside else ""),
-            ("largest error over its", errors.get(_cell(row), "")),
+            ("largest error over the library's", errors.get(_cell(row), "")),
             ("busy", counted.get(_cell(row), "")),
         ]
         for row in fastest
