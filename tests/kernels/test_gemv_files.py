@@ -132,6 +132,11 @@ def test_sixteen_rows_share_a_reading(rung: str) -> None:
         assert launch(given, (16, 11, 264)) <= 1.0, dtype
 
 
+def test_a_lane_of_the_ring_stores_two_outputs() -> None:
+    for dtype, m in (("fp32", 16), ("fp32", 13), ("bf16", 19)):
+        assert launch(variant("6", dtype, batch=16, rows=4), (m, 37, 328)) <= 1.0
+
+
 def test_sixteen_rows_are_two_products_of_the_tensor_cores() -> None:
     for rows in (16, 32):
         assert launch(variant("7", "bf16", batch=16, rows=rows), (13, 37, 328)) <= 1.0

@@ -77,15 +77,19 @@ gemv_bulk_rows(const T* __restrict__ a, const T* __restrict__ b, T* __restrict__
         }
         if (warp == Block / 32) continue;
 
-        float mine = 0.0f;  // a lane stores one output
+        float mine[(Batch * Rows + 31) / 32] = {};  // a lane stores every 32nd output
 #pragma unroll
         for (int j = 0; j < Batch * Rows; ++j) {
             const float sum = warp_sum(own[j / Rows][j % Rows]);
-            if (lane == j) mine = sum;
+            if (lane == j % 32) mine[j / 32] = sum;
         }
-        const float sum[1] = {mine};
-        const int of_a = first_of_a + lane / Rows, of_b = first_of_b + warp * Rows + lane % Rows;
-        if (lane >= Batch * Rows || of_a >= m || of_b >= n) continue;
-        store_combined(c + Index(of_a) * n + of_b, sum, alpha, beta);
+#pragma unroll
+        for (int j = 0; j < Batch * Rows; j += 32) {
+            const float sum[1] = {mine[j / 32]};
+            const int of_a = first_of_a + (j + lane) / Rows;
+            const int of_b = first_of_b + warp * Rows + (j + lane) % Rows;
+            if (j + lane >= Batch * Rows || of_a >= m || of_b >= n) continue;
+            store_combined(c + Index(of_a) * n + of_b, sum, alpha, beta);
+        }
     }
 }
