@@ -72,7 +72,11 @@ def digest_of_commit(root: Path, commit: str) -> str:
             f"{root}: the commit {commit} cannot be read: {done.stderr.decode(errors='replace')}"
         )
     with tempfile.TemporaryDirectory() as folder, tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
-        archive.extractall(folder, filter="data")
+        for member in archive:
+            if (held := archive.extractfile(member)) is not None:  # None of a folder
+                path = Path(folder, member.name)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(held.read())
         return tree_digest(Path(folder))
 
 
