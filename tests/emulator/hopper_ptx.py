@@ -228,9 +228,8 @@ class HopperMachine(TensorMachine):
         # Named barriers by (block, number), cluster barriers by -1 - cluster: arrivals, and how often all came.
         self.arrived: dict[Any, int] = defaultdict(int)
         self.rounds: dict[Any, int] = defaultdict(int)
-        self.waits_for = np.full(
-            self.count, -1, np.int64
-        )  # the round of the barrier that a thread has arrived at
+        # The round of the barrier that a thread has arrived at.
+        self.waits_for = np.full(self.count, -1, np.int64)
 
     # Who may go on.
 

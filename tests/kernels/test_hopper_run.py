@@ -250,6 +250,14 @@ WIDTHS: list[tuple[str, str, dict[str, int | str], tuple[int, int, int], int]] =
         (200, 472, 136),
         3,
     ),
+    # The largest tile, here narrower, with a last column of narrow ones; pairs.
+    (
+        RING,
+        "TN",
+        {"bm": 256, "bn": 80, "narrow": 64, "stages": 3, "stagger": 1, "serpentine": 1, "cluster_m": 2},
+        (600, 224, 72),
+        2,
+    ),
 ]
 """Kernel, layout, parameters, M x N x K, and clusters that start."""
 

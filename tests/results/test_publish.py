@@ -508,6 +508,16 @@ def test_a_run_gets_the_commit_of_its_tree_also_from_a_later_one(tmp_path: Path)
     assert set(run.published("sessions")["commit"]) == {commit}
 
 
+def test_a_later_commit_with_the_same_tree_counts_as_the_one_that_is_asked_for(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    commit = run.git("rev-parse", "HEAD")
+    (run.root / "README.md").write_text("of a tree that is the same")
+    run.git("add", "README.md")
+    run.git("commit", "-q", "-m", "next")
+    run.measure(tree={"digest": tree_digest(tmp_path), "commit": run.git("rev-parse", "HEAD"), "clean": True})
+    assert run.publish("--only", commit) == 0
+
+
 def test_an_incorrect_cell_is_refused_by_name(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     run = Run(tmp_path)
     run.measure(["tensor_ladder"], lambda _, record: failed("incorrect", "wrong")(record))

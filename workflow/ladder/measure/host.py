@@ -61,30 +61,30 @@ def commit_of(root: Path, name: str) -> str:
     return found.strip()
 
 
-def digest_of_commit(root: Path, commit: str) -> str:
-    """What `tree` has for a checkout of a commit without local changes. Raises LadderError without the commit."""
+def tree_of(root: Path, commit: str) -> dict[str, Any]:
+    """What `tree` says in a checkout of a commit without local changes. Raises LadderError without the commit."""
     git = ["git", "-C", str(root)]
     rooms = (_output([*git, "ls-tree", "--name-only", commit, "--", *TREE_ROOMS]) or "").split()
     command = [*git, "archive", "--format=tar", commit, "--", *rooms]
     done = subprocess.run(command, capture_output=True, check=False)
     if done.returncode:
-        raise LadderError(
-            f"{root}: the commit {commit} cannot be read: {done.stderr.decode(errors='replace')}"
-        )
+        why = done.stderr.decode(errors="replace")
+        raise LadderError(f"{root}: the commit {commit} cannot be read: {why}")
     with tempfile.TemporaryDirectory() as folder, tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
         for member in archive:
             if (held := archive.extractfile(member)) is not None:  # None of a folder
                 path = Path(folder, member.name)
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(held.read())
-        return tree_digest(Path(folder))
+        return {"digest": tree_digest(Path(folder)), "commit": commit, "clean": True}
 
 
-def commit_of_digest(root: Path, digest: str) -> str | None:
-    """The commit, of the last that changed the tree, in which it has this digest; None where none has."""
+def tree_with(root: Path, digest: str) -> dict[str, Any] | None:
+    """What `tree_of` says of the last commit with such a digest, of those that changed the tree last; None without."""
     command = ["git", "-C", str(root), "log", f"--max-count={_SEARCHED}", "--format=%H", "--", *TREE_ROOMS]
     commits = (_output(command) or "").split() if (root / ".git").exists() else []
-    return next((commit for commit in commits if digest_of_commit(root, commit) == digest), None)
+    found = (tree_of(root, commit) for commit in commits)
+    return next((one for one in found if one["digest"] == digest), None)
 
 
 def unknown_commits(root: Path, commits: Iterable[str]) -> list[str]:

@@ -18,7 +18,7 @@ from ladder.catalogue.plans import plan_sweep
 from ladder.catalogue.runs import Run
 from ladder.gpu.discovery import slug_of
 from ladder.measure.choice import decide
-from ladder.measure.host import commit_of_digest, digest_of_commit, tree, unknown_commits
+from ladder.measure.host import tree, tree_of, tree_with, unknown_commits
 from ladder.measure.store import Records, read_store
 from ladder.measure.view import View
 from ladder.model.cell import COUNTERS, cell_name
@@ -52,8 +52,7 @@ _PLAIN = str.maketrans("", "", "-:")  # of a time, for names of files
 class Publication:
     """What a run adds to what is published of its device: views of its sweeps over its own records, and the archive.
 
-    `only`: the commit that all of it must be measured from, if any; the archive has the records of that commit alone.
-    `only_tree`: the digest of its tree.
+    `only`: the tree of the commit that all of it must be measured from, if any; the archive has its records alone.
     """
 
     run: Run
@@ -62,8 +61,7 @@ class Publication:
     views: Mapping[str, View]
     records: Records
     archive: Records
-    only: str = ""
-    only_tree: str = ""
+    only: Mapping[str, Any] | None = None
 
     @functools.cached_property
     def chosen(self) -> list[Record]:
@@ -91,15 +89,15 @@ class Publication:
         A host without git knows the digest of its tree only, and one with local changes no commit that holds it.
         """
         root, found = self.run.project.root, {}
-        named = {(here := tree(root))["digest"]: here if here["clean"] else None}
+        here = tree(root)
+        known = {here["digest"]: here if here["clean"] else None}
         for name in dict.fromkeys(record.session for record in self.chosen):
             session = self.records.sessions.get(name, Session(name, ""))
             digest = session.tree.get("digest")
             if digest and not (session.tree.get("commit") and session.tree.get("clean")):
-                if digest not in named:
-                    commit = commit_of_digest(root, digest)
-                    named[digest] = {"digest": digest, "commit": commit, "clean": True} if commit else None
-                session = replace(session, tree=named[digest] or session.tree)
+                if digest not in known:
+                    known[digest] = tree_with(root, digest)
+                session = replace(session, tree=known[digest] or session.tree)
             found[name] = session
         return found
 
@@ -153,8 +151,9 @@ class Publication:
         trees = [one.tree for one in sessions if not one.tree.get("commit")]
         for digest in dict.fromkeys(str(one.get("digest"))[:16] for one in trees):
             yield f"no commit is known for the tree of digest {digest} it was measured from"
-        if others := [one.id for one in sessions if self.only and not is_of(one, self.only, self.only_tree)]:
-            yield f"the session(s) {listed(others, 3)} are not of {self.only[:12]} without local changes"
+        only = self.only
+        if only is not None and (others := [one.id for one in sessions if not is_of(one, only)]):
+            yield f"the session(s) {listed(others, 3)} are not of {only['commit'][:12]} without local changes"
         root = self.run.project.root
         commits = [str(one.tree["commit"]) for one in sessions if one.tree.get("commit")]
         if unknown := unknown_commits(root, commits):
@@ -192,7 +191,7 @@ class Publication:
         left = Records()
         for path in sorted(self.published.records.glob("*.parquet")):
             every = read_archive_file(path)
-            kept = every.of_sessions(lambda one: not self.only or is_of(one, self.only, self.only_tree))
+            kept = every.of_sessions(lambda one: not self.only or is_of(one, self.only))
             if others := [one for one in every if one.session not in kept.sessions]:
                 left.add((*every.sessions.values(), *others))
                 if kept.by_cell:
@@ -265,10 +264,11 @@ def published_column(published: PublishedFolder, table: str, column: str) -> lis
         raise LadderError(f"{path}: not a CSV table of {table}: {error}") from error
 
 
-def is_of(session: Session, commit: str, digest: str) -> bool:
-    """Whether a session was measured from a commit without local changes, or from another with the same tree."""
+def is_of(session: Session, wanted: Mapping[str, Any]) -> bool:
+    """Whether a session was measured from a commit's tree: from the commit, or from another one with the same tree."""
     own = session.tree
-    return own.get("digest") == digest or (own.get("commit") == commit and bool(own.get("clean")))
+    of_commit = own.get("commit") == wanted["commit"] and bool(own.get("clean"))
+    return of_commit or own.get("digest") == wanted["digest"]
 
 
 def load_publication(run: Run, folder: RunFolder, published: PublishedFolder, only: str = "") -> Publication:
@@ -290,10 +290,10 @@ def load_publication(run: Run, folder: RunFolder, published: PublishedFolder, on
             f"{published.records}: the sessions {listed(lost, 3)} of {published.tables / 'sessions.csv'} are in none "
             "of its files; restore them, such as by `git restore`"
         )
-    only_tree = digest_of_commit(run.project.root, only) if only else ""
-    if only:
-        archive = archive.of_sessions(lambda one: is_of(one, only, only_tree))
-    return Publication(run, folder, published, views, records, archive, only, only_tree)
+    wanted = tree_of(run.project.root, only) if only else None
+    if wanted is not None:
+        archive = archive.of_sessions(lambda one: is_of(one, wanted))
+    return Publication(run, folder, published, views, records, archive, wanted)
 
 
 def kept_rows(name: str, folder: PublishedFolder, wanted: Sequence[str]) -> dict[str, pd.DataFrame]:
