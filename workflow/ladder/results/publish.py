@@ -90,7 +90,9 @@ class Publication:
         """
         root, found = self.run.project.root, {}
         here = tree(root)
-        known = {here["digest"]: here if here["clean"] else None}
+        known: dict[str, Mapping[str, Any] | None] = {here["digest"]: here if here["clean"] else None}
+        if self.only is not None:
+            known.setdefault(self.only["digest"], self.only)
         for name in dict.fromkeys(record.session for record in self.chosen):
             session = self.records.sessions.get(name, Session(name, ""))
             digest = session.tree.get("digest")
