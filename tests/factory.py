@@ -22,8 +22,8 @@ from ladder.catalogue.settings import read_settings
 from ladder.catalogue.sweeps import load_sweeps
 from ladder.measure.choice import decide
 from ladder.measure.conditions import choice_conditions, host_conditions, tree_conditions
+from ladder.measure.plan_records import PlanRecords
 from ladder.measure.store import Records, appending, read_store
-from ladder.measure.view import View
 from ladder.model.cell import COUNTERS, Cell
 from ladder.model.files import digest_json, read_json, replace_file, write_json
 from ladder.model.folders import Project, RunFolder
@@ -424,10 +424,10 @@ class Lab:
         """Conditions of the host."""
         return host_conditions(problem, self.host["gpu"], self.host["driver"])
 
-    def view(self, name: str, records: Records | None = None) -> View:
+    def view(self, name: str, records: Records | None = None) -> PlanRecords:
         """The records of a sweep: those of the run, unless they were read before."""
         known = read_store(self.folder.records) if records is None else records
-        return View(read_plan(self.folder.plan(name)), known)
+        return PlanRecords(read_plan(self.folder.plan(name)), known)
 
     def frames(self, name: str, records: Records | None = None) -> dict[str, Any]:
         """The tables of a sweep."""

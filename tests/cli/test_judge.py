@@ -16,8 +16,8 @@ from ladder.catalogue.documents import parse_size
 from ladder.cli.app import main
 from ladder.cli.judge import usual_size
 from ladder.gpu.discovery import FoundGpu
+from ladder.measure.plan_records import PlanRecords
 from ladder.measure.store import Records, appending
-from ladder.measure.view import View
 from ladder.model.folders import PublishedFolder, RunFolder
 from ladder.model.plan import Plan
 from ladder.model.plan_file import read_plan
@@ -86,7 +86,7 @@ def judge(
     def run(outcomes: Any, *words: str, path: Path | None = None) -> int:
         def measure(plan_path: Path, plan: Plan, folder: RunFolder, root: Path, share: int) -> None:
             assert (read_plan(plan_path), root) == (plan, checkout)
-            view = View(plan, Records())
+            view = PlanRecords(plan, Records())
             with appending(folder.records, plan.sweep) as append:
                 for _, task in view.launched():
                     for regime in plan.regimes:

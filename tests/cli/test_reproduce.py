@@ -14,8 +14,8 @@ from ladder.catalogue.kernels import load_catalog
 from ladder.catalogue.sweeps import load_sweeps
 from ladder.cli.app import main
 from ladder.gpu.discovery import FoundGpu
+from ladder.measure.plan_records import PlanRecords
 from ladder.measure.store import Records, appending
-from ladder.measure.view import View
 from ladder.model.files import write_json
 from ladder.model.folders import Project, RunFolder
 from ladder.model.plan import Plan
@@ -61,7 +61,7 @@ def again(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]
 
     def run(cell: str, speedup: float = 1.0, status: str = "ok") -> int:
         def measure(path: Path, plan: Plan, folder: RunFolder, root: Path, share: int) -> None:
-            view = View(plan, Records())
+            view = PlanRecords(plan, Records())
             with appending(folder.records, plan.sweep) as append:
                 for _, task in view.launched():
                     assert (dict(task.cell.size), plan.regimes) == (SIZE, ("cold",)), (

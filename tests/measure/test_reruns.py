@@ -14,10 +14,10 @@ import pytest
 from conftest import ROOT, edit_yaml
 from factory import DEVICE, NCU, SESSION, Lab, Place, failed
 from ladder.measure.conditions import measuring_code
+from ladder.measure.plan_records import PlanRecords
 from ladder.measure.profile_job import uncounted
 from ladder.measure.schedule import Schedule
 from ladder.measure.store import read_store
-from ladder.measure.view import View
 from ladder.model import code
 from ladder.model.cell import COUNTERS
 from ladder.model.plan import Task
@@ -64,7 +64,7 @@ class Measured:
         """Another machine code for every variant of a kernel."""
         self.made = lambda one, facts: facts | ({"machine_code": "new"} if one.kernel.name == name else {})
 
-    def views(self, sweeps: Iterable[str]) -> Iterator[tuple[str, View]]:
+    def views(self, sweeps: Iterable[str]) -> Iterator[tuple[str, PlanRecords]]:
         """(sweep, its records); they are read once."""
         store = read_store(self.lab.folder.records)
         return ((name, self.lab.view(name, store)) for name in sweeps)
@@ -600,7 +600,7 @@ def digest_of(text: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return found
 
 
-def due(view: View, lab: Lab, uuid: str | None) -> list[tuple[int, list[str]]]:
+def due(view: PlanRecords, lab: Lab, uuid: str | None) -> list[tuple[int, list[str]]]:
     """What is to be measured on a GPU."""
     return Schedule(view, lab.on("gemm")).due(uuid=uuid)
 

@@ -162,7 +162,7 @@ def racing(folder: Path, rungs: set[str], **sweep: Any) -> Schedule:
     return scheduled(Case(((HERE, rungs),), (), sweep={"tuning": True, **sweep}), folder)
 
 
-def test_rivals_race_against_the_best_so_far_and_winners_do_not(tmp_path: Path) -> None:
+def test_competitors_race_against_the_best_so_far_and_winners_do_not(tmp_path: Path) -> None:
     schedule = racing(tmp_path / "a", BEST)
     assert schedule.plan.job["race"]
     best = max(one.result["speedup_low"] for one in schedule.view.records if "speedup_low" in one.result)

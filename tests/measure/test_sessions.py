@@ -8,8 +8,8 @@ from typing import Any
 import pandas as pd
 import pytest
 from factory import SESSION, Lab, Place, failed, later
+from ladder.measure.plan_records import WRONG
 from ladder.measure.store import appending
-from ladder.measure.view import WRONG
 from ladder.model.record import Conditions
 from ladder.results import tables
 

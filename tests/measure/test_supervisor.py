@@ -19,10 +19,10 @@ from conftest import ROOT
 from ladder.measure import supervisor
 from ladder.measure.account import Job
 from ladder.measure.job import Measuring, progress
+from ladder.measure.plan_records import PlanRecords
 from ladder.measure.schedule import Schedule
 from ladder.measure.store import appending, now, read_store
 from ladder.measure.supervisor import WorkerLost, WorkerProcess
-from ladder.measure.view import View
 from ladder.model.cell import Cell, Reference
 from ladder.model.errors import LadderError
 from ladder.model.plan import Launch, Plan, Task
@@ -169,7 +169,7 @@ class Run:
             deadline_s = DEADLINE_S if hangs else PATIENT_S
         facts = {f"v{index}": {"machine_code": f"code {index}"} for index in range(TASKS)}
         plan = replace(make_plan(deadline_s), harness={"fp32": {"machine_code": "harness"}}, variants=facts)
-        view = View(plan, read_store(self.folder / "records"))
+        view = PlanRecords(plan, read_store(self.folder / "records"))
         self.job = Job()
         schedule = Schedule(view, ON)
         measuring = Measuring(

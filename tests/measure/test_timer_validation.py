@@ -14,11 +14,11 @@ import pytest
 from ladder.gpu.discovery import FoundGpu
 from ladder.measure import gpu_job, timer_validation_job
 from ladder.measure.conditions import tree_conditions
+from ladder.measure.plan_records import PlanRecords
 from ladder.measure.store import Records
 from ladder.measure.subjects import Subject
 from ladder.measure.timer_validation import nvbench_times
 from ladder.measure.timer_validation_job import measured, nearest, validate_timer
-from ladder.measure.view import View
 from ladder.model.cell import Cell, Reference
 from ladder.model.errors import LadderError
 from ladder.model.folders import RunFolder
@@ -49,11 +49,11 @@ def task(m: int) -> Task:
 
 
 @pytest.fixture
-def view(tmp_path: Path) -> Callable[..., View]:
+def view(tmp_path: Path) -> Callable[..., PlanRecords]:
     """A view with a record per median time in us; the plan starts with a task that was not measured."""
     facts = {VARIANT: {"status": "ok", "machine_code": "a" * 64}}
 
-    def make(*times: float, status: str = "ok", regime: str = "cold") -> View:
+    def make(*times: float, status: str = "ok", regime: str = "cold") -> PlanRecords:
         tasks = (task(1), *(task(64 * (index + 1)) for index in range(len(times))))
         plan = Plan(
             sweep="tiles",
@@ -79,12 +79,12 @@ def view(tmp_path: Path) -> Callable[..., View]:
             )
             for time, one in zip(times, tasks[1:], strict=True)
         ]
-        return View(plan, Records({record.cell.id: [record] for record in records}))
+        return PlanRecords(plan, Records({record.cell.id: [record] for record in records}))
 
     return make
 
 
-def subjects(given: View, *targets: float) -> list[Subject]:
+def subjects(given: PlanRecords, *targets: float) -> list[Subject]:
     return nearest(list(measured(given)), targets)
 
 
@@ -92,7 +92,7 @@ def times_of(found: list[Subject]) -> list[float]:
     return [subject.median_us for subject in found]
 
 
-def test_each_target_gets_the_nearest_cell(view: Callable[..., View]) -> None:
+def test_each_target_gets_the_nearest_cell(view: Callable[..., PlanRecords]) -> None:
     given = view(900.0, 14.0, 30.0, 5000.0, 120.0)
     assert subjects(given, 15.0, 1000.0) == [
         Subject(2, given.plan.tasks[2], "tile-fp32 at 128x64x64", 14.0),
@@ -100,41 +100,41 @@ def test_each_target_gets_the_nearest_cell(view: Callable[..., View]) -> None:
     ]
 
 
-def test_nearest_is_by_ratio_and_not_by_difference(view: Callable[..., View]) -> None:
+def test_nearest_is_by_ratio_and_not_by_difference(view: Callable[..., PlanRecords]) -> None:
     # 55 is 45 us from 100 and 1.8 times away; 150 is 50 us and 1.5 times.
     assert times_of(subjects(view(55.0, 150.0), 100.0)) == [150.0]
 
 
-def test_a_cell_nearest_to_two_targets_is_tried_once(view: Callable[..., View]) -> None:
+def test_a_cell_nearest_to_two_targets_is_tried_once(view: Callable[..., PlanRecords]) -> None:
     assert times_of(subjects(view(60.0, 1900.0), 50.0, 100.0, 1000.0, 3000.0)) == [60.0, 1900.0]
 
 
-def test_subjects_come_in_order_of_time(view: Callable[..., View]) -> None:
+def test_subjects_come_in_order_of_time(view: Callable[..., PlanRecords]) -> None:
     found = subjects(view(3000.0, 15.0, 250.0, 50.0), 15.0, 50.0, 100.0, 250.0, 1000.0, 3000.0, 10000.0)
     assert times_of(found) == sorted(times_of(found)) == [15.0, 50.0, 250.0, 3000.0]
 
 
-def test_a_target_twice_away_has_no_subject(view: Callable[..., View]) -> None:
+def test_a_target_twice_away_has_no_subject(view: Callable[..., PlanRecords]) -> None:
     assert subjects(view(19.0), 10.0) != []
     assert subjects(view(21.0), 10.0) == []
 
 
 @pytest.mark.parametrize("changes", [{"status": "incorrect"}, {"regime": "warm"}])
 def test_cells_without_a_time_in_the_clocks_regime_are_no_subjects(
-    view: Callable[..., View], changes: dict[str, Any]
+    view: Callable[..., PlanRecords], changes: dict[str, Any]
 ) -> None:
     assert list(measured(view(15.0))) != []
     assert list(measured(view(15.0, **changes))) == []
 
 
-def test_records_that_the_plan_no_longer_has_are_no_subjects(view: Callable[..., View]) -> None:
+def test_records_that_the_plan_no_longer_has_are_no_subjects(view: Callable[..., PlanRecords]) -> None:
     before = view(15.0, 50.0)
     plan = dataclasses.replace(before.plan, tasks=(before.plan.tasks[0], before.plan.tasks[2]))
     found = list(measured(dataclasses.replace(before, plan=plan)))
     assert [(subject.task, subject.median_us) for subject in found] == [(before.plan.tasks[2], 50.0)]
 
 
-def test_nothing_measured_is_nothing_to_try(view: Callable[..., View]) -> None:
+def test_nothing_measured_is_nothing_to_try(view: Callable[..., PlanRecords]) -> None:
     assert subjects(view(), 15.0, 1000.0) == []
 
 
@@ -197,7 +197,12 @@ def test_what_nvbench_skipped_is_named_and_left_out(caplog: pytest.LogCaptureFix
 
 
 def tried(
-    view: View, folder: Path, monkeypatch: pytest.MonkeyPatch, sessions: list[str], worker: str, jobs: int = 1
+    view: PlanRecords,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    sessions: list[str],
+    worker: str,
+    jobs: int = 1,
 ) -> tuple[list[dict[str, Any]], list[list[str]]]:
     """The rows that the job gets from a made-up worker on a host with GPU-a and GPU-b, and where it was started."""
     (folder / "worker.py").write_text(worker)
@@ -231,7 +236,7 @@ open(sys.argv[3], "w").write(json.dumps(rows))
 
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_the_clock_is_tried_with_each_sweep_on_each_gpu_that_has_measured(
-    view: Callable[..., View], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs: int
+    view: Callable[..., PlanRecords], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs: int
 ) -> None:
     given = view(5.0, 16.0, 280.0, 19000.0)
     found, started = tried(given, tmp_path, monkeypatch, ["GPU-a", "GPU-b", "GPU-elsewhere"], ANSWERS, jobs)
@@ -242,21 +247,21 @@ def test_the_clock_is_tried_with_each_sweep_on_each_gpu_that_has_measured(
 
 
 def test_a_gpu_without_a_session_is_left_alone(
-    view: Callable[..., View], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    view: Callable[..., PlanRecords], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, started = tried(view(5.0), tmp_path, monkeypatch, ["GPU-b"], ANSWERS)
     assert {gpu for gpu, _ in started} == {"GPU-b"}
 
 
 def test_where_no_visible_gpu_has_a_session_one_of_them_is_tried(
-    view: Callable[..., View], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    view: Callable[..., PlanRecords], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, started = tried(view(5.0), tmp_path, monkeypatch, ["GPU-elsewhere"], ANSWERS)
     assert {gpu for gpu, _ in started} == {"GPU-a"}
 
 
 def test_without_a_subject_no_process_is_started(
-    view: Callable[..., View], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    view: Callable[..., PlanRecords], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found, started = tried(view(1e6), tmp_path, monkeypatch, ["GPU-a"], ANSWERS)
     assert started == []
@@ -265,13 +270,13 @@ def test_without_a_subject_no_process_is_started(
 
 @pytest.mark.parametrize("worker", ["raise SystemExit(3)", "", ANSWERS + "raise SystemExit(3)"])
 def test_a_process_that_fails_is_an_error_that_names_sweep_and_gpu(
-    view: Callable[..., View], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, worker: str
+    view: Callable[..., PlanRecords], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, worker: str
 ) -> None:
     with pytest.raises(LadderError, match="validate_timer with tiles on GPU-a ended with exit code"):
         tried(view(5.0), tmp_path, monkeypatch, ["GPU-a"], worker)
 
 
-def test_targets_reach_from_4_us_to_20_ms_without_a_gap(view: Callable[..., View]) -> None:
+def test_targets_reach_from_4_us_to_20_ms_without_a_gap(view: Callable[..., PlanRecords]) -> None:
     """Of cells that take any time there are, the subjects lie close enough."""
     dense = [3.0 * 1.1**step for step in range(100)]
     times = times_of(timer_validation_job.subjects(view(*dense)))

@@ -100,7 +100,7 @@ def test_no_other_sweep_measures_again(tmp_path: Path) -> None:
     assert asked(lab) == set()
 
 
-def test_nothing_is_chosen_before_all_rivals_are_measured(tmp_path: Path) -> None:
+def test_nothing_is_chosen_before_all_competitors_are_measured(tmp_path: Path) -> None:
     lab = tuned(tmp_path)
     slowest = (FOURTH, 4096)
     lab.record(
@@ -149,7 +149,7 @@ def test_stencils_compete_at_one_reach_and_gemms_in_one_dtype(tmp_path: Path) ->
     lab = tuned(tmp_path, "stencil_reach")
     lab.record(["stencil_reach"])
     view = lab.view("stencil_reach")
-    chosen = [view.fastest(among) for among in view.rivals()]
+    chosen = [view.fastest(among) for among in view.competitors()]
     reaches = [{view.plan.tasks[one.index].cell.params["k"] for one in three} for three in chosen]
     assert sorted(map(list, reaches)) == [[2], [4], [8], [12], [16], [24], [32]]
     at_24 = [view.plan.tasks[one.index] for three in chosen for one in three]
@@ -345,7 +345,7 @@ class Host:
         monkeypatch.setattr(job, "locked_clocks", lambda *_: contextlib.nullcontext())
         monkeypatch.setattr("ladder.measure.gpu_job.require_cubins", lambda *_: None)
         monkeypatch.setattr(job.Measuring, "run", run)
-        monkeypatch.setattr("ladder.measure.view.now", self.now)
+        monkeypatch.setattr("ladder.measure.plan_records.now", self.now)
         monkeypatch.setattr(job, "Job", lambda: Job(started=self.now()))
 
     def now(self) -> str:

@@ -12,8 +12,8 @@ from fake_gpu import FakeBuffer
 from ladder.cli.app import main
 from ladder.gpu.discovery import FoundGpu
 from ladder.measure import bench
+from ladder.measure.plan_records import PlanRecords
 from ladder.measure.store import read_store
-from ladder.measure.view import View
 from ladder.measure.zeros import zeros
 from ladder.measure.zeros_job import fastest
 from ladder.model.errors import LadderError
@@ -113,13 +113,13 @@ def test_of_each_size_the_fastest_over_libraries_is_timed(tmp_path: Path) -> Non
     lab = Lab(tmp_path)
     lab.record(["fp32_ladder"])
     plan = read_plan(lab.folder.plan("fp32_ladder"))
-    found = fastest(View(plan, read_store(lab.folder.records)), "fp32")
+    found = fastest(PlanRecords(plan, read_store(lab.folder.records)), "fp32")
     tasks = [plan.tasks[one["index"]] for one in found]
     assert [task.cell.size["m"] for task in tasks] == [512, 1024, 2048, 4096, 8192]
     assert {task.rung for task in tasks} == {"transposed A"}
     assert {(one["reference"], one["algorithm"]) for one in found} == {("cublas", "")}
     assert all(one["us"] > one["reference_us"] > 0 for one in found)
-    assert fastest(View(plan, read_store(lab.folder.records)), "bf16") == []
+    assert fastest(PlanRecords(plan, read_store(lab.folder.records)), "bf16") == []
 
 
 def test_the_step_writes_a_table_of_its_own(

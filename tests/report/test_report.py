@@ -490,14 +490,14 @@ def test_the_methodology_states_the_numbers_of_the_plan(lab: Lab, pages: dict[st
 
 
 def test_the_methodology_says_how_many_configurations_a_tuning_sweep_tries() -> None:
-    """Those that compute the same at one dtype and size: 56 stencils of 8 reaches are no 56 rivals."""
+    """Those that compute the same at one dtype and size: 56 stencils of 8 reaches are no 56 competitors."""
     data = published_data()
     timed = data.frames["timings"]
     tiles = timed[timed["sweep"].eq("hopper_tiles") & timed["status"].eq("ok") & timed["regime"].eq("cold")]
     most = tiles.groupby(["m", "n", "k"])["variant"].nunique().max()
-    assert data.parts["hopper_tiles"].most_rivals == most > 40
+    assert data.parts["hopper_tiles"].most_competitors == most > 40
     stencils = data.parts["stencil_best"]
-    assert 1 < stencils.most_rivals < stencils.ok.groupby("elements")["variant"].nunique().max()
+    assert 1 < stencils.most_competitors < stencils.ok.groupby("elements")["variant"].nunique().max()
     measured = {*timed["sweep"][timed["status"].eq("ok")]}
     tuned = {name for name, one in data.sweeps.items() if one.tuning and name in measured}
     some = RunData(

@@ -16,8 +16,8 @@ from conftest import edit_yaml
 from factory import CUBLAS_TFLOPS, SESSION, Lab, failed, make_job
 from ladder.catalogue.plans import plan_sweep
 from ladder.cli.app import main
+from ladder.measure.plan_records import PlanRecords
 from ladder.measure.store import Records, read_store
-from ladder.measure.view import View
 from ladder.model.errors import LadderError
 from ladder.model.plan_file import read_plan
 from ladder.model.record import Conditions
@@ -250,7 +250,7 @@ def test_where_a_compiler_is_missing_published_records_stand_in_and_own_cells_ar
     lab.compile(
         sweep, lambda variant, facts: {**facts, **missing} if variant.kernel.name == "wmma_naive" else facts
     )
-    view = View(read_plan(lab.folder.plan(sweep.name)), read_store(lab.folder.records))
+    view = PlanRecords(read_plan(lab.folder.plan(sweep.name)), read_store(lab.folder.records))
     here = collect_sweep(view)["timings"]
     there = collect_sweep(replace(view, fall_back=True))["timings"]
     assert set(here[here["kernel"] == "wmma_naive"]["reason"]) == {"Triton is not installed"}

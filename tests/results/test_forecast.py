@@ -15,9 +15,9 @@ from conftest import ROOT, edit, edit_yaml, environment, make_project, run_snake
 from ladder.catalogue.runs import load
 from ladder.catalogue.settings import set_up
 from ladder.measure.conditions import host_conditions
+from ladder.measure.plan_records import PlanRecords
 from ladder.measure.schedule import Schedule
 from ladder.measure.store import Records, appending
-from ladder.measure.view import View
 from ladder.model.cell import Cell, Reference
 from ladder.model.plan_file import read_plan
 from ladder.model.record import Conditions, Record, Session
@@ -47,7 +47,7 @@ def measured_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert run_snakemake(folder, "compile").code == 0
     run = load(set_up(folder))
     for name, plan in run.plans.items():
-        view = View(read_plan(run.folder.plan(name)), Records())
+        view = PlanRecords(read_plan(run.folder.plan(name)), Records())
         on = host_conditions(plan.problem, "NVIDIA H200", "580.1")
         timed = {"variant_us": [1.0], "reference_us": [1.0], "speedup": 1.0}
         spent = timed | {"spent": {"wall_s": SECONDS, "regimes": 2}}

@@ -3,8 +3,9 @@
 //   One FFMA instead of a subtraction and a product for each score. It subtracts a rounded maximum * scale:
 //   the same error for all scores that use this maximum. As long as that product is not beyond 256, an
 //   exponent is off by 2^-17 at most, by 2^-16 with a shift. For larger ones there is the subtraction.
-//   A maximum is replaced only if that shrinks the exponentials by more than 2^Growth (flash-attention-4).
-//   Otherwise the old one stays. So outputs are seldom scaled down.
+//   A maximum is replaced only if that shrinks the exponentials by more than 2^Growth (flash-attention-4, by
+//   more than 2^8). Otherwise the old one stays. So outputs are seldom scaled down. The larger the weights
+//   may get, the more is lost where one key outweighs all others and the exact weight would be 1.
 #pragma once
 
 #include "epilogue/online_softmax.cuh"
@@ -60,6 +61,6 @@ struct BoundedSoftmax : OnlineSoftmax {
     }
 };
 
-struct LeanSoftmax : BoundedSoftmax<8, 0> {
+struct LeanSoftmax : BoundedSoftmax<1, 0> {
     using BoundedSoftmax::BoundedSoftmax;
 };

@@ -12,8 +12,8 @@ import typer
 
 from ladder.cli.load import sweeps_of
 from ladder.cli.options import Folder, Into, Published, SweepNames, project
+from ladder.measure.plan_records import PlanRecords
 from ladder.measure.store import read_store
-from ladder.measure.view import View
 from ladder.model.document import AN_ARCH, ARCH
 from ladder.model.errors import refuse
 from ladder.model.files import write_json
@@ -27,7 +27,7 @@ from ladder.results.publish import copy_checks, kept_rows
 from ladder.results.published_records import records_of, write_samples
 
 
-def _stand_in(view: View, published: PublishedFolder) -> dict[str, pd.DataFrame]:
+def _stand_in(view: PlanRecords, published: PublishedFolder) -> dict[str, pd.DataFrame]:
     """Tables of a sweep from published records: what they leave open becomes a note."""
     name, frames = view.plan.sweep, collect_sweep(view)
     missing = frames["notes"][frames["notes"]["stage"] == "measure"]["subject"]
@@ -47,7 +47,7 @@ def collect(folder_: Folder, sweeps: SweepNames, published: Published = None, in
     plans = [read_plan(folder.plan(name)) for name in sweeps]
     records = records_of(folder, published, plans)
     for done, plan in enumerate(plans, 1):
-        view = View(plan, records, published is not None)
+        view = PlanRecords(plan, records, published is not None)
         if published:
             frames = _stand_in(view, PublishedFolder(published))
         else:

@@ -21,8 +21,8 @@ from ladder.cli.load import settings_of, sweeps_of
 from ladder.cli.options import Config, project
 from ladder.gpu.discovery import FoundGpu, find_gpus, slug_of
 from ladder.measure import job
+from ladder.measure.plan_records import PlanRecords
 from ladder.measure.store import read_store
-from ladder.measure.view import View
 from ladder.model.document import A_VALUE, is_parameter
 from ladder.model.errors import LadderError, refuse
 from ladder.model.files import write_json
@@ -56,7 +56,7 @@ def the_gpu() -> FoundGpu:
 
 def measured(
     own: Project, sweep: Sweep, settings: Settings, arch: str, folder: RunFolder, share: int = 0
-) -> View:
+) -> PlanRecords:
     """Compile a sweep and measure what the folder's store does not have of it: its plan with the records.
 
     Raises LadderError where a kernel that others are timed against does not compile.
@@ -66,10 +66,12 @@ def measured(
         if (facts := plan.variants[name])["status"] != "ok":
             raise LadderError(f"the reference {name}: {facts['status']}: {facts['reason']}")
     job.measure(write_plan(plan, folder), plan, folder, own.root, share)
-    return View(plan, read_store(folder.records))
+    return PlanRecords(plan, read_store(folder.records))
 
 
-def measure_in_temporary_folder(own: Project, sweep: Sweep, over: Mapping[str, Any]) -> tuple[View, str]:
+def measure_in_temporary_folder(
+    own: Project, sweep: Sweep, over: Mapping[str, Any]
+) -> tuple[PlanRecords, str]:
     """A sweep as `measured` has it, and the GPU's name. Raises LadderError without a GPU too."""
     settings, gpu = read_settings(own, (), {**over, "device": "auto"}), the_gpu()
     with tempfile.TemporaryDirectory(prefix="ladder-") as place:

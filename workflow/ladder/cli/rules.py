@@ -31,8 +31,8 @@ _LAUNCHED: Any = {"constraints": {"__all__": {"expr"}}, "launch": True, "argumen
 
 
 STEP_MODULES = {
-    "collect": """measure.store measure.view model.plan results.published_records results.collect results.publish
-        results.tables""",
+    "collect": """measure.store measure.plan_records model.plan results.published_records results.collect
+        results.publish results.tables""",
     "claims": "catalogue.kernels catalogue.sweeps claims.ledger model.folders results.statistics",
     "figures": """catalogue.kernels catalogue.sweeps report.answers report.figures.registry report.links
         results.environment results.published_records results.run_data results.sweep_data results.tables""",

@@ -28,7 +28,7 @@ from ladder.cli.judge import (
 from ladder.cli.load import settings_of
 from ladder.cli.options import Config, project
 from ladder.gpu.discovery import slug_of
-from ladder.measure.view import FASTEST, View
+from ladder.measure.plan_records import FASTEST, PlanRecords
 from ladder.model.cell import REGIMES, SUSTAINED, size_label
 from ladder.model.errors import LadderError, refuse_unknown
 from ladder.model.folders import Project
@@ -105,7 +105,9 @@ def tune(
         name = "-".join(filter(None, (kernel.name, dtype, layout, size_label(where), regime)))
         return replace(make_sweep(LINE, fields, catalog, own.root), name=name)
 
-    def measure(variants: Sequence[Variant], against: Sequence[object] = references, share: int = 1) -> View:
+    def measure(
+        variants: Sequence[Variant], against: Sequence[object] = references, share: int = 1
+    ) -> PlanRecords:
         return measured(own, sweep(variants, against), settings, architecture, folder, share)
 
     listed = tuning.listed_variants(sweeps, space, regime)

@@ -20,11 +20,11 @@ from ladder.gpu.discovery import find_gpus
 from ladder.measure import conditions
 from ladder.measure.conditions import measuring_code
 from ladder.measure.gpu_job import GpuProgram, gpu_program
+from ladder.measure.plan_records import PlanRecords
 from ladder.measure.request import Request
 from ladder.measure.schedule import Schedule
 from ladder.measure.store import now, read_store
 from ladder.measure.supervisor import Supervisor, WorkerProcess
-from ladder.measure.view import View
 from ladder.model.cell import cell_name
 from ladder.model.errors import LadderError
 from ladder.model.files import read_json, write_json
@@ -65,7 +65,7 @@ class Shift:
         return max(abs(self.low), abs(self.high)) <= MOST_SHIFT
 
 
-def sample(view: View) -> Places:
+def sample(view: PlanRecords) -> Places:
     """Some measured cells of each class: regime, how long a launch takes, and whether the reference is a library."""
     found = Places()
     for index, task in view.launched():
@@ -168,7 +168,7 @@ def compare_timers(plans: Mapping[Path, Plan], folder: RunFolder, root: Path, ol
     found: dict[tuple[str, str], list[Shift]] = {both: [] for both in timers.values()}
     gpus = find_gpus()
     for path, plan in plans.items():
-        schedule = Schedule(View(plan, store), None)
+        schedule = Schedule(PlanRecords(plan, store), None)
         if not (places := sample(schedule.view)):
             raise LadderError(
                 f"{path}: nothing of it was measured in this run that timers could be compared on"

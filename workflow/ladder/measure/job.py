@@ -17,11 +17,11 @@ from ladder.measure.account import Job, accounts
 from ladder.measure.choice import choice_in_words
 from ladder.measure.conditions import host_conditions
 from ladder.measure.gpu_job import gpu_program
+from ladder.measure.plan_records import PlanRecords
 from ladder.measure.request import Request
 from ladder.measure.schedule import Due, Mode, Schedule
 from ladder.measure.store import Append, appending, now, read_store
 from ladder.measure.supervisor import Answer, Supervisor, WorkerProcess
-from ladder.measure.view import View
 from ladder.model.cell import cell_name
 from ladder.model.errors import LadderError
 from ladder.model.files import read_json, write_json
@@ -132,7 +132,7 @@ def measure(path: Path, plan: Plan, folder: RunFolder, root: Path, share: int = 
     own = [] if share else [read_json(folder.account(name, plan.sweep)) for name in accounts(plan)[:-1]]
     shares = [one for one in own if one]
     since = min([job.started, *(str(one["started"]) for one in shares)]) if plan.job["remeasure"] else ""
-    view = View(plan, read_store(folder.records))
+    view = PlanRecords(plan, read_store(folder.records))
     schedule = Schedule(view, on, job.started, share, bool(shares), since)
     job.cells = len([*schedule.launched()])
     job.kept, used = job.cells - len(schedule.due(schedule.modes[0])), ""

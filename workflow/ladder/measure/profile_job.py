@@ -8,15 +8,15 @@ from ladder.gpu.discovery import driver_version, find_gpus
 from ladder.measure import host
 from ladder.measure.gpu_job import gpu_program
 from ladder.measure.ncu import Note, Profiler, ProfilerUnavailable, wanted_metrics
+from ladder.measure.plan_records import PlanRecords
 from ladder.measure.store import appending, read_store
-from ladder.measure.view import View
 from ladder.model.cell import COUNTERS
 from ladder.model.files import read_json, write_json
 from ladder.model.folders import RunFolder
 from ladder.model.plan import Plan
 
 
-def uncounted(view: View, on: Mapping[str, str]) -> Iterator[int]:
+def uncounted(view: PlanRecords, on: Mapping[str, str]) -> Iterator[int]:
     """Tasks to count that were measured with success and have no counters under today's conditions."""
     for index, task in view.launched():
         record = view.current_record(task) if task.counted else None
@@ -30,11 +30,11 @@ def count(path: Path, plan: Plan, folder: RunFolder, root: Path) -> None:
     if plan.counter_groups and not plan.job["profile"]["enabled"]:
         notes = [{"subject": "counters", "reason": "profile.enabled is false in the configuration"}]
     elif plan.counter_groups:
-        notes = _count(path, View(plan, read_store(folder.records)), folder, root)
+        notes = _count(path, PlanRecords(plan, read_store(folder.records)), folder, root)
     write_json(folder.account("profiled", plan.sweep), {"notes": notes})
 
 
-def _count(path: Path, view: View, folder: RunFolder, root: Path) -> list[Note]:
+def _count(path: Path, view: PlanRecords, folder: RunFolder, root: Path) -> list[Note]:
     plan, gpus = view.plan, find_gpus()
     on = {"gpu": gpus[0].name if gpus else "none"}
     on |= {"driver": driver_version() or "unknown", "ncu": host.ncu_version() or "none"}

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
+from ladder.measure.plan_records import ABSENT, FASTEST, Competitors, PlanRecords
 from ladder.measure.request import Request
 from ladder.measure.store import Records, now
-from ladder.measure.view import ABSENT, FASTEST, Rivals, View
 from ladder.model.cell import SUSTAINED, Cell
 from ladder.model.errors import refuse
 from ladder.model.plan import Plan, Task
@@ -28,7 +28,7 @@ class Mode(StrEnum):
     SHARE = "share"
     """The same of the variants of one share, without winners: they are known once all shares are measured."""
     WINNERS = "winners"
-    """What is left on whichever GPU: the fastest of rivals, in a later process than the one that chose them."""
+    """What is left on whichever GPU: the fastest of competitors, in a later process than the one that chose them."""
 
 
 def settled(records: Sequence[Record], deadline_s: float, began: str) -> bool:
@@ -68,7 +68,7 @@ class Schedule:
     were measured before. since: when the run that measures all anew began, its shares included, else "".
     """
 
-    view: View
+    view: PlanRecords
     on: Mapping[str, str] | None
     began: str = field(default_factory=now)
     share: int = 0
@@ -155,27 +155,27 @@ class Schedule:
             else choice
         )
 
-    def _rivals(self, unmeasured: Mapping[int, list[str]], decided: bool) -> Iterator[Rivals]:
-        """Rivals that are all measured, or else those of which some are not."""
+    def _competitors(self, unmeasured: Mapping[int, list[str]], decided: bool) -> Iterator[Competitors]:
+        """Competitors that are all measured, or else those of which some are not."""
         first = self.plan.regimes[0]
-        for among in self.view.rivals():
+        for among in self.view.competitors():
             if decided == (not any(first in unmeasured.get(index, ()) for index, _ in among)):
                 yield among
 
     def _winners(self, unmeasured: Mapping[int, list[str]]) -> dict[int, list[str]]:
-        """The fastest of rivals that are all measured, until a later process has measured them."""
+        """The fastest of competitors that are all measured, until a later process has measured them."""
         first = self.plan.regimes[0]
         return {
             winner.index: [first, *unmeasured.get(winner.index, [])]
-            for among in self._rivals(unmeasured, decided=True)
+            for among in self._competitors(unmeasured, decided=True)
             for winner in self.view.fastest(among, self.on)
             if not self._settled(winner.later)
         }
 
     def most_again(self, uuid: str | None = None) -> int:
         """How many cells at most are measured again once what is due is measured."""
-        among = self._rivals(self._unmeasured(uuid), decided=False)
-        return sum(min(FASTEST, len(rivals)) for rivals in among)
+        among = self._competitors(self._unmeasured(uuid), decided=False)
+        return sum(min(FASTEST, len(competitors)) for competitors in among)
 
     def in_order(self, due: Due) -> Due:
         """As the plan has them; for several sessions shuffled, and for races, which then meet a fast rival early.

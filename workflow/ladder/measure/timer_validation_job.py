@@ -9,9 +9,9 @@ from pathlib import Path
 
 from ladder.gpu.discovery import FoundGpu, find_gpus
 from ladder.measure.gpu_job import run_on_gpu
+from ladder.measure.plan_records import PlanRecords
 from ladder.measure.store import read_store
 from ladder.measure.subjects import Subject, TableRow, subject
-from ladder.measure.view import View
 from ladder.model.folders import RunFolder
 from ladder.model.intervals import median
 from ladder.model.plan import Plan
@@ -21,7 +21,7 @@ _TARGETS_US = (4.0, 7.0, 15.0, 50.0, 100.0, 250.0, 1000.0, 3000.0, 10000.0, 2000
 _CLOSE = 2.0  # a cell stands for a target when its time is within this factor
 
 
-def measured(view: View) -> Iterator[Subject]:
+def measured(view: PlanRecords) -> Iterator[Subject]:
     for index, task in view.launched():
         record = view.current_record(task)
         if record is not None and record.status == "ok":
@@ -38,7 +38,7 @@ def nearest(known: Sequence[Subject], targets: Sequence[float]) -> list[Subject]
     return sorted(chosen.values(), key=lambda subject: subject.median_us)
 
 
-def subjects(view: View) -> list[Subject]:
+def subjects(view: PlanRecords) -> list[Subject]:
     """The subjects of a sweep: from a few us to 20 ms."""
     return nearest(list(measured(view)), _TARGETS_US)
 
@@ -75,7 +75,7 @@ def validate_timer(plans: Mapping[Path, Plan], folder: RunFolder, root: Path, jo
     """
     store, gpus = read_store(folder.records), find_gpus()
     gpus = [gpu for gpu in gpus if gpu.name == gpus[0].name]
-    subjects_of = {path: (plan, subjects(View(plan, store))) for path, plan in plans.items()}
+    subjects_of = {path: (plan, subjects(PlanRecords(plan, store))) for path, plan in plans.items()}
     for plan, chosen in subjects_of.values():
         if not chosen:
             logging.warning("%s: no cell was measured that the timer could be tried on", plan.sweep)

@@ -6,9 +6,9 @@ from typing import Any
 
 from ladder.gpu.discovery import find_gpus
 from ladder.measure.gpu_job import run_on_gpu
+from ladder.measure.plan_records import PlanRecords
 from ladder.measure.store import read_store
 from ladder.measure.subjects import TableRow
-from ladder.measure.view import View
 from ladder.model.cell import size_label
 from ladder.model.errors import refuse
 from ladder.model.folders import RunFolder
@@ -16,7 +16,7 @@ from ladder.model.intervals import median
 from ladder.model.plan import Plan
 
 
-def fastest(view: View, dtype: str) -> list[dict[str, Any]]:
+def fastest(view: PlanRecords, dtype: str) -> list[dict[str, Any]]:
     """The kernels to time: of a dtype the fastest over libraries at each size and layout, in the plan's order."""
     best = dict[tuple[Any, ...], tuple[float, dict[str, Any]]]()
     for index, task in view.launched():
@@ -35,7 +35,7 @@ def fastest(view: View, dtype: str) -> list[dict[str, Any]]:
 
 def time_zeros(path: Path, plan: Plan, folder: RunFolder, root: Path, dtype: str) -> list[TableRow]:
     """Rows of the table zeros. Raises LadderError without a GPU, or where the plan has no such kernel with a record."""
-    request = fastest(View(plan, read_store(folder.records)), dtype)
+    request = fastest(PlanRecords(plan, read_store(folder.records)), dtype)
     if not request:
         known = sorted({task.cell.dtype for task in plan.tasks})
         why = f"the run has no result of it over a library in {plan.sweep}"

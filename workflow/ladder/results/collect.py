@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 from ladder.measure.account import Job, accounts
 from ladder.measure.choice import library_times, partners
 from ladder.measure.ncu import Note
-from ladder.measure.view import WRONG, View
+from ladder.measure.plan_records import WRONG, PlanRecords
 from ladder.model.cell import BACK_TO_BACK, COUNTERS, SUSTAINED
 from ladder.model.folders import RunFolder
 from ladder.model.intervals import abba_ratios, median, median_interval
@@ -102,12 +102,12 @@ def measuring_code(record: Record) -> TableRow:
 class Collector:
     """Rows of one sweep as they grow. They may say more than their table has columns for."""
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: PlanRecords) -> None:
         self.view, self.plan, self.problem = view, view.plan, PROBLEMS[view.plan.problem]
         self.rows: dict[str, list[TableRow]] = {name: [] for name in SWEEP_TABLES}
         # Of a tuning sweep: which cells may be chosen, and the sessions that chose the fastest, where later ones count.
-        every = view.rivals()
-        self.rivals = {task.cell.id for among in every for _, task in among}
+        every = view.competitors()
+        self.competitors = {task.cell.id for among in every for _, task in among}
         chosen = [one.record for among in every for one in view.fastest(among) if one.fresh]
         self.chose = {record.cell.id: record.session for record in chosen}
 
@@ -182,7 +182,7 @@ class Collector:
             rates["energy_pj_per_flop"] = launch_j * 1e12 / work.operations if floating else None
             rates["energy_pj_per_byte"] = launch_j * 1e12 / work.bytes if work.bytes > 0 else None
         outcome = {"status": "ok", "regime": record.cell.regime, "algorithm": result.get("algorithm") or None}
-        if record.cell.id in self.rivals:
+        if record.cell.id in self.competitors:
             outcome["fresh"] = record.cell.id in self.chose
         choice = self.view.choice(record)
         rates |= over_libraries(result, choice)
@@ -286,7 +286,7 @@ def _share(job: Mapping[str, Any], part: str, of: str) -> float | None:
 
 
 def collect_sweep(
-    view: View, jobs: Sequence[Mapping[str, Any]] = (), profile: Mapping[str, Any] | None = None
+    view: PlanRecords, jobs: Sequence[Mapping[str, Any]] = (), profile: Mapping[str, Any] | None = None
 ) -> dict[str, pd.DataFrame]:
     """Tables of one sweep, by name; `jobs` and `profile` are as `accounts_of` gives them."""
     collector = Collector(view)
@@ -305,7 +305,7 @@ def collect_sweep(
     return {name: tables.frame(name, rows) for name, rows in collector.rows.items()}
 
 
-def changed_code(view: View) -> dict[str, int]:
+def changed_code(view: PlanRecords) -> dict[str, int]:
     """Kernels whose machine code is not that of their records: how many variants each."""
     changed: dict[tuple[str, str], None] = {}
     for _, task in view.launched():

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from ladder.measure.plan_records import standing
 from ladder.measure.store import Records
-from ladder.measure.view import standing
 from ladder.model.cell import COUNTERS, cell_name
 from ladder.model.record import Record
 from ladder.results.collect import summarised

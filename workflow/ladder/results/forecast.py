@@ -8,9 +8,9 @@ from statistics import fmean
 from ladder.catalogue.runs import Run
 from ladder.gpu.discovery import driver_version, find_gpus
 from ladder.measure.conditions import host_conditions
+from ladder.measure.plan_records import PlanRecords
 from ladder.measure.schedule import Schedule
 from ladder.measure.store import Records, read_store
-from ladder.measure.view import View
 from ladder.model.cell import cell_name
 from ladder.model.record import Record
 from ladder.results.published_records import read_archive
@@ -64,7 +64,7 @@ def forecasts(run: Run) -> Iterator[Forecast]:
         wanted = CompileRequests(run.sweeps[name], run.project.include, run.arch, run.config.compile.options)
         # What is not compiled has no status and no machine code, so that no record is of it.
         made = wanted.planned(plan, {one.key: cache.facts(one) or {} for one in wanted.requests})
-        view = View(made, Records() if plan.job["remeasure"] else store)
+        view = PlanRecords(made, Records() if plan.job["remeasure"] else store)
         schedule, uuid = Schedule(view, on), gpu.uuid if gpu else None
         due, again = schedule.due(uuid=uuid), schedule.most_again(uuid)
         named, regimes_of = dict[str, str](), dict[str, str]()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from ladder.measure.view import WRONG, View
+from ladder.measure.plan_records import WRONG, PlanRecords
 from ladder.model.errors import LadderError
 from ladder.model.plan import Task
 from ladder.model.schemas import SIZE_COLUMNS
@@ -26,7 +26,7 @@ Cell = dict[str, Any]
 """What became of the kernel at a size in a regime, as docs/judge.md has it; None where there is no number."""
 
 
-def outcome(view: View, task: Task, regime: str = "") -> Outcome:
+def outcome(view: PlanRecords, task: Task, regime: str = "") -> Outcome:
     """What became of a task in a regime (the plan's first). Raises LadderError where it was not measured."""
     if task.launch is None:
         return "unsupported", task.absent or "", {}
@@ -48,7 +48,7 @@ def _widened(value: float, low: float, high: float, deviation: float) -> tuple[f
 class _Deviations:
     """Standard deviations of log speed-ups by class of cells, as components.csv has them."""
 
-    def __init__(self, view: View, components: pd.DataFrame | None) -> None:
+    def __init__(self, view: PlanRecords, components: pd.DataFrame | None) -> None:
         self._table = None if components is None or components.empty else components.set_index("class")
         rows = prediction.prepare_sessions(collect_sweep(view)["sessions"]).to_dict("records")
         self._classes = {
@@ -65,7 +65,7 @@ class _Deviations:
         return math.sqrt(sum(float(known[part]) ** 2 for part in names if not pd.isna(known[part])))
 
 
-def _cell(view: View, deviations: _Deviations, task: Task, regime: str) -> Cell:
+def _cell(view: PlanRecords, deviations: _Deviations, task: Task, regime: str) -> Cell:
     status, reason, result = outcome(view, task, regime)
     known, check = summarised(result), result.get("check") or {}
     found: Cell = {"size": dict(task.cell.size), "regime": regime, "status": status, "reason": reason}
@@ -84,7 +84,7 @@ _TIMES = {"median_us": "", "low": "_low", "high": "_high"}
 _ENDS = ("speedup_low", "speedup_high", "elsewhere_low", "elsewhere_high")
 
 
-def cells_of(view: View, components: pd.DataFrame | None = None) -> list[Cell]:
+def cells_of(view: PlanRecords, components: pd.DataFrame | None = None) -> list[Cell]:
     """The cells of a plan in its order; `components` is the table of that name, of the GPU's model if there is one.
 
     Raises LadderError for a cell that was not measured, or whose reference failed in the first regime.

@@ -19,8 +19,8 @@ from ladder.catalogue.runs import Run
 from ladder.gpu.discovery import slug_of
 from ladder.measure.choice import decide
 from ladder.measure.host import tree, tree_of, tree_with, unknown_commits
+from ladder.measure.plan_records import PlanRecords
 from ladder.measure.store import Records, read_store
-from ladder.measure.view import View
 from ladder.model.cell import COUNTERS, cell_name
 from ladder.model.errors import LadderError
 from ladder.model.folders import PublishedFolder, RunFolder
@@ -58,7 +58,7 @@ class Publication:
     run: Run
     folder: RunFolder
     published: PublishedFolder
-    views: Mapping[str, View]
+    views: Mapping[str, PlanRecords]
     records: Records
     archive: Records
     only: Mapping[str, Any] | None = None
@@ -285,7 +285,7 @@ def load_publication(run: Run, folder: RunFolder, published: PublishedFolder, on
         measured = only or not run.measures or folder.account("measured", name).is_file()
         if not folder.plan(name).is_file() or not measured:
             raise LadderError(f"{folder.root}: the sweep {name} is not measured; the run is not complete")
-        views[name] = View(read_plan(folder.plan(name)), records)
+        views[name] = PlanRecords(read_plan(folder.plan(name)), records)
     archive = read_archive(published.records)
     if lost := sorted({*published_column(published, "sessions", "session")} - {*archive.sessions}):
         raise LadderError(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from ladder.measure.view import View
+from ladder.measure.plan_records import PlanRecords
 from ladder.model.errors import LadderError, refuse
 from ladder.model.sweep import Sweep
 from ladder.results.collect import summarised
@@ -45,7 +45,7 @@ def alone(sweep: Sweep, row: TableRow) -> Sweep:
     return Sweep(sweep.name, sweep.problem, *cell, precision=sweep.precision, accumulated=added)
 
 
-def again(view: View, row: TableRow) -> Outcome:
+def again(view: PlanRecords, row: TableRow) -> Outcome:
     """The outcome of the one cell that was measured, or of its pair with a baseline."""
     about = not pd.isna(row["baseline"]), beta_of(row)
     tasks = view.plan.tasks

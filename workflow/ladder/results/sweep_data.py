@@ -189,7 +189,7 @@ class SweepData(Origin):
         return stats.at_size(self.ok, self.size)
 
     @cached_property
-    def most_rivals(self) -> int:
+    def most_competitors(self) -> int:
         """How many variants at most have a result at one dtype and size and compute the same."""
         same = {name: stats.parameter(self.ok, name) for name in self.sweep.problem.parameters}
         per = ["dtype", *SIZE_COLUMNS, *same]

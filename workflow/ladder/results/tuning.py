@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from ladder.catalogue.documents import parse_yaml
 from ladder.catalogue.space import Space
-from ladder.measure.view import FASTEST, View
+from ladder.measure.plan_records import FASTEST, PlanRecords
 from ladder.model.errors import LadderError
 from ladder.model.kernel import Variant
 from ladder.model.sweep import Sweep
@@ -61,7 +61,7 @@ class Search:
 
     space: Space
     listed: Sequence[Variant]
-    measure: Callable[[Sequence[Variant]], View]
+    measure: Callable[[Sequence[Variant]], PlanRecords]
     seed: int
     batch: int
     tried: dict[Variant, Try] = field(default_factory=dict)
@@ -115,13 +115,13 @@ class Search:
             self.tried[variant] = Try(variant, cell, raced)
 
 
-def measured_again(view: View) -> View:
+def measured_again(view: PlanRecords) -> PlanRecords:
     """A view of the fastest that gave a result in a later session as well, of which the latest record stands.
 
     The one that they were chosen by does not count: a maximum of many is too high by chance. Raises LadderError where
     there are none.
     """
-    winners = [one for among in view.rivals() for one in view.fastest(among) if one.fresh]
+    winners = [one for among in view.competitors() for one in view.fastest(among) if one.fresh]
     if not winners:
         raise LadderError("of the fastest none gave a result when measured again; the log above says why")
     return replace(view, plan=replace(view.plan, tasks=tuple(view.plan.tasks[one.index] for one in winners)))

@@ -22,9 +22,9 @@ WRONG = ("incorrect", "out_of_bounds", "stateful")
 ABSENT = Partner("")
 """What a cell is over for which no reference could be had: it has no result."""
 FASTEST = 3
-"""How many of the rivals are measured again."""
+"""How many of the competitors are measured again."""
 
-Rivals = list[tuple[int, Task]]  # tasks by their index in the plan
+Competitors = list[tuple[int, Task]]  # tasks by their index in the plan
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def _median_us(record: Record) -> float:
 
 
 @dataclass(frozen=True)
-class View:
+class PlanRecords:
     """A plan and records, of which one stands for a cell if it was made under the conditions of this checkout.
 
     If `fall_back` is set and no record matches these conditions, the latest one made under others is used, one of the
@@ -162,17 +162,17 @@ class View:
         """The session a record is from, as far as it is known."""
         return self.records.sessions.get(record.session, Session(record.session, ""))
 
-    def rivals(self) -> list[Rivals]:
+    def competitors(self) -> list[Competitors]:
         """Launched tasks of a tuning sweep that compete: of one dtype, layout and size, which compute the same."""
-        found: dict[tuple[Any, ...], Rivals] = {}
+        found: dict[tuple[Any, ...], Competitors] = {}
         for index, task in self.launched() if self.plan.job.get("tuning") else ():
             if not task.beside:
                 key = (*task.cell.operands, *(task.cell.params[name] for name in self.parameters))
                 found.setdefault(key, []).append((index, task))
         return list(found.values())
 
-    def fastest(self, among: Rivals, on: Mapping[str, str] | None = None) -> list[Winner]:
-        """The fastest of some rivals by their first results in the plan's first regime, on hosts with conditions `on`.
+    def fastest(self, among: Competitors, on: Mapping[str, str] | None = None) -> list[Winner]:
+        """The fastest of competitors by their first results in the first regime, on hosts with conditions `on`.
 
         By the speed-up where all have the same reference, else by time.
         """
