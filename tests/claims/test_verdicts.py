@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import math
 from pathlib import Path
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 from checkout import loaded
 from factory import Lab
+from ladder import claims
 from ladder.claims import ledger
 from ladder.claims.double_buffering import quadrants_vs_contiguous
 from ladder.claims.gemm_practice import block_swizzle_l2
@@ -536,3 +538,16 @@ def test_a_claim_counts_with_the_worst_verdict_of_its_parts(tmp_path: Path) -> N
     decided = overall(decide_tables(lab.folder.tables, lab.sweeps(["bank_stride"])))
     assert decided["stride-gcd"] == "not measured", "without counters one part is missing"
     assert list(decided.index) == [claim.id for claim in CLAIMS]
+
+
+def test_every_module_with_claims_is_asked_for_them() -> None:
+    """A module that is missing in the list would be left out without a word."""
+    written = {
+        file.stem
+        for file in Path(claims.__path__[0]).glob("*.py")
+        for one in ast.parse(file.read_text(encoding="utf-8")).body
+        if isinstance(one, ast.FunctionDef)
+        and one.name[0] != "_"
+        and "Source: " in (ast.get_docstring(one) or "")
+    }
+    assert written == {claim.decide.__module__.rpartition(".")[2] for claim in CLAIMS}

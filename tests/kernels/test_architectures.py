@@ -92,6 +92,7 @@ def test_a_kernel_compiles_for_an_architecture_or_its_description_says_why_not(
 ) -> None:
     """The variant of its sweeps with the most shared memory: a block of it must fit, or all say how much they need."""
     own = [(sweep, one) for sweep in sweeps.values() for one in sweep.variants if one.kernel.name == kernel]
+    assert own, f"no sweep names {kernel}"
     unlaunched = [why for sweep, one in own if (why := sweep.never_launched(arch).get(one)) is not None]
     if (reason := lacking(KERNELS[kernel].min_arch, arch)) is not None:
         # A variant that is a reference alone has nothing that is timed against it there.

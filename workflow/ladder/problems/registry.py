@@ -14,7 +14,8 @@ def with_columns(problem: Problem) -> Problem:
     if unknown := [name for name in problem.size_fields if name not in SIZE_COLUMNS]:
         raise LadderError(
             f"the problem {problem.name}: size_fields: {', '.join(unknown)}: accepted: {', '.join(SIZE_COLUMNS)}; "
-            "add a new one to SIZE_COLUMNS of workflow/ladder/model/schemas.py"
+            "add a new one to SIZE_COLUMNS (workflow/ladder/model/schemas.py), _LATER_SIZES (results/tables.py) and "
+            "_EXTENTS (catalogue/sanitizer_sweeps.py)"
         )
     return problem
 

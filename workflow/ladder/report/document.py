@@ -154,6 +154,7 @@ def claim_lines(claims: pd.DataFrame) -> list[dict[str, Any]]:
     """A line a claim, what fails first: `id`, `source` (the text), `statement`, `verdict`, and the `number`.
 
     The verdict and the number are those of its worst part; where that is refuted, and elsewhere not, they say where.
+    Columns: id, verdict, source, statement, where, part, effect.
     """
     whole, lines = overall(claims), []
     for name, own in claims.groupby("id", sort=False):

@@ -46,7 +46,10 @@ class Errors:
 
 
 def errors_by_inputs(timings: pd.DataFrame, metrics: pd.DataFrame) -> list[Errors]:
-    """Those of the cells in `timings` whose sweep asks for them."""
+    """Those of the cells in `timings` whose sweep asks for them.
+
+    Columns of timings: those of a cell; of metrics as in `metric_table`.
+    """
     known = metric_table(metrics[metrics["metric"].str.contains("max_error_")])
     rows = {cell: row for row in records(timings) if (cell := cell_of(row)) in known}
     return [
@@ -82,7 +85,11 @@ def _errors_of_accuracy(rows: list[TableRow]) -> Iterator[tuple[str, str, str, f
 
 
 def pairs_of_betas(frames: Mapping[str, pd.DataFrame]) -> list[tuple[TableRow, TableRow]]:
-    """Rows of cells with beta = 0 and beta = 1, each over the faster library, from timings or from accumulation."""
+    """Rows of cells with beta = 0 and beta = 1, each over the faster library, from timings or from accumulation.
+
+    Columns of timings: status, baseline, beta, regime, and those of a cell; of accumulation: variant, dtype, m, beta,
+    reference_median_us.
+    """
     timings = frames["timings"]
     good = timings[(timings["status"] == "ok") & timings["baseline"].isna()]
     plain = {(*cell_of(row), row["regime"]): row for row in records(good[good["beta"].isna()])}

@@ -115,6 +115,7 @@ def pairs_of(found: Frame) -> Frame:
     """Every two sessions of a cell: cell, kind, class, how far `apart` their levels are, and what they differ in, `of`.
 
     "session": only that, both are on one GPU; "gpu": on two in hosts of one kind; "host": in hosts of two kinds.
+    Columns: kind, class, cell, session, gpu, host, level.
     """
     about = ["cell", "session", "gpu", "host", "level"]
     pairs = found[["kind", "class", *about]].merge(found[about], on="cell", suffixes=("", "_2"))
@@ -275,7 +276,7 @@ def session_mean_interval(found: Frame, known: Frame) -> Frame:
 
     It holds what GPUs in hosts of the kinds that were read show in the mean. Sessions on one GPU share its deviation,
     however many they are. The interval of a single session is its own with what sessions and GPUs of its class differ
-    by, as squares.
+    by, as squares. `found` is of `prepare_sessions`, `known` of `components`.
     """
     return _measured(_cells(found, known))
 
@@ -302,7 +303,8 @@ def predict(found: Frame, known: Frame) -> Frame:
     the cell's own sessions agree: there are too few kinds for a cell to show it. The clock floor of
     the other host is assumed to lie in the range of `found`, widened to at least `_FLOORS_APART_US`.
 
-    It reaches at least as far as the interval over what was measured.
+    It reaches at least as far as the interval over what was measured. `found` is of `prepare_sessions`, `known` of
+    `components`.
     """
     cells = _cells(found, known)
     scale, quantile = _scaled(cells)

@@ -107,6 +107,7 @@ def rate_column(rows: pd.DataFrame) -> tuple[str, str] | None:
 
     Cells that are held against a copy, and those whose bytes take far longer at the peak rates than their operations,
     are bound by memory: operations would only mislead.
+    Columns: memory_fraction, peak_fraction, copy_fraction, tflops, gbytes_per_s.
     """
     moves = (rows["memory_fraction"] > _FAR * rows["peak_fraction"]).fillna(False)
     if rows["copy_fraction"].notna().any() or rows["tflops"].isna().any() or (len(rows) and moves.all()):
@@ -115,6 +116,7 @@ def rate_column(rows: pd.DataFrame) -> tuple[str, str] | None:
 
 
 def at_size(rows: pd.DataFrame, size: Mapping[str, int]) -> pd.DataFrame:
+    """Rows of one size: its fields are columns."""
     alike = [(rows[name] == value).fillna(False).to_numpy(bool) for name, value in size.items()]
     return rows[np.logical_and.reduce(alike)] if alike else rows
 
@@ -145,7 +147,10 @@ def predicted(row: Mapping[str, Any]) -> Estimate:
 
 
 def comparable(rows: pd.DataFrame) -> bool:
-    """Whether all were timed against libraries, or against one kernel, so that their speed-ups compare."""
+    """Whether all were timed against libraries, or against one kernel, so that their speed-ups compare.
+
+    Columns: reference, dtype.
+    """
     kernels = [f"-{dtype}" in name for name, dtype in zip(rows["reference"], rows["dtype"], strict=True)]
     return not any(kernels) or rows["reference"].nunique() == 1
 
@@ -155,6 +160,7 @@ def ranking(rows: pd.DataFrame) -> "pd.Series[float]":
 
     The paired ratio where all are timed against libraries or one baseline, since clocks may move between cells; else
     the inverse of the cycles, for a large ratio to a slow baseline makes nothing fast, nor does a high clock.
+    Columns: reference, dtype, speedup, sm_clock_mhz, median_us.
     """
     if comparable(rows):
         return rows["speedup"]
@@ -166,6 +172,7 @@ def contenders(rows: pd.DataFrame, per: Sequence[str] = ()) -> pd.DataFrame:
     """Rows among which the fastest is looked for, alone or for each value of some columns.
 
     Those that were measured again after they had been chosen as the fastest; where there are none, all.
+    Columns: fresh, and those in `per`.
     """
     fresh = rows["fresh"].fillna(False).astype(bool)
     if not per:
@@ -175,7 +182,7 @@ def contenders(rows: pd.DataFrame, per: Sequence[str] = ()) -> pd.DataFrame:
 
 
 def fastest(rows: pd.DataFrame) -> dict[str, Any]:
-    """The row of the fastest of the contenders."""
+    """The row of the fastest of the contenders; columns as of `contenders` and `ranking`."""
     rows = contenders(rows)
     return records(rows.loc[[ranking(rows).idxmax()]])[0]
 
@@ -184,6 +191,7 @@ def speedup_over(row: Mapping[str, Any], baseline: Mapping[str, Any]) -> Estimat
     """How many times faster `row` is than `baseline`: from paired ratios where both have the same reference.
 
     Falls back on the ratio of the medians, which clocks and temperature may have moved between the two cells.
+    Columns: variant, reference, speedup and median_us with their ends.
     """
     if row["variant"] == baseline["variant"]:
         return Estimate(1.0, 1.0, 1.0)
@@ -195,7 +203,10 @@ def speedup_over(row: Mapping[str, Any], baseline: Mapping[str, Any]) -> Estimat
 
 
 def predicted_over(row: Mapping[str, Any], baseline: Mapping[str, Any]) -> Estimate:
-    """What another GPU is predicted to read of `speedup_over`; UNKNOWN where the two have no reference in common."""
+    """What another GPU is predicted to read of `speedup_over`; UNKNOWN where the two have no reference in common.
+
+    Columns: variant, reference, speedup, predicted_low, predicted_high.
+    """
     if row["variant"] == baseline["variant"]:
         return Estimate(1.0, 1.0, 1.0)
     if row["reference"] == baseline["variant"]:
@@ -205,7 +216,7 @@ def predicted_over(row: Mapping[str, Any], baseline: Mapping[str, Any]) -> Estim
 
 
 def metric_table(metrics: pd.DataFrame) -> dict[tuple[Any, ...], dict[str, float]]:
-    """Metrics by cell: name -> value."""
+    """By cell the name of a metric and its value. Columns: those of a cell (`cell_of`), metric, value."""
     found: dict[tuple[Any, ...], dict[str, float]] = {}
     for row in records(metrics.dropna(subset="value")):
         found.setdefault(cell_of(row), {})[row["metric"]] = row["value"]
@@ -220,7 +231,7 @@ COSTS = ["cycles", "wavefronts", "model"]
 def access_costs(rows: pd.DataFrame, metrics: pd.DataFrame) -> pd.DataFrame:
     """Rows with the cost of a warp access: `cycles` by the clock, `wavefronts` by the profiler, `model`.
 
-    What was not recorded is NaN.
+    What was not recorded is NaN. Columns of rows: those of a cell (`cell_of`); of metrics as in `metric_table`.
     """
     known = metric_table(metrics)
     costs = []

@@ -144,6 +144,7 @@ def with_values(rows: pd.DataFrame, column: str) -> pd.DataFrame:
     """The drawn `value` with its interval `low` to `high`, and `predicted_low` and `predicted_high`.
 
     Of a rate it is the share of the fastest at that place, and of `memory_fraction` that share.
+    Columns: speedup with its ends; of a rate panel, x, the rate, and median_us with its ends.
     """
     if column == "speedup":
         return rows.assign(value=rows["speedup"], low=rows["speedup_low"], high=rows["speedup_high"])
@@ -161,7 +162,10 @@ def spilled(data: FigureData, rows: pd.DataFrame) -> "pd.Series[bool]":
 
 
 def few_lines(cells: pd.DataFrame, colors: int, spread: bool) -> tuple[pd.DataFrame, list[str], str]:
-    """Cells of at most MOST lines a panel and `colors` in all, names of these lines, and how many there were."""
+    """Cells of at most MOST lines a panel and `colors` in all, names of these lines, and how many there were.
+
+    Columns: panel, line, x, value.
+    """
     panels = list(dict.fromkeys(cells["panel"]))
     most = MOST if len(panels) == 1 else max(2, min(MOST, colors // min(len(panels), 3)))
     names, kept = list[str](), list[pd.DataFrame]()
