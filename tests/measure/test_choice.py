@@ -347,6 +347,22 @@ def test_sessions_over_another_library_than_the_winner_are_not_averaged_with_the
     assert not tables.read("notes", lab.folder.tables)["reason"].str.contains("converted").any()
 
 
+def test_each_session_is_over_what_it_chose_itself(lab: Lab) -> None:
+    lab.libraries_us = {"cublas": 105.0, "cublaslt": 100.0}
+    lab.record([SWEEP], over("cublaslt"))
+    lab.session, lab.finished = later(SESSION, id="session-2"), "2026-11-20T12:20:00Z"
+    lab.libraries_us = {"cublas": 100.0, "cublaslt": 105.0}
+    lab.record([SWEEP])
+    assert schedule(lab).due() == []
+    found = rows(lab)
+    assert set(found["reference"]) == {"cublas"}
+    assert set(found["sessions"]) == {2}, "a later choice leaves what was measured over an earlier one"
+    lab.session, lab.finished = later(SESSION, id="session-3"), "2026-11-20T12:30:00Z"
+    lab.libraries_us = None
+    lab.record([SWEEP], over("cudnn"))
+    assert set(rows(lab)["sessions"]) == {2}, "no session chose this one"
+
+
 def test_sessions_over_libraries_that_tie_are_averaged_as_they_were_read(lab: Lab) -> None:
     """What earlier records would have been converted by does not touch them."""
 

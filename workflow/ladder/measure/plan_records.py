@@ -47,6 +47,11 @@ def _holds(record: Record, choice: Record) -> bool:
     return all(name in tree and tree[name] == value for name, value in choice.conditions.tree.items())
 
 
+def _reference(record: Record) -> Partner:
+    """What a record is over."""
+    return Partner(record.result.get("reference", ""), record.result.get("algorithm") or "")
+
+
 def standing(alike: Sequence[Record]) -> Record:
     """Of records under equal conditions the latest that is wrong, else the latest result, else the latest."""
     for statuses in (WRONG, ("ok",)):
@@ -78,13 +83,19 @@ class PlanRecords:
         return PROBLEMS[self.plan.problem].parameters
 
     def choice(self, record: Record) -> Record | None:
-        """The choice of a record's reference under its conditions, if there was a choice and its record is there."""
+        """The choice of a record's reference under its conditions, if there was a choice and its record is there.
+
+        Each session may choose anew: it is the latest that chose this reference, or ties with it, else the latest.
+        """
         own = record.cell.choice(self.parameters)
         found = self.records.of(own) if own is not None else []
         known = [
             one for one in found if one.conditions.host == record.conditions.host and _holds(record, one)
         ]
-        return standing(self.records.same_conditions(known[-1])) if known else None
+        over = [one for one in known if one.status == "ok" and _reference(record) in partners(one.result)]
+        if over or not known:
+            return over[-1] if over else None
+        return standing(self.records.same_conditions(known[-1]))
 
     def chosen(self, choice: Cell, on: Mapping[str, Any] | None) -> Record | None:
         """The record of a choice of the plan under today's conditions, from a host with the conditions `on` or any."""
@@ -92,7 +103,7 @@ class PlanRecords:
         return standing(self.records.same_conditions(record)) if record is not None else None
 
     def counts(self, record: Record) -> bool:
-        """Whether a record is over the reference that was chosen, or one that ties with it; true without a choice.
+        """Whether a record is over a reference that was chosen, or one that ties with it; true without a choice.
 
         One that lost a race does not count where the plan has none.
         """
@@ -101,8 +112,7 @@ class PlanRecords:
         choice = self.choice(record) if "reference" in record.result else None
         if choice is None:
             return True
-        own = Partner(record.result["reference"], record.result.get("algorithm") or "")
-        return own in (partners(choice.result) if choice.status == "ok" else [ABSENT])
+        return _reference(record) in (partners(choice.result) if choice.status == "ok" else [ABSENT])
 
     def broken(self, task: Task) -> str | None:
         """Why a task's variant did not compile, or None; a compiler that is missing here hides no earlier record."""
