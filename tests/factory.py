@@ -6,6 +6,8 @@ tests can state what the tables must say. Nothing here is compiled or launched.
 
 from __future__ import annotations
 
+import functools
+import json
 import math
 import random
 from collections.abc import Callable, Iterator
@@ -23,7 +25,7 @@ from ladder.catalogue.sweeps import load_sweeps
 from ladder.measure.choice import decide
 from ladder.measure.conditions import choice_conditions, host_conditions, tree_conditions
 from ladder.measure.plan_records import PlanRecords
-from ladder.measure.store import Records, appending, read_store
+from ladder.measure.store import Records, new_name, read_store
 from ladder.model.cell import COUNTERS, Cell
 from ladder.model.files import digest_json, read_json, replace_file, write_json
 from ladder.model.folders import Project, RunFolder
@@ -239,6 +241,7 @@ class Place:
         return self.entry.variant
 
 
+@functools.cache
 def conflict_degree(stride: int) -> int:
     """Distinct words of 32 lanes that fall into the fullest of 32 banks."""
     words = {lane * stride for lane in range(32)}
@@ -265,6 +268,28 @@ def true_speedup(variant: Variant, size: dict[str, int]) -> float:
     return speed
 
 
+@functools.cache
+def _texts() -> dict[str, str]:
+    """The files of a lab."""
+    sources = {f"kernels/{name}.cu": "// the tests compile nothing\n" for name in KERNELS}
+    kernels = {f"kernels/{name}.yaml": document for name, document in KERNELS.items()}
+    documents = kernels | {f"config/sweeps/{name}.yaml": document for name, document in SWEEPS.items()}
+    return sources | {file: yaml.safe_dump(one, sort_keys=False) for file, one in documents.items()}
+
+
+@functools.lru_cache(maxsize=4)
+def _sweeps(
+    project: Project, files: frozenset[tuple[Path, bytes]], names: tuple[str, ...] | None
+) -> dict[str, Sweep]:
+    chosen = None if names is None else list(names)
+    return load_sweeps(project.sweeps, load_catalog(project.kernels), chosen)
+
+
+@functools.cache
+def _config(settings: str) -> Config:
+    return read_settings(Project(Path(__file__).parents[1]), [], json.loads(settings))
+
+
 @dataclass
 class Lab:
     """A project folder and a run folder to fill with records; hooks change single cells before writing."""
@@ -286,26 +311,23 @@ class Lab:
 
     def __post_init__(self) -> None:
         self.project = Project(self.root)
-        for name, document in KERNELS.items():
-            self._write(self.project.kernels / f"{name}.yaml", document)
-            (self.project.kernels / f"{name}.cu").write_text("// the tests compile nothing\n")
-        for name, document in SWEEPS.items():
-            self._write(self.project.sweeps / f"{name}.yaml", document)
-
-    @staticmethod
-    def _write(path: Path, document: Any) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(yaml.safe_dump(document, sort_keys=False))
+        for file, text in _texts().items():
+            path = self.root / file
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
 
     @property
     def folder(self) -> RunFolder:
         return self.project.run(self.run, self.device)
 
     def sweeps(self, names: list[str] | None = None) -> dict[str, Sweep]:
-        return load_sweeps(self.project.sweeps, load_catalog(self.project.kernels), names)
+        """Sweeps by name, worked out once for files that say the same."""
+        paths = [*self.project.kernels.rglob("*.*"), *self.project.sweeps.iterdir()]
+        files = frozenset((path, path.read_bytes()) for path in paths)
+        return dict(_sweeps(self.project, files, None if names is None else tuple(names)))
 
     def config(self) -> Config:
-        return read_settings(Project(Path(__file__).parents[1]), [], self.settings)
+        return _config(json.dumps(self.settings))
 
     def plan(self, sweep: Sweep) -> Plan:
         return plan_sweep(sweep, self.config(), "sm_90a")
@@ -355,9 +377,8 @@ class Lab:
                         found += self._records(plan, task, measured)
                         if metrics and task.counted:
                             found.append(self._counted(plan, task, make_profile(place)))
-            with appending(self.folder.records, name) as append:
-                for one in (self.session, *found):
-                    append(one)
+            lines = [json.dumps(one.to_json()) + "\n" for one in (self.session, *found)]
+            replace_file(self.folder.records / f"{new_name(name)}.jsonl", "".join(lines).encode())
             write_json(self.folder.account("measured", name), make_job(launched))
             notes = (
                 []

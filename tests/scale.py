@@ -54,9 +54,8 @@ def make_run(root: Path, cells: int) -> Lab:
         (lab.project.sweeps / f"{name}.yaml").unlink()
     each = cells // (SWEEP_COUNT * SIZE_COUNT)
     axes = {"strip": _axis(*range(each)), "part": _axis(*range(SWEEP_COUNT))}
-    lab._write(
-        lab.project.kernels / "gemm_shared_tile.yaml", KERNELS["gemm_shared_tile"] | {"parameters": axes}
-    )
+    kernel = KERNELS["gemm_shared_tile"] | {"parameters": axes}
+    (lab.project.kernels / "gemm_shared_tile.yaml").write_text(json.dumps(kernel))
     for part in range(SWEEP_COUNT):
         sweep = {
             "title": f"Many {part}",
@@ -69,7 +68,7 @@ def make_run(root: Path, cells: int) -> Lab:
             "regimes": ["dirty"],
             "figures": [{"kind": "curves", "caption": "Speed over the size."}],
         }
-        lab._write(lab.project.sweeps / f"many{part}.yaml", sweep)
+        (lab.project.sweeps / f"many{part}.yaml").write_text(json.dumps(sweep))
     lab.record(change=as_many_samples_as_published)
     lab.write_environment()
     for room in ROOMS:

@@ -170,7 +170,9 @@ def test_the_timer_is_code_that_measuring_runs() -> None:
     assert not files & {"model/schemas.py", "model/document.py", "model/record.py", "measure/job.py"}
 
 
-@pytest.mark.parametrize("package", [*PACKAGES, "nvidia-cublas"])
+@pytest.mark.parametrize(
+    "package", ["cuda-core", "cuda-bindings", "nvmath-python", "cupti-python", "nvidia-cublas"]
+)
 def test_what_launches_and_answers_is_a_condition(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
     versions = {package: "1.0"}
     monkeypatch.setattr("ladder.measure.conditions.package_version", versions.get)
@@ -219,7 +221,7 @@ CHANGE_OF = {
     "gpu": "GPU model",
     "driver": "driver",
     "nvidia-cublas": "cuBLAS",
-    **{name: name for name in PACKAGES},
+    **dict.fromkeys(PACKAGES, "cuda-core"),
     "check": "the code that checks",
     "timing": "the timer",
 }
