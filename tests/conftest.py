@@ -82,9 +82,9 @@ def edit(path: Path, old: str, new: str) -> None:
 
 def edit_yaml(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
     """Change a YAML document in place."""
-    document = yaml.safe_load(path.read_text(encoding="utf-8"))
+    document = yaml.load(path.read_text(encoding="utf-8"), yaml.CSafeLoader)
     change(document)
-    path.write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
+    path.write_text(yaml.dump(document, Dumper=yaml.CSafeDumper, sort_keys=False), encoding="utf-8")
 
 
 def make_project(folder: Path) -> Path:
