@@ -170,8 +170,16 @@ def test_a_driver_that_does_not_answer_is_an_error_where_there_is_a_gpu(
     assert choose_device(read_settings(Project(ROOT), [], cluster)) == ("nvidia-h200", "sm_90a")
 
 
-def test_the_checkout_and_its_quick_configuration_are_accepted() -> None:
-    everything = loaded()
+@pytest.fixture
+def everything(monkeypatch: pytest.MonkeyPatch) -> Run:
+    """The checkout; what else is loaded of it shares its kernels and sweeps."""
+    run = loaded()
+    monkeypatch.setattr("ladder.catalogue.runs.load_catalog", lambda _: run.catalog)
+    monkeypatch.setattr("ladder.catalogue.runs.load_sweeps", lambda *_: run.every_sweep)
+    return run
+
+
+def test_the_checkout_and_its_quick_configuration_are_accepted(everything: Run) -> None:
     quick = load(set_up(ROOT, [ROOT / "config" / "quick.yaml"], {"device": "none"}))
     assert set(quick.sweeps) < set(everything.sweeps)
     few, all_of_them = (
@@ -185,8 +193,7 @@ def test_the_checkout_and_its_quick_configuration_are_accepted() -> None:
 FIRST = ROOT / "config" / "first.yaml"
 
 
-def test_a_run_of_some_cells_plans_and_compiles_these_alone_for_the_same_records() -> None:
-    everything = loaded()
+def test_a_run_of_some_cells_plans_and_compiles_these_alone_for_the_same_records(everything: Run) -> None:
     kept = {
         "fp32_ladder": "m == 4096 and (rung == '20 warp-specialised' or regime == 'cold' and kernel == 'gemm_tma')"
     }
@@ -211,29 +218,29 @@ def test_a_run_of_some_cells_plans_and_compiles_these_alone_for_the_same_records
 @pytest.mark.parametrize(
     ("choice", "message"),
     [
-        ({"fp32_ladder": "m == 3"}, "sweeps.fp32_ladder: 'm == 3' .* an expression that keeps a cell"),
-        (
-            {"fp32_ladder": "size == 4096"},
-            "sweeps.fp32_ladder: .*'size' is not defined; known names:.* regime",
-        ),
-        ({"fp32_lader": "m == 4096"}, "sweeps: .*fp32_lader"),
-        ({"fp32_ladder": 4096}, "all, a list of sweep names, or a mapping of sweep names to expressions"),
+        ({"alone": "elements == 3"}, "sweeps.alone: 'elements == 3' .* an expression that keeps a cell"),
+        ({"alone": "size == 4096"}, "sweeps.alone: .*'size' is not defined; known names:.* regime"),
+        ({"alnoe": "elements == 4096"}, "sweeps: .*alnoe"),
+        ({"alone": 4096}, "all, a list of sweep names, or a mapping of sweep names to expressions"),
         ({}, "all, a list of sweep names, or a mapping of sweep names to expressions"),
     ],
 )
-def test_a_choice_of_cells_that_makes_no_sense_is_refused(choice: dict[str, Any], message: str) -> None:
+def test_a_choice_of_cells_that_makes_no_sense_is_refused(
+    choice: dict[str, Any], message: str, project: Path
+) -> None:
     with pytest.raises(LadderError, match=message):
-        load(set_up(ROOT, over={"device": "none", "sweeps": choice}))
+        load(set_up(project, over={"device": "none", "sweeps": choice}))
 
 
-def test_the_first_screen_takes_at_most_three_minutes_of_measuring() -> None:
+def test_the_first_screen_takes_at_most_three_minutes_of_measuring(everything: Run) -> None:
     """Of five: compiling, starting processes and drawing take the rest. By the times of the published records."""
     first = load(set_up(ROOT, [FIRST], {"device": "none"}))
     archive = first.project.published("nvidia-h200").records
     if not archive.is_dir():
         pytest.skip("nothing is published")
-    everything = loaded()
-    spent = {one.cell.id: one.result["spent"] for one in read_archive(archive) if one.result.get("spent")}
+    kernels = {task.cell.kernel for name in first.sweeps for task in first.plans[name].tasks}
+    records = read_archive(archive, kernels)
+    spent = {one.cell.id: one.result["spent"] for one in records if one.result.get("spent")}
     seconds = {cell: one["wall_s"] / one["regimes"] for cell, one in spent.items() if one["regimes"]}
 
     def lasts(run: Run) -> tuple[float, float]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from checkout import loaded
 from conftest import ROOT, edit_yaml, environment, make_project, snakemake_command
-from ladder.catalogue.runs import load
 from ladder.catalogue.settings import set_up
 from ladder.measure.schedule import share_of
 from ladder.measure.store import Records, read_store
@@ -21,8 +22,8 @@ RESULTS = Path("results/test/nvidia-made-up-gpu")
 
 @pytest.mark.parametrize("parts", [1, 2, 3, 8])
 def test_each_variant_is_in_one_share_with_all_its_pairs(parts: int) -> None:
-    run = load(set_up(ROOT, over={"device": "none", "measure": {"split": parts}}))
-    for plan in run.plans.values():
+    for whole in loaded().plans.values():
+        plan = replace(whole, job={**whole.job, "split": parts})
         shares = [share_of(plan, share) for share in range(1, parts + 1)]
         assert sorted(index for share in shares for index in share) == [*range(len(plan.tasks))]
         variants = [{plan.tasks[index].variant for index in share} for share in shares]

@@ -86,11 +86,11 @@ class Argument(Document):
             raise ValueError(forms)
         return self
 
-    @property
+    @functools.cached_property
     def kind(self) -> str:
         return next(kind for kind in ("pointer", "workspace", "scalar", "tensor_map") if getattr(self, kind))
 
-    @property
+    @functools.cached_property
     def name(self) -> str:
         return str(getattr(self, self.kind))
 
