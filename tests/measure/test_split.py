@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from checkout import loaded
 from conftest import ROOT, edit_yaml, environment, make_project, snakemake_command
-from ladder.catalogue.settings import set_up
 from ladder.measure.schedule import share_of
 from ladder.measure.store import Records, read_store
 from slurm import wait_for

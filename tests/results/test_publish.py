@@ -128,15 +128,25 @@ def copied(lab: Run, folder: Path) -> Run:
 
 
 @pytest.fixture(autouse=True)
-def undrawn(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A third of publishing is drawing, which three tests look at."""
+def untold(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two thirds of publishing are verdicts, figures, report and page, which few tests look at."""
     drawn = (
         test_a_run_is_published_whole,
         test_publishing_again_adds_nothing,
         test_a_subset_replaces_nothing_else,
     )
+    told = (
+        test_each_sweep_keeps_the_resources_of_its_own_code,
+        test_two_gpus_stand_in_one_publication,
+        test_counters_of_other_code_are_named_with_their_date,
+        test_a_publication_that_is_killed_loses_nothing,
+    )
     if request.function not in drawn:
         monkeypatch.setattr("ladder.cli.publish.draw_sweeps", lambda *_: [])
+    if request.function not in (*drawn, *told):
+        for name in ("decide_tables", "titles", "write"):
+            monkeypatch.setattr(f"ladder.cli.publish.{name}", lambda *_: {})
+        monkeypatch.setattr("ladder.cli.publish.render", lambda *_: "")
 
 
 @pytest.fixture
