@@ -50,10 +50,10 @@ class _Deviations:
 
     def __init__(self, view: PlanRecords, components: pd.DataFrame | None) -> None:
         self._table = None if components is None or components.empty else components.set_index("class")
-        rows = prediction.prepare_sessions(collect_sweep(view)["sessions"]).to_dict("records")
+        found = None if self._table is None else prediction.prepare_sessions(collect_sweep(view)["sessions"])
         self._classes = {
             (*(row[name] for name in SIZE_COLUMNS if not pd.isna(row[name])), row["regime"]): row["class"]
-            for row in rows
+            for row in (() if found is None else found.to_dict("records"))
         }
 
     def of(self, task: Task, regime: str, names: Sequence[str]) -> float | None:
