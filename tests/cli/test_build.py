@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from checkout import PUBLISHED, loaded
-from conftest import edit
+from conftest import edit, make_project
 from ladder.build.cache import Cache
 from ladder.build.variants import CompileRequests
 from ladder.cli.app import main
@@ -19,16 +19,27 @@ def prepare(project: Path, run: str, *options: str) -> int:
     return main(["--root", str(project), "prepare", str(project / "results" / run), "alone", *options])
 
 
-@pytest.fixture
-def published(project: Path) -> Path:
-    """A publication with the facts of the kernels of `alone`, whose cubins are gone."""
+@pytest.fixture(scope="module")
+def published_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project with a publication that has the facts of the kernels of `alone`, whose cubins are gone."""
+    project = make_project(tmp_path_factory.mktemp("published") / "project")
     assert prepare(project, "first/no-gpu") == 0
     cache, folder = project / ".cache" / "cubins", project / "results" / "published" / "h200"
     folder.mkdir(parents=True)
     facts = {path.stem: json.loads(path.read_text()) for path in cache.glob("*.json")}
     (folder / "facts.json").write_bytes(facts_to_json(facts))
     shutil.rmtree(cache)
-    return folder
+    return project
+
+
+@pytest.fixture
+def project(published_once: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(published_once, tmp_path / "project", symlinks=True))
+
+
+@pytest.fixture
+def published(project: Path) -> Path:
+    return project / "results" / "published" / "h200"
 
 
 def test_published_facts_give_the_plan_that_the_compiler_gave(project: Path, published: Path) -> None:

@@ -6,7 +6,7 @@ import json
 import math
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -59,16 +59,22 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def kernel(tmp_path: Path) -> Callable[..., Path]:
-    """Copies an exploit, or text as its source, to a folder outside of the project: its description."""
+def kernel(checkout: Path) -> Iterator[Callable[..., Path]]:
+    """Copies an exploit, or text as its source, to a folder outside of the project: its description.
+
+    The folder is the same for all tests: its name is part of what a cubin is kept by.
+    """
+    folder = checkout.parent / "elsewhere"
+    folder.mkdir()
 
     def place(name: str = "honest", source: str | None = None) -> Path:
-        shutil.copy(EXPLOITS / "exploit.yaml", tmp_path / f"{name}.yaml")
+        shutil.copy(EXPLOITS / "exploit.yaml", folder / f"{name}.yaml")
         text = source or (EXPLOITS / f"{name}.cu").read_text(encoding="utf-8")
-        (tmp_path / f"{name}.cu").write_text(text, encoding="utf-8")
-        return tmp_path / f"{name}.yaml"
+        (folder / f"{name}.cu").write_text(text, encoding="utf-8")
+        return folder / f"{name}.yaml"
 
-    return place
+    yield place
+    shutil.rmtree(folder)
 
 
 Run = Callable[..., int]
