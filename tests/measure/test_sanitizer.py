@@ -8,14 +8,15 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import checkout
 import pytest
+from checkout import every_sweep
 from compiling import kept_cache
 from conftest import ROOT, edit, environment, run_snakemake
-from ladder.catalogue.config import Config
 from ladder.catalogue.kernels import load_catalog
 from ladder.catalogue.plans import plan_sweep
 from ladder.catalogue.sanitizer_sweeps import sanitizer_sweeps, small_size
@@ -26,7 +27,9 @@ from ladder.gpu.discovery import FoundGpu
 from ladder.measure import sanitizer
 from ladder.measure.sanitizer import TOOLS, outcomes, reports
 from ladder.model.folders import Project
+from ladder.model.kernel import Kernel
 from ladder.model.plan import Task
+from ladder.model.sweep import Sweep
 from ladder.results import tables
 from rendering import made, report, section
 
@@ -187,29 +190,29 @@ def test_lines_of_the_tool_itself_are_no_findings() -> None:
 # What is launched.
 
 
+KEPT = ["--config", f"compile={{cache: {kept_cache().folder}}}"]
+
+
 def test_one_kernel_alone(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    project: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(ROOT)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    folder, config = tmp_path / "results" / "host", ["--config", f"compile={{cache: {kept_cache().folder}}}"]
-    words = ["sanitize", str(folder), "--arch", "sm_90a", *config]
-    assert main([*words, "--kernel", "gemm_naive"]) == 0
-    assert set(tables.read("sanitizer", folder / "tables")["kernel"]) == {"gemm_naive"}
-    assert main([*words, "--kernel", "gemm_native"]) != 0
-    assert "command line: kernel: 'gemm_native' is not accepted" in caplog.text
+    folder = project / "results" / "host"
+    words = ["--root", str(project), "sanitize", str(folder), "--arch", "sm_90a", *KEPT]
+    assert main([*words, "--kernel", "alone"]) == 0
+    assert set(tables.read("sanitizer", folder / "tables")["kernel"]) == {"alone"}
+    assert main([*words, "--kernel", "alnoe"]) != 0
+    assert "command line: kernel: 'alnoe' is not accepted" in caplog.text
 
 
-def planned(root: Path) -> list[Task]:
-    own = Project(root)
-    catalog = load_catalog(own.kernels)
-    config: Config = read_settings(own, [], {})
-    sweeps = sanitizer_sweeps(catalog, load_sweeps(own.sweeps, catalog, None))
-    return [task for sweep in sweeps for task in plan_sweep(sweep, config, "sm_90a").tasks]
+def planned(catalog: Mapping[str, Kernel], sweeps: Mapping[str, Sweep]) -> list[Task]:
+    config = read_settings(Project(ROOT), [], {})
+    small = sanitizer_sweeps(catalog, sweeps)
+    return [task for sweep in small for task in plan_sweep(sweep, config, "sm_90a").tasks]
 
 
 def test_every_kernel_is_launched_in_every_dtype_at_a_size_that_it_admits() -> None:
-    catalog, tasks = load_catalog(ROOT / "kernels"), planned(ROOT)
+    catalog, tasks = checkout.catalog(), planned(checkout.catalog(), every_sweep())
     assert {(task.cell.kernel, task.cell.dtype) for task in tasks if task.launch} == {
         (kernel.name, dtype) for kernel in catalog.values() for dtype in kernel.dtypes
     }
@@ -220,7 +223,7 @@ def test_every_kernel_is_launched_in_every_dtype_at_a_size_that_it_admits() -> N
 
 
 def test_sizes_are_odd_where_a_kernel_takes_them_and_give_blocks_that_stay_more_than_a_tile() -> None:
-    catalog = load_catalog(ROOT / "kernels")
+    catalog = checkout.catalog()
     assert small_size(catalog["gemm_naive"].variant({}, "fp32")) == {"m": 531, "n": 563, "k": 301}
     assert small_size(catalog["stencil_shared"].variant({}, "fp32")) == {"elements": 5003}
     staying = catalog["hopper_gemm"].variant({"blocks": 132}, "bf16")
@@ -231,10 +234,12 @@ def test_sizes_are_odd_where_a_kernel_takes_them_and_give_blocks_that_stay_more_
 
 def test_what_the_defaults_do_not_take_is_launched_as_a_sweep_does_or_has_a_reason(project: Path) -> None:
     edit(project / "kernels/stencil/alone.yaml", "threads * k <= 2048", "k != 2 or elements < 0")
-    (task,) = (task for task in planned(project) if task.cell.kernel == "alone")
+    catalog = load_catalog(project / "kernels")
+    tasks = planned(catalog, load_sweeps(project / "config/sweeps", catalog, None))
+    (task,) = (task for task in tasks if task.cell.kernel == "alone")
     assert task.cell.params["k"] == 4
     assert task.launch is not None
-    (sweep,) = sanitizer_sweeps(load_catalog(project / "kernels"), {})  # where no sweep has another
+    (sweep,) = sanitizer_sweeps(catalog, {})  # where no sweep has another
     alone = next(entry for entry in sweep.entries if entry.variant.kernel.name == "alone")
     assert alone.absent(alone.sizes[0]) == "no more than 2048 loads a block"
 
@@ -315,11 +320,11 @@ def until(done: Callable[[], bool]) -> None:
 
 @pytest.mark.parametrize(("gpu", "why"), [(False, "no GPU is visible"), (True, "compute-sanitizer was not")])
 def test_without_a_gpu_or_the_tool_every_row_says_why(
-    gpu: bool, why: str, compiled: Path, lent: None, monkeypatch: pytest.MonkeyPatch
+    gpu: bool, why: str, project: Path, lent: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sanitizer, "find_sanitizer" if gpu else "find_gpus", lambda: None)
-    folder = compiled / "results/test/no-gpu"
-    assert main(["--root", str(compiled), "sanitize", str(folder)]) == 0
+    folder = project / "results/test/no-gpu"
+    assert main(["--root", str(project), "sanitize", str(folder), *KEPT]) == 0
     found = rows(folder)
     assert {(row["status"], row["reason"][: len(why)]) for row in found} == {("not run", why)}
     assert len(found) == 2 * len(TOOLS)
