@@ -132,7 +132,6 @@ def words_alone(project: Path) -> None:
 
 
 TIMING = "gpu/timing.py"
-CHECKING = "problems/stencil/instance.py"
 CHANGES: dict[str, tuple[Callable[[Path], object], set[str], bool]] = {
     "words alone": (words_alone, set(), True),
     "timing code": (
@@ -140,7 +139,6 @@ CHANGES: dict[str, tuple[Callable[[Path], object], set[str], bool]] = {
         EVERY,
         False,
     ),
-    "verifying code": (package(CHECKING, "INSTANCE =", "_ADDED = 1\nINSTANCE ="), EVERY, False),
     "the check's device code": (
         package("problems/stencil/check.cu", "double worst = 0.0;", "double worst = 0.5;"),
         EVERY,
@@ -171,14 +169,10 @@ CHANGES: dict[str, tuple[Callable[[Path], object], set[str], bool]] = {
 """Change -> how it is made, what is measured again, and whether something must be compiled before that is known."""
 
 
-ONE_COMPILED = "a header"
-"""Others that must be compiled are slow."""
-
-
 @pytest.mark.parametrize(
     "change",
     [
-        pytest.param(name, marks=pytest.mark.slow if compiles and name != ONE_COMPILED else ())
+        pytest.param(name, marks=pytest.mark.slow if compiles else ())
         for name, (_, _, compiles) in CHANGES.items()
     ],
 )
@@ -189,7 +183,7 @@ def test_a_change_shows_the_cells_that_it_measures_again(measured: Path, change:
     assert found >= expected
     assert summary.startswith("at most") == compiles
     if compiles:
-        if change == ONE_COMPILED:
+        if change == "a header":
             assert summary in run_snakemake(measured, "-n", "compile").text
         outcome = run_snakemake(measured, "compile")
         assert outcome.code == 0, outcome.text
