@@ -8,10 +8,9 @@ from typing import Any
 import pandas as pd
 import pytest
 from factory import SESSION, Lab, Place, failed, later
-from ladder.measure.plan_records import WRONG
 from ladder.measure.store import appending
 from ladder.model.record import Conditions
-from ladder.results import tables
+from ladder.results.collect import merge
 
 SWEEP, CHANGED = "tensor_ladder", "wmma_tile"
 
@@ -41,10 +40,17 @@ def wrong(status: str) -> Any:
     return change
 
 
-def rows(lab: Lab, table: str = "timings") -> pd.DataFrame:
-    lab.collect([SWEEP])
-    found = tables.read(table, lab.folder.tables)
-    return found[found["variant"].str.startswith(CHANGED)] if "variant" in found else found
+def collected(lab: Lab) -> dict[str, pd.DataFrame]:
+    """The tables of the sweep, their rows those of one kernel where they name any."""
+    found = merge({SWEEP: lab.frames(SWEEP)})
+    return {
+        name: table[table["variant"].str.startswith(CHANGED)] if "variant" in table else table
+        for name, table in found.items()
+    }
+
+
+def rows(lab: Lab) -> pd.DataFrame:
+    return collected(lab)["timings"]
 
 
 @pytest.mark.parametrize("name", ["driver", "GPU model", "library"])
@@ -61,10 +67,11 @@ def test_sessions_under_other_conditions_are_never_averaged(
     else:
         lab.host[{"driver": "driver", "GPU model": "gpu"}[name]] = "another"
     again(lab, 2, slower)
-    found = rows(lab)
+    tables = collected(lab)
+    found = tables["timings"]
     assert found["speedup"].tolist() == pytest.approx([before / 1.25] * len(found))
     assert set(found["sessions"]) == {1}
-    assert set(rows(lab, "sessions")["session"]) == {"session-2"}
+    assert set(tables["sessions"]["session"]) == {"session-2"}
     again(lab, 3, slower)
     assert set(rows(lab)["sessions"]) == {2}, "sessions under equal conditions are one number"
 
@@ -81,19 +88,18 @@ def test_imported_records_whose_conditions_are_unknown_stay_alone(tmp_path: Path
         assert view.same_conditions(record) == [record]
 
 
-@pytest.mark.parametrize("status", WRONG)
-@pytest.mark.parametrize("bad", [1, 2, 3])
+@pytest.mark.parametrize(("status", "bad"), [("incorrect", 1), ("out_of_bounds", 2), ("stateful", 3)])
 def test_what_one_session_found_wrong_is_hidden_by_no_other(status: str, bad: int, tmp_path: Path) -> None:
     lab = Lab(tmp_path)
     for number in (1, 2, 3):
         again(lab, number, wrong(status) if number == bad else lambda _, record: record)
-    found = rows(lab)
+    tables = collected(lab)
+    found, notes = tables["timings"], tables["notes"]
     reason = f"{status} in 1 of 3 sessions: 3 of 9 elements are wrong"
     assert set(found["status"]) == {status}
     assert set(found["reason"]) == {reason}
     assert found["speedup"].isna().all()
-    assert CHANGED not in {name.split("-")[0] for name in rows(lab, "sessions")["variant"]}
-    notes = tables.read("notes", lab.folder.tables)
+    assert tables["sessions"].empty
     noted = notes[notes["reason"] == reason]["subject"]
     assert len(noted) == len(found)
     assert noted.str.startswith(f"{CHANGED}-fp16 at ").all()
@@ -107,8 +113,7 @@ def test_what_is_wrong_in_another_regime_only_is_noted(tmp_path: Path) -> None:
     bad = view.new_record(task, "warm", lab.on("gemm"), SESSION.id, status="incorrect", reason="all zero")
     with appending(lab.folder.records, SWEEP) as append:
         append(bad)
-    lab.collect([SWEEP])
-    notes = tables.read("notes", lab.folder.tables)
+    notes = collected(lab)["notes"]
     (said,) = notes[notes["subject"].str.startswith(task.variant)]["reason"]
     assert said == "all zero"
 
@@ -117,8 +122,9 @@ def test_what_is_wrong_in_every_session_has_the_plain_reason_and_no_note(tmp_pat
     lab = Lab(tmp_path)
     for number in (1, 2):
         again(lab, number, wrong("incorrect"))
-    assert set(rows(lab)["reason"]) == {"3 of 9 elements are wrong"}
-    assert not tables.read("notes", lab.folder.tables)["reason"].str.contains("elements").any()
+    tables = collected(lab)
+    assert set(tables["timings"]["reason"]) == {"3 of 9 elements are wrong"}
+    assert not tables["notes"]["reason"].str.contains("elements").any()
 
 
 def test_under_other_conditions_what_was_wrong_does_not_count(tmp_path: Path) -> None:

@@ -627,22 +627,28 @@ def test_the_environment_names_every_tree_driver_and_the_whole_time(tmp_path: Pa
     assert (gpu["sessions"], gpu["cells"], gpu["clock_floor_us"]) == (2, 8, 2.1)
 
 
+@pytest.fixture(scope="module")
+def published_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project with a publication; to look at only."""
+    measured = Lab(tmp_path_factory.mktemp("published"))
+    measured.record()
+    measured.collect()
+    published = measured.project.published("nvidia-h200")
+    tables.write(
+        {name: tables.read(name, measured.folder.tables) for name in ("timings", "notes", "jobs")},
+        published.tables,
+    )
+    store = read_store(measured.folder.records)
+    write_archive(published.records / "one.parquet", list(store), store.sessions.values())
+    return measured.root
+
+
 class TestWithoutAGpu:
     """Timings of published records, resources of what was compiled here."""
 
     @pytest.fixture
-    def here(self, tmp_path: Path) -> Lab:
-        measured = Lab(tmp_path)
-        measured.record()
-        measured.collect()
-        published = measured.project.published("nvidia-h200")
-        tables.write(
-            {name: tables.read(name, measured.folder.tables) for name in ("timings", "notes", "jobs")},
-            published.tables,
-        )
-        store = read_store(measured.folder.records)
-        write_archive(published.records / "one.parquet", list(store), store.sessions.values())
-        return Lab(tmp_path, device="no-gpu")
+    def here(self, published_once: Path, tmp_path: Path) -> Lab:
+        return Lab(Path(shutil.copytree(published_once, tmp_path, dirs_exist_ok=True)), device="no-gpu")
 
     def collect(
         self, here: Lab, name: str, device: str = "nvidia-h200", **compiled: Any
