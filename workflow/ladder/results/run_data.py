@@ -219,7 +219,8 @@ def read_frames(folder: Path) -> dict[str, pd.DataFrame]:
 
 
 def _names(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {**{name: value for name, value in row.items() if not pd.isna(value)}, **json.loads(row["params"])}
+    known = {name: value for name, value in row.items() if not stats.absent(value)}
+    return {**known, **json.loads(row["params"])}
 
 
 class RunData(Origin):
