@@ -48,3 +48,13 @@ def published_data() -> RunData:
     if not PUBLISHED.root.is_dir():
         pytest.skip("nothing is published")
     return RunData.read(PUBLISHED, every_sweep())
+
+
+def published_of(*names: str) -> RunData:
+    """What is published of some sweeps, as if there were no others."""
+    known = published_data()
+    frames = {
+        table: rows[rows["sweep"].isin(names)] if "sweep" in rows else rows
+        for table, rows in known.frames.items()
+    }
+    return RunData({name: known.sweeps[name] for name in names}, frames, known.environment)

@@ -6,14 +6,13 @@ import itertools
 from pathlib import Path
 from typing import Any
 
-import pytest
+import pandas as pd
 import yaml
 from factory import Lab
-from ladder.claims import ledger
-from ladder.claims.ledger import Claim
+from ladder.claims.ledger import Claim, rows_of
 from ladder.claims.primitives import Parts, decide_part
-from ladder.cli.app import main
 from ladder.report.document import render
+from ladder.results import tables
 from ladder.results.run_data import RunData
 
 SWEEPS = ["fp32_ladder", "fp32_transpose", "bank_stride", "stencil_reach"]
@@ -32,25 +31,25 @@ def claim(
     return Claim("transpose-pays", source, statement, decided)
 
 
-def report(lab: Lab, one: Claim | None = None) -> dict[str, str]:
-    """The pages by their names without .md."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ledger, "CLAIMS", (one or claim(),))
-        assert main(["--root", str(lab.root), "claims", *lab.collected()]) == 0
-    data = RunData.read(lab.folder, lab.sweeps(SWEEPS))
-    return {path.stem: text for path, text in render(lab.folder, data, lab.plans()).items()}
+def report(lab: Lab, one: Claim | None = None, **frames: pd.DataFrame) -> dict[str, str]:
+    """The pages by their names without .md, about sweeps that have tables; `frames` stand in for those of the run."""
+    sweeps = {name: sweep for name, sweep in lab.sweeps().items() if lab.folder.sweep(name).is_dir()}
+    data = RunData.read(lab.folder, sweeps)
+    claims = tables.frame("claims", rows_of(one or claim(), data))
+    data = RunData(sweeps, {**data.frames, "claims": claims, **frames}, data.environment)
+    return {path.stem: text for path, text in render(lab.folder, data, lab.plans())}
 
 
-def made(root: Path, **more: Any) -> Lab:
-    """A run whose ladder says which rung each one changes."""
+def made(root: Path, sweeps: list[str] | None = None, **more: Any) -> Lab:
+    """A run of SWEEPS, or of some, whose ladder says which rung each one changes."""
     lab = Lab(root)
     path = lab.project.sweeps / "fp32_ladder.yaml"
     document = yaml.safe_load(path.read_text())
     for below, rung in itertools.pairwise(document["variants"]):
         rung["baseline"] = below["rung"]
     path.write_text(yaml.safe_dump(document, sort_keys=False))
-    lab.record(SWEEPS, **more)
-    lab.collect(SWEEPS)
+    lab.record(sweeps or SWEEPS, **more)
+    lab.collect(sweeps or SWEEPS)
     return lab
 
 

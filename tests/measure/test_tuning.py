@@ -229,7 +229,7 @@ def test_one_that_was_not_measured_again_is_never_ahead_of_those_that_were() -> 
 def report(lab: Lab) -> dict[str, str]:
     """The pages by their names without .md."""
     data = RunData.read(lab.folder, lab.sweeps([SWEEP]))
-    return {path.stem: text for path, text in render(lab.folder, data, lab.plans()).items()}
+    return {path.stem: text for path, text in render(lab.folder, data, lab.plans())}
 
 
 def test_the_report_names_the_confirmed_winner_and_says_what_was_measured_again(measured: Lab) -> None:

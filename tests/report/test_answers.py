@@ -14,11 +14,12 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from checkout import PUBLISHED, loaded, published_data
+from checkout import PUBLISHED, catalog, every_sweep, published_data
 from conftest import edit_yaml, environment
 from factory import Lab, over
-from ladder.catalogue.runs import Run, load
+from ladder.catalogue.plans import plan_sweep
 from ladder.catalogue.settings import set_up
+from ladder.catalogue.sweeps import chosen_cells
 from ladder.model.architecture import lacking
 from ladder.model.cell import size_label
 from ladder.model.folders import RunFolder
@@ -35,7 +36,7 @@ from ladder.report.words import amount, numbers, speed
 from ladder.results import tables
 from ladder.results.run_data import Gain, RunData
 from ladder.results.statistics import UNKNOWN, Estimate, records, size_of
-from rendering import SWEEPS, made, report, section
+from rendering import made, report, section
 
 ROOT = Path(__file__).resolve().parents[2]
 MOST_WORDS = {"README": 900, "report": 4350}
@@ -68,12 +69,10 @@ def published() -> RunData:
 
 @pytest.fixture(scope="module")
 def pages(published: RunData) -> dict[str, str]:
-    found = {
-        path.stem: text
-        for path, text in render(PUBLISHED, published, {}).items()
-        if path.parent == PUBLISHED.root
+    front = itertools.islice(render(PUBLISHED, published, {}), 3)
+    return {path.stem: text for path, text in front} | {
+        "README": (ROOT / "README.md").read_text(encoding="utf-8")
     }
-    return found | {"README": (ROOT / "README.md").read_text(encoding="utf-8")}
 
 
 @pytest.fixture(scope="module")
@@ -102,20 +101,21 @@ from ladder.results.run_data import RunData
 root, folder = Path(sys.argv[1]), RunFolder(Path(sys.argv[2]))
 project = Project(root)
 data = RunData.read(folder, load_sweeps(project.sweeps, load_catalog(project.kernels), sys.argv[3:]))
-readme, report = learnt(folder, data, root), render(folder, data, {})[folder.report]
+readme, (_, report) = learnt(folder, data, root), next(render(folder, data, {}))
 print(readme, report, page(folder, data, root), titles(data, Links(folder, root, data)), sep="\\x00")
 """
 
 
-def test_a_ninth_question_is_a_function_and_a_template_and_stands_everywhere(tmp_path: Path) -> None:
+def test_a_ninth_question_is_a_function_and_a_template_and_stands_everywhere(
+    lab: Lab, tmp_path: Path
+) -> None:
     """In a copy of the package: in README, report and page, and above the figure that shows it."""
-    lab, copy = made(tmp_path / "lab"), tmp_path / "copy"
-    report(lab)
+    copy = tmp_path / "copy"
     shutil.copytree(ROOT / "workflow", copy, ignore=shutil.ignore_patterns("__pycache__"))
     with (copy / "ladder/report/answers.py").open("a", encoding="utf-8") as answering:
         answering.write(NINTH)
     (copy / "report/answers/ninth.j2").write_text(SAID)
-    command = [sys.executable, "-c", READ, str(lab.root), str(lab.folder.root), *SWEEPS]
+    command = [sys.executable, "-c", READ, str(lab.root), str(lab.folder.root), "fp32_ladder"]
     there = environment() | {"PYTHONPATH": str(copy)}
     done = subprocess.run(command, env=there, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -134,7 +134,7 @@ def test_what_was_not_measured_says_so_and_why(lab: Lab) -> None:
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
-    return made(tmp_path_factory.mktemp("lab"))
+    return made(tmp_path_factory.mktemp("lab"), ["fp32_ladder", "fp32_transpose"])
 
 
 @pytest.mark.parametrize(
@@ -174,8 +174,8 @@ def test_what_to_use_has_a_column_a_size_names_ties_and_leaves_out_what_is_far_b
         return over(record, factors.get(cell.size.get("m", 0), 1.0))
 
     lab = Lab(tmp_path)
-    lab.record(SWEEPS, change)
-    lab.collect(SWEEPS)
+    lab.record(["fp32_ladder"], change)
+    lab.collect(["fp32_ladder"])
     part = section(report(lab)["report"], "What to use")
     large, small = (line for line in part.splitlines() if line.startswith("|fp32 NN|"))
     assert "|dtype, layout|2048|" in part
@@ -259,9 +259,9 @@ def test_what_is_fastest_for_seconds_is_chosen_apart(tmp_path: Path) -> None:
     lab = Lab(tmp_path)
     held = {"sizes": [4096], "where": "kernel == 'gemm_register_tile'"}
     edit_yaml(lab.project.sweeps / "fp32_ladder.yaml", lambda sweep: sweep.update(sustained=held))
-    lab.record(SWEEPS, change)
-    lab.collect(SWEEPS)
-    data = RunData.read(lab.folder, lab.sweeps(SWEEPS))
+    lab.record(["fp32_ladder"], change)
+    lab.collect(["fp32_ladder"])
+    data = RunData.read(lab.folder, lab.sweeps(["fp32_ladder"]))
     choice = next(one for one in choices(data) if (one.kind, one.size) == ("fp32", 4096))
     assert choice.held is not None
     assert (choice.row["rung"], choice.held["rung"]) == ("transposed A", "register tile")
@@ -273,7 +273,7 @@ def test_what_is_fastest_for_seconds_is_chosen_apart(tmp_path: Path) -> None:
         "Where another configuration is the fastest for seconds: [numbers](evidence.md#for-seconds)." in once
     )
     assert ["|8192|" in part for part in (once, held)] == [True, False], "none was held for seconds there"
-    needed = section(report(lab)["methodology"], "Recommended configurations")
+    needed = section(pages["methodology"], "Recommended configurations")
     assert all(rung in needed for rung in ("transposed A", "register tile"))
 
 
@@ -330,8 +330,8 @@ def test_what_fails_of_a_text_about_another_gpu_is_not_refuted() -> None:
     assert claim_lines(tables.frame("claims", [])) == []
 
 
-def test_the_report_lists_claims_that_do_not_hold_and_the_evidence_every_part_of_all(tmp_path: Path) -> None:
-    pages = report(made(tmp_path))
+def test_the_report_lists_claims_that_do_not_hold_and_the_evidence_every_part_of_all(lab: Lab) -> None:
+    pages = report(lab)
     part = section(pages["report"], "Claims")
     assert "1 hold. Those that hold, and every part" in part
     assert "Transposing pays." not in part
@@ -403,7 +403,7 @@ def test_a_figure_is_drawn_with_its_answers_title(lab: Lab, monkeypatch: pytest.
         registry, "render", lambda given: drawn.update({given.figure.kind: message(given)}) or b""
     )
     monkeypatch.setattr(registry, "replace_file", lambda path, text: None)
-    part = RunData.read(lab.folder, lab.sweeps(SWEEPS)).parts["fp32_ladder"]
+    part = RunData.read(lab.folder, lab.sweeps(["fp32_ladder"])).parts["fp32_ladder"]
     registry._draw(part, lab.folder.figures, {"fp32_ladder-1-ladder.png": "Said by the answer"})
     assert drawn.pop("ladder") == "Said by the answer"
     assert drawn
@@ -488,27 +488,27 @@ def test_the_cells_measured_first_answer_the_first_screen(published: RunData) ->
     What is published of variants that no sweep has any more counts for neither. Seconds of launches are measured of
     the bf16 GEMM alone: each such cell takes half a minute with its reference.
     """
-    first = load(set_up(ROOT, [ROOT / "config" / "first.yaml"]))
+    run = set_up(ROOT, [ROOT / "config" / "first.yaml"])
+    assert not isinstance(run.config.sweeps, str)
+    sweeps = {name: chosen_cells(every_sweep()[name], run.config.sweeps) for name in run.config.sweeps}
+    plans = [plan_sweep(sweep, run.config, run.arch) for sweep in sweeps.values()]
+    asked = {
+        (plan.sweep, task.variant, size_label(task.cell.size), regime)
+        for plan in plans
+        for task in plan.tasks
+        for regime in plan.regimes_of(task)
+    }
     timings = published.frames["timings"]
-
-    def measured(run: Run) -> RunData:
-        """What is published, if only the cells of a run had been measured."""
-        planned = {
-            (name, task.variant, size_label(task.cell.size), regime)
-            for name in run.sweeps
-            for task in run.plans[name].tasks
-            for regime in run.plans[name].regimes_of(task)
-        }
-        kept = [
-            (row["sweep"], row["variant"], size_label(size_of(row)), row["regime"]) in planned
-            for row in records(timings)
-        ]
-        sweeps = {name: published.sweeps[name] for name in run.sweeps}
-        return RunData(sweeps, {**published.frames, "timings": timings[kept]}, published.environment)
-
-    data, everything = measured(first), measured(loaded())
+    cells = [
+        (row["sweep"], row["variant"], size_label(size_of(row)), row["regime"]) for row in records(timings)
+    ]
+    frames = {**published.frames, "timings": timings[[cell in asked for cell in cells]]}
+    data = RunData(sweeps, frames, published.environment)
+    variants = {(name, one.id) for name, sweep in published.sweeps.items() for one in sweep.variants}
+    frames = {**published.frames, "timings": timings[[cell[:2] in variants for cell in cells]]}
+    everything = RunData(published.sweeps, frames, published.environment)
     assert len(data.frames["timings"]) < len(timings) / 10
-    folder = first.project.published("nvidia-h200")
+    folder = run.project.published("nvidia-h200")
     seconds = {
         "power_limit": "% of tensor-core speed at 4096 is gone after a second",
     }
@@ -552,7 +552,7 @@ def test_on_another_architecture_the_report_says_what_cannot_run_and_answers_the
     """Kernels for Hopper are unsupported there; nothing is predicted after one session, and no clock is known."""
     reasons = {
         kernel.name: why
-        for kernel in loaded().catalog.values()
+        for kernel in catalog().values()
         if (why := lacking(kernel.min_arch, arch)) is not None
     }
     timings = published.frames["timings"].copy()
@@ -565,7 +565,7 @@ def test_on_another_architecture_the_report_says_what_cannot_run_and_answers_the
     unknown = ["predicted_low", "predicted_high", "sm_clock_mhz", "power_w"]
     timings[unknown] = float("nan")
     data = RunData(published.sweeps, {**published.frames, "timings": timings}, published.environment)
-    report = render(PUBLISHED, data, {})[PUBLISHED.report]
+    _, report = next(render(PUBLISHED, data, {}))
     first = report.partition("## What to use")[0]
     assert re.search(rf"\d+ kernels cannot run here \(needs sm_90a, the device is {arch}", first)
     bf16 = next(line for line in report.splitlines() if "Which bf16 GEMM is fastest?" in line)

@@ -5,21 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from checkout import every_sweep
+from checkout import PUBLISHED, published_of
 from conftest import ROOT
 from ladder.cli.app import main
-from ladder.model.folders import Project, PublishedFolder
 from ladder.report.changes import changes
 from ladder.report.choices import choices
 from ladder.report.markdown import spread
 from ladder.report.words import ends
-from ladder.results import tables
 from ladder.results.run_data import RunData
-
-OWN = Project(ROOT)
-PUBLISHED = OWN.published("nvidia-h200")
-
-pytestmark = pytest.mark.skipif(not PUBLISHED.root.is_dir(), reason="nothing is published")
+from rendering import made
 
 
 def rows_of(text: str, heading: str) -> dict[str, list[str]]:
@@ -31,13 +25,9 @@ def rows_of(text: str, heading: str) -> dict[str, list[str]]:
     return {first: rest for first, *rest in cells[2:]}
 
 
-def test_what_moved_is_said_with_both_ranges_and_what_did_not_is_the_same(tmp_path: Path) -> None:
-    sweeps = {name: every_sweep()[name] for name in ("fp32_ladder", "hopper_dtypes")}
-    old = RunData.read(PUBLISHED, sweeps)
-    frames = {
-        name: tables.read(name, PUBLISHED.tables) for name in ("timings", "claims", "resources", "metrics")
-    }
-    frames |= {name: tables.read(name, PUBLISHED.tables) for name in ("sessions", "notes", "jobs")}
+def test_what_moved_is_said_with_both_ranges_and_what_did_not_is_the_same() -> None:
+    old = published_of("fp32_ladder", "hopper_dtypes")
+    frames = {table: rows.copy() for table, rows in old.frames.items() if len(rows)}
     claims, timings = frames["claims"], frames["timings"]
     first = claims["id"][0]
     claims.loc[claims["id"] == first, "verdict"] = "undecided"
@@ -47,10 +37,7 @@ def test_what_moved_is_said_with_both_ranges_and_what_did_not_is_the_same(tmp_pa
     )
     for name in ("speedup", "speedup_low", "speedup_high", "predicted_low", "predicted_high"):
         timings.loc[faster, name] *= 1.2
-    made = PublishedFolder(tmp_path)
-    tables.write(frames, made.tables)
-    made.environment.write_bytes(PUBLISHED.environment.read_bytes())
-    text = changes(PUBLISHED, old, made, RunData.read(made, sweeps))
+    text = changes(PUBLISHED, old, PUBLISHED, RunData(old.sweeps, frames, old.environment))
     fastest = rows_of(text, "The fastest GEMMs")
     before, now, kernel = fastest.pop(f"bf16 {moved.layout} at 4096, cold")
     assert before == f"{spread(moved.gain.measured, 3)}, {ends(moved.gain.predicted)}"
@@ -67,12 +54,14 @@ def test_what_moved_is_said_with_both_ranges_and_what_did_not_is_the_same(tmp_pa
     assert name == f"`{first}`"
 
 
-def test_nothing_changed_since_itself(capsys: pytest.CaptureFixture[str]) -> None:
-    folder = str(PUBLISHED.root)
-    assert main(["--root", str(ROOT), "changes", folder, folder]) == 0
+def test_nothing_changed_since_itself(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lab = made(tmp_path, ["fp32_ladder"])
+    folder = str(lab.folder.root)
+    assert main(["--root", str(lab.root), "changes", folder, folder]) == 0
     text = capsys.readouterr().out
     assert {cells[1] for cells in rows_of(text, "Answers").values()} == {"the same"}
     assert text.rstrip().endswith("None.")
     rows = rows_of(text, "The fastest GEMMs")
     assert {cells[2] for cells in rows.values()} == {"the same"}
-    assert main(["--root", str(ROOT), "changes", folder, str(ROOT / "docs")]) == 2
+    assert rows
+    assert main(["--root", str(lab.root), "changes", folder, str(ROOT / "docs")]) == 2

@@ -8,31 +8,26 @@ import shutil
 from pathlib import Path
 
 import pytest
-from checkout import every_sweep
+from checkout import PUBLISHED, published_of
 from conftest import ROOT
 from ladder.model.folders import Project, PublishedFolder
-from ladder.model.sweep import Sweep
 from ladder.page.document import render as render_page
 from ladder.report.document import render
 from ladder.results import tables
 from ladder.results.run_data import RunData
 
-OWN = Project(ROOT)
-PUBLISHED = OWN.published("nvidia-h200")
 NAMES = ("timings", "resources", "sessions", "metrics", "claims", "notes", "jobs")
-
-pytestmark = pytest.mark.skipif(not PUBLISHED.root.is_dir(), reason="nothing is published")
 
 
 @pytest.fixture(scope="module")
-def sweeps() -> dict[str, Sweep]:
-    return {name: every_sweep()[name] for name in ("fp32_ladder", "bank_stride")}
+def data() -> RunData:
+    return published_of("fp32_ladder", "bank_stride")
 
 
-def device(root: Path, name: str, times: float | None) -> PublishedFolder:
-    """The published tables under another GPU's name, so many times as fast; with None nothing has a result."""
+def device(data: RunData, root: Path, name: str, times: float | None) -> PublishedFolder:
+    """Published rows under another GPU's name, so many times as fast; with None nothing has a result."""
     made = PublishedFolder(root / name)
-    frames = {table: tables.read(table, PUBLISHED.tables) for table in NAMES}
+    frames = {table: data.frames[table].copy() for table in NAMES}
     timings, claims = frames["timings"], frames["claims"]
     if times is None:
         timings["status"], timings["reason"], claims["verdict"] = "unsupported", "no", "not measured"
@@ -48,19 +43,19 @@ def device(root: Path, name: str, times: float | None) -> PublishedFolder:
 
 
 @pytest.fixture(scope="module")
-def others(tmp_path_factory: pytest.TempPathFactory) -> list[PublishedFolder]:
+def others(data: RunData, tmp_path_factory: pytest.TempPathFactory) -> list[PublishedFolder]:
     root = tmp_path_factory.mktemp("published")
-    return [device(root, "nvidia-fast", 2.0), device(root, "nvidia-none", None)]
+    return [device(data, root, "nvidia-fast", 2.0), device(data, root, "nvidia-none", None)]
 
 
 @pytest.mark.slow
 def test_the_report_compares_the_cells_that_devices_share_and_names_one_without_measurements(
-    sweeps: dict[str, Sweep], others: list[PublishedFolder]
+    data: RunData, others: list[PublishedFolder]
 ) -> None:
-    text = render(PUBLISHED, RunData.read(PUBLISHED, sweeps), {}, beside=others)[PUBLISHED.report]
+    _, text = next(render(PUBLISHED, data, {}, beside=others))
     section = text.partition("## Devices\n")[2].partition("\n## ")[0]
     rows = {line.split(" | ")[0].strip("| "): line.strip("| ").split(" | ") for line in section.splitlines()}
-    timings, claims = (tables.read(name, PUBLISHED.tables) for name in ("timings", "claims"))
+    timings, claims = data.frames["timings"], data.frames["claims"]
     cells = str(((timings["status"] == "ok") & timings["baseline"].isna() & timings["beta"].isna()).sum())
     assert rows["NVIDIA H200"][1:5] == [cells, cells, "1.00", "1.00"]
     assert rows["NVIDIA-FAST"][1:5] == [cells, cells, "2.00", "1.25"]
@@ -70,14 +65,14 @@ def test_the_report_compares_the_cells_that_devices_share_and_names_one_without_
     assert differing.startswith(f"- `{first}`: ")
     assert "undecided on NVIDIA-FAST" in differing
     assert "NVIDIA-NONE" not in differing
-    assert "## Devices" not in render(PUBLISHED, RunData.read(PUBLISHED, sweeps), {})[PUBLISHED.report]
+    assert "## Devices" not in next(render(PUBLISHED, data, {}))[1]
 
 
 @pytest.mark.slow
 def test_the_page_has_every_device_and_says_which_has_no_measurements(
-    sweeps: dict[str, Sweep], others: list[PublishedFolder]
+    data: RunData, others: list[PublishedFolder]
 ) -> None:
-    text = render_page(PUBLISHED, RunData.read(PUBLISHED, sweeps), ROOT, others)
+    text = render_page(PUBLISHED, data, ROOT, others)
     found = re.search(r'id="data">(.*?)</script>', text, re.DOTALL)
     assert found
     runs = json.loads(found[1])["runs"]
@@ -90,17 +85,16 @@ def test_the_page_has_every_device_and_says_which_has_no_measurements(
 
 @pytest.mark.slow
 def test_the_first_screen_sets_this_gpu_beside_those_that_were_measured(
-    sweeps: dict[str, Sweep], others: list[PublishedFolder]
+    data: RunData, others: list[PublishedFolder]
 ) -> None:
-    data = RunData.read(PUBLISHED, sweeps)
-    report = render(PUBLISHED, data, {}, beside=others)[PUBLISHED.report]
+    _, report = next(render(PUBLISHED, data, {}, beside=others))
     first = report.partition("## What to use")[0]
     assert re.search(r"\| question \| NVIDIA H200, here \| NVIDIA-FAST \(published\d+\) \|\n", first)
     (steps,) = [line for line in first.splitlines() if line.startswith("| Which three steps")]
     assert "| Coalesced loads (12 times), then" in steps, "here"
     assert "| Coalesced loads (15 times), then" in steps, "whose steps are made 1.25 times as large"
     assert "| Does double buffering pay?" not in first, "no sweep of it is part of this run"
-    assert "here |" not in render(PUBLISHED, data, {})[PUBLISHED.report]
+    assert "here |" not in next(render(PUBLISHED, data, {}))[1]
     page = render_page(PUBLISHED, data, ROOT, others)
     card = page.partition('data-name="three_steps"')[2].partition("</article>")[0]
     assert re.search(r'class="muted">NVIDIA-FAST \(published\d+\): <p>Coalesced', card)

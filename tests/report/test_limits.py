@@ -10,7 +10,7 @@ from conftest import edit_yaml
 from factory import Lab
 from ladder.model.record import NO_NUMBER
 from ladder.report.limits import busy, longest_wait
-from rendering import SWEEPS, report
+from rendering import report
 from test_ladder_steps import GPU, NONE, READ, STALL, WAVEFRONTS, WRITTEN, row
 
 TENSOR = "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active"
@@ -56,8 +56,8 @@ def lab(root: Path, counted: dict[str, float], errors: dict[str, float], monkeyp
             return record | {"observations": seen}
         return record
 
-    made.record(SWEEPS, change, metrics=bool(counted))
-    made.collect(SWEEPS)
+    made.record(["fp32_ladder"], change, metrics=bool(counted))
+    made.collect(["fp32_ladder"])
     return made
 
 

@@ -66,8 +66,8 @@ def render(
     plans: Mapping[str, Plan],
     run: Path | None = None,
     beside: Sequence[RunFolder] = (),
-) -> dict[Path, str]:
-    """The pages of the report as markdown, by the file that each belongs to.
+) -> Iterator[tuple[Path, str]]:
+    """The file of each page of the report and its markdown; the report is the first, and pages of sweeps are the last.
 
     `plans` say how it was measured, `run` names the run's own folder if it is another, and `beside` are folders of
     other devices to compare with.
@@ -121,11 +121,11 @@ def render(
         "folder": (run or folder.root).as_posix(),
         "device": (run or folder.root).name,
     }
-    pages = {folder.report: _page("report", context), folder.evidence: _page("evidence", context)}
-    pages[folder.methodology] = _page("methodology_page", context)
+    yield folder.report, _page("report", context)
+    yield folder.evidence, _page("evidence", context)
+    yield folder.methodology, _page("methodology_page", context)
     for sweep, part in data.parts.items():
-        pages[folder.sweep_page(sweep)] = _page("sweep", context | {"data": part})
-    return pages
+        yield folder.sweep_page(sweep), _page("sweep", context | {"data": part})
 
 
 def _measured(
@@ -272,6 +272,6 @@ def _page(template: str, context: Mapping[str, Any]) -> str:
 
 
 def write(folder: RunFolder, *given: Any, **more: Any) -> None:
-    """Write what `render` makes of these."""
-    for file, text in render(folder, *given, **more).items():
+    """Write what `render` makes of these, nothing before it has made all."""
+    for file, text in dict(render(folder, *given, **more)).items():
         replace_file(file, text.encode("utf-8"))
