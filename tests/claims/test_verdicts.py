@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from checkout import loaded
+from checkout import every_sweep
 from factory import Lab
 from ladder.claims import ledger
 from ladder.claims.double_buffering import quadrants_vs_contiguous
@@ -460,7 +460,7 @@ def test_a_margin_below_the_noise_is_refused_when_the_claim_is_loaded(
 
 @pytest.fixture(scope="module")
 def sweeps() -> dict[str, Sweep]:
-    return loaded().every_sweep
+    return every_sweep()
 
 
 def test_the_projects_own_claims_are_decidable_to_the_precision_of_their_sweeps(
