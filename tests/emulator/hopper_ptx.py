@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -25,10 +26,12 @@ from typing import Any
 import numpy as np
 
 from emulator.inputs import e4m3_pair
-from emulator.ptx import Act, Array, Fault, Instruction, Memory, Program
+from emulator.ptx import UNSET, Act, Array, Fault, Instruction, Memory, Program
 from emulator.tensor_ptx import TensorMachine, from_bits, parse_tensor, to_bits
 
 _RANK_SHIFT = 24
+_NAMED = 16
+"""Barriers of a block, named by numbers."""
 _FLAG = "ld.acquire.gpu.global.u32"
 """Reads a flag of another block: in a loop until it is raised."""
 _WARP = ("bar.warp.sync", "shfl.sync.down.b32", "shfl.sync.bfly.b32", "vote.sync.any.pred")
@@ -75,8 +78,10 @@ def truncated_sum(terms: Array, bits: int) -> Array:
 
     A model of fp8's sums in the tensor cores, which are not documented (deepseek-v3, 3.3.2).
     """
-    unit = np.ldexp(1.0, np.frexp(np.abs(terms).max(axis=0))[1] - bits)
-    return np.asarray(np.trunc(terms / unit).sum(axis=0) * unit)
+    largest = np.maximum(terms.max(axis=0), -terms.min(axis=0))
+    unit = np.ldexp(terms.dtype.type(1), np.frexp(largest)[1] - bits)
+    scaled = terms / unit
+    return np.asarray(np.trunc(scaled, out=scaled).sum(axis=0) * unit)
 
 
 @dataclass(frozen=True)
@@ -141,11 +146,33 @@ def as_tf32(bits: Array) -> Array:
     return np.ascontiguousarray(bits & np.uint32(0xFFFFE000)).view(np.float32)
 
 
+@functools.cache
+def _all_numbers(element: str) -> Array:
+    """fp64 values by bits."""
+    narrow = E4M3 if element == "e4m3" else from_bits(np.arange(2**16), element)
+    return narrow.astype(np.float64)
+
+
 def _numbers(bits: Array, element: str) -> Array:
     """fp64 values of the bits of an operand of wgmma."""
-    if element in ("f16", "bf16"):
-        return from_bits(bits, element).astype(np.float64)
-    return (E4M3[bits] if element == "e4m3" else as_tf32(bits)).astype(np.float64)
+    return as_tf32(bits).astype(np.float64) if element == "tf32" else _all_numbers(element).take(bits)
+
+
+_names = functools.cache(re.compile(r"%\w+").findall)
+"""Registers in an operand."""
+
+
+@functools.lru_cache(maxsize=1024)
+def _operand_bytes(descriptor: int, extent: int, depth: int, along: bool) -> Array:
+    """Addresses of the elements of an operand of wgmma in shared memory, extent x depth."""
+    start, leading, stride = ((descriptor >> at & 0x3FFF) * 16 for at in (0, 16, 32))
+    place, k, width = np.arange(extent)[:, None], np.arange(depth), 32 // depth
+    if along:
+        plain = place % 64 * 2 + place // 64 * leading + k % 8 * 128 + k // 8 * stride
+    else:
+        plain = place % 8 * 128 + place // 8 * stride + width * k
+    address = start + plain
+    return np.asarray(address ^ (address >> 7 & 7) << 4)
 
 
 def towards_zero(exact: Array) -> Array:
@@ -167,6 +194,7 @@ def _waits(step: Instruction) -> bool:
     return step.opcode in _WAITS or step.opcode.startswith(_WGMMA)
 
 
+@functools.lru_cache(maxsize=32)
 def parse_hopper(text: str, dynamic_bytes: int) -> Program:
     """The one entry of a PTX module. Tensor maps are numbered as arguments, and a wait begins a basic block."""
     text = re.sub(r"\.param \.align 64 \.b8 (\w+)\[128\]", r".param .u64 \1", text)
@@ -210,6 +238,16 @@ class HopperMachine(TensorMachine):
             "%ctaid.y": (self.block // grid[0]).astype(np.uint32),
             "%cluster_ctarank": (self.block % cluster).astype(np.uint32),
         }
+        # Accumulators of wgmma lie side by side.
+        added = (
+            _names(step.operands[0])
+            for block in program.blocks
+            for step in block
+            if step.opcode.startswith("wgmma.mma")
+        )
+        self.row_of = {name: row for row, name in enumerate(dict.fromkeys(itertools.chain(*added)))}
+        self.sums = np.full((len(self.row_of), self.count), UNSET, np.uint32)
+        self.rows_of_sums: dict[str, Array] = {}
         self.sum_bits: int | None = None  # of the sums of wgmma, which are exact without
         self.behind = np.zeros(self.count, bool)  # threads that go on only where no other one may
         self.ended = np.zeros(self.count, bool)  # threads, where blocks form clusters
@@ -225,9 +263,9 @@ class HopperMachine(TensorMachine):
         # Of a thread: stores since the last commit, and groups of them, that have not read shared memory.
         self.storing: dict[int, list[Callable[[], None]]] = defaultdict(list)
         self.stores: dict[int, list[list[Callable[[], None]]]] = defaultdict(list)
-        # Named barriers by (block, number), cluster barriers by -1 - cluster: arrivals, and how often all came.
-        self.arrived: dict[Any, int] = defaultdict(int)
-        self.rounds: dict[Any, int] = defaultdict(int)
+        # Of a barrier: arrivals, and how often all came.
+        self.arrived = np.zeros(len(self.shared) * (_NAMED + 1), np.int64)
+        self.rounds = np.zeros_like(self.arrived)
         # The round of the barrier that a thread has arrived at.
         self.waits_for = np.full(self.count, -1, np.int64)
 
@@ -235,11 +273,15 @@ class HopperMachine(TensorMachine):
 
     def run(self) -> None:
         waiting = {0: np.ones(self.count, bool)}
+        others, some_are_behind = ~self.behind, bool(self.behind.any())
         with np.errstate(all="ignore"):
             while waiting:
-                others = {place: mask & ~self.behind for place, mask in waiting.items()}
-                place, ready = self._next({place: mask for place, mask in others.items() if mask.any()})
-                if place is None and self.behind.any():
+                first = waiting
+                if some_are_behind:
+                    ahead = {place: mask & others for place, mask in waiting.items()}
+                    first = {place: mask for place, mask in ahead.items() if mask.any()}
+                place, ready = self._next(first)
+                if place is None and some_are_behind:
                     place, ready = self._next(waiting)
                 if place is None:
                     self._land_loads(waiting)
@@ -287,11 +329,12 @@ class HopperMachine(TensorMachine):
             place = self._address(step.operands[1])[mask]
             parity = self._value(step.operands[2], "u32")[mask] & 1
             asked = (self.block[mask] << 32 | place) << 1 | parity
-            passed = {
-                one: self._mbarrier(one >> 33, one >> 1 & 0xFFFFFFFF).parity != one & 1
-                for one in set(asked.tolist())
-            }
-            ready[mask] = [passed[one] for one in asked.tolist()]
+            different, which = np.unique(asked, return_inverse=True)
+            passed = [
+                self._mbarrier(one >> 33, one >> 1 & 0xFFFFFFFF).parity != one & 1
+                for one in different.tolist()
+            ]
+            ready[mask] = np.asarray(passed)[which]
             return ready
         if step.opcode in _WARP or step.opcode.startswith(_WGMMA):  # all lanes of a warp, or of four
             width = 32 if step.opcode in _WARP else 128
@@ -301,41 +344,38 @@ class HopperMachine(TensorMachine):
             word = self._address(step.operands[1]) // 4
             ready[mask] = self.memory.words[word[mask]] != 0
             return ready
-        names = self._barrier_names(step, mask)
+        threads, barriers = self._barriers_of(step, mask)
         if step.opcode in ("bar.sync", "bar.red.or.pred"):
-            self._arrive(names, self._barrier_count(step, mask))
-        for thread, name in names:
-            ready[thread] = self.rounds[name] > self.waits_for[thread] >= 0
+            self._arrive(threads, barriers, self._barrier_count(step))
+        since = self.waits_for[threads]
+        ready[threads] = (since >= 0) & (self.rounds[barriers] > since)
         return ready
 
-    def _barrier_names(self, step: Instruction, mask: Array) -> list[tuple[int, Any]]:
-        threads = np.flatnonzero(mask).tolist()
+    def _barriers_of(self, step: Instruction, mask: Array) -> tuple[Array, Array]:
+        """Threads of a mask and the barrier of each: of a block or, behind all of these, of a cluster."""
+        threads = np.flatnonzero(mask)
+        block = self.block[threads]
         if step.opcode.startswith("barrier.cluster"):
-            return [
-                (one, -1 - block // self.cluster)
-                for one, block in zip(threads, self.block[threads].tolist(), strict=True)
-            ]
+            return threads, len(self.shared) * _NAMED + block // self.cluster
         number = step.operands[1 if step.opcode.startswith("bar.red") else 0]
-        numbers = self._value(number, "u32")[threads].tolist()
-        blocks = self.block[threads].tolist()
-        return [(one, (block, number)) for one, block, number in zip(threads, blocks, numbers, strict=True)]
+        return threads, block * _NAMED + self._value(number, "u32")[threads]
 
-    def _barrier_count(self, step: Instruction, mask: Array) -> int:
+    def _barrier_count(self, step: Instruction) -> int:
         if step.opcode.startswith("barrier.cluster"):
             return self.threads * self.cluster
         counted = len(step.operands) > 1 and step.opcode != "bar.red.or.pred"
         return int(step.operands[1]) if counted else self.threads
 
-    def _arrive(self, names: list[tuple[int, Any]], count: int, *, waits: bool = True) -> None:
-        for thread, name in names:
-            if waits and self.waits_for[thread] >= 0:
-                continue  # has arrived before
+    def _arrive(self, threads: Array, barriers: Array, count: int, *, waits: bool = True) -> None:
+        if waits:
+            new = self.waits_for[threads] < 0  # others have arrived before
+            threads, barriers = threads[new], barriers[new]
+        for one in np.unique(barriers).tolist():
+            own = threads[barriers == one]
             if waits:
-                self.waits_for[thread] = self.rounds[name]
-            self.arrived[name] += 1
-            if self.arrived[name] == count:
-                self.arrived[name] = 0
-                self.rounds[name] += 1
+                self.waits_for[own] = self.rounds[one] + (self.arrived[one] + np.arange(len(own))) // count
+            rounds, self.arrived[one] = divmod(int(self.arrived[one]) + len(own), count)
+            self.rounds[one] += rounds
 
     # Instructions.
 
@@ -400,7 +440,7 @@ class HopperMachine(TensorMachine):
         waits = step.opcode != "bar.arrive"
         if not waits:
             self._seen(_UNMET, mask)
-        self._arrive(self._barrier_names(step, mask), self._barrier_count(step, mask), waits=waits)
+        self._arrive(*self._barriers_of(step, mask), self._barrier_count(step), waits=waits)
 
     def _elect(self, register: str, mask: Array) -> None:
         chosen = np.zeros((self.count // 32, 32), bool)
@@ -641,7 +681,7 @@ class HopperMachine(TensorMachine):
         along_n = 32 // depth == 2 and int(operands[-1]) == 1  # others have no such operand
         right = self._operand(block, agreed(operands[2], "u64"), columns, depth, element, along_n)
         if held:
-            left = self._fragments(re.findall(r"%\w+", operands[1]), element, threads)
+            left = self._fragments(_names(operands[1]), element, threads)
         else:
             left = self._operand(block, agreed(operands[1], "u64"), 64, depth, element, along=False)
 
@@ -654,14 +694,7 @@ class HopperMachine(TensorMachine):
         self, block: int, descriptor: int, extent: int, depth: int, element: str, along: bool
     ) -> Callable[[], Array]:
         """Reads an operand in shared memory, extent x depth; `along` says that lines run along the extent."""
-        start, leading, stride = ((descriptor >> at & 0x3FFF) * 16 for at in (0, 16, 32))
-        place, k, width = np.arange(extent)[:, None], np.arange(depth), 32 // depth
-        if along:
-            plain = place % 64 * 2 + place // 64 * leading + k % 8 * 128 + k // 8 * stride
-        else:
-            plain = place % 8 * 128 + place // 8 * stride + width * k
-        address = start + plain
-        address ^= (address >> 7 & 7) << 4
+        address, width = _operand_bytes(descriptor, extent, depth, along), 32 // depth
         self._refuse_unseen(block, address // 4)
 
         def values() -> Array:
@@ -670,20 +703,20 @@ class HopperMachine(TensorMachine):
 
         return values
 
-    def _fragments(self, registers: list[str], element: str, threads: slice) -> Callable[[], Array]:
+    def _fragments(self, registers: Sequence[str], element: str, threads: slice) -> Callable[[], Array]:
         """Reads the registers of A: in word i a thread has elements of row i % 2 * 8 of its two and half i // 2."""
         per_word, thread = {"tf32": 1, "e4m3": 4}.get(element, 2), np.arange(128)
         of = {1: np.uint32, 2: np.uint16, 4: np.uint8}[per_word]
 
         def values() -> Array:
-            left = np.zeros((64, 8 * per_word))
-            for i, register in enumerate(registers):
-                words = np.ascontiguousarray(self._value(register, "u32")[threads])
-                row = thread // 32 * 16 + thread % 32 // 4 + i % 2 * 8
-                column = (thread % 4 + i // 2 * 4) * per_word
-                for part in range(per_word):
-                    left[row, column + part] = _numbers(words.view(of)[part::per_word], element)
-            return left
+            words = np.stack([self._value(register, "u32")[threads] for register in registers])
+            i = np.arange(len(registers))[:, None]
+            left = np.zeros((64, 8, per_word))
+            row = thread // 32 * 16 + thread % 32 // 4 + i % 2 * 8
+            left[row, thread % 4 + i // 2 * 4] = _numbers(words.view(of), element).reshape(
+                *row.shape, per_word
+            )
+            return left.reshape(64, -1)
 
         return values
 
@@ -691,21 +724,33 @@ class HopperMachine(TensorMachine):
         self, operand: str, left: Array, right: Array, threads: slice, add: int, *, cuts: bool = False
     ) -> None:
         """Add left @ right.T to the accumulators; with `cuts` sums are cut, by `sum_bits` terms as well."""
-        registers = re.findall(r"%\w+", operand)
-        rows, columns = _places(len(registers))
+        own = self._sums_of(operand)
+        rows, columns = _places(len(own))
         products = (left @ right.T)[rows, columns]
-        sums = [self._register(register, 4)[threads] for register in registers]
-        held = np.stack(sums).view(np.float32)
+        held = self.sums[own, threads].view(np.float32)
         if self.sum_bits is None:
             totals = products + held if add else products
         else:
             terms = [[one] if add else [] for one in held]
             given = zip(terms, rows, columns, strict=True)
-            stacks = [np.stack([*own, *(left[row] * right[column]).T]) for own, row, column in given]
+            stacks = [np.stack([*before, *(left[row] * right[column]).T]) for before, row, column in given]
             totals = np.stack([truncated_sum(one, self.sum_bits) for one in stacks])
-        bits = (towards_zero(totals) if cuts else totals.astype(np.float32)).view(np.uint32)
-        for own, total in zip(sums, bits, strict=True):
-            own[:] = total
+        self.sums[own, threads] = (towards_zero(totals) if cuts else totals.astype(np.float32)).view(
+            np.uint32
+        )
+
+    def _sums_of(self, operand: str) -> Array:
+        """Rows of the registers in `sums`."""
+        if (known := self.rows_of_sums.get(operand)) is None:
+            for register in _names(operand):
+                self._register(register, 4)
+            known = self.rows_of_sums[operand] = np.asarray([self.row_of[one] for one in _names(operand)])
+        return known
+
+    def _register(self, name: str, size: int) -> Array:
+        if name in self.row_of and name not in self.registers:
+            self.registers[name] = self.sums[self.row_of[name]]
+        return super()._register(name, size)
 
     def _store_matrices(self, operands: tuple[str, ...], mask: Array) -> None:
         self._whole_warps(mask)

@@ -168,6 +168,7 @@ class Machine:
             "%ntid.x": np.full(self.count, threads, np.uint32),
         }
         self.acts: dict[Instruction, Act] = {}
+        self.constants: dict[tuple[str, str], Array] = {}
         self.arguments = {
             name: np.asarray([given[place] for given in arguments], np.uint64)[self.launch]
             for place, name in enumerate(program.parameters)
@@ -213,19 +214,22 @@ class Machine:
 
     def _value(self, operand: str, kind: str) -> Array:
         """Bits of an operand in every thread, read as `kind`: of a register a view, lower bits of a wider one."""
-        dtype = np.dtype(_TYPES[kind])
-        if operand.startswith("%"):
-            if operand not in self.registers:
+        if operand[0] == "%":
+            if (held := self.registers.get(operand)) is None:
                 raise Fault(f"the register {operand} is read before it is written")
-            found = self.registers[operand].view(dtype)
-            return found[:: len(found) // self.count]
+            found = held.view(_TYPES[kind])
+            return found if len(found) == self.count else found[:: len(found) // self.count]
+        if (constant := self.constants.get((operand, kind))) is not None:
+            return constant
+        dtype = np.dtype(_TYPES[kind])
         if operand.startswith(("0f", "0d")):
             number = int(operand[2:], 16)
         else:
             number = self.program.shared[operand] if operand in self.program.shared else int(operand, 0)
         bits, _ = _BITS[dtype.itemsize]
-        held = np.asarray(number % 2 ** (8 * dtype.itemsize), bits).view(dtype)
-        return np.broadcast_to(held, self.count)
+        constant = np.full(self.count, number % 2 ** (8 * dtype.itemsize), bits).view(dtype)
+        self.constants[operand, kind] = constant
+        return constant
 
     def _register(self, name: str, size: int) -> Array:
         """Bits of a register, which is of `size` bytes if it is new."""
