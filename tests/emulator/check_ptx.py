@@ -72,10 +72,10 @@ def check_program(source: Path, entry: str, include: Path) -> Program:
 
 
 class CheckMachine(TensorMachine):
-    """Threads of one launch."""
+    """Threads of launches of `blocks` blocks, one for each of `arguments`."""
 
-    def __init__(self, program: Program, memory: Memory, blocks: int, arguments: list[int]) -> None:
-        super().__init__(program, memory, 256, [blocks], [arguments])
+    def __init__(self, program: Program, memory: Memory, blocks: int, *arguments: list[int]) -> None:
+        super().__init__(program, memory, 256, [blocks] * len(arguments), arguments)
         self.registers["%nctaid.x"] = np.full(self.count, blocks, np.uint32)
 
     def _decode(self, step: Instruction) -> Act:
@@ -110,8 +110,10 @@ class CheckMachine(TensorMachine):
         (space, operation, kind), (to, place, by) = modifiers, operands
         given, address = self._value(by, kind), self._address(place)
         old = np.zeros(self.count, given.dtype)
-        for block, at in {*zip(self.block[mask].tolist(), address[mask].tolist(), strict=True)}:
-            lanes = np.flatnonzero(mask & (address == at) & (self.block == block))
+        threads = np.flatnonzero(mask)
+        block_of, place_of = self.block[threads], address[threads]
+        for block, at in {*zip(block_of.tolist(), place_of.tolist(), strict=True)}:
+            lanes = threads[(place_of == at) & (block_of == block)]
             words = self.memory.words if space == "global" else self.shared[block]
             cell = words[at // 4 :][: given.itemsize // 4].view(given.dtype)
             held = _TAKEN[operation](np.concatenate([cell, given[lanes]]))
