@@ -9,6 +9,7 @@ import importlib.util
 import math
 import os
 import pickle
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -28,6 +29,9 @@ _TYPES = {"float32": "float32", "float16": "float16", "uint16": "bfloat16"}
 """What Triton calls an array's type; NumPy has no bf16, whose bits are kept."""
 _BROKEN = "only 0-dimensional arrays can be converted"
 """What the interpreter of older versions of Triton says with NumPy from 2.4 on."""
+_found_broken: list[bool] = []
+"""Once it has said so: every process would import Triton for nothing."""
+_SKIPS = "this version of Triton cannot interpret with this version of NumPy"
 _ALIGNMENT = 64  # bytes
 
 
@@ -51,15 +55,28 @@ def interpreted(launches: Sequence[Launch]) -> list[dict[str, np.ndarray]]:
     """
     if not compiler():
         pytest.skip("Triton is not installed")
+    if _found_broken:
+        pytest.skip(_SKIPS)
     there = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": ":".join(filter(None, sys.path))}
     done = subprocess.run(
         [sys.executable, __file__], input=pickle.dumps(launches), env=there, capture_output=True, check=False
     )
     if _BROKEN.encode() in done.stderr:
-        pytest.skip("this version of Triton cannot interpret with this version of NumPy")
+        _found_broken.append(True)
+        pytest.skip(_SKIPS)
     assert done.returncode == 0, done.stderr.decode()
     found: list[dict[str, np.ndarray]] = pickle.loads(done.stdout)
     return found
+
+
+def with_mistake(source: Path, folder: Path, right: str, mistaken: str) -> Path:
+    """A folder with a copy of a kernel, its description beside it, that has a mistake."""
+    folder.mkdir()
+    shutil.copy(source.with_suffix(".yaml"), folder)
+    text = source.read_text(encoding="utf-8")
+    assert right in text, right
+    (folder / source.name).write_text(text.replace(right, mistaken), encoding="utf-8")
+    return folder
 
 
 class _Dtype(str):

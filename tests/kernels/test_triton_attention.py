@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 from checkout import in_triton
 from compiling import compiled_without_spills, opcodes
-from conftest import ROOT, edit
+from conftest import ROOT
 from emulator.attention_rule import errors_over_bound, given
 from ladder.build.triton_request import compiler
 from ladder.model.kernel import Variant
-from triton_run import Launch, interpreted
+from triton_run import Launch, interpreted, with_mistake
 
 FOLDER = ROOT / "kernels" / "attention"
 KINDS = ("uniform", "positive", "integers", "wide", "equal", "spikes")
@@ -26,10 +27,13 @@ CASES: list[Case] = [
 """Dtype, shape (heads, sequence, depth), whether causal, and kind of inputs: parts of tiles, and more than one."""
 
 
-def errors(folder: Path, cases: list[Case]) -> list[float]:
-    """The largest error of each case over what is allowed; infinite too where something else is written."""
+def errors(folders: Sequence[Path], cases: list[Case]) -> list[float]:
+    """The largest error of each case over what is allowed; infinite too where something else is written.
+
+    Each case has the kernel of a folder of its own.
+    """
     launches = []
-    for dtype, (heads, sequence, d), causal, kind in cases:
+    for folder, (dtype, (heads, sequence, d), causal, kind) in zip(folders, cases, strict=True):
         drawn = [np.ascontiguousarray(one) for one in given(dtype, (heads, sequence, d), kind, 5)]
         drawn = [one.view(np.float16) if dtype == "fp16" else one for one in drawn]
         # One head more, of which nothing may be written.
@@ -47,7 +51,7 @@ def errors(folder: Path, cases: list[Case]) -> list[float]:
 
 
 def test_outputs_are_right() -> None:
-    found = errors(FOLDER, CASES)
+    found = errors([FOLDER] * len(CASES), CASES)
     assert all(error < 1 for error in found), [*zip(found, CASES, strict=True)]
 
 
@@ -65,13 +69,14 @@ MISTAKES = [
 ]
 
 
-@pytest.mark.parametrize(("right", "mistaken", "causal"), MISTAKES)
-def test_mistakes_show(tmp_path: Path, right: str, mistaken: str, causal: int) -> None:
-    for name in ("triton_attention.py", "triton_attention.yaml"):
-        (tmp_path / name).write_bytes((FOLDER / name).read_bytes())
-    edit(tmp_path / "triton_attention.py", right, mistaken)
-    (error,) = errors(tmp_path, [("fp16", (2, 159, 64), causal, "uniform")])
-    assert error > 1
+def test_mistakes_show(tmp_path: Path) -> None:
+    folders = [
+        with_mistake(FOLDER / "triton_attention.py", tmp_path / str(at), *change)
+        for at, (*change, _) in enumerate(MISTAKES)
+    ]
+    cases: list[Case] = [("fp16", (2, 159, 64), causal, "uniform") for *_, causal in MISTAKES]
+    for error, mistake in zip(errors(folders, cases), MISTAKES, strict=True):
+        assert error > 1, mistake
 
 
 @pytest.mark.skipif(not compiler(), reason="Triton is not installed")

@@ -8,9 +8,16 @@ from conftest import ROOT
 from triton_run import Launch, interpreted
 
 FOLDER = ROOT / "kernels" / "gemm" / "triton"
-SIZES = ((1, 272, 136), (65, 80, 24), (130, 80, 8), (128, 128, 64), (1100, 592, 8))
-"""A row; a tile and more; K below a stage; whole tiles; more tiles than a persistent grid has blocks."""
-WEIGHTS = ((1.0, 0.0), (0.5, -1.5))
+PLAIN, BOTH = (1.0, 0.0), (0.5, -1.5)
+CASES = [
+    ((1, 272, 136), PLAIN),  # a row
+    ((65, 80, 24), PLAIN),  # a tile and more
+    ((65, 80, 24), BOTH),
+    ((130, 80, 8), BOTH),  # K below a stage
+    ((128, 128, 64), PLAIN),  # whole tiles
+]
+MANY = {"triton_gemm": (300, 80, 8), "triton_persistent": (1100, 464, 8)}
+"""More rows of tiles than a group; more tiles than the grid has blocks."""
 
 
 def product(m: int, n: int, k: int, beta: float) -> list[np.ndarray]:
@@ -23,7 +30,7 @@ def product(m: int, n: int, k: int, beta: float) -> list[np.ndarray]:
 @pytest.mark.parametrize("layout", ["TN", "NN"])
 @pytest.mark.parametrize("kernel", ["triton_gemm", "triton_persistent"])
 def test_a_product_is_right_with_and_without_beta(kernel: str, layout: str) -> None:
-    cases = [(size, weights) for size in SIZES for weights in WEIGHTS]
+    cases = [*CASES, (MANY[kernel], BOTH)]
     tile = {"bm": 64, "bn": 64, "bk": 32, "group": 4}
     tile |= {"aligned": 1} if kernel == "triton_gemm" else {"blocks": 128}
     launches = []

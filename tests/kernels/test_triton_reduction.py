@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 from checkout import in_triton
 from compiling import compiled_without_spills, opcodes
-from conftest import ROOT, edit
+from conftest import ROOT
 from emulator.inputs import drawn, value
 from ladder.build.triton_request import compiler
 from ladder.model.kernel import Variant
 from ladder.model.problem import ELEMENT_BYTES
 from ladder.problems.reduction.bounds import error_bound
-from triton_run import Launch, interpreted
+from triton_run import Launch, interpreted, with_mistake
 
 FOLDER = ROOT / "kernels" / "memory_bound" / "reduction"
 SMALL = {"block": 2048, "blocks": 132}
@@ -27,10 +28,13 @@ CASES = [
 """Dtype, numbers and kind of inputs: a part of a block, a whole one, some, and several rounds of the grid."""
 
 
-def errors(folder: Path, cases: list[tuple[str, int, str]]) -> list[tuple[float, bool]]:
-    """The error of each sum over the bound, 0 where it must be exact and is; and whether what must hold zeros does."""
+def errors(folders: Sequence[Path], cases: Sequence[tuple[str, int, str]]) -> list[tuple[float, bool]]:
+    """The error of each sum over the bound, 0 where it must be exact and is; and whether what must hold zeros does.
+
+    Each case has the kernel of a folder of its own.
+    """
     launches = []
-    for dtype, elements, kind in cases:
+    for folder, (dtype, elements, kind) in zip(folders, cases, strict=True):
         buffers = {"input": drawn(dtype, elements, 7, kind), "output": np.full(1, np.nan, np.float32)}
         size = {"elements": elements}
         launches.append(Launch(folder / "triton_reduction.yaml", dtype, size, buffers, SMALL))
@@ -45,7 +49,7 @@ def errors(folder: Path, cases: list[tuple[str, int, str]]) -> list[tuple[float,
 
 
 def test_sums_are_right_and_the_counter_is_zero_again() -> None:
-    found = errors(FOLDER, CASES)
+    found = errors([FOLDER] * len(CASES), CASES)
     assert all(error <= 1 and zeros for error, zeros in found), [*zip(found, CASES, strict=True)]
 
 
@@ -60,13 +64,15 @@ MISTAKES = [
 ]
 
 
-@pytest.mark.parametrize(("right", "mistaken"), MISTAKES)
-def test_mistakes_show(tmp_path: Path, right: str, mistaken: str) -> None:
-    for name in ("triton_reduction.py", "triton_reduction.yaml"):
-        (tmp_path / name).write_bytes((FOLDER / name).read_bytes())
-    edit(tmp_path / "triton_reduction.py", right, mistaken)
-    ((error, zeros),) = errors(tmp_path, [("fp32", 2048 * (2 * 132 + 5) + 7, "integers")])
-    assert error > 1 or not zeros
+def test_mistakes_show(tmp_path: Path) -> None:
+    """Where some blocks have a second round."""
+    folders = [
+        with_mistake(FOLDER / "triton_reduction.py", tmp_path / str(at), *change)
+        for at, change in enumerate(MISTAKES)
+    ]
+    found = errors(folders, [("fp32", 2048 * (132 + 5) + 6, "integers")] * len(MISTAKES))
+    for (error, zeros), mistake in zip(found, MISTAKES, strict=True):
+        assert error > 1 or not zeros, mistake
 
 
 @pytest.mark.skipif(not compiler(), reason="Triton is not installed")

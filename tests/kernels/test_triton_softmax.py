@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 from checkout import in_triton
 from compiling import compiled_without_spills, opcodes
-from conftest import ROOT, edit
+from conftest import ROOT
 from emulator.inputs import drawn, value
 from emulator.softmax_rule import error_over_bound
 from ladder.build.triton_request import compiler
 from ladder.model.kernel import Variant
 from ladder.model.problem import ELEMENT_BYTES
-from triton_run import Launch, interpreted
+from triton_run import Launch, interpreted, with_mistake
 
 FOLDER = ROOT / "kernels" / "memory_bound" / "softmax"
 KINDS = ("uniform", "positive", "wide", "integers", "spikes", "masked", "equal")
@@ -43,10 +44,12 @@ def matrix(dtype: str, rows: int, columns: int, kind: str) -> np.ndarray:
     return elements
 
 
-def errors(folder: Path, cases: list[tuple[str, int, int, dict[str, int], str]]) -> list[float]:
-    """The largest error of each case over the bound, by the rule of the problem."""
+def errors(
+    folders: Sequence[Path], cases: Sequence[tuple[str, int, int, dict[str, int], str]]
+) -> list[float]:
+    """The largest error of each case, with the kernel of its folder, over the bound, by the rule of the problem."""
     launches = []
-    for dtype, rows, columns, params, kind in cases:
+    for folder, (dtype, rows, columns, params, kind) in zip(folders, cases, strict=True):
         given = matrix(dtype, rows, columns, kind)
         poison = np.full_like(given, np.nan if dtype == "fp32" else 0xFFFF)
         buffers = {"input": given, "output": poison}
@@ -61,7 +64,7 @@ def errors(folder: Path, cases: list[tuple[str, int, int, dict[str, int], str]])
 
 
 def test_outputs_are_right() -> None:
-    found = errors(FOLDER, CASES)
+    found = errors([FOLDER] * len(CASES), CASES)
     assert all(error < 1 for error in found), [*zip(found, CASES, strict=True)]
 
 
@@ -75,13 +78,14 @@ MISTAKES = [
 ]
 
 
-@pytest.mark.parametrize(("right", "mistaken", "params", "kind"), MISTAKES)
-def test_mistakes_show(tmp_path: Path, right: str, mistaken: str, params: dict[str, int], kind: str) -> None:
-    for name in ("triton_softmax.py", "triton_softmax.yaml"):
-        (tmp_path / name).write_bytes((FOLDER / name).read_bytes())
-    edit(tmp_path / "triton_softmax.py", right, mistaken)
-    (error,) = errors(tmp_path, [("fp32", 3, 300 if params is ONLINE else 96, params, kind)])
-    assert error > 1
+def test_mistakes_show(tmp_path: Path) -> None:
+    folders = [
+        with_mistake(FOLDER / "triton_softmax.py", tmp_path / str(at), right, mistaken)
+        for at, (right, mistaken, *_) in enumerate(MISTAKES)
+    ]
+    cases = [("fp32", 3, 300 if params is ONLINE else 96, params, kind) for _, _, params, kind in MISTAKES]
+    for error, mistake in zip(errors(folders, cases), MISTAKES, strict=True):
+        assert error > 1, mistake
 
 
 @pytest.mark.skipif(not compiler(), reason="Triton is not installed")
