@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from compiling import opcodes
+from compiling import compile_text, instructions, opcodes
 from cuda.pathfinder import find_nvidia_binary_utility
 from elftools.common.exceptions import ELFError
 from ladder.build.cubin import COUNTED, disassemble, instruction_counts, persistent_symbols
@@ -235,8 +235,8 @@ LASTING = {
 def test_what_outlives_a_launch_is_named(what: str, arch: str) -> None:
     source, expected = LASTING[what]
     try:
-        code = compile_source(source, "k.cu", ["k"], [], arch)[0]
+        code = compile_text(source, ["k"], [], arch)
     except CompileError:
         assert what == "a launch", "NVRTC links no device runtime"
         return
-    assert persistent_symbols(code, disassemble([code], arch)[0]) == expected
+    assert persistent_symbols(code, instructions(code, arch)) == expected
