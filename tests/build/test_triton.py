@@ -9,6 +9,8 @@ import json
 import os
 import re
 import shutil
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -396,8 +398,7 @@ DEVICE_MADE = (
     "tl.make_tensor_descriptor(c, [m, n], [n, 1], [64, 64]).store([0, 0], tl.zeros((64, 64), tl.float16))"
 )
 REFUSED = {
-    "an error of Triton": (("tl.load(a", "tl.lod(a"), "lod"),
-    "an error of Python": (("* TILE +", "* TYLE +"), "TYLE is not defined"),
+    "an error": (("* TILE +", "* TYLE +"), "TYLE is not defined"),
     "a file": (
         ("@triton.jit", "open('{secret}').read()\n\n\n@triton.jit"),
         "opens .*secret.txt, which its dig",
@@ -413,22 +414,6 @@ REFUSED = {
     "a program": (
         ("@triton.jit", "import subprocess\nsubprocess.run(['cat', '{secret}'])\n\n\n@triton.jit"),
         "starts .*cat, which its digest does not follow",
-    ),
-    "a shell": (
-        ("@triton.jit", "import os\nos.system('cat {secret}')\n\n\n@triton.jit"),
-        "does os.system, which its digest does not follow",
-    ),
-    "a process of its own": (
-        ("@triton.jit", "import os\nos.fork() or os._exit(0)\n\n\n@triton.jit"),
-        "does os.fork, which its digest does not follow",
-    ),
-    "a library": (
-        ("@triton.jit", "import ctypes\nctypes.CDLL(None).fopen\n\n\n@triton.jit"),
-        "does ctypes.dlopen, which its digest does not follow",
-    ),
-    "a function of this process": (
-        ("@triton.jit", "import ctypes\nctypes.pythonapi.fopen\n\n\n@triton.jit"),
-        "does ctypes.dlsym, which its digest does not follow",
     ),
     "a tuner by another name": (
         (
@@ -456,6 +441,30 @@ def test_what_cannot_be_compiled_or_launched_is_data_with_the_reason(name: str, 
     assert facts["status"] == "compile_error"
     assert re.search(reason, facts["reason"]), facts["reason"]
     assert "a secret" not in facts["reason"]
+
+
+UNSEEN = {
+    "import os; os.system('true')": "does os.system",
+    "import os; os.fork() or os._exit(0)": "does os.fork",
+    "import ctypes; ctypes.CDLL(None)": "does ctypes.dlopen",
+    "import ctypes; ctypes.pythonapi.fopen": "does ctypes.dlsym",
+    "import socket; socket.socket().connect_ex(('127.0.0.1', 1))": "does socket.connect",
+}
+
+
+@needs_triton
+def test_other_ways_to_read_a_file_unseen_are_refused_by_their_names() -> None:
+    """Each by a fresh note of what was opened, all in one process."""
+    steps = [
+        "import ctypes, json, socket, triton",
+        "from ladder.build.triton_compiler import Opened",
+        "found = []",
+        *(f"one = Opened()\n{line}\nfound.append(one.refused([]))" for line in UNSEEN),
+        "print(json.dumps(found))",
+    ]
+    own = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run([sys.executable, "-c", "\n".join(steps)], env=own, capture_output=True, check=True)
+    assert json.loads(done.stdout) == [*UNSEEN.values()]
 
 
 @needs_triton
