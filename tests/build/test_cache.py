@@ -56,18 +56,18 @@ def compiled(tmp_path: Path) -> Any:
 
 def test_what_was_compiled_is_not_compiled_again(tmp_path: Path, request_of: Any, compiled: Any) -> None:
     cache, requests = Cache(tmp_path / "cache"), [request_of("a"), request_of("b", k=2), request_of("a")]
-    found = cache.fill(requests, 2, 60)
+    found = cache.fill(requests, 1, 60)
     assert {facts["status"] for facts in found.values()} == {"ok"}
     assert compiled() == ["a", "b"]
     assert (cache.folder / f"{requests[0].key}.cubin").read_bytes().startswith(b"\x7fELF")
-    assert Cache(tmp_path / "cache").fill([*requests, request_of("c", k=3)], 2, 60).keys() > found.keys()
+    assert Cache(tmp_path / "cache").fill([*requests, request_of("c", k=3)], 1, 60).keys() > found.keys()
     assert compiled() == ["a", "b", "c"]
 
 
 def test_what_is_published_of_a_kernel_is_not_compiled_and_of_a_changed_one_it_is(
     tmp_path: Path, request_of: Any, compiled: Any
 ) -> None:
-    published = Cache(tmp_path / "elsewhere").fill([request_of("a"), request_of("b")], 2, 60)
+    published = Cache(tmp_path / "elsewhere").fill([request_of("a"), request_of("b")], 1, 60)
     (tmp_path / "log").write_text("")
     cache = Cache(tmp_path / "cache", published)
     requests = [request_of("a"), request_of("b", GOOD.replace("= k", "= k + 1"))]
