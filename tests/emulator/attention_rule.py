@@ -15,11 +15,14 @@ _EXPONENT_LOSS, _LARGEST_EXPONENT = 2.0**-21, 300.0
 """Both as in check.cu."""
 
 
+@functools.lru_cache(maxsize=32)
 def given(dtype: str, shape: tuple[int, int, int], kind: str, key: int) -> tuple[Array, Array, Array]:
-    """Bits of q, k and v (heads, sequence, d) as an instance draws them, with three keys from `key` on."""
+    """Bits of q, k and v (heads, sequence, d) as an instance draws them, with three keys from `key` on; read-only."""
     kinds = (kind, kind, "uniform" if kind == "equal" else kind)
     count = int(np.prod(shape))
     q, k, v = (drawn(dtype, count, key + at, one).reshape(shape) for at, one in enumerate(kinds))
+    for one in (q, k, v):
+        one.setflags(write=False)
     return q, k, v
 
 

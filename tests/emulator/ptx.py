@@ -161,6 +161,7 @@ class Machine:
         self.launch = np.repeat(np.arange(len(blocks), dtype=np.int32), per_launch)
         self.count = len(self.launch)
         self.block = np.arange(self.count) // threads
+        self.everyone = np.ones(self.count, bool)  # the mask where no thread is left out
         first = np.concatenate([[0], np.cumsum(blocks)[:-1]])
         self.registers: dict[str, Array] = {
             "%tid.x": (np.arange(self.count) % threads).astype(np.uint32),
@@ -195,6 +196,8 @@ class Machine:
 
     def _run_block(self, place: int, active: Array, waiting: dict[int, Array]) -> Array:
         """Threads that reach the end of the block."""
+        if active.all():
+            active = self.everyone
         for step in self.program.blocks[place]:
             mask = active
             if step.guard is not None:
@@ -240,7 +243,11 @@ class Machine:
 
     def _set(self, register: str, value: Array, mask: Array) -> None:
         size = value.dtype.itemsize
-        np.copyto(self._register(register, size), value.view(_BITS[size][0]), where=mask)
+        held, bits = self._register(register, size), value.view(_BITS[size][0])
+        if mask is self.everyone:
+            held[:] = bits
+        else:
+            np.copyto(held, bits, where=mask)
 
     def _sets(
         self, to: str, function: Callable[..., Array], operands: Sequence[str], kinds: Sequence[str]

@@ -235,6 +235,17 @@ FINE = {
 """Those that weights of 4 bits hide."""
 
 
+GROSS = {
+    "without the maximum",
+    "the mask is the other way",
+    "all weights are alike",
+    "the head beside it",
+    "the row above",
+    "one output is left unwritten",
+}
+"""Those that show at any number of keys."""
+
+
 @pytest.mark.parametrize(
     ("cheat", "causal", "dtype"),
     covering(
@@ -249,7 +260,7 @@ FINE = {
 def test_what_is_no_attention_leaves_the_bound(cheat: str, causal: int, dtype: str) -> None:
     """At one of the edges, where keys are many, or one. Under a mask no row sees keys beyond the length."""
     kind, way = CHEATS[cheat]
-    shape = (67, 1, 64) if way is maximum_from_zero else (2, 1031, 64)
+    shape = (67, 1, 64) if way is maximum_from_zero else (2, 191 if cheat in GROSS else 1031, 64)
     assert dict(zip(("heads", "sequence", "d"), shape, strict=True)) in itertools.chain(*PROBLEM.edges({}))
     inputs = given(dtype, shape, kind, KEY)
     with np.errstate(all="ignore"):
@@ -378,7 +389,7 @@ def test_the_check_finds_the_errors_of_rows_that_were_drawn(
         made.reshape(-1)[-3] ^= 16
         expected = largest(made, inputs, dtype, causal, kind)
         assert expected > 0.1
-        blocks = max(2, shape[1] // 32)
+        blocks = 65 if shape[1] > 256 else 2
         (found,) = compared("compare_rows", dtype, [made], kind, causal, blocks=blocks)
         assert found == pytest.approx(expected, rel=1e-6)
 
