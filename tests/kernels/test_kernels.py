@@ -438,7 +438,7 @@ def test_the_tile_sweep_has_144_variants() -> None:
 
 
 @pytest.mark.published
-def test_the_default_sweeps_take_less_than_35_minutes_of_a_gpu_and_sustained_half_an_hour() -> None:
+def test_the_default_sweeps_take_less_than_40_minutes_of_a_gpu_and_sustained_half_an_hour() -> None:
     sweeps = every_sweep()
     jobs = pd.read_csv(ROOT / "results" / "published" / "nvidia-h200" / "jobs.csv").set_index("sweep")
     asked = {
@@ -461,14 +461,15 @@ def test_the_default_sweeps_take_less_than_35_minutes_of_a_gpu_and_sustained_hal
     known = known[known["cells"] >= pd.Series(asked).reindex(known.index)]
     # To start a process takes 4 s, of a job that measured little the most; a sweep takes two.
     cells_s = (known["wall_s"] - 4 * known["worker_starts"]).combine(known["gpu_s"], max)
-    # Choices of references count among what was measured, so that where there are many a cell is taken for shorter.
+    # Choices of references count among what was measured, so that where there are many a cell is taken for shorter; one
+    # that runs for seconds takes up to a minute, which is taken for its sweep's other cells.
     seconds_apart = sustained.reindex(known.index)
     each = ((cells_s - 20 * seconds_apart) / (known["measured"] - seconds_apart)).to_dict()
     assert len(each) > 20
     assert min(each.values()) > 0
     # Of a sweep that no such job measured a cell takes up to half a second; a sustained one takes 20 s anywhere.
     seconds = {name: 8 + count * each.get(name, 0.5) for name, count in asked.items()}
-    assert 300 < sum(seconds.values()) < 2100, seconds
+    assert 300 < sum(seconds.values()) < 2400, seconds
     held = {  # a cell that two sweeps name is measured once
         (entry.variant.id, *size.items(), str(sweeps[name].reference))
         for name, cells in for_seconds.items()
