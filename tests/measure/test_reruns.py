@@ -31,6 +31,10 @@ def forget() -> None:
         known.cache_clear()
 
 
+_PARSED = code._says.__wrapped__
+"""What a file says, without a cache."""
+
+
 @dataclass
 class Measured:
     """A project whose every cell has been measured and counted, to change and to look at what is due."""
@@ -59,7 +63,7 @@ class Measured:
         assert before in read(path)
         self.patch.setattr(code, "source", source)
         # Other files need not be parsed again.
-        self.patch.setattr(code, "_says", lambda one: (says.__wrapped__ if one == path else says)(one))
+        self.patch.setattr(code, "_says", lambda one: (_PARSED if one == path else says)(one))
         forget()
 
     def compiled(self, name: str) -> None:
@@ -592,7 +596,7 @@ def digest_of(text: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     path.write_text(text)
     with monkeypatch.context() as patch:
         patch.setattr(code, "PACKAGE", folder)
-        patch.setattr(code, "_says", code._says.__wrapped__)
+        patch.setattr(code, "_says", _PARSED)
         return code.digest_of([path])
 
 
