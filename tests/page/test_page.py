@@ -594,7 +594,7 @@ def test_numbers_stand_beside_cublas_and_what_is_next_ranks_by_ratios(
     lines = browser.find("#use-answer").text.splitlines()
     cold = next(line for line in lines if "faster than cuBLAS" in line and "Running" not in line)
     held = next(line for line in lines if line.startswith("Running for seconds"))
-    assert f"cuBLAS beside it: {first['reference_median_us']:.4g} µs" in cold
+    assert f"cuBLAS beside it: {first['reference_median_us']:#.4g} µs" in cold
     assert f"{first['sessions']:.0f} sessions on" in cold, "each regime has its own sessions"
     same = rows[(rows["variant"] == first["variant"]) & (rows["size"] == "4096")]
     counts = same.loc[same["regime"] == "sustained", "sessions"].dropna()
