@@ -52,6 +52,11 @@ def _reference(record: Record) -> Partner:
     return Partner(record.result.get("reference", ""), record.result.get("algorithm") or "")
 
 
+def _partners(choice: Record) -> list[Partner]:
+    """What may be the reference by a choice: none where it failed."""
+    return partners(choice.result) if choice.status == "ok" else []
+
+
 def standing(alike: Sequence[Record]) -> Record:
     """Of records under equal conditions the latest that is wrong, else the latest result, else the latest."""
     for statuses in (WRONG, ("ok",)):
@@ -87,15 +92,16 @@ class PlanRecords:
 
         Each session may choose anew: it is the latest that chose this reference, or ties with it, else the latest.
         """
-        own = record.cell.choice(self.parameters)
-        found = self.records.of(own) if own is not None else []
+        choice = record.cell.choice(self.parameters)
         known = [
-            one for one in found if one.conditions.host == record.conditions.host and _holds(record, one)
+            one
+            for one in (self.records.of(choice) if choice is not None else [])
+            if one.conditions.host == record.conditions.host and _holds(record, one)
         ]
-        over = [one for one in known if one.status == "ok" and _reference(record) in partners(one.result)]
-        if over or not known:
-            return over[-1] if over else None
-        return standing(self.records.same_conditions(known[-1]))
+        own = _reference(record)
+        if over := [one for one in known if own in _partners(one)]:
+            return over[-1]
+        return standing(self.records.same_conditions(known[-1])) if known else None
 
     def chosen(self, choice: Cell, on: Mapping[str, Any] | None) -> Record | None:
         """The record of a choice of the plan under today's conditions, from a host with the conditions `on` or any."""
@@ -112,7 +118,7 @@ class PlanRecords:
         choice = self.choice(record) if "reference" in record.result else None
         if choice is None:
             return True
-        return _reference(record) in (partners(choice.result) if choice.status == "ok" else [ABSENT])
+        return _reference(record) in (_partners(choice) or [ABSENT])
 
     def broken(self, task: Task) -> str | None:
         """Why a task's variant did not compile, or None; a compiler that is missing here hides no earlier record."""

@@ -49,12 +49,14 @@ class _Deviations:
     """Standard deviations of log speed-ups by class of cells, as components.csv has them."""
 
     def __init__(self, view: PlanRecords, components: pd.DataFrame | None) -> None:
-        self._table = None if components is None or components.empty else components.set_index("class")
-        found = None if self._table is None else prediction.prepare_sessions(collect_sweep(view)["sessions"])
-        self._classes = {
-            (*(row[name] for name in SIZE_COLUMNS if not pd.isna(row[name])), row["regime"]): row["class"]
-            for row in (() if found is None else found.to_dict("records"))
-        }
+        self._table: Any = None
+        self._classes = dict[tuple[Any, ...], str]()
+        if components is None or components.empty:
+            return
+        self._table = components.set_index("class")
+        for row in prediction.prepare_sessions(collect_sweep(view)["sessions"]).to_dict("records"):
+            size = (row[name] for name in SIZE_COLUMNS if not pd.isna(row[name]))
+            self._classes[(*size, row["regime"])] = row["class"]
 
     def of(self, task: Task, regime: str, names: Sequence[str]) -> float | None:
         """Of all the `names` together, in a cell's class, or the most of any class; None without a table."""
