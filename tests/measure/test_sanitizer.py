@@ -19,13 +19,14 @@ from compiling import kept_cache
 from conftest import ROOT, edit, environment, run_snakemake
 from ladder.catalogue.kernels import load_catalog
 from ladder.catalogue.plans import plan_sweep
-from ladder.catalogue.sanitizer_sweeps import sanitizer_sweeps, small_size
+from ladder.catalogue.sanitizer_sweeps import _EXTENTS, sanitizer_sweeps, small_size
 from ladder.catalogue.settings import read_settings
 from ladder.catalogue.sweeps import load_sweeps
 from ladder.cli.app import main
 from ladder.gpu.discovery import FoundGpu
 from ladder.measure import sanitizer
 from ladder.measure.sanitizer import TOOLS, outcomes, reports
+from ladder.model.errors import LadderError
 from ladder.model.folders import Project
 from ladder.model.kernel import Kernel
 from ladder.model.plan import Task
@@ -230,6 +231,17 @@ def test_sizes_are_odd_where_a_kernel_takes_them_and_give_blocks_that_stay_more_
     size = small_size(staying)
     assert staying.geometry(size).grid[0] == 132 < size["m"] // 128 * -(-size["n"] // 256)
     assert small_size(catalog["hopper_gemm"].variant({"blocks": 0}, "bf16"))["m"] < 600
+
+
+def test_a_field_of_the_size_without_an_extent_is_named_with_the_list_that_lacks_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delitem(_EXTENTS, "elements")
+    words = (
+        "the problem stencil: size_fields: elements: .* add one to _EXTENTS of workflow/ladder/catalogue/sani"
+    )
+    with pytest.raises(LadderError, match=words):
+        small_size(checkout.catalog()["stencil_shared"].variant({}, "fp32"))
 
 
 def test_what_the_defaults_do_not_take_is_launched_as_a_sweep_does_or_has_a_reason(project: Path) -> None:

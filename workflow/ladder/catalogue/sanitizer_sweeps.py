@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping
 
+from ladder.model.errors import LadderError
 from ladder.model.kernel import Kernel, Variant
 from ladder.model.problem import Problem, Size
 from ladder.model.sweep import Entry, Reference, Sweep
@@ -16,8 +17,15 @@ def small_size(variant: Variant) -> Size:
 
     Sizes are doubled until the grid stops growing (persistent kernels), so that each block processes several tiles.
     Where a field admits only the value that a kernel is compiled for, it is the largest of the sizes at the edges.
+    Raises LadderError for a field of the size that `_EXTENTS` lacks.
     """
-    least = {name: _EXTENTS[name] for name in variant.kernel.problem.size_fields}
+    problem = variant.kernel.problem
+    if unknown := [name for name in problem.size_fields if name not in _EXTENTS]:
+        raise LadderError(
+            f"the problem {problem.name}: size_fields: {', '.join(unknown)}: the sanitizer has no small size for it; "
+            "add one to _EXTENTS of workflow/ladder/catalogue/sanitizer_sweeps.py"
+        )
+    least = {name: _EXTENTS[name] for name in problem.size_fields}
     for step in (2**power for power in range(10)):
         sizes = [
             {name: -(-extent * times // step) * step for name, extent in least.items()}
@@ -26,7 +34,7 @@ def small_size(variant: Variant) -> Size:
         if all(variant.absent(size) is None for size in sizes):
             *blocks, most = [math.prod(variant.geometry(size).grid) for size in sizes]
             return sizes[blocks.index(most)] if most in blocks else sizes[0]
-    edges = variant.kernel.problem.edges(variant.params)
+    edges = problem.edges(variant.params)
     taken = [size for group in edges for size in group if variant.absent(size) is None]
     return max(taken, key=lambda size: math.prod(size.values()), default=least)
 
