@@ -162,6 +162,20 @@ def test_a_sweep_that_failed_altogether_gives_a_picture_that_says_why(
     assert size_of_png(render(given))[0] == 1152
 
 
+@pytest.mark.parametrize(("sweep", "kind"), CASES)
+def test_without_a_result_at_the_size_that_a_figure_shows_its_title_is_the_sweeps(
+    parts: Sweeps, sweep: str, kind: str
+) -> None:
+    largest = data(parts, sweep, kind).size
+    given = data(parts, sweep, kind, at={name: extent - 1 for name, extent in largest.items()})
+    if kind in ("curves", "banks", "shapes"):  # of all sizes
+        assert message(given) != given.sweep.title
+        return
+    with pytest.raises(NoDataError):
+        FIGURES[kind](given)
+    assert message(given) == given.sweep.title
+
+
 def test_every_kind_the_schema_knows_can_be_drawn() -> None:
     kinds = Figure.model_json_schema()["properties"]["kind"]["enum"]
     assert sorted(kinds) == sorted(FIGURES) == sorted({kind for _, kind in CASES})
