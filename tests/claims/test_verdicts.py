@@ -6,7 +6,7 @@ import ast
 import json
 import math
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -471,6 +471,22 @@ def test_the_projects_own_claims_are_decidable_to_the_precision_of_their_sweeps(
         check_claims(sweeps, 0.05)
 
 
+@pytest.mark.parametrize("asked", ["2 coalesced laods", ("1 uncoalesced", "2 coalesced laods")])
+def test_a_rung_that_its_sweep_does_not_have_is_refused_with_the_nearest_name(
+    asked: str | tuple[str, ...], sweeps: dict[str, Sweep], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def loads(data: RunData) -> Parts:
+        yield decide_part("speed", data.speeds(data.timed("fp32_ladder", rung=asked)), least=1)
+        return ""
+
+    monkeypatch.setattr(ledger, "CLAIMS", (Claim("coalesced", "a text", "It is so.", loads),))
+    named = r"coalesced: the sweep fp32_ladder: rung: '2 coalesced laods' .*mean '2 coalesced loads'\?.* 1 uncoalesced,"
+    with pytest.raises(LadderError, match=named):
+        check_claims(sweeps, 0.0025)
+    others = {name: sweep for name, sweep in sweeps.items() if name != "fp32_ladder"}
+    check_claims(others, 0.0025)  # a run without the sweep
+
+
 @pytest.mark.published
 def test_every_claim_is_decided_on_the_published_tables(sweeps: dict[str, Sweep]) -> None:
     data = RunData(sweeps, read_frames(PUBLISHED))
@@ -537,6 +553,25 @@ def test_a_claim_counts_with_the_worst_verdict_of_its_parts(tmp_path: Path) -> N
     decided = overall(decide_tables(lab.folder.tables, lab.sweeps(["bank_stride"])))
     assert decided["stride-gcd"] == "not measured", "without counters one part is missing"
     assert list(decided.index) == [claim.id for claim in CLAIMS]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def helper(row): return 1.0",
+        "def helper(data): '''It is so.'''; yield",
+        "def helper(data): '''It is so. Source: own (a place).'''; return data",
+        "def helper(data, rung): '''It is so. Source: own (a place).'''; yield",
+    ],
+)
+def test_a_public_function_that_is_no_claim_is_named_with_its_file(text: str) -> None:
+    module = ModuleType("made_up")
+    exec(compile(text, "claims/made_up.py", "exec"), vars(module))
+    words = r"^claims/made_up.py: helper: it is public, and no claim; accepted: .*, or a helper with _ ahead"
+    with pytest.raises(LadderError, match=words):
+        list(ledger._claims(module))
+    vars(module)["_helper"] = vars(module).pop("helper")
+    assert list(ledger._claims(module)) == []
 
 
 def test_every_module_with_claims_is_asked_for_them() -> None:

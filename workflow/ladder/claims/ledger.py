@@ -1,10 +1,11 @@
 """The ledger: every claim of the sources, and claims.csv, which says what became of each part of it."""
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pandas as pd
 
@@ -18,10 +19,10 @@ from ladder.claims import (
     register_cache,
 )
 from ladder.claims.primitives import Part, Parts, combine
-from ladder.model.errors import within
+from ladder.model.errors import LadderError, refuse_unknown, within
 from ladder.model.sweep import Sweep
 from ladder.results import tables
-from ladder.results.run_data import RunData, Unmeasured, read_frames
+from ladder.results.run_data import Row, Rows, RunData, Unmeasured, read_frames
 
 
 @dataclass(frozen=True)
@@ -35,10 +36,19 @@ class Claim:
 
 
 def _claims(module: ModuleType) -> Iterator[Claim]:
-    """The public functions of a module; a docstring holds the statement and, at its end, the source."""
+    """The public functions of a module; a docstring holds the statement and, at its end, the source.
+
+    Raises LadderError for one that is no claim.
+    """
     for name, function in vars(module).items():
         if inspect.isfunction(function) and function.__module__ == module.__name__ and name[0] != "_":
             statement, _, source = " ".join((function.__doc__ or "").split()).partition(" Source: ")
+            takes = [*inspect.signature(function).parameters]
+            if takes != ["data"] or not inspect.isgeneratorfunction(function) or not source:
+                raise LadderError(
+                    f"{inspect.getfile(function)}: {name}: it is public, and no claim; accepted: a function of `data` "
+                    "that yields parts and whose docstring ends with `Source: KEY (place).`, or a helper with _ ahead"
+                )
             yield Claim(name.replace("_", "-"), source.rstrip("."), statement, function)
 
 
@@ -94,9 +104,24 @@ def decide_tables(folder: Path, sweeps: Mapping[str, Sweep]) -> pd.DataFrame:
     return frame
 
 
+class _WithoutRows(RunData):
+    """A run that has measured nothing, and refuses a rung that its sweep does not have."""
+
+    def _select(self, rows: Iterable[Row], sweep: str, kernel: Any, wanted: Mapping[str, Any]) -> Rows:
+        asked = wanted.get("rung", ())
+        if sweep in self.sweeps and not callable(asked):
+            known = [entry.rung for entry in self.sweeps[sweep].entries if entry.rung]
+            for rung in asked if isinstance(asked, tuple) else (asked,):
+                refuse_unknown(f"the sweep {sweep}", "rung", rung, known)
+        return super()._select(rows, sweep, kernel, wanted)
+
+
 def check_claims(sweeps: Mapping[str, Sweep], precision: float) -> None:
-    """Raises LadderError for a claim with a margin that is smaller than the noise to which its sweep is measured."""
-    nothing = RunData(sweeps, {}, precision=precision)
+    """Raises LadderError for a claim about a rung that its sweep does not have.
+
+    And for one with a margin that is smaller than the noise to which its sweep is measured.
+    """
+    nothing = _WithoutRows(sweeps, {}, precision=precision)
     for claim in CLAIMS:
         with within(f"{claim.decide.__module__}: {claim.id}"):
             rows_of(claim, nothing)

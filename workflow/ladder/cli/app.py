@@ -46,7 +46,6 @@ def _begin(
 ) -> None:
     """Every step of the pipeline, as the workflow runs it and by hand."""
     context.obj = root.resolve() if ".." in root.parts else root
-    logging.basicConfig(level=logging.INFO, format="%(message)s")
 
 
 def _app(words: Sequence[str]) -> typer.Typer:
@@ -73,6 +72,7 @@ def _settings_apart(words: Sequence[str]) -> list[str]:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one step and return its exit code."""
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
     words = _settings_apart(sys.argv[1:] if arguments is None else arguments)
     if sys.stdout is None:  # closed by who started it
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
