@@ -42,6 +42,17 @@ def copy(tmp_path: Path) -> Path:
     return folder
 
 
+def test_the_tests_and_lists_that_it_names_are_there() -> None:
+    rows = re.findall(r"^\| `(tests/[\w/]+\.py)`, `(\w+)` \| (.*)", TUTORIAL, re.MULTILINE)
+    assert len(rows) == 7
+    for file, test, asked in rows:
+        text = (ROOT / file).read_text(encoding="utf-8")
+        assert f"\ndef {test}(" in text
+        assert [
+            name for name in re.findall(r"`([A-Z]+)` of this file", asked) if f"\n{name}: " not in text
+        ] == []
+
+
 @pytest.mark.slow
 def test_the_tutorial_adds_a_kernel_with_two_files_and_a_sweep_that_names_it(copy: Path) -> None:
     files = tutorial_files("kernels/") | tutorial_files("config/")

@@ -58,7 +58,7 @@ def test_headers_lie_in_folders() -> None:
 
 
 def test_the_index_has_every_header_with_the_kernels_that_include_it() -> None:
-    assert index() == users()
+    assert index() == users(), f"{INCLUDE / 'README.md'} names the kernels that include a header"
 
 
 def upward_includes(include: Path) -> list[str]:
@@ -111,4 +111,13 @@ def test_lines_of_kernels_are_short() -> None:
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
         if len(line) > WIDTH
     ]
-    assert long == []
+    assert long == [], f"lines have at most {WIDTH} characters"
+
+
+def test_lines_of_kernels_to_copy_are_short() -> None:
+    """Those of tests/axpy, and those that the page shows."""
+    page = (ROOT / "docs" / "add-a-kernel.md").read_text(encoding="utf-8")
+    texts = re.findall(r"^```(?:cuda|yaml)\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    assert len(texts) == 5
+    texts += [path.read_text(encoding="utf-8") for path in (ROOT / "tests/axpy/kernels").iterdir()]
+    assert [line for text in texts for line in text.splitlines() if len(line) > WIDTH] == []

@@ -95,7 +95,7 @@ def test_every_kernel_is_represented() -> None:
     """The Hopper kernels and those in Triton have tests of their own (test_hopper_*.py, test_triton_*.py)."""
     kernels = catalog().items()
     others = {name for name, one in kernels if not one.triton and one.source.parent.name != "hopper"}
-    assert {name for name, _, _ in REPRESENTATIVE} == others
+    assert {name for name, _, _ in REPRESENTATIVE} == others, "REPRESENTATIVE has a line for each kernel"
 
 
 # What the rungs of the ladder claim to differ in, seen in the machine code.
@@ -430,7 +430,7 @@ def test_the_default_sweeps_load_and_every_cell_is_supported() -> None:
     reasons |= {f"{name}-{dtype}": "a block" for name in held for dtype in ("fp32", "bf16")}
     assert set(without) == set(reasons), "what cannot be written is on record"
     assert all(words in str(without[name]) for name, words in reasons.items()), without
-    assert {entry.variant.kernel.name for entry, _ in asked} == set(catalog())
+    assert {entry.variant.kernel.name for entry, _ in asked} == set(catalog()), "a sweep names each kernel"
 
 
 def test_the_tile_sweep_has_144_variants() -> None:
