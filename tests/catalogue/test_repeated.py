@@ -118,4 +118,5 @@ def test_repeated_cells_are_of_every_problem_that_is_measured(
     run: Run, repeated: dict[Cell, list[Task]]
 ) -> None:
     measured = {plan.problem for plan in run.plans.values()}
-    assert {run.plans[sweep].problem for sweep, *_ in repeated} == measured
+    again = {run.plans[sweep].problem for sweep, *_ in repeated}
+    assert again == measured, "a sweep of each problem has `repeated`"
