@@ -117,14 +117,22 @@ class _WithoutRows(RunData):
 
 
 def check_claims(sweeps: Mapping[str, Sweep], precision: float) -> None:
+    """Raises LadderError for a claim with a margin that is smaller than the noise to which its sweep is measured."""
+    _decide_all(RunData(sweeps, {}, precision=precision))
+
+
+def check_rungs(sweeps: Mapping[str, Sweep], precision: float) -> None:
     """Raises LadderError for a claim about a rung that its sweep does not have.
 
-    And for one with a margin that is smaller than the noise to which its sweep is measured.
+    sweeps: whole ones, since a run may keep a part of their rungs.
     """
-    nothing = _WithoutRows(sweeps, {}, precision=precision)
+    _decide_all(_WithoutRows(sweeps, {}, precision=precision))
+
+
+def _decide_all(data: RunData) -> None:
     for claim in CLAIMS:
         with within(f"{claim.decide.__module__}: {claim.id}"):
-            rows_of(claim, nothing)
+            rows_of(claim, data)
 
 
 def overall(decided: pd.DataFrame) -> "pd.Series[str]":
