@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
+from compiling import compile_variant
 from conftest import ROOT
+from ladder.build.variants import variant_facts, variant_request
 from ladder.catalogue.kernels import load_catalog
 from ladder.catalogue.runs import Run, load
 from ladder.catalogue.settings import set_up
 from ladder.catalogue.sweeps import load_sweeps
+from ladder.model.architecture import TUNED_FOR
 from ladder.model.folders import PublishedFolder
 from ladder.model.kernel import Kernel, Variant
+from ladder.model.plan_file import read_facts
 from ladder.model.sweep import Sweep
 from ladder.results.run_data import RunData
 
@@ -34,6 +39,21 @@ def every_sweep() -> Mapping[str, Sweep]:
 def in_triton(sweep: str) -> list[Variant]:
     """The variants in Triton of a sweep."""
     return [one for one in every_sweep()[sweep].variants if one.kernel.triton]
+
+
+@functools.cache
+def published_facts() -> Mapping[str, dict[str, Any]]:
+    """What the compiler said of kernels, by the keys of requests."""
+    return read_facts(PUBLISHED.facts)
+
+
+def facts_of(variant: Variant) -> dict[str, Any]:
+    """Facts of a variant for Hopper: what is published of the very same request, or else what the compiler says."""
+    include = ROOT / "kernels" / "include"
+    request = variant_request(variant, include, TUNED_FOR)
+    if (known := published_facts().get(request.key)) is not None:
+        return variant_facts(variant, request, known)
+    return compile_variant(variant, include, TUNED_FOR)[1]
 
 
 @functools.cache

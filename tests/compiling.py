@@ -19,8 +19,9 @@ from typing import Any
 from cuda.bindings import nvrtc
 from ladder.build.cache import Cache, Compilable
 from ladder.build.cubin import disassemble, instruction_counts
-from ladder.build.nvrtc import compile_source, nvrtc_version
+from ladder.build.nvrtc import Request, compile_source, nvrtc_version
 from ladder.build.sources import header_folders
+from ladder.build.triton_compiler import _parameter_bytes
 from ladder.build.variants import variant_facts, variant_request
 from ladder.model import code
 from ladder.model.files import digest_json, replace_file, sha256
@@ -133,25 +134,49 @@ def compiled_without_spills(variant: Variant) -> tuple[bytes, dict[str, Any]]:
     return cubin, facts
 
 
+def _ptx(
+    name: str, text: str, entries: Sequence[str], folders: Sequence[Path], *options: str
+) -> tuple[str, list[str]]:
+    """PTX of a source for compute_90, and the symbols of its entries."""
+    status, program = nvrtc.nvrtcCreateProgram(text.encode(), name.encode(), 0, [], [])
+    assert not status, status
+    for entry in entries:
+        nvrtc.nvrtcAddNameExpression(program, entry.encode())
+    paths = [f"--include-path={folder}" for folder in (*folders, *header_folders())]
+    flags = [one.encode() for one in ("--gpu-architecture=compute_90", "--std=c++17", *options, *paths)]
+    (status,) = nvrtc.nvrtcCompileProgram(program, len(flags), flags)
+    assert not status, f"{name}: {entries}: {status}"
+    ptx = b" " * nvrtc.nvrtcGetPTXSize(program)[1]
+    nvrtc.nvrtcGetPTX(program, ptx)
+    symbols = [nvrtc.nvrtcGetLoweredName(program, entry.encode())[1].decode() for entry in entries]
+    nvrtc.nvrtcDestroyProgram(program)
+    return str(ptx.rstrip(b"\0"), "utf-8"), symbols
+
+
 def compile_ptx(source: Path, entry: str, includes: Sequence[Path], text: str | None = None) -> str:
     """PTX of one instance of a template for compute_90; `text` stands in for the source."""
     source_text = text or source.read_text(encoding="utf-8")
     folders = [source.parent, *includes]
 
     def make() -> str:
-        status, program = nvrtc.nvrtcCreateProgram(source_text.encode(), source.name.encode(), 0, [], [])
-        assert not status, status
-        nvrtc.nvrtcAddNameExpression(program, entry.encode())
-        paths = [f"--include-path={folder}".encode() for folder in (*folders, *header_folders())]
-        flags = [b"--gpu-architecture=compute_90", b"--std=c++17", *paths]
-        (status,) = nvrtc.nvrtcCompileProgram(program, len(flags), flags)
-        assert not status, f"{source.name}: {entry}: {status}"
-        ptx = b" " * nvrtc.nvrtcGetPTXSize(program)[1]
-        nvrtc.nvrtcGetPTX(program, ptx)
-        nvrtc.nvrtcDestroyProgram(program)
-        return str(ptx.rstrip(b"\0"), "utf-8")
+        return _ptx(source.name, source_text, [entry], folders)[0]
 
     return str(kept(["ptx", _with_headers(source_text, folders), entry], make))
+
+
+def parameter_bytes(request: Request) -> dict[str, list[int]]:
+    """Bytes of each parameter of the entries. They do not depend on optimising, which takes most of the time."""
+    text, folders = request.source.read_text(encoding="utf-8"), [request.source.parent, *request.includes]
+
+    def make() -> dict[str, list[int]]:
+        ptx, symbols = _ptx(request.source.name, text, request.entries, folders, "--device-debug")
+        return {
+            entry: _parameter_bytes(ptx, symbol)
+            for entry, symbol in zip(request.entries, symbols, strict=True)
+        }
+
+    found: dict[str, list[int]] = kept(["parameters", request.key], make)
+    return found
 
 
 def listings(cubins: Sequence[bytes], arch: str) -> list[list[str]]:

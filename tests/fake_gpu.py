@@ -4,45 +4,21 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import io
 import itertools
-import struct
 from typing import Any, ClassVar
 
-from compiling import compile_request
-from elftools.elf.elffile import ELFFile
+from compiling import parameter_bytes
 from ladder.build.variants import harness
 from ladder.gpu.device import CheckResultSlot
 from ladder.problems.registry import PROBLEMS
 
 ARCH = "sm_90a"
-_PARAMETER = 0x1704  # EIATTR_KPARAM_INFO: its format and its number
-
-
-def parameter_sizes(cubin: bytes) -> dict[str, list[int]]:
-    """Bytes of each parameter by kernel: ordinal and size stand in the sections .nv.info.KERNEL."""
-    found = {}
-    for section in ELFFile(io.BytesIO(cubin)).iter_sections():
-        if not section.name.startswith(".nv.info."):
-            continue
-        data, at, sizes = section.data(), 0, dict[int, int]()
-        while at < len(data):
-            form, attribute, length = struct.unpack_from("<BBH", data, at)
-            if attribute << 8 | form == _PARAMETER:
-                _, ordinal, _, flags = struct.unpack_from("<IHHI", data, at + 4)
-                sizes[ordinal] = flags >> 18
-            at += 4 + (length if form == 4 else 0)
-        found[section.name.removeprefix(".nv.info.")] = [sizes[one] for one in sorted(sizes)]
-    return found
 
 
 @functools.cache
 def kernels(problem: str, dtype: str) -> dict[str, list[int]]:
     """Bytes of the parameters of each harness kernel, by name expression."""
-    cubin, facts = compile_request(harness(PROBLEMS[problem], dtype, ARCH))
-    assert facts["status"] == "ok", facts["reason"]
-    sizes = parameter_sizes(cubin)
-    return {entry: sizes[name] for entry, name in facts["symbols"].items()}
+    return parameter_bytes(harness(PROBLEMS[problem], dtype, ARCH))
 
 
 class FakeBuffer:

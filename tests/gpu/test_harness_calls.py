@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from fake_gpu import FakeBuffer, FakeGpu
+from checkout import published_facts
+from compiling import compile_request
+from fake_gpu import ARCH, FakeBuffer, FakeGpu
+from ladder.build.variants import harness
 from ladder.gpu import instance as instances
 from ladder.gpu.device import CheckResultSlot
 from ladder.model.problem import INPUTS
@@ -37,6 +40,16 @@ def use(made: instances.Instance, params: dict[str, Any]) -> None:
             made.inspect(params, CheckResultSlot(1, 2, 3))
             made.renew(5)
     assert made.memory_violation() is None
+
+
+@pytest.mark.parametrize(
+    ("problem", "dtype"), [(one, dtype) for one in PROBLEMS for dtype in PROBLEMS[one].dtypes]
+)
+def test_a_harness_compiles(problem: str, dtype: str) -> None:
+    """Where it is what is published, that says so."""
+    request = harness(PROBLEMS[problem], dtype, ARCH)
+    facts = published_facts().get(request.key) or compile_request(request)[1]
+    assert facts["status"] == "ok", facts["reason"]
 
 
 @pytest.mark.parametrize("layout", ["NN", "TN"])
