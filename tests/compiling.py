@@ -114,16 +114,24 @@ def compile_request(request: Compilable) -> tuple[bytes, dict[str, Any]]:
     return cubin.encode("latin-1"), facts
 
 
+def compile_variants(
+    variants: Sequence[Variant], include: Path, arch: str, options: Sequence[str] = ()
+) -> list[tuple[bytes, dict[str, Any]]]:
+    """(cubin, facts) of each; no cubin unless its status is ok. The disassembler, which starts slowly, runs once."""
+    requests = [variant_request(one, include, arch, options) for one in variants]
+    answers = [compile_request(one) for one in requests]
+    listed, found = iter(listings([cubin for cubin, _ in answers if cubin], arch)), []
+    for variant, request, (cubin, answer) in zip(variants, requests, answers, strict=True):
+        facts = variant_facts(variant, request, answer | (instruction_counts(next(listed)) if cubin else {}))
+        found.append((cubin if facts["status"] == "ok" else b"", facts))
+    return found
+
+
 def compile_variant(
     variant: Variant, include: Path, arch: str, options: Sequence[str] = ()
 ) -> tuple[bytes, dict[str, Any]]:
     """(cubin, facts) of one variant; no cubin unless its status is ok."""
-    request = variant_request(variant, include, arch, options)
-    cubin, found = compile_request(request)
-    if cubin:
-        found |= instruction_counts(instructions(cubin, arch))
-    facts = variant_facts(variant, request, found)
-    return cubin if facts["status"] == "ok" else b"", facts
+    return compile_variants([variant], include, arch, options)[0]
 
 
 def compiled_without_spills(variant: Variant) -> tuple[bytes, dict[str, Any]]:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import functools
-import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
-from checkout import catalog, every_sweep
-from compiling import compile_text, compile_variant, opcodes
+from checkout import catalog, every_sweep, facts_of, published_facts
+from compiling import compile_text, compile_variants, kept_cache, opcodes
+from ladder.build.variants import variant_request
 from ladder.catalogue.kernels import load_kernel
 from ladder.model.errors import LadderError
 from ladder.model.kernel import Variant
@@ -32,7 +31,7 @@ REPRESENTATIVE: list[tuple[str, str, dict[str, int | str]]] = [
     ("gemm_shared_tile", "fp32", {}),
     ("gemm_thread_tile", "fp32", {}),
     ("gemm_staged", "fp32", {}),
-    ("gemm_staged", "fp32", {"transpose_a": 0, "vector": 1}),
+    ("gemm_staged", "fp32", {"transpose_a": 0}),
     ("gemm_staged", "fp32", {"bm": 256, "bn": 64, "bk": 32, "tm": 4, "tn": 4, "min_blocks": 1}),
     ("gemm_stream_k", "fp32", {}),
     ("gemm_short_tiles", "fp32", {}),
@@ -40,14 +39,18 @@ REPRESENTATIVE: list[tuple[str, str, dict[str, int | str]]] = [
     ("gemm_sliced_k", "fp32", {}),
     ("gemm_split_k", "fp32", {}),
     ("gemm_split_k", "fp32", {"vector": 1}),
-    ("gemm_sliced_k", "fp32", {"bm": 64, "bn": 64, "tn": 16, "split_k": 2, "grid_k": 16, "min_blocks": 1}),
+    (
+        "gemm_sliced_k",
+        "fp32",
+        {"bm": 64, "bn": 64, "tn": 16, "stages": 6, "split_k": 2, "grid_k": 16, "min_blocks": 1},
+    ),
     ("gemm_sliced_k", "fp32", {"bm": 1, "bn": 128, "tm": 1, "tn": 4}),
     ("gemm_sliced_k", "fp32", {"bm": 128, "bn": 4, "tm": 4, "tn": 4, "bk": 16, "warps": 4}),
     ("wmma_naive", "fp16", {}),
-    ("wmma_staged", "tf32", {"pad": 4}),
-    ("mma_staged", "bf16", {"bn": 256, "bk": 64, "stages": 4}),
-    ("mma_tma", "fp16", {}),
-    ("mma_tma", "tf32", {"bm": 256, "bn": 128}),
+    ("wmma_staged", "fp16", {}),
+    ("mma_staged", "bf16", {"bn": 256, "stages": 4}),
+    ("mma_tma", "fp16", {"bm": 256, "bn": 128, "strip": 16}),
+    ("mma_tma", "tf32", {"bm": 256, "bn": 128, "strip": 16}),
     ("mma_stream_k", "bf16", {}),
     ("mma_stream_k", "tf32", {}),
     ("bank_stride", "int32", {"stride": 33}),
@@ -58,37 +61,61 @@ REPRESENTATIVE: list[tuple[str, str, dict[str, int | str]]] = [
     ("stencil_shared", "fp32", {"k": 32, "coarsen": 8}),
     ("stencil_register_cache", "int32", {"k": 32, "coarsen": 8}),
     ("stencil_register_cache", "int32", {"k": 25, "coarsen": 8}),
-    ("stencil_global", "fp32", {"k": 32}),
-    ("stencil_register_cache", "fp32", {"k": 32, "coarsen": 8, "lanes": 8}),
-    ("stencil_register_cache", "int32", {"k": 25, "coarsen": 8, "lanes": 16}),
+    ("stencil_global", "int32", {"k": 32}),
     ("stencil_window", "fp32", {"k": 32, "outputs": 16}),
-    ("stencil_window", "int32", {"k": 32, "outputs": 32, "store": "streaming"}),
+    ("stencil_window", "int32", {"k": 32, "store": "streaming"}),
     ("stencil_window", "int32", {"k": 32, "outputs": 8, "exchange": "shared"}),
     ("stencil_window", "fp32", {"k": 32, "exchange": "direct"}),
 ]
-
-
-@functools.cache
-def _compiled(name: str, dtype: str, params: str) -> tuple[dict[str, Any], Counter[str]]:
-    cubin, facts = compile_variant(catalog()[name].variant(json.loads(params), dtype), INCLUDE, ARCH)
-    assert facts["status"] == "ok", facts["reason"]
-    return facts, Counter(opcodes(cubin, ARCH))
-
-
-def compiled(name: str, dtype: str = "fp32", **params: int | str) -> tuple[dict[str, Any], Counter[str]]:
-    """Facts and SASS opcodes (with modifiers) of a variant, compiled once per test process."""
-    return _compiled(name, dtype, json.dumps(params, sort_keys=True))
+"""Of the sweeps, so that what is published of those that did not change is known."""
+IN_NO_SWEEP: list[tuple[str, str, dict[str, int | str]]] = [
+    ("gemm_staged", "fp32", {"transpose_a": 0, "vector": 1}),
+    ("gemm_sliced_k", "fp32", {"bm": 64, "bn": 64, "tn": 16, "split_k": 2, "grid_k": 16, "min_blocks": 1}),
+    ("wmma_staged", "tf32", {"pad": 4}),
+    ("mma_staged", "bf16", {"bn": 256, "bk": 64, "stages": 4}),
+    ("mma_tma", "fp16", {}),
+    ("mma_tma", "tf32", {"bm": 256, "bn": 128}),
+    ("stencil_global", "fp32", {"k": 32}),
+    ("stencil_register_cache", "fp32", {"k": 32, "coarsen": 8, "lanes": 8}),
+    ("stencil_register_cache", "int32", {"k": 25, "coarsen": 8, "lanes": 16}),
+    ("stencil_window", "int32", {"k": 32, "outputs": 32, "store": "streaming"}),
+]
 
 
 def variant(name: str, dtype: str = "fp32", **params: int | str) -> Variant:
     return catalog()[name].variant(params, dtype)
 
 
-@pytest.mark.parametrize(("name", "dtype", "params"), REPRESENTATIVE)
+def facts(name: str, dtype: str = "fp32", **params: int | str) -> dict[str, Any]:
+    """Of a variant that compiles."""
+    found = facts_of(variant(name, dtype, **params))
+    assert found["status"] == "ok", found["reason"]
+    return found
+
+
+def code(*variants: Variant) -> list[Counter[str]]:
+    """SASS opcodes of each, with modifiers."""
+    return [Counter(opcodes(cubin, ARCH)) for cubin, _ in compile_variants(variants, INCLUDE, ARCH)]
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "params"),
+    [*REPRESENTATIVE, *(pytest.param(*row, marks=pytest.mark.slow) for row in IN_NO_SWEEP)],
+)
 def test_nothing_spills_or_lives_in_local_memory(name: str, dtype: str, params: dict[str, int | str]) -> None:
-    facts, _ = compiled(name, dtype, **params)
-    assert (facts["local_bytes"], facts["spill_store_bytes"], facts["ldl"], facts["stl"]) == (0, 0, 0, 0)
-    assert facts["blocks_per_sm"] >= 1
+    found = facts(name, dtype, **params)
+    assert (found["local_bytes"], found["spill_store_bytes"], found["ldl"], found["stl"]) == (0, 0, 0, 0)
+    assert found["blocks_per_sm"] >= 1
+
+
+@pytest.mark.slow
+def test_what_is_published_of_them_is_what_the_compiler_says() -> None:
+    requests = [
+        variant_request(variant(name, dtype, **params), INCLUDE, ARCH)
+        for name, dtype, params in REPRESENTATIVE
+    ]
+    for key, found in kept_cache().fill(requests, 2, 300).items():
+        assert found | {"compile_s": 0} == published_facts().get(key, found) | {"compile_s": 0}
 
 
 def test_every_kernel_is_represented() -> None:
@@ -102,19 +129,19 @@ def test_every_kernel_is_represented() -> None:
 
 
 def test_transposed_fragments_load_as_128_bits_only() -> None:
-    facts, _ = compiled("gemm_staged", bk=8)
+    found = facts("gemm_staged", bk=8)
     # Two fragments of eight floats, two LDS.128 each, in each of eight unrolled K steps.
-    assert (facts["lds_128"], facts["lds_64"], facts["lds_32"]) == (8 * 4, 0, 0)
+    assert (found["lds_128"], found["lds_64"], found["lds_32"]) == (8 * 4, 0, 0)
 
 
 def test_the_plain_baseline_loads_fragments_of_a_word_by_word() -> None:
-    facts, _ = compiled("gemm_staged", bk=8, transpose_a=0)
+    found = facts("gemm_staged", bk=8, transpose_a=0)
     # Eight LDS.32 for the column of A, two LDS.128 for the row of B, in each K step.
-    assert (facts["lds_128"], facts["lds_64"], facts["lds_32"]) == (8 * 2, 0, 8 * 8)
+    assert (found["lds_128"], found["lds_64"], found["lds_32"]) == (8 * 2, 0, 8 * 8)
 
 
 def test_only_aligned_padding_keeps_wide_fragments() -> None:
-    wide, half, narrow = (compiled("gemm_staged", bk=8, pad=pad)[0] for pad in (4, 2, 1))
+    wide, half, narrow = (facts("gemm_staged", bk=8, pad=pad) for pad in (4, 2, 1))
     assert wide["lds_64"] == wide["lds_32"] == 0
     assert half["lds_64"] > 0
     assert half["lds_32"] == 0
@@ -123,8 +150,7 @@ def test_only_aligned_padding_keeps_wide_fragments() -> None:
 
 
 def test_width_of_global_accesses_follows_the_parameter() -> None:
-    _, wide = compiled("gemm_staged", bk=8)
-    _, narrow = compiled("gemm_staged", bk=8, vector=1)
+    wide, narrow = code(variant("gemm_staged", bk=8), variant("gemm_staged", bk=8, vector=1))
     loads = {name for name in wide if name.startswith(("LDG", "STG"))}
     assert loads
     assert all(".128" in name for name in loads)
@@ -135,80 +161,85 @@ def test_width_of_global_accesses_follows_the_parameter() -> None:
 
 
 def test_a_tile_of_the_direct_loader_takes_two_barriers_and_two_blocks_fit() -> None:
-    facts, _ = compiled("gemm_staged")
-    assert facts["bar"] == 2
-    assert facts["registers"] <= 128
-    assert facts["blocks_per_sm"] == 2
+    found = facts("gemm_staged")
+    assert found["bar"] == 2
+    assert found["registers"] <= 128
+    assert found["blocks_per_sm"] == 2
 
 
 def test_outer_product_is_fused_multiply_adds() -> None:
-    facts, _ = compiled("gemm_staged", bk=8)
-    assert facts["ffma"] >= 8 * 8 * 8
+    found = facts("gemm_staged", bk=8)
+    assert found["ffma"] >= 8 * 8 * 8
 
 
 def test_register_cache_shuffles_instead_of_sharing_memory() -> None:
-    facts, opcodes = compiled("stencil_register_cache", "int32", k=16, coarsen=4)
-    assert facts["shfl"] == 16 * 4
-    assert facts["bar"] == facts["lds_32"] == facts["sts"] == 0
-    assert facts["ldg"] == 4 + 1, "one register per output and one of halo"
-    assert not any(name.startswith("VOTE") for name in opcodes), (
+    found = facts("stencil_register_cache", "int32", k=16, coarsen=4)
+    assert found["shfl"] == 16 * 4
+    assert found["bar"] == found["lds_32"] == found["sts"] == 0
+    assert found["ldg"] == 4 + 1, "one register per output and one of halo"
+    (listing,) = code(variant("stencil_register_cache", "int32", k=16, coarsen=4))
+    assert not any(name.startswith("VOTE") for name in listing), (
         "no mask is taken from who happens to be active"
     )
-    shared, _ = compiled("stencil_shared", "int32", k=16, coarsen=4)
+    shared = facts("stencil_shared", "int32", k=16, coarsen=4)
     assert shared["shfl"] == 0
     assert shared["lds_32"] == 17 * 4
 
 
 def test_tiles_shuffle_as_often_as_a_warp_and_keep_more_halo() -> None:
-    for lanes in (16, 32):
-        facts, opcodes = compiled("stencil_register_cache", "int32", k=16, coarsen=4, lanes=lanes)
-        assert facts["shfl"] == 16 * 4
-        assert facts["bar"] == facts["lds_32"] == facts["sts"] == 0
-        assert not any(name.startswith("VOTE") for name in opcodes)
+    tiles = [variant("stencil_register_cache", "int32", k=16, coarsen=4, lanes=lanes) for lanes in (16, 32)]
+    for one, listing in zip(tiles, code(*tiles), strict=True):
+        found = facts_of(one)
+        assert found["shfl"] == 16 * 4
+        assert found["bar"] == found["lds_32"] == found["sts"] == 0
+        assert not any(name.startswith("VOTE") for name in listing)
     # A tap of 8 or 16 turns a tile of 8 lanes all around: a lane reads itself, in the next register.
-    assert compiled("stencil_register_cache", "int32", k=15, coarsen=4, lanes=8)[0]["ldg"] == 4 + 2
-    assert compiled("stencil_register_cache", "int32", k=15, coarsen=4, lanes=16)[0]["ldg"] == 4 + 1
+    assert facts("stencil_register_cache", "int32", k=15, coarsen=4, lanes=8)["ldg"] == 4 + 2
+    assert facts("stencil_register_cache", "int32", k=15, coarsen=4, lanes=16)["ldg"] == 4 + 1
 
 
 def test_global_stencil_loads_every_tap() -> None:
-    facts, _ = compiled("stencil_global", "int32", k=16)
-    assert facts["ldg"] == 17
-    assert facts["shfl"] == facts["sts"] == facts["bar"] == 0
+    found = facts("stencil_global", "int32", k=16)
+    assert found["ldg"] == 17
+    assert found["shfl"] == found["sts"] == found["bar"] == 0
 
 
 @pytest.mark.parametrize("exchange", ["shuffle", "shared", "direct"])
-@pytest.mark.parametrize("dtype", ["int32", "fp32"])
-def test_window_moves_quads_and_adds_few(exchange: str, dtype: str) -> None:
-    facts, opcodes = compiled("stencil_window", dtype, k=32, outputs=8, exchange=exchange)
-    assert opcodes["STG.E.128"] == 2
-    own_and_halo = {"shuffle": 2 + 1, "shared": 2 + 1, "direct": 2 * 9}[exchange]
-    assert opcodes["LDG.E.128.CONSTANT"] >= own_and_halo
-    # Seven quads between the ends and four ends, for each row of 32 quads.
-    assert facts["shfl"] == (2 * (7 + 4) if exchange == "shuffle" else 0)
-    assert facts["bar"] == (exchange == "shared")
-    if exchange == "shared":
-        assert (facts["lds_32"], facts["lds_128"]) == (2 * 7, 2)
-    if dtype == "fp32":
-        assert opcodes["FADD"] <= 8 * 11, "a sum of 33 inputs one by one takes 32 additions"
+def test_window_moves_quads_and_adds_few(exchange: str) -> None:
+    windows = [
+        variant("stencil_window", dtype, k=32, outputs=8, exchange=exchange) for dtype in ("int32", "fp32")
+    ]
+    for one, listing in zip(windows, code(*windows), strict=True):
+        found = facts_of(one)
+        assert listing["STG.E.128"] == 2
+        own_and_halo = {"shuffle": 2 + 1, "shared": 2 + 1, "direct": 2 * 9}[exchange]
+        assert listing["LDG.E.128.CONSTANT"] >= own_and_halo
+        # Seven quads between the ends and four ends, for each row of 32 quads.
+        assert found["shfl"] == (2 * (7 + 4) if exchange == "shuffle" else 0)
+        assert found["bar"] == (exchange == "shared")
+        if exchange == "shared":
+            assert (found["lds_32"], found["lds_128"]) == (2 * 7, 2)
+        assert listing["FADD"] <= 8 * 11, "a sum of 33 inputs one by one takes 32 additions"
 
 
 def test_streaming_stores_say_so() -> None:
-    _, streaming = compiled("stencil_window", k=8, outputs=8, store="streaming")
-    _, plain = compiled("stencil_window", k=8, outputs=8)
+    streaming, plain = code(
+        *(variant("stencil_window", k=8, outputs=8, store=store) for store in ("streaming", "plain"))
+    )
     assert streaming["STG.E.EF.128"] == plain["STG.E.128"] == 2
     assert streaming["STG.E.128"] == plain["STG.E.EF.128"] == 0
 
 
 def test_bank_probe_keeps_every_access() -> None:
     for name, params in (("bank_stride", {"stride": 32}), ("bank_column", {"tile_layout": "xor"})):
-        facts, _ = compiled(name, "int32", **params)
-        assert facts["lds_32"] == 32, "one load per pattern in the timed loop, none joined or dropped"
-        assert facts["lds_64"] == facts["lds_128"] == 0
+        found = facts(name, "int32", **params)
+        assert found["lds_32"] == 32, "one load per pattern in the timed loop, none joined or dropped"
+        assert found["lds_64"] == found["lds_128"] == 0
 
 
 def test_wmma_reaches_the_tensor_cores() -> None:
-    naive, _ = compiled("wmma_naive", "fp16")
-    tiled, _ = compiled("wmma_staged", "fp16", wm=32, stages=1, buffers=1)
+    naive = facts("wmma_naive", "fp16")
+    tiled = facts("wmma_staged", "fp16", wm=32, stages=1, buffers=1)
     assert naive["hmma"] > 0
     assert naive["ldsm"] == 0
     # 2 x 4 fragments of two HMMA, and two K steps of 16.
@@ -239,8 +270,8 @@ def test_wmma_reaches_the_tensor_cores() -> None:
     ],
 )
 def test_shared_bytes(name: str, dtype: str, params: dict[str, int | str], expected: int) -> None:
-    facts, _ = compiled(name, dtype, **params)
-    assert facts["shared_bytes_static"] == expected
+    found = facts(name, dtype, **params)
+    assert found["shared_bytes_static"] == expected
 
 
 # Layouts, decided by the compiler itself: static_assert over every index.
