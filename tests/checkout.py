@@ -56,6 +56,15 @@ def facts_of(variant: Variant) -> dict[str, Any]:
     return compile_variant(variant, include, TUNED_FOR)[1]
 
 
+def facts_without_spills(variant: Variant) -> dict[str, Any]:
+    """Facts of a variant for Hopper, which must compile and take no local memory."""
+    facts = facts_of(variant)
+    assert facts["status"] == "ok", (variant.id, facts["reason"])
+    local = (facts["spill_store_bytes"], facts["local_bytes"], facts["ldl"], facts["stl"])
+    assert local == (0, 0, 0, 0), variant.id
+    return facts
+
+
 @functools.cache
 def loaded() -> Run:
     """Kernels, sweeps and plans without a GPU."""

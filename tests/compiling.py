@@ -134,12 +134,13 @@ def compile_variant(
     return compile_variants([variant], include, arch, options)[0]
 
 
-def compiled_without_spills(variant: Variant) -> tuple[bytes, dict[str, Any]]:
-    """Cubin and facts of a variant for Hopper."""
-    cubin, facts = compile_variant(variant, _ROOT / "kernels" / "include", "sm_90a")
-    known = (facts["status"], facts["spill_store_bytes"], facts["local_bytes"])
-    assert known == ("ok", 0, 0), facts["reason"]
-    return cubin, facts
+def compiled_without_spills(variants: Sequence[Variant]) -> list[bytes]:
+    """Cubins of variants for Hopper."""
+    found = compile_variants(variants, _ROOT / "kernels" / "include", "sm_90a")
+    for variant, (_, facts) in zip(variants, found, strict=True):
+        assert facts["status"] == "ok", (variant.id, facts["reason"])
+        assert (facts["spill_store_bytes"], facts["local_bytes"]) == (0, 0), variant.id
+    return [cubin for cubin, _ in found]
 
 
 def _ptx(

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from compiling import compile_ptx, compile_variant, opcodes
+from compiling import compile_ptx, compiled_without_spills, opcodes
 from conftest import ROOT
 from emulator.hopper import arguments_of
 from emulator.hopper_ptx import HopperMachine, parse_hopper
@@ -237,16 +237,15 @@ def test_mistakes_show(rung: str, right: str, mistaken: str, shows: str) -> None
     assert shows in saw
 
 
-@pytest.mark.parametrize(("rung", "dtype"), CASES)
-def test_each_compiles_for_hopper_with_the_accesses_that_it_is_about(rung: str, dtype: str) -> None:
-    cubin, facts = compile_variant(kernel(rung).variant({}, dtype, "TN"), INCLUDE, "sm_90a")
-    assert (facts["status"], facts["spill_store_bytes"]) == ("ok", 0), facts["reason"]
-    found = opcodes(cubin, "sm_90a")
-    wide = [one for one in found if one.startswith("LDG") and ".128" in one]
-    assert any(one.startswith("UBLKCP") for one in found) is (rung == "6")
-    assert bool(wide) is (rung in "3457")
-    assert any(one.startswith("HMMA") for one in found) is (rung == "7")
-    assert sum(one.startswith("HGMMA") for one in found) == 4 * (rung == "8")
-    if rung in "37":
-        first = next(place for place, one in enumerate(found) if one.startswith(("FFMA", "HMMA")))
-        assert sum(one in wide for one in found[:first]) >= 4, "several loads are under way"
+def test_each_compiles_for_hopper_with_the_accesses_that_it_is_about() -> None:
+    cubins = compiled_without_spills([kernel(rung).variant({}, dtype, "TN") for rung, dtype in CASES])
+    for (rung, dtype), cubin in zip(CASES, cubins, strict=True):
+        found, about = opcodes(cubin, "sm_90a"), (rung, dtype)
+        wide = [one for one in found if one.startswith("LDG") and ".128" in one]
+        assert any(one.startswith("UBLKCP") for one in found) is (rung == "6"), about
+        assert bool(wide) is (rung in "3457"), about
+        assert any(one.startswith("HMMA") for one in found) is (rung == "7"), about
+        assert sum(one.startswith("HGMMA") for one in found) == 4 * (rung == "8"), about
+        if rung in "37":
+            first = next(place for place, one in enumerate(found) if one.startswith(("FFMA", "HMMA")))
+            assert sum(one in wide for one in found[:first]) >= 4, "several loads are under way"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 import pytest
-from compiling import compile_variant, instructions
-from emulator.hopper import ARCH, INCLUDE, SPLIT, box, hold, variant
+from compiling import compiled_without_spills, listings
+from emulator.hopper import ARCH, SPLIT, box, hold, variant
 from ladder.model.errors import LadderError
 
 COVERED = """
@@ -77,23 +77,26 @@ def test_bands_cover_a_tile_in_whole_copies(dtype: str, value: str) -> None:
         hold(BANDS, f"covered<{value}, 128, 3>(32)")
 
 
-@pytest.mark.parametrize("params", [
-    {}, {"split_k": 3}, {"bn": 256, "stages": 4, "split_k": 4}, {"bm": 256, "bn": 128, "stages": 4, "split_k": 4},
+SENDING: list[dict[str, int | str]] = [
+    {},
+    {"split_k": 3},
+    {"bn": 256, "stages": 4, "split_k": 4},
+    {"bm": 256, "bn": 128, "stages": 4, "split_k": 4},
     {"bm": 64, "bn": 96, "consumers": 1, "reallocate": 0, "stages": 8, "split_k": 3},
-])  # fmt: skip
-def test_sums_go_to_other_blocks_in_vectors_between_two_barriers(params: dict[str, int | str]) -> None:
+]
+
+
+def test_sums_go_to_other_blocks_in_vectors_between_two_barriers() -> None:
     """Both barriers of the cluster order memory: the reads of the rings ahead of what is sent, and what was sent."""
-    one = variant(SPLIT, "bf16", "TN", **params)
-    cubin, facts = compile_variant(one, INCLUDE, ARCH)
-    assert (facts["local_bytes"], facts["spill_store_bytes"], facts["ldl"], facts["stl"]) == (0, 0, 0, 0)
-    code = instructions(cubin, ARCH)
-    consumer = code[: next(place for place, line in enumerate(code) if "UTMASTG" in line)]
-    order = re.findall(
-        r"DEPBAR.LE gsb0, 0x0|UCGABAR_ARV|MEMBAR.ALL.GPU|\bST.E[.\w]*|\bLDS[.\w]*", "\n".join(consumer)
-    )
-    order = [now for before, now in zip(["", *order], order, strict=False) if now != before]
-    barrier = ["MEMBAR.ALL.GPU", "UCGABAR_ARV"]
-    assert order[-7:] == ["DEPBAR.LE gsb0, 0x0", *barrier, "ST.E.128", *barrier, "LDS.128"]
-    # Each thread sends all bands but its own; which one that is, it knows at run time.
-    registers = int(one.params["bm"]) * int(one.params["bn"]) // int(one.params["consumers"]) // 128
-    assert sum("ST.E.128" in line for line in consumer) == registers // 4
+    variants = [variant(SPLIT, "bf16", "TN", **params) for params in SENDING]
+    for one, code in zip(variants, listings(compiled_without_spills(variants), ARCH), strict=True):
+        consumer = code[: next(place for place, line in enumerate(code) if "UTMASTG" in line)]
+        order = re.findall(
+            r"DEPBAR.LE gsb0, 0x0|UCGABAR_ARV|MEMBAR.ALL.GPU|\bST.E[.\w]*|\bLDS[.\w]*", "\n".join(consumer)
+        )
+        order = [now for before, now in zip(["", *order], order, strict=False) if now != before]
+        barrier = ["MEMBAR.ALL.GPU", "UCGABAR_ARV"]
+        assert order[-7:] == ["DEPBAR.LE gsb0, 0x0", *barrier, "ST.E.128", *barrier, "LDS.128"], one.id
+        # Each thread sends all bands but its own; which one that is, it knows at run time.
+        registers = int(one.params["bm"]) * int(one.params["bn"]) // int(one.params["consumers"]) // 128
+        assert sum("ST.E.128" in line for line in consumer) == registers // 4, one.id

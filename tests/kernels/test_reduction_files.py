@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from compiling import compile_ptx, compile_variant, instructions
+from compiling import compile_ptx, compiled_without_spills, listings
 from conftest import ROOT, edit
 from emulator.hopper_ptx import parse_hopper
 from emulator.inputs import drawn, value
@@ -215,13 +215,10 @@ def test_mistakes_show(tmp_path: Path, rung: str, right: str, wrong: str, shows:
     assert shows in saw
 
 
-@pytest.mark.parametrize(("rung", "dtype"), RUNS)
-def test_each_compiles_for_hopper_and_vectors_are_asked_for_before_any_is_added(
-    rung: str, dtype: str
-) -> None:
-    cubin, facts = compile_variant(kernel(rung).variant({}, dtype), INCLUDE, "sm_90a")
-    assert (facts["status"], facts["spill_store_bytes"]) == ("ok", 0), facts["reason"]
-    work = [line for line in instructions(cubin, "sm_90a") if "LDG" in line or "FADD" in line]
-    kinds = "".join("L" if ".128" in line else "" if "LDG" in line else "+" for line in work)
-    assert ("LLLL+" in kinds) is (rung in "67"), kinds
-    assert any("UBLKCP" in line for line in instructions(cubin, "sm_90a")) is (rung == "8")
+def test_each_compiles_for_hopper_and_vectors_are_asked_for_before_any_is_added() -> None:
+    cubins = compiled_without_spills([kernel(rung).variant({}, dtype) for rung, dtype in RUNS])
+    for (rung, dtype), listing in zip(RUNS, listings(cubins, "sm_90a"), strict=True):
+        work = [line for line in listing if "LDG" in line or "FADD" in line]
+        kinds = "".join("L" if ".128" in line else "" if "LDG" in line else "+" for line in work)
+        assert ("LLLL+" in kinds) is (rung in "67"), (rung, dtype, kinds)
+        assert any("UBLKCP" in line for line in listing) is (rung == "8"), (rung, dtype)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from compiling import compile_ptx, compile_variant, opcodes
+from compiling import compile_ptx, compiled_without_spills, opcodes
 from conftest import ROOT, edit
 from emulator.grid_ptx import GridMachine
 from emulator.hopper_ptx import HopperMachine, parse_hopper
@@ -268,24 +268,23 @@ def test_mistakes_show(tmp_path: Path, rung: str, right: str, mistaken: str, sho
     assert shows in saw
 
 
-@pytest.mark.parametrize(("rung", "dtype"), CASES)
-def test_each_compiles_for_hopper_with_the_accesses_that_it_is_about(rung: str, dtype: str) -> None:
-    cubin, facts = compile_variant(kernel(rung).variant({}, dtype), INCLUDE, "sm_90a")
-    assert (facts["status"], facts["spill_store_bytes"]) == ("ok", 0), facts["reason"]
-    found = opcodes(cubin, "sm_90a")
-    kinds = [one.split(".")[0] for one in found]
-    count = Counter(kinds)
-    wide = Counter(one.split(".")[0] for one in found if ".128" in one)
-    if rung == "3":
-        assert (count["LDG"], count["STG"]) == (16, 16)
-    elif rung == "4":
-        assert wide == dict.fromkeys(("LDG", "STG"), 32 * ELEMENT_BYTES[dtype] // 16)
-        assert "LDG" not in kinds[kinds.index("FMNMX") :]  # all are under way by then
-    elif rung == "7":
-        # The stores of a piece, and the two loops over it.
-        assert (count["LDG"], count["UBLKCP"], wide["LDS"]) == (0, 2, 2 * wide["STG"])
-        assert count["STG"] == wide["STG"] == 2048 // 512
-    elif rung in "56":
-        assert (count["LDG"], count["UBLKCP"]) == (0, 1)
-        assert count["STG"] == wide["STG"] > 0
-        assert count["LDS"] == wide["LDS"] + 1  # a warp's maximum and sum
+def test_each_compiles_for_hopper_with_the_accesses_that_it_is_about() -> None:
+    cubins = compiled_without_spills([kernel(rung).variant({}, dtype) for rung, dtype in CASES])
+    for (rung, dtype), cubin in zip(CASES, cubins, strict=True):
+        found, about = opcodes(cubin, "sm_90a"), (rung, dtype)
+        kinds = [one.split(".")[0] for one in found]
+        count = Counter(kinds)
+        wide = Counter(one.split(".")[0] for one in found if ".128" in one)
+        if rung == "3":
+            assert (count["LDG"], count["STG"]) == (16, 16), about
+        elif rung == "4":
+            assert wide == dict.fromkeys(("LDG", "STG"), 32 * ELEMENT_BYTES[dtype] // 16), about
+            assert "LDG" not in kinds[kinds.index("FMNMX") :], about  # all are under way by then
+        elif rung == "7":
+            # The stores of a piece, and the two loops over it.
+            assert (count["LDG"], count["UBLKCP"], wide["LDS"]) == (0, 2, 2 * wide["STG"]), about
+            assert count["STG"] == wide["STG"] == 2048 // 512, about
+        elif rung in "56":
+            assert (count["LDG"], count["UBLKCP"]) == (0, 1), about
+            assert count["STG"] == wide["STG"] > 0, about
+            assert count["LDS"] == wide["LDS"] + 1, about  # a warp's maximum and sum

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from compiling import compile_ptx, compile_variant, opcodes
+from checkout import facts_of
+from compiling import compile_ptx, compiled_without_spills, opcodes
 from conftest import ROOT
 from emulator.grid_ptx import GridMachine
 from emulator.hopper_ptx import HopperMachine, Map, parse_hopper
@@ -179,8 +180,7 @@ def test_wide_accesses_take_the_fewest_wavefronts() -> None:
 def test_the_padded_tile_alone_takes_more_memory() -> None:
     found = {}
     for rung in "234":
-        _, facts = compile_variant(variant(rung, "fp32"), INCLUDE, "sm_90a")
-        found[rung] = facts["shared_bytes_static"]
+        found[rung] = facts_of(variant(rung, "fp32"))["shared_bytes_static"]
     assert found == {"2": 4096, "3": 4224, "4": 4096}
 
 
@@ -249,18 +249,19 @@ def test_mistakes_show(rung: str, right: str, mistaken: str, shows: str) -> None
     assert shows in saw
 
 
-@pytest.mark.parametrize(("rung", "dtype"), CASES)
-def test_each_compiles_for_hopper_with_the_accesses_that_it_is_about(rung: str, dtype: str) -> None:
-    cubin, facts = compile_variant(variant(rung, dtype), INCLUDE, "sm_90a")
-    assert (facts["status"], facts["spill_store_bytes"]) == ("ok", 0), facts["reason"]
-    count = Counter(one.split(".")[0] for one in opcodes(cubin, "sm_90a"))
-    wide = Counter(one.split(".")[0] for one in opcodes(cubin, "sm_90a") if ".128" in one)
-    each = 16 // ELEMENT_BYTES[dtype]
-    if rung in "58":
-        assert wide == dict.fromkeys(("LDG", "STS", "LDS", "STG"), each)
-    elif rung in "67":
-        assert (count["LDG"], count["STG"]) == (0, 0)
-        assert (count["UTMALDG"], count["UTMASTG"]) == (4, 4)
-        assert (count["LDSM"], count["STSM"], wide["LDS"]) == ((8, 8, 0) if rung == "7" else (0, 0, each))
-    else:
-        assert (count["LDG"], count["STG"], count["LDS"]) == (4, 4, 0 if rung == "1" else 4)
+def test_each_compiles_for_hopper_with_the_accesses_that_it_is_about() -> None:
+    cubins = compiled_without_spills([variant(rung, dtype) for rung, dtype in CASES])
+    for (rung, dtype), cubin in zip(CASES, cubins, strict=True):
+        found, about = opcodes(cubin, "sm_90a"), (rung, dtype)
+        count = Counter(one.split(".")[0] for one in found)
+        wide = Counter(one.split(".")[0] for one in found if ".128" in one)
+        each = 16 // ELEMENT_BYTES[dtype]
+        if rung in "58":
+            assert wide == dict.fromkeys(("LDG", "STS", "LDS", "STG"), each), about
+        elif rung in "67":
+            assert (count["LDG"], count["STG"]) == (0, 0), about
+            assert (count["UTMALDG"], count["UTMASTG"]) == (4, 4), about
+            matrices = (8, 8, 0) if rung == "7" else (0, 0, each)
+            assert (count["LDSM"], count["STSM"], wide["LDS"]) == matrices, about
+        else:
+            assert (count["LDG"], count["STG"], count["LDS"]) == (4, 4, 0 if rung == "1" else 4), about

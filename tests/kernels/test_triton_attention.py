@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
-from checkout import in_triton
-from compiling import compiled_without_spills, opcodes
+from checkout import facts_without_spills, in_triton
 from conftest import ROOT
 from emulator.attention_rule import errors_over_bound, given
 from ladder.build.triton_request import compiler
@@ -88,10 +86,8 @@ def test_mistakes_show(tmp_path: Path) -> None:
 def test_each_of_the_sweeps_multiplies_by_wgmma_from_tiles_of_tma_and_spills_nothing(
     variant: Variant,
 ) -> None:
-    cubin, facts = compiled_without_spills(variant)
-    keys = int(variant.params["bn"])
-    assert [one["box"] for one in facts["tensor_maps"]] == [[1, 128, 64], *[[1, keys, 64]] * 2]
-    found = Counter(one.split(".")[0] for one in opcodes(cubin, "sm_90a"))
-    assert found["HGMMA"] > 0
-    assert found["UTMALDG"] > 0
-    assert found["HMMA"] == found["LDG"] == found["LDGSTS"] == 0
+    found, keys = facts_without_spills(variant), int(variant.params["bn"])
+    assert [one["box"] for one in found["tensor_maps"]] == [[1, 128, 64], *[[1, keys, 64]] * 2]
+    assert found["hgmma"] > 0
+    assert found["utmaldg"] > 0
+    assert found["hmma"] == found["ldg"] == found["ldgsts"] == 0

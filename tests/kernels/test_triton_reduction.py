@@ -13,7 +13,6 @@ from compiling import compiled_without_spills, opcodes
 from conftest import ROOT
 from emulator.inputs import drawn, value
 from ladder.build.triton_request import compiler
-from ladder.model.kernel import Variant
 from ladder.model.problem import ELEMENT_BYTES
 from ladder.problems.reduction.bounds import error_bound
 from triton_run import Launch, interpreted, with_mistake
@@ -76,14 +75,7 @@ def test_mistakes_show(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not compiler(), reason="Triton is not installed")
-@pytest.mark.parametrize("variant", in_triton("reduction_libraries"), ids=lambda one: one.id)
-def test_each_of_the_sweep_loads_vectors_spills_nothing_and_hands_sums_over_in_order(
-    variant: Variant,
-) -> None:
-    cubin, _ = compiled_without_spills(variant)
-    found = opcodes(cubin, "sm_90a")
-    block, warps = (int(variant.params[name]) for name in ("block", "warps"))
-    assert found.count("LDG.E.128") == block // (32 * warps) * ELEMENT_BYTES[variant.dtype] // 16
+def test_each_of_the_sweep_loads_vectors_spills_nothing_and_hands_sums_over_in_order() -> None:
     # Written, met, made visible and counted; then what others wrote is read past the L1.
     steps = (
         r"STG\.E",
@@ -96,4 +88,9 @@ def test_each_of_the_sweep_loads_vectors_spills_nothing_and_hands_sums_over_in_o
     )
     order = r"\S*( \S+)*? ".join(steps)
     wanted = ("STG", "BAR", "MEMBAR", "ATOMG", "CCTL", "LDG.E.STRONG")
-    assert re.search(order, " ".join(one for one in found if one.startswith(wanted))), found
+    variants = in_triton("reduction_libraries")
+    for one, cubin in zip(variants, compiled_without_spills(variants), strict=True):
+        found = opcodes(cubin, "sm_90a")
+        block, warps = (int(one.params[name]) for name in ("block", "warps"))
+        assert found.count("LDG.E.128") == block // (32 * warps) * ELEMENT_BYTES[one.dtype] // 16, one.id
+        assert re.search(order, " ".join(each for each in found if each.startswith(wanted))), (one.id, found)

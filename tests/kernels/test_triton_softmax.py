@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from checkout import in_triton
+from checkout import facts_without_spills, in_triton
 from compiling import compiled_without_spills, opcodes
 from conftest import ROOT
 from emulator.inputs import drawn, value
@@ -18,6 +18,7 @@ from ladder.model.kernel import Variant
 from ladder.model.problem import ELEMENT_BYTES
 from triton_run import Launch, interpreted, with_mistake
 
+needs_triton = pytest.mark.skipif(not compiler(), reason="Triton is not installed")
 FOLDER = ROOT / "kernels" / "memory_bound" / "softmax"
 KINDS = ("uniform", "positive", "wide", "integers", "spikes", "masked", "equal")
 HELD = {"block": 128, "warps": 4, "aligned": 1}
@@ -88,17 +89,37 @@ def test_mistakes_show(tmp_path: Path) -> None:
         assert error > 1, mistake
 
 
-@pytest.mark.skipif(not compiler(), reason="Triton is not installed")
-@pytest.mark.parametrize("variant", in_triton("softmax_libraries"), ids=lambda one: one.id)
-def test_each_of_the_sweep_reads_and_writes_whole_vectors_and_spills_nothing(variant: Variant) -> None:
-    """And exponentiates once an element and pass, and where the maximum grows."""
-    cubin, _ = compiled_without_spills(variant)
-    found = Counter(opcodes(cubin, "sm_90a"))
+IN_SWEEP = in_triton("softmax_libraries")
+
+
+def work(variant: Variant) -> tuple[int, int, int]:
+    """Of a thread: elements, the vectors of 16 bytes that they are, and passes over them besides the last."""
     block, warps, passes = (int(variant.params[name]) for name in ("block", "warps", "online"))
     elements = block // (32 * warps)
-    vectors = elements * ELEMENT_BYTES[variant.dtype] // 16
-    assert {name: found[name] for name in found if name.startswith("LDG")} == {
-        "LDG.E.128": vectors * (1 + passes)
-    }
-    assert {name: found[name] for name in found if name.startswith("STG")} == {"STG.E.128": vectors}
-    assert found["MUFU.EX2"] == elements * (1 + passes) + passes
+    return elements, elements * ELEMENT_BYTES[variant.dtype] // 16, passes
+
+
+@needs_triton
+@pytest.mark.parametrize("variant", IN_SWEEP, ids=lambda one: one.id)
+def test_each_of_the_sweep_reads_and_writes_whole_vectors_and_spills_nothing(variant: Variant) -> None:
+    found, (_, vectors, passes) = facts_without_spills(variant), work(variant)
+    assert (found["ldg"], found["stg"]) == (vectors * (1 + passes), vectors)
+
+
+@needs_triton
+@pytest.mark.parametrize(
+    "variants",
+    [
+        pytest.param([IN_SWEEP[0], IN_SWEEP[-1]], id="two"),
+        pytest.param(IN_SWEEP, id="all", marks=pytest.mark.slow),
+    ],
+)
+def test_exponentials_are_one_an_element_and_pass_and_one_where_the_maximum_grows(
+    variants: list[Variant],
+) -> None:
+    assert {one.params["online"] for one in variants} == {0, 1}
+    assert {one.dtype for one in variants} == {"fp32", "bf16"}
+    for one, cubin in zip(variants, compiled_without_spills(variants), strict=True):
+        found, (elements, vectors, passes) = Counter(opcodes(cubin, "sm_90a")), work(one)
+        assert found["MUFU.EX2"] == elements * (1 + passes) + passes, one.id
+        assert (found["LDG.E.128"], found["STG.E.128"]) == (vectors * (1 + passes), vectors), one.id
