@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from compiling import compile_ptx, compile_variant, instructions, opcodes
+from checkout import facts_without_spills
+from compiling import compile_ptx, compiled_without_spills, instructions, opcodes
 from conftest import ROOT, edit
 from emulator.attention_rule import errors_over_bound, given
 from emulator.hopper import arguments_of, hold, shared_type
@@ -382,46 +383,67 @@ def test_mistakes_show(tmp_path: Path, rung: str, file: str, right: str, mistake
     assert any(word in found for word in shows.split("|")), found
 
 
-COMPILED = [(rung, depth) for rung in (*FILES, FP8) for depth in kernel(rung).parameters["depth"].values]
-"""Rungs, and the elements of a row that each is compiled for."""
-
-
 def by_default(rung: str, depth: int, dtype: str) -> Variant:
     """With 256 elements in a row two tiles of 128 keys do not fit shared memory."""
     return kernel(rung).variant({"depth": depth, **({"bn": 64} if depth == 256 else {})}, dtype)
 
 
-@pytest.mark.parametrize(("rung", "depth"), COMPILED)
-def test_each_compiles_for_hopper_with_the_instructions_that_it_is_about(rung: str, depth: int) -> None:
+Compiled = tuple[str, int, str]
+"""A rung, the elements of a row, and a dtype."""
+EACH = [(rung, depth) for rung in (*FILES, FP8) for depth in kernel(rung).parameters["depth"].values]
+COMPILED: list[Compiled] = [(*one, dtype) for one in EACH for dtype in kernel(one[0]).dtypes]
+IN_ONE_DTYPE: list[Compiled] = [
+    (*one, [*kernel(one[0]).dtypes][at % len(kernel(one[0]).dtypes)]) for at, one in enumerate(EACH)
+]
+in_some_dtypes = pytest.mark.parametrize(
+    "rows",
+    [
+        pytest.param(IN_ONE_DTYPE, id="one dtype each"),
+        pytest.param(
+            [one for one in COMPILED if one not in IN_ONE_DTYPE], id="others", marks=pytest.mark.slow
+        ),
+    ],
+)
+
+
+def test_each_of_the_sweeps_types_multiplies_by_wgmma_and_spills_nothing() -> None:
+    for rung, depth, dtype in COMPILED:
+        if dtype == "fp16":
+            continue
+        found, about = facts_without_spills(by_default(rung, depth, dtype)), (rung, depth, dtype)
+        assert found["hgmma"] >= (depth // 16 + 64 // 16) // (2 if dtype == "fp8" else 1), about
+        assert (found["ldg"] > 0, found["bar"] > 1) == (rung == "1", rung != "4"), about  # and S is read
+
+
+@in_some_dtypes
+def test_each_compiles_for_hopper_with_the_instructions_that_it_is_about(rows: list[Compiled]) -> None:
     """Wgmma that are serialised, or a setmaxnreg that is ignored, would be an error."""
-    for dtype in kernel(rung).dtypes:
-        cubin, facts = compile_variant(by_default(rung, depth, dtype), INCLUDE, "sm_90a")
-        assert (facts["status"], facts["spill_store_bytes"], facts["local_bytes"]) == ("ok", 0, 0), facts[
-            "reason"
-        ]
-        found = opcodes(cubin, "sm_90a")
+    cubins = compiled_without_spills([by_default(*one) for one in rows])
+    for (rung, depth, dtype), cubin in zip(rows, cubins, strict=True):
+        found, about = opcodes(cubin, "sm_90a"), (rung, depth, dtype)
         count = Counter(one.split(".")[0] for one in found)
-        products = "QGMMA" if dtype == "fp8" else "HGMMA"
-        assert count[products] >= (depth // 16 + 64 // 16) // (2 if dtype == "fp8" else 1)
-        assert {one.split(".")[1] for one in found if one.startswith("UTMALDG")} == {"3D"}
+        products = count["QGMMA" if dtype == "fp8" else "HGMMA"]
+        assert products >= (depth // 16 + 64 // 16) // (2 if dtype == "fp8" else 1), about
+        assert {one.split(".")[1] for one in found if one.startswith("UTMALDG")} == {"3D"}, about
         stored = rung in ("2", "3", "8", FP8)  # P, results or V
-        assert (count["STSM"] > 0, count["LDG"] > 0) == (stored, rung == "1")  # and S is read
-        assert (count["USETMAXREG"], count["BAR"] > 1) == (2 if rung > "2" else 0, rung != "4")
+        assert (count["STSM"] > 0, count["LDG"] > 0) == (stored, rung == "1"), about  # and S is read
+        assert (count["USETMAXREG"], count["BAR"] > 1) == (2 if rung > "2" else 0, rung != "4"), about
 
 
-@pytest.mark.parametrize(("rung", "depth"), [one for one in COMPILED if one[0] > "5"])
-def test_exponentials_stand_between_the_waits_for_scores_and_for_the_output(rung: str, depth: int) -> None:
+@in_some_dtypes
+def test_exponentials_stand_between_the_waits_for_scores_and_for_the_output(rows: list[Compiled]) -> None:
     """The compiler may move a wait for wgmma ahead of arithmetic, and nothing would overlap."""
-    for dtype in kernel(rung).dtypes:
-        one = by_default(rung, depth, dtype)
-        listing = instructions(compile_variant(one, INCLUDE, "sm_90a")[0], "sm_90a")
+    overlapping = [one for one in rows if one[0] > "5"]
+    variants = [by_default(*one) for one in overlapping]
+    for row, one, cubin in zip(overlapping, variants, compiled_without_spills(variants), strict=True):
+        rung, listing = row[0], instructions(cubin, "sm_90a")
         waits = [at for at, line in enumerate(listing) if "WARPGROUP.DEPBAR" in line]
         of_scores = [at for at in waits if "0x1" in listing[at]]
-        assert len(of_scores) == (2 if rung == "8" else 1)  # of a tile's first step, and of the others
+        assert len(of_scores) == (2 if rung == "8" else 1), row  # of a tile's first step, and of the others
         for first in of_scores:
             then = waits[waits.index(first) + 1]
             scores = sum("MUFU.EX2" in line for line in listing[first:then])
             ways = 2 if rung == FP8 else 1  # by one FFMA, or for large scores by two instructions
             factors = scores - ways * int(one.params.get("bn", 128)) // 2
-            assert factors in ((2, -1) if rung == "8" else (2,))  # of 8's first step the last may follow
-            assert not any("GMMA" in line for line in listing[first:then])
+            assert factors in ((2, -1) if rung == "8" else (2,)), row  # of 8's first step the last may follow
+            assert not any("GMMA" in line for line in listing[first:then]), row

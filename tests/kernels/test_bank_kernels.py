@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import functools
-import json
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import pytest
-from checkout import catalog
-from compiling import compile_text, compile_variant, opcodes
+from checkout import catalog, facts_of
+from compiling import compile_text, compiled_without_spills, opcodes
 from ladder.build.banks import matrix_wavefronts
 from ladder.problems.banks.instance import expected_sums, predicted_wavefronts, words_read
 from ladder.results.statistics import access_costs, records
@@ -21,49 +18,39 @@ FOLDER = ROOT / "kernels" / "shared_memory"
 ARCH = "sm_90a"
 
 
-@functools.cache
-def _compiled(name: str, params: str) -> tuple[dict[str, Any], tuple[str, ...]]:
-    variant = catalog()[name].variant(json.loads(params), "int32")
-    cubin, facts = compile_variant(variant, INCLUDE, ARCH)
-    assert facts["status"] == "ok", facts["reason"]
-    return facts, tuple(opcodes(cubin, ARCH))
-
-
-def timed(name: str, **params: int | str) -> list[str]:
+def timed(opcodes: list[str]) -> list[str]:
     """Shared-memory instructions of the timed part: after the barrier that follows the first clock, up to the next."""
-    _, opcodes = _compiled(name, json.dumps(params, sort_keys=True))
     clock = next(place for place, opcode in enumerate(opcodes) if opcode.startswith("CS2R"))
     bars = [place for place, opcode in enumerate(opcodes) if opcode.startswith("BAR") and place > clock]
     part = opcodes[bars[0] : bars[1]]
     return [opcode for opcode in part if opcode.split(".")[0] in ("LDS", "LDSM", "STS", "LDL", "STL")]
 
 
-@pytest.mark.parametrize(
-    ("name", "params", "opcode"),
-    [
-        ("bank_access", {}, "LDS"),
-        ("bank_access", {"width": 8, "stride": 16}, "LDS.64"),
-        ("bank_access", {"width": 16, "stride": 3}, "LDS.128"),
-        ("bank_access", {"width": 16, "same_bits": 31}, "LDS.128"),
-        ("bank_access", {"access": "write", "stride": 33}, "STS"),
-        ("bank_access", {"access": "write", "stride": 0}, "STS"),
-        ("bank_access", {"access": "write", "width": 8, "same_bits": 31}, "STS.64"),
-        ("bank_access", {"access": "write", "width": 16}, "STS.128"),
-        ("bank_broadcast", {"pattern": "one_word"}, "LDS"),
-        ("bank_broadcast", {"pattern": "bank_row"}, "LDS"),
-        ("bank_matrix", {"matrices": 1, "row_bytes": 64}, "LDSM.16.M88"),
-        ("bank_matrix", {"matrices": 2, "tile_layout": "padded"}, "LDSM.16.M88.2"),
-        ("bank_matrix", {"matrices": 4, "tile_layout": "xor"}, "LDSM.16.M88.4"),
-    ],
-)
-def test_the_timed_loop_is_one_access_per_pattern(name: str, params: dict[str, Any], opcode: str) -> None:
-    assert timed(name, **params) == [opcode] * 32
-    facts, _ = _compiled(name, json.dumps(params, sort_keys=True))
-    assert (facts["local_bytes"], facts["ldl"], facts["stl"]) == (0, 0, 0)
+ACCESSES: list[tuple[str, dict[str, Any], str]] = [
+    ("bank_access", {}, "LDS"),
+    ("bank_access", {"width": 8, "stride": 16}, "LDS.64"),
+    ("bank_access", {"width": 16, "stride": 3}, "LDS.128"),
+    ("bank_access", {"width": 16, "same_bits": 31}, "LDS.128"),
+    ("bank_access", {"access": "write", "stride": 33}, "STS"),
+    ("bank_access", {"access": "write", "stride": 0}, "STS"),
+    ("bank_access", {"access": "write", "width": 8, "same_bits": 31}, "STS.64"),
+    ("bank_access", {"access": "write", "width": 16}, "STS.128"),
+    ("bank_broadcast", {"pattern": "one_word"}, "LDS"),
+    ("bank_broadcast", {"pattern": "bank_row"}, "LDS"),
+    ("bank_matrix", {"matrices": 1, "row_bytes": 64}, "LDSM.16.M88"),
+    ("bank_matrix", {"matrices": 2, "tile_layout": "padded"}, "LDSM.16.M88.2"),
+    ("bank_matrix", {"matrices": 4, "tile_layout": "xor"}, "LDSM.16.M88.4"),
+]
+
+
+def test_the_timed_loop_is_one_access_per_pattern() -> None:
+    variants = [catalog()[name].variant(params, "int32") for name, params, _ in ACCESSES]
+    for one, cubin, (*_, opcode) in zip(variants, compiled_without_spills(variants), ACCESSES, strict=True):
+        assert timed(opcodes(cubin, ARCH)) == [opcode] * 32, one.id
 
 
 def test_a_written_word_is_read_back_after_the_clock() -> None:
-    facts, _ = _compiled("bank_access", json.dumps({"access": "write", "width": 16}))
+    facts = facts_of(catalog()["bank_access"].variant({"access": "write", "width": 16}, "int32"))
     assert facts["lds_128"] == 32
 
 
