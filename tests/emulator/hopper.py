@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from compiling import compile_ptx, compile_text, compile_variant, instructions, listings
+from compiling import compile_ptx, compile_text, compile_variant, compile_variants, instructions, listings
 from ladder.catalogue.kernels import load_kernel
 from ladder.model.expressions import evaluate, whole
 from ladder.model.kernel import Kernel, Variant
@@ -250,7 +250,16 @@ def shared_type(one: Variant) -> str:
 
 
 @functools.cache
+def _compile_files() -> None:
+    """Those of VARIANTS that are the ladder's files, by one run of the disassembler."""
+    files = [row for row in VARIANTS if row[0] not in MANY_PARAMETERS]
+    compile_variants([variant(*row, **params) for *row, params in files], INCLUDE, ARCH)
+
+
+@functools.cache
 def _compiled(name: str, dtype: str, layout: str, params: str) -> tuple[dict[str, Any], list[str]]:
+    if name not in MANY_PARAMETERS:
+        _compile_files()
     cubin, facts = compile_variant(variant(name, dtype, layout, **json.loads(params)), INCLUDE, ARCH)
     assert facts["status"] == "ok", facts["reason"]
     return facts, instructions(cubin, ARCH)
