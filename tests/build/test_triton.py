@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 import yaml
+from checkout import published_facts
 from compiling import kept_cache
 from conftest import ROOT, edit, edit_yaml
 from ladder.build.cache import Cache
@@ -343,10 +344,20 @@ def test_a_block_that_needs_more_shared_memory_than_there_is_is_unsupported(work
 
 
 @needs_triton
-@pytest.mark.parametrize("name", ["triton_gemm", "triton_persistent"])
-def test_a_gemm_is_a_cubin_with_facts_like_any_other(name: str) -> None:
-    kernel, cache = load_kernel(GEMM.with_stem(name)), kept_cache()
-    variants = [kernel.variant({}, dtype, layout) for dtype in kernel.dtypes for layout in kernel.layouts]
+@pytest.mark.parametrize(
+    ("name", "kinds"),
+    [
+        # What is published, and one that is compiled.
+        ("triton_gemm", [("bf16", "TN"), ("fp16", "NN")]),
+        ("triton_persistent", [("bf16", "TN"), ("fp8", "TN")]),
+        pytest.param("triton_gemm", [], marks=pytest.mark.slow),
+        pytest.param("triton_persistent", [], marks=pytest.mark.slow),
+    ],
+)
+def test_a_gemm_is_a_cubin_with_facts_like_any_other(name: str, kinds: list[tuple[str, str]]) -> None:
+    kernel, cache = load_kernel(GEMM.with_stem(name)), Cache(kept_cache().folder, published_facts())
+    every = [(dtype, layout) for dtype in kernel.dtypes for layout in kernel.layouts]
+    variants = [kernel.variant({}, dtype, layout) for dtype, layout in kinds or every]
     requests = [variant_request(one, INCLUDE, ARCH) for one in variants]
     found = cache.fill(requests, 2, 120)
     for variant, request in zip(variants, requests, strict=True):
@@ -366,7 +377,7 @@ def test_a_gemm_is_a_cubin_with_facts_like_any_other(name: str) -> None:
 @needs_triton
 def test_a_cluster_is_what_triton_calls_ctas(workshop: Workshop) -> None:
     in_document(lambda document: document["launch"].update(cluster=[2]))(workshop)
-    facts = workshop.facts()
+    _, facts = workshop.request().compile()
     assert (facts["status"], facts["options"]["num_ctas"]) == ("ok", 2), facts["reason"]
     size = {"m": 32, "n": 64, "k": 8}
     assert load_kernel(workshop.description).variant({}, "fp16").geometry(size).cluster == (2, 1, 1)
@@ -437,7 +448,7 @@ def test_what_cannot_be_compiled_or_launched_is_data_with_the_reason(name: str, 
     (outside / "stray.py").write_text("x = 1\n")
     (old, new), reason = REFUSED[name]
     edit(workshop.source, old, new.format(secret=outside / "secret.txt", folder=outside))
-    facts = workshop.facts()
+    _, facts = workshop.request().compile()
     assert facts["status"] == "compile_error"
     assert re.search(reason, facts["reason"]), facts["reason"]
     assert "a secret" not in facts["reason"]
