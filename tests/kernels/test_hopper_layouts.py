@@ -98,18 +98,29 @@ def test_a_box_may_begin_at_any_whole_swizzle(share: int) -> None:
             assert begin + by_copy_engine(line, byte) == by_copy_engine(part * share + line, byte)
 
 
-@pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("element", ["__half", "Tf32"])
-def test_a_wgmma_names_the_registers_of_its_sums_in_order(element: str, width: int) -> None:
-    text = f"""#include "ptx/wgmma.cuh"
-extern "C" __global__ void kernel(float* sums, unsigned long long a, unsigned long long b, int add) {{
+@pytest.fixture(scope="module", params=["__half", "Tf32"])
+def wgmmas(request: pytest.FixtureRequest) -> dict[int, str]:
+    """PTX of a kernel with one wgmma, by its width; all of one source."""
+    kernels = [
+        f"""
+extern "C" __global__ void kernel_{width}(float* sums, unsigned long long a, unsigned long long b, int add) {{
     float d[{width // 2}];
     for (int i = 0; i < {width // 2}; ++i) d[i] = sums[i];
-    Wgmma<{element}, {width}>::wgmma<false>(d, a, b, add);
+    Wgmma<{request.param}, {width}>::wgmma<false>(d, a, b, add);
     for (int i = 0; i < {width // 2}; ++i) sums[i] = d[i];
 }}
 """
-    ptx = compile_ptx(INCLUDE / "one.cu", "kernel", [INCLUDE], text)
+        for width in WIDTHS
+    ]
+    text = '#include "ptx/wgmma.cuh"\n' + "".join(kernels)
+    ptx = compile_ptx(INCLUDE / "one.cu", f"kernel_{WIDTHS[0]}", [INCLUDE], text)
+    _, *parts = re.split(r"\.entry kernel_(\d+)", ptx)
+    return dict(zip(map(int, parts[::2]), parts[1::2], strict=True))
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_wgmma_names_the_registers_of_its_sums_in_order(wgmmas: dict[int, str], width: int) -> None:
+    ptx = wgmmas[width]
     (wgmma,) = re.findall(r"wgmma\.mma_async\.\S*\.m64n(\d+)k\S* \{(.*?)\}, (%\w+), (%\w+), add,", ptx)
     (add,) = re.findall(r"setp\.ne\.b32 add, (%\w+), 0", ptx)
     sums = wgmma[1].split(", ")
@@ -126,7 +137,7 @@ extern "C" __global__ void kernel(float* sums, unsigned long long a, unsigned lo
     ):
         places = {register: int(offset or 0) // 4 for register, offset in found}
         assert [places[register] for register in sums] == list(range(width // 2)), way
-    given = dict(re.findall(r"ld\.param\.u\d+\s+(%\w+), \[kernel_param_(\d)\]", ptx))
+    given = dict(re.findall(r"ld\.param\.u\d+\s+(%\w+), \[kernel_\d+_param_(\d)\]", ptx))
     assert [given[register] for register in (*wgmma[2:], add)] == ["1", "2", "3"]
 
 

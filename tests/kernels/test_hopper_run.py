@@ -498,10 +498,16 @@ def test_each_is_run() -> None:
     assert {name for name, *_ in KERNELS} == {*EACH}
 
 
+def first(name: str) -> Variant:
+    """The first one of KERNELS, which is compiled for its results anyway."""
+    layout, params = next((layout, params) for one, layout, params, _ in KERNELS if one == name)
+    return variant(name, "bf16", layout, **params)
+
+
 @pytest.mark.parametrize("beta", [0.5, 0.0])
 @pytest.mark.parametrize("name", slow_beside_files([(name,) for name in EACH]))
 def test_where_k_is_0_the_result_is_beta_times_c(name: str, beta: float) -> None:
-    assert wrong(variant(name), "early", (65, 72, 0), beta=beta) == 0
+    assert wrong(first(name), "early", (65, 72, 0), beta=beta) == 0
 
 
 @pytest.mark.parametrize(
@@ -520,8 +526,8 @@ def test_where_k_is_0_the_result_is_beta_times_c(name: str, beta: float) -> None
     ],
 )
 def test_a_block_without_a_tile_ends(name: str) -> None:
-    more = {"stagger": 2} if name == RING else {"bn": 128, "narrow": 96} if name == WIDE else {}
-    assert wrong(variant(name, "bf16", "TN", **{"bn": 64, **more}), "early", (65, 72, 136), clusters=4) == 0
+    one = variant(RING, "bf16", "TN", bn=64, stagger=2) if name == RING else first(name)
+    assert wrong(one, "early", (65, 72, 136), clusters=4) == 0
 
 
 STORE = "epilogue/warpgroup_store.cuh"

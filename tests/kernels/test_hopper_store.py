@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
+from collections.abc import Sequence
 
 import pytest
 from compiling import compile_ptx
@@ -15,10 +17,12 @@ BLOCKS, ROW, COLUMN, BARRIER = 2, 1024, 4096, 3
 Event = tuple[str | int, ...]
 
 
-def stored(value: str, columns: int, boxes: int) -> list[Event]:
-    """What thread 0 does, in order. Sums are numbered as they lie in its registers, the blocks one after the other."""
-    text = f"""#include "epilogue/warpgroup_store.cuh"
-extern "C" __global__ void kernel(const __grid_constant__ TensorMap map, const float* sums) {{
+@functools.cache
+def kernels(value: str, boxes: int, widths: Sequence[int]) -> dict[int, str]:
+    """PTX of a kernel that stores, by its columns; all of one source."""
+    source = "".join(
+        f"""
+extern "C" __global__ void kernel_{columns}(const __grid_constant__ TensorMap map, const float* sums) {{
     __shared__ TmaStoreRing<{value}, {columns}, {boxes}> ring;
     float sum[{BLOCKS}][{columns // 2}];
 #pragma unroll
@@ -27,7 +31,16 @@ extern "C" __global__ void kernel(const __grid_constant__ TensorMap map, const f
     ring.store<Evict::normal>(sum, map, {ROW}, {COLUMN}, 0, {BARRIER}, next);
 }}
 """
-    ptx = compile_ptx(INCLUDE / "one.cu", "kernel", [INCLUDE], text)
+        for columns in widths
+    )
+    text = f'#include "epilogue/warpgroup_store.cuh"\n{source}'
+    ptx = compile_ptx(INCLUDE / "one.cu", f"kernel_{widths[0]}", [INCLUDE], text)
+    _, *parts = re.split(r"\.entry kernel_(\d+)", ptx)
+    return dict(zip(map(int, parts[::2]), parts[1::2], strict=True))
+
+
+def stored(ptx: str) -> list[Event]:
+    """What thread 0 does, in order. Sums are numbered as they lie in its registers, the blocks one after the other."""
     # Constants, and addresses in the ring as those; sums as they were loaded, and pairs of them in a word.
     known = {re.findall(r"\.shared \.align 1024 \.b8 (\w+)", ptx)[0]: 0}
     sums: dict[str, tuple[int, ...]] = {}
@@ -95,8 +108,8 @@ def wanted(size: int, columns: int, boxes: int) -> list[Event]:
 def test_copies_of_a_box_take_what_was_filled_and_follow_one_another(
     value: str, size: int, boxes: int, columns: int
 ) -> None:
-    assert stored(value, columns, boxes) == wanted(size, columns, boxes)
+    assert stored(kernels(value, boxes, WIDTHS)[columns]) == wanted(size, columns, boxes)
 
 
 def test_one_box_is_read_before_it_is_filled_again() -> None:
-    assert stored("__half", 80, 1) == wanted(2, 80, 1)
+    assert stored(kernels("__half", 1, (80,))[80]) == wanted(2, 80, 1)

@@ -32,6 +32,7 @@ def module(name: str) -> ModuleType:
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(NVCC is None, reason="needs nvcc")
 def test_cub_is_compiled_once_with_an_entry_for_each_dtype() -> None:
     cub = module("cub_sum")
