@@ -58,19 +58,17 @@ ADDRESSES = """
 // Distinct words of the busiest bank over the lanes [first, last), each taking `width` words, or -1 for a bad address.
 template <class Access>
 __host__ __device__ constexpr int turns(int first, int last, int width, int pattern) {
-    int busiest = 0;
-    for (int bank = 0; bank < 32; ++bank) {
-        int seen[32] = {}, count = 0;
-        for (int lane = first; lane < last; ++lane) {
-            const int word = Access::word(lane, pattern);
-            if (word < 0 || word % width || word + width > Access::words) return -1;
-            const int wanted = word + (bank - word % 32 + 32) % 32;
-            if (wanted - word >= width) continue;
+    int busiest = 0, seen[32][32] = {}, count[32] = {};  // by bank
+    for (int lane = first; lane < last; ++lane) {
+        const int word = Access::word(lane, pattern);
+        if (word < 0 || word % width || word + width > Access::words) return -1;
+        for (int wanted = word; wanted < word + width; ++wanted) {
+            const int bank = wanted % 32;
             bool known = false;
-            for (int i = 0; i < count; ++i) known = known || seen[i] == wanted;
-            if (!known) seen[count++] = wanted;
+            for (int i = 0; i < count[bank]; ++i) known = known || seen[bank][i] == wanted;
+            if (!known) seen[bank][count[bank]++] = wanted;
+            busiest = count[bank] > busiest ? count[bank] : busiest;
         }
-        busiest = count > busiest ? count : busiest;
     }
     return busiest;
 }
