@@ -93,7 +93,7 @@ Case = tuple[str, int, int, int, int, str, str]
 OF_EACH: list[Case] = [
     ("fp16", 128, 1, 64, 130, "rising", "early"),
     ("fp16", 64, 0, 64, 264, "equal", "shuffled"),
-    ("fp16", 64, 1, 64, 1, "integers", "early"),
+    ("fp16", 128, 1, 64, 1, "integers", "early"),
 ]
 OF_ODD: list[Case] = [
     ("bf16", 64, 0, 64, 100, "uniform", "late"),
@@ -155,7 +155,7 @@ def test_outputs_in_fp8_are_right(causal: int, sequence: int, kind: str, loads: 
 
 @pytest.mark.parametrize("rung", "345678")
 @pytest.mark.parametrize(("dtype", "causal", "sequence", "kind", "loads"), [
-    ("bf16", 0, 330, "wide", "late"), ("fp16", 1, 257, "rising", "early"), ("bf16", 1, 1, "integers", "shuffled"),
+    ("bf16", 0, 330, "wide", "late"), ("fp16", 1, 257, "rising", "early"), ("fp16", 1, 1, "integers", "shuffled"),
 ])  # fmt: skip
 def test_three_consumers_share_a_block_of_192_rows(
     rung: str, dtype: str, causal: int, sequence: int, kind: str, loads: str
@@ -408,8 +408,8 @@ in_some_dtypes = pytest.mark.parametrize(
 
 def test_each_of_the_sweeps_types_multiplies_by_wgmma_and_spills_nothing() -> None:
     for rung, depth, dtype in COMPILED:
-        if dtype == "fp16":
-            continue
+        if dtype == "fp16" or depth == 256:
+            continue  # which no sweep has
         found, about = facts_without_spills(by_default(rung, depth, dtype)), (rung, depth, dtype)
         assert found["hgmma"] >= (depth // 16 + 64 // 16) // (2 if dtype == "fp8" else 1), about
         assert (found["ldg"] > 0, found["bar"] > 1) == (rung == "1", rung != "4"), about  # and S is read

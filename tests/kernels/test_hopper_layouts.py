@@ -254,7 +254,12 @@ def test_results_land_where_the_copy_engine_looks_for_them() -> None:
         *(f"engine_order<{line}>()" for line in (128, 64, 32)),
         *(f"matrices_land_in_place<{columns}>()" for columns in WIDTHS),
         *(f"matrices_are_conflict_free<{columns}>()" for columns in WIDTHS),
-        *(f"boxes_cover<{value}, {columns}>()" for value in ("__half", "float") for columns in WIDTHS),
+        # One box and several, with lines of each width.
+        *(
+            f"boxes_cover<{value}, {columns}>()"
+            for value in ("__half", "float")
+            for columns in (32, 48, 64, 96, 256)
+        ),
         "registers_cover<96>()",
         "registers_cover<80>()",
         "registers_cover<64>()",
