@@ -193,6 +193,7 @@ def test_a_file_does_the_work_of_the_kernel_with_parameters(rung: str) -> None:
     assert own["instructions"] <= 1.05 * other["instructions"]
 
 
+@pytest.mark.slow
 def test_the_last_file_waits_as_often_as_the_kernel_with_parameters() -> None:
     """At barriers of copies."""
     name, params = WITH_PARAMETERS["8"]
