@@ -21,7 +21,6 @@ from ladder.results.prediction import (
     coverage,
     predict,
     prepare_sessions,
-    session_mean_interval,
 )
 from ladder.results.published_records import write_samples
 from ladder.results.statistics import lag_1
@@ -135,7 +134,7 @@ def test_a_cell_read_on_one_kind_of_host_may_differ_by_as_much_as_its_class(agre
     ends = predict(found, known)
     (cell,) = found["cell"][found["variant"] == "kernel-0"].unique()
     host = 1.645 * np.sqrt(2 * known["host"].iloc[0])
-    assert (ends["high"] - ends["low"])[cell] / 2 > host
+    assert (ends["predicted_high"] - ends["predicted_low"])[cell] / 2 > host
 
 
 def test_pairs_bound_by_different_things_are_of_different_classes() -> None:
@@ -152,7 +151,7 @@ def test_a_cell_that_is_measured_once_has_an_interval_too() -> None:
     many, once = sessions_of(200, ONE_HOST), sessions_of(201, ONE_HOST[:1]).tail(1)
     found = prepare_sessions(pd.concat([many, once], ignore_index=True))
     ends = predict(found, components(found))
-    widths = ends["high"] - ends["low"]
+    widths = ends["predicted_high"] - ends["predicted_low"]
     single = widths.index.isin(found["cell"][found["variant"] == "kernel-200"])
     assert widths.notna().all()
     assert widths[single].item() > 1.1 * widths[~single].median()
@@ -183,7 +182,7 @@ def test_two_gpus_of_two_kinds_of_host_predict_others() -> None:
     found = prepare_sessions(sessions_of(50, [("s1", "GPU-1", 1), ("s2", "GPU-2", 8)]))
     known = components(found)
     assert known["gpu"].isna().all()
-    assert predict(found, known)["low"].notna().all()
+    assert predict(found, known)["predicted_low"].notna().all()
 
 
 def test_no_prediction_is_narrower_than_the_interval_over_what_was_measured() -> None:
@@ -197,11 +196,11 @@ def test_no_prediction_is_narrower_than_the_interval_over_what_was_measured() ->
     sessions.loc[noisy, "speedup_high"] *= 1.1
     found = prepare_sessions(sessions)
     known = components(found)
-    ends, here = predict(found, known), session_mean_interval(found, known)
-    assert (ends["low"] <= here["low"]).all()
-    assert (ends["high"] >= here["high"]).all()
+    ends = predict(found, known)
+    assert (ends["predicted_low"] <= ends["low"]).all()
+    assert (ends["predicted_high"] >= ends["high"]).all()
     (cell,) = found["cell"][found["variant"] == sessions["variant"][noisy].iloc[0]]
-    assert ends["high"][cell] - ends["low"][cell] > 0.19
+    assert ends["predicted_high"][cell] - ends["predicted_low"][cell] > 0.19
     made = combine_sessions(frames_of(sessions))["timings"]
     assert (made["predicted_low"] <= made["speedup_low"] * (1 + 1e-9)).all()
 
@@ -294,7 +293,9 @@ def test_an_outlying_cell_widens_no_other_interval() -> None:
     for sessions in (plain, outlying):
         found = prepare_sessions(sessions)
         ends = predict(found, components(found))
-        widths.append((ends["high"] - ends["low"])[~ends.index.isin(found["cell"][here])].median())
+        widths.append(
+            (ends["predicted_high"] - ends["predicted_low"])[~ends.index.isin(found["cell"][here])].median()
+        )
     assert widths[1] == pytest.approx(widths[0], rel=0.1)
 
 
@@ -352,7 +353,7 @@ def test_sessions_of_a_cell_are_its_sample() -> None:
         found = prepare_sessions(
             sessions_of(400, [(f"s{number}", f"GPU-{number}", 8) for number in range(count)], seen)
         )
-        cells = session_mean_interval(found, components(found))
+        cells = predict(found, components(found))
         # Of the many cells the mean is what all of them would have, were they measured for ever.
         true = prepare_sessions(
             sessions_of(400, [("s0", "GPU-0", 8)], dict.fromkeys(SEEN, 0.0) | {"residual": 1e-9})
@@ -376,7 +377,7 @@ def test_sessions_on_one_gpu_count_as_one_gpu() -> None:
     values, known = every.groupby("cell")["log"].mean(), components(every)
     for gpus in (1, 2):
         few = every[every["gpu"].isin([f"GPU-{number}" for number in range(gpus)])]
-        found = session_mean_interval(few, known)
+        found = predict(few, known)
         assert 0.93 < ((found["low"] <= values) & (values <= found["high"])).mean() < 0.98, f"{gpus} GPUs"
 
 
@@ -540,7 +541,7 @@ def test_cells_that_repeat_well_have_narrower_intervals_than_others_of_their_cla
     known = components(found)
     assert known["freedom"].iloc[0] < 10
     ends = predict(found, known)
-    widths = (ends["high"] - ends["low"]).groupby(
+    widths = (ends["predicted_high"] - ends["predicted_low"]).groupby(
         found.groupby("cell")["variant"].first().isin(sessions["variant"][noisy])
     )
     assert widths.median()[True] > 2 * widths.median()[False]

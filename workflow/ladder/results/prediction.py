@@ -33,6 +33,7 @@ CELL = ["sweep", "variant", "baseline", "dtype", "layout", *SIZE_COLUMNS, "regim
 _TIMES = ["median_us", "reference_median_us"]
 _EDGES_US = (20, 100, 1000)
 _COMPONENTS = ["residual", "session", "gpu", "host"]
+_PREDICTED = ["predicted_low", "predicted_high"]
 _LAUNCHED_ALONE = ("cold", "dirty")
 _FLOORS_APART_US = 1.8
 """How far apart the clock's floors of two kinds of host may be.
@@ -271,17 +272,13 @@ def _scaled(cells: Frame) -> tuple[Any, Any]:
     return ((prior + cells["squares"]) / freedom).fillna(1.0), quantile**2
 
 
-def session_mean_interval(found: Frame, known: Frame) -> Frame:
+def _measured(cells: Frame) -> Frame:
     """By `cell` the mean log speed-up, `value`, and its 95 % interval, `low` to `high`.
 
     It holds what GPUs in hosts of the kinds that were read show in the mean. Sessions on one GPU share its deviation,
     however many they are. The interval of a single session is its own with what sessions and GPUs of its class differ
-    by, as squares. `found` is of `prepare_sessions`, `known` of `components`.
+    by, as squares.
     """
-    return _measured(_cells(found, known))
-
-
-def _measured(cells: Frame) -> Frame:
     scale, quantile = _scaled(cells)
     several = np.sqrt(quantile * scale * cells["mean"])
     among = (
@@ -296,7 +293,8 @@ def _measured(cells: Frame) -> Frame:
 
 
 def predict(found: Frame, known: Frame) -> Frame:
-    """By `cell` the `low` and `high` end of a 95 % prediction interval for the log speed-up of one more session.
+    """By `cell` what `_measured` says, and `predicted_low` to `predicted_high`, a 95 % prediction interval for the log
+    speed-up of one more session.
 
     That session is on another GPU of a host of any kind. What sessions and GPUs add is scaled by how the cell's own
     sessions vary within kinds of host, moderated by its class. What the kind of host adds is its class's, however well
@@ -318,8 +316,8 @@ def predict(found: Frame, known: Frame) -> Frame:
     low = cells["level"] + np.minimum(*moved) - half
     high = cells["level"] + np.maximum(*moved) + half
     here = _measured(cells)
-    ends = {"low": np.fmin(low, here["low"]), "high": np.fmax(high, here["high"])}
-    return Frame(ends).where(half.notna())
+    ends = {"predicted_low": np.fmin(low, here["low"]), "predicted_high": np.fmax(high, here["high"])}
+    return here.join(Frame(ends).where(half.notna()))
 
 
 def _held_out(found: Frame, by: str) -> Iterator[tuple[str, Frame]]:
@@ -331,7 +329,8 @@ def _held_out(found: Frame, by: str) -> Iterator[tuple[str, Frame]]:
         held, rest = found[found[by] == left_out], found[found[by] != left_out]
         known, one = components(rest), rest.sample(frac=1, random_state=0).drop_duplicates("cell")
         for sessions, basis in (("all", rest), ("one", one)):
-            yield sessions, held.join(predict(basis, known), on="cell").dropna(subset=["low", "high"])
+            ends = predict(basis, known)[_PREDICTED]
+            yield sessions, held.join(ends, on="cell").dropna(subset=_PREDICTED)
 
 
 def _parts(held: Frame, by: str) -> Iterator[tuple[Any, Frame]]:
@@ -356,8 +355,9 @@ def coverage(found: Frame) -> list[TableRow]:
         held_out = [*_held_out(found, by)] if found[by].nunique() > 1 else []
         for sessions in dict.fromkeys(sessions for sessions, _ in held_out):
             held = pd.concat([own for of, own in held_out if of == sessions])
-            width = held["high"] - held["low"]
-            outside = (held["low"] - held["log"]).clip(lower=0) + (held["log"] - held["high"]).clip(lower=0)
+            low, high = (held[name] for name in _PREDICTED)
+            width = high - low
+            outside = (low - held["log"]).clip(lower=0) + (held["log"] - high).clip(lower=0)
             held = held.assign(outside=outside, half_width=width / 2, score=width + 40 * outside)
             for part, own in _parts(held, by):
                 row: TableRow = {"left_out": left_out, "sessions": sessions, "part": str(part)}
@@ -377,7 +377,6 @@ def _combined(timings: Frame, found: Frame, known: Frame) -> Frame:
     so all columns of a row are of the same sessions. Rates and the ends of the median follow its time, and the energy
     of a launch time and power.
     """
-    here, there = session_mean_interval(found, known), predict(found, known)
     logs = found.assign(**{name: np.log(found[name]) for name in _TIMES})
     cells = logs.groupby("cell").agg(
         **{name: (name, "first") for name in CELL},
@@ -388,10 +387,8 @@ def _combined(timings: Frame, found: Frame, known: Frame) -> Frame:
     )
     cells[_TIMES] = np.exp(cells[_TIMES])
     cells["gpus"] = cells["gpus"].where(cells["gpus"] > 0)
-    ends = here.join(there.add_suffix("_elsewhere"))
     columns = {"value": "speedup", "low": "speedup_low", "high": "speedup_high"}
-    columns |= {"low_elsewhere": "predicted_low", "high_elsewhere": "predicted_high"}
-    rows = cells.join(ends.apply(np.exp).rename(columns=columns))
+    rows = cells.join(predict(found, known).apply(np.exp).rename(columns=columns))
     names = [*rows.columns.difference(CELL)]
     own = timings[CELL].merge(rows, "left", CELL)[names].astype(timings.dtypes[names])
     own = own.where(timings["status"] == "ok").fillna(timings[names])
