@@ -25,7 +25,7 @@ from ladder.catalogue.sweeps import load_sweeps
 from ladder.measure.choice import decide
 from ladder.measure.conditions import choice_conditions, host_conditions, tree_conditions
 from ladder.measure.plan_records import PlanRecords
-from ladder.measure.store import Records, new_name, read_store
+from ladder.measure.store import Records, appending, read_store
 from ladder.model.cell import COUNTERS, Cell
 from ladder.model.files import digest_json, read_json, replace_file, write_json
 from ladder.model.folders import Project, RunFolder
@@ -377,8 +377,9 @@ class Lab:
                         found += self._records(plan, task, measured)
                         if metrics and task.counted:
                             found.append(self._counted(plan, task, make_profile(place)))
-            lines = [json.dumps(one.to_json()) + "\n" for one in (self.session, *found)]
-            replace_file(self.folder.records / f"{new_name(name)}.jsonl", "".join(lines).encode())
+            with appending(self.folder.records, name) as append:
+                for one in (self.session, *found):
+                    append(one)
             write_json(self.folder.account("measured", name), make_job(launched))
             notes = (
                 []
