@@ -380,16 +380,29 @@ def test_of_many_parameters_those_are_named_that_are_no_default(parts: Sweeps) -
     assert not given.unnamed()[1]
 
 
-def test_panels_name_their_dtype_once_and_a_name_has_one_colour_in_all(parts: Sweeps) -> None:
-    given = data(parts, "fp32_ladder", "curves")
+def in_tf32_too(given: FigureData) -> FigureData:
+    """With the same rows in a second type."""
     other = given.timings.assign(dtype="tf32", variant=given.timings["variant"] + "-tf32")
-    drawing = FIGURES["curves"](
-        dataclasses.replace(
-            given,
-            timings=pd.concat([given.timings, other], ignore_index=True),
-            sweep=dataclasses.replace(given.sweep, dtypes=("fp32", "tf32")),
-        )
+    both = pd.concat([given.timings, other], ignore_index=True)
+    return dataclasses.replace(
+        given, timings=both, sweep=dataclasses.replace(given.sweep, dtypes=("fp32", "tf32"))
     )
+
+
+def test_a_panel_with_one_of_the_sizes_has_the_axis_of_all(parts: Sweeps) -> None:
+    """Else the end of its reference, at the largest size of all, would lie far beyond it."""
+    given = in_tf32_too(data(parts, "fp32_ladder", "curves"))
+    near = given.timings.assign(**{name: 1.4 * given.timings[name] for name in ENDS})
+    few = near[(near["dtype"] == "fp32") | (near["n"] == 1024)]
+    drawing = FIGURES["curves"](dataclasses.replace(given, timings=few))
+    first, second = drawing.axes
+    assert first.get_xlim() == second.get_xlim()
+    assert "cuBLAS" in [text.get_text() for text in second.texts]
+    drawing.draw_without_rendering()  # which warns, and fails, where there is no room for the panels
+
+
+def test_panels_name_their_dtype_once_and_a_name_has_one_colour_in_all(parts: Sweeps) -> None:
+    drawing = FIGURES["curves"](in_tf32_too(data(parts, "fp32_ladder", "curves")))
     assert [axis.get_title() for axis in drawing.axes] == ["fp32", "tf32"]
     shown = [{text.get_text(): text.get_color() for text in line_names(axis)} for axis in drawing.axes]
     assert not any("fp32" in name for names in shown for name in names)

@@ -170,6 +170,10 @@ def draw(data: FigureData) -> Figure:
         _below(axis, own, colors, places)
         _x_ticks(axis, cells[cells["panel"] == panel], values, places, scale, name, rate, columns)
         axis.set_title(panel if len(panels) > 1 else "", fontsize=10.5)
+    if name is None:  # names stand at the ends of lines, which may lie at sizes that a panel does not have
+        ends = [end for axis in axes[: len(panels)] for end in axis.get_xlim()]
+        for axis in axes[: len(panels)]:
+            axis.set_xlim(min(ends), max(ends))
     unit = {
         "speedup": f"speed relative to\n{_wrapped(lines.reference)}",
         "memory_fraction": "share of the\nmemory's peak rate",
