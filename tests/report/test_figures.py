@@ -830,6 +830,13 @@ def test_a_published_figure_says_so(parts: Sweeps) -> None:
     assert "NVIDIA H200, published run, 2026-11-20" in words(FIGURES["ladder"](published))
 
 
+def test_a_figure_of_several_days_names_the_first_and_the_last(parts: Sweeps) -> None:
+    given = data(parts, "fp32_ladder", "ladder")
+    later = given.sessions.assign(started="2026-11-28T08:00:00Z")
+    several = dataclasses.replace(given, sessions=pd.concat([later, given.sessions]))
+    assert "NVIDIA H200, 2026-11-20 to 2026-11-28" in words(FIGURES["ladder"](several))
+
+
 def test_the_step_writes_what_the_workflow_expects(lab: Lab) -> None:
     sweep = lab.sweeps(["fp32_ladder"])["fp32_ladder"]
     expected = [lab.folder.figures / name for name in sweep.figure_names()]

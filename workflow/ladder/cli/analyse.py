@@ -103,20 +103,12 @@ def figures(
     from ladder.report.figures.registry import draw_sweeps
     from ladder.report.links import Links
     from ladder.results.run_data import RunData
-    from ladder.results.sweep_data import of_sweep
 
-    folder, parts = RunFolder(folder_), []
+    folder = RunFolder(folder_)
     frames = {table: tables.read(table, into or folder.tables) for table in SWEEP_TABLES}
-    sessions, records, known = (
-        frames["sessions"],
-        records_of(folder, published, []),
-        sweeps_of(context, sweeps),
-    )
-    for name, sweep in known.items():
-        measured = measured_on(records, sessions[sessions["sweep"] == name])
-        whose = {"published": measured, "timings_from": "published"} if published is not None else measured
-        parts.append(of_sweep(sweep, frames, whose))
-    data = RunData(known, frames, measured_on(records, sessions))
+    measured = measured_on(records_of(folder, published, []), frames["sessions"])
+    whose = {"published": measured, "timings_from": "published"} if published is not None else measured
+    data = RunData(sweeps_of(context, sweeps), frames, whose)
     named = titles(data, Links(folder, folder.root, data))
-    for done, name in enumerate(draw_sweeps(parts, into or folder.figures, jobs, named), 1):
-        logging.info("[%d/%d] %s", done, len(parts), name)
+    for done, name in enumerate(draw_sweeps(data.parts.values(), into or folder.figures, jobs, named), 1):
+        logging.info("[%d/%d] %s", done, len(data.parts), name)

@@ -53,7 +53,7 @@ def extent(name: str) -> str:
 
 def of_sweep(sweep: Sweep, frames: Mapping[str, pd.DataFrame], environment: Mapping[str, Any]) -> "SweepData":
     """What the tables of a run say of one sweep."""
-    named = ("timings", "resources", "metrics")
+    named = ("timings", "resources", "metrics", "sessions")
     own = {table: frames[table][frames[table]["sweep"] == sweep.name] for table in named}
     rows = tables.with_rungs(own.pop("timings"), [sweep])
     pairs = rows[rows["baseline"].notna()]
@@ -87,8 +87,15 @@ class SweepData(Origin):
     timings: pd.DataFrame
     resources: pd.DataFrame
     metrics: pd.DataFrame
+    sessions: pd.DataFrame
     pairs: pd.DataFrame
     environment: Mapping[str, Any]
+
+    @property
+    def days(self) -> str:
+        """When its sessions began: 2026-11-22, or 2026-11-22 to 2026-11-28; empty where that is not known."""
+        began = self.sessions["started"].dropna().str[:10]
+        return " to ".join(dict.fromkeys([began.min(), began.max()])) if len(began) else ""
 
     @property
     def regime(self) -> str:
@@ -209,7 +216,7 @@ class SweepData(Origin):
 
     def drawn(self, figure: Figure, title: str = "") -> "FigureData":
         """The data of one of its figures, with the title that an answer gives it."""
-        known = (self.timings, self.resources, self.metrics, self.pairs)
+        known = (self.timings, self.resources, self.metrics, self.sessions, self.pairs)
         return FigureData(self.sweep, *known, self.environment, figure, title)
 
     def against(self, row: Mapping[str, Any]) -> str:

@@ -46,8 +46,8 @@ def canvas(
     title = textwrap.fill(cut(title_of(data) if title is None else title, _LONGEST), _TITLE_WIDTH)
     device = str(data.gpu.get("name") or data.source.get("device") or "unknown device")
     published = "published run, " if data.environment.get("timings_from") == "published" else ""
-    if date := str(data.source.get("started") or "")[:10]:
-        device += f", {published}{date}"
+    if data.days:
+        device += f", {published}{data.days}"
     device = device.replace(" ", "\u00a0")
     shown = [cut(data.sweep.title, _LONGEST), what, device]
     about = textwrap.fill(" · ".join(part for part in shown if part), _ABOUT_WIDTH)
