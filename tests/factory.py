@@ -27,7 +27,7 @@ from ladder.measure.conditions import choice_conditions, host_conditions, tree_c
 from ladder.measure.plan_records import PlanRecords
 from ladder.measure.store import Records, appending, read_store
 from ladder.model.cell import COUNTERS, Cell
-from ladder.model.files import digest_json, read_json, replace_file, write_json
+from ladder.model.files import digest_json, replace_file, write_json
 from ladder.model.folders import Project, RunFolder
 from ladder.model.kernel import Variant
 from ladder.model.plan import Plan
@@ -35,7 +35,7 @@ from ladder.model.plan_file import read_plan, to_json
 from ladder.model.record import Conditions, Record, Session
 from ladder.model.sweep import Entry, Sweep
 from ladder.results import tables
-from ladder.results.collect import collect_sweep, merge
+from ladder.results.collect import accounts_of, collect_sweep, merge
 from ladder.results.environment import measured_on
 
 DEVICE = "nvidia-h200"
@@ -453,23 +453,18 @@ class Lab:
 
     def frames(self, name: str, records: Records | None = None) -> dict[str, Any]:
         """The tables of a sweep."""
-        return collect_sweep(
-            self.view(name, records),
-            [job for job in [read_json(self.folder.account("measured", name))] if job],
-            read_json(self.folder.account("profiled", name)),
-        )
+        view = self.view(name, records)
+        return collect_sweep(view, *accounts_of(self.folder, view.plan))
 
     def collect(self, names: list[str] | None = None) -> None:
         """Records to tables, all tables joined, and the environment that follows from the records."""
         records = read_store(self.folder.records)
         parts = {name: self.frames(name, records) for name in self.sweeps(names)}
-        for name, frames in parts.items():
-            tables.write(frames, self.folder.sweep(name))
         tables.write(merge(parts), self.folder.tables)
         self.write_environment()
 
     def collected(self) -> list[str]:
-        """The run's folder and its sweeps with tables, as steps take them."""
+        """The run's folder and its measured sweeps, as steps take them."""
         there = [name for name in self.sweeps() if self.folder.sweep(name).is_dir()]
         return [str(self.folder.root), *there]
 

@@ -251,7 +251,7 @@ def test_a_large_ratio_to_a_slow_baseline_makes_nothing_the_fastest() -> None:
 
 
 def test_a_baseline_is_not_counted_against_itself(lab: Lab, pages: dict[str, str]) -> None:
-    timed = tables.read("timings", lab.folder.sweep("fp32_transpose"))
+    timed = lab.frames("fp32_transpose")["timings"]
     cold = timed[(timed["regime"] == "cold") & (timed["status"] == "ok")]
     own = int((cold["variant"] != cold["reference"]).sum())
     assert f"faster in {own} of {own} cells, slower in 0" in pages["fp32_transpose"]
@@ -347,7 +347,7 @@ def test_a_sweep_over_shapes_shows_the_fastest_at_each(tmp_path: Path) -> None:
     lab.record(["fp32_ladder"])
     lab.collect(["fp32_ladder"])
     part = report(lab)["fp32_ladder"]
-    timed = tables.read("timings", lab.folder.sweep("fp32_ladder"))
+    timed = lab.frames("fp32_ladder")["timings"]
     dirty = timed[(timed["regime"] == "dirty") & (timed["status"] == "ok")]
     shapes = int(dirty["m"].nunique())
     assert f"Shown: the fastest at each of {shapes} shapes; {len(dirty)} cells in all" in part

@@ -37,7 +37,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
 
 
 def timings(lab: Lab, sweep: str) -> pd.DataFrame:
-    return tables.read("timings", lab.folder.sweep(sweep))
+    return lab.frames(sweep)["timings"]
 
 
 def test_a_row_per_cell_and_regime_in_the_sweeps_order(lab: Lab) -> None:
@@ -91,27 +91,27 @@ def test_the_longer_one_of_both_floors_says_which_rate_is_shown(tmp_path: Path) 
 
 
 def test_what_the_kernel_and_the_profiler_report_becomes_metrics(lab: Lab) -> None:
-    rows = tables.read("metrics", lab.folder.sweep("bank_stride"))
+    rows = lab.frames("bank_stride")["metrics"]
     stride = rows[rows["variant"] == "bank_stride-int32-stride=16"].set_index("metric")["value"]
     assert stride["predicted_wavefronts"] == 16
     assert stride["l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum"] == 16_000_000
 
 
 def test_the_notes_of_the_profiler_are_kept(lab: Lab) -> None:
-    notes = tables.read("notes", lab.folder.sweep("fp32_transpose"))
+    notes = lab.frames("fp32_transpose")["notes"]
     assert ("profile", "ncu", "ncu was not found") in set(
         notes[["stage", "subject", "reason"]].itertuples(index=False, name=None)
     )
 
 
 def test_a_job_knows_its_gpu_share(lab: Lab) -> None:
-    job = tables.read("jobs", lab.folder.sweep("bank_stride")).iloc[0]
+    job = lab.frames("bank_stride")["jobs"].iloc[0]
     assert job["gpu_share"] == pytest.approx(0.83)
     assert job["check_share"] == pytest.approx(0.1)
 
 
 def test_jobs_published_before_checks_were_counted_have_no_share_of_them(lab: Lab, tmp_path: Path) -> None:
-    now = tables.read("jobs", lab.folder.sweep("bank_stride"))
+    now = lab.frames("bank_stride")["jobs"]
     now.drop(columns="check_share").to_csv(tmp_path / "jobs.csv", index=False)
     before = tables.read("jobs", tmp_path)
     assert list(before) == list(now)
@@ -349,7 +349,7 @@ def test_where_over_sizes_asks_for_a_combination_at_some_only(tmp_path: Path) ->
     rows = timings(lab, "fp32_transpose")
     assert len(rows[rows["regime"] == "cold"]) == 4
     assert set(rows["status"]) == {"ok"}
-    assert tables.read("notes", lab.folder.sweep("fp32_transpose")).query("stage == 'measure'").empty
+    assert lab.frames("fp32_transpose")["notes"].query("stage == 'measure'").empty
     assert not tables.read("resources", lab.folder.tables)["variant"].str.contains("bm=64-bk=16").any()
 
 
@@ -506,7 +506,7 @@ def test_a_truncated_last_line_is_a_cell_not_yet_there(tmp_path: Path) -> None:
     lab.collect(["tensor_ladder"])
     rows = timings(lab, "tensor_ladder")
     assert set(rows["rung"]) == {"WMMA naive"}
-    notes = tables.read("notes", lab.folder.sweep("tensor_ladder"))
+    notes = lab.frames("tensor_ladder")["notes"]
     assert "not measured" in set(notes["reason"])
 
 
@@ -517,7 +517,7 @@ def test_an_unreadable_line_in_the_middle_is_noted(tmp_path: Path) -> None:
     lines = path.read_text().splitlines()
     path.write_text("\n".join([lines[0], lines[1][:40], *lines[1:]]) + "\n")
     lab.collect(["tensor_ladder"])
-    notes = tables.read("notes", lab.folder.sweep("tensor_ladder"))
+    notes = lab.frames("tensor_ladder")["notes"]
     assert "1 unreadable lines were left out" in set(notes["reason"])
     assert set(timings(lab, "tensor_ladder")["status"]) == {"ok"}
 
