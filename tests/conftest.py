@@ -131,3 +131,12 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     """Compiled kernels of sources that are no more do not pile up."""
     if not hasattr(session.config, "workerinput"):
         forget_unused()
+
+
+def assert_says(message: str, fragments: tuple[str, ...]) -> None:
+    """The fragments stand in the message, in this order."""
+    at = 0
+    for fragment in fragments:
+        found = message.find(fragment, at)
+        assert found >= 0, f"{fragment!r} is not in {message[at:]!r}"
+        at = found + len(fragment)

@@ -1,4 +1,4 @@
-"""What a user gets wrong: each mistake names file, field, value and what is accepted, before any job starts.
+"""What a user gets wrong in a file: each mistake names file, field, value and what is accepted, before any job starts.
 
 A mistake is a change to one file of a working project. What only a compiler can see is recorded instead (see
 test_workflow.py); what only a launch can see needs a GPU.
@@ -6,29 +6,18 @@ test_workflow.py); what only a launch can see needs a GPU.
 
 from __future__ import annotations
 
-import errno
-import json
 import math
 import os
-import re
-import shlex
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import edit, edit_yaml, run_snakemake
-from factory import SESSION, Lab
+from conftest import assert_says, edit, edit_yaml, run_snakemake
 from ladder.build.sources import _direct_includes
-from ladder.catalogue.settings import parse_over
 from ladder.cli.app import main
-from ladder.measure.store import appending
-from ladder.model.files import write_json
-from snakemake.cli import parse_config
 
 CONFIG = "config/config.yaml"
 SWEEP = "config/sweeps/alone.yaml"
@@ -821,15 +810,6 @@ def test_a_sweep_may_be_called_sweep(project: Path) -> None:
     assert outcome.jobs == ["Preparing sweep", "Measuring sweep"]
 
 
-def assert_says(message: str, fragments: tuple[str, ...]) -> None:
-    """The fragments stand in the message, in this order."""
-    at = 0
-    for fragment in fragments:
-        found = message.find(fragment, at)
-        assert found >= 0, f"{fragment!r} is not in {message[at:]!r}"
-        at = found + len(fragment)
-
-
 def test_without_a_mistake_nothing_is_said(
     project: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -868,260 +848,6 @@ def test_an_include_that_the_compiler_finds_or_does_not_read_is_no_mistake(
     monkeypatch.chdir(project)
     source(line)(project)
     assert main(["check"]) == 0
-
-
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (["check", "--config", "{run"], ("--config", "'{run'", "KEY=VALUE")),
-        (["check", "--config", "run={a"], ("--config", "not valid YAML")),
-        (
-            ["check", "--config", "measure={precison: 1}"],
-            ("command line: --config: measure", "'precison'", "'precision'"),
-        ),
-        (["check", "--config", "measure={precision: '[1'}"], ("--config: precision", "not valid YAML")),
-        (["check", "--config", "measure={seed: 2020-13-45}"], ("--config", "not valid YAML", "month")),
-        (["check", "--configfile", "config/none.yaml"], ("config/none.yaml", "cannot be read")),
-        (["prepare", "results/a/b", "alnoe"], ("configuration", "sweeps", "'alnoe'", "'alone'")),
-        (["prepare", "results/a/b", "alone", "--arch", "sm_999"], ("compile", "takes no", "sm_999")),
-        (
-            ["prepare", "results/a/b", "alone", "--config", "compile={options: ['--fast']}"],
-            ("compile", "takes no", "--fast"),
-        ),
-        (["collect", "results/a/b", "none"], ("results/a/b/plans/none.json", "No such file")),
-        (["measure", CONFIG], (CONFIG, "Invalid JSON")),
-        (["compare", "results/none", "results/none"], ("results/none", "no records in it")),
-        (["claims", "results/a/b", "alnoe"], ("configuration", "sweeps", "'alnoe'", "'alone'")),
-        (["environment", "results/a/b", "--arch", "banana"], ("--arch", "'banana'", "such as sm_80")),
-        (["check", "--configfile", "config"], ("config", "cannot be read: Is a directory")),
-        (["collect", "results/a/b", "alone", "--into", CONFIG], ("folder", CONFIG, "a folder")),
-    ],
-    ids=lambda value: " ".join(value)[:40],
-)
-def test_a_mistake_on_the_command_line_of_a_step_is_reported_the_same_way(
-    words: list[str],
-    says: tuple[str, ...],
-    project: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    monkeypatch.chdir(project)
-    before = set(project.rglob("*"))
-    assert main(words) == 2
-    assert_says(caplog.records[-1].getMessage(), says)
-    assert set(project.rglob("*")) == before
-
-
-def without(field: str) -> Callable[[Any], Any]:
-    """Drop a field of a JSON object."""
-    return lambda document: {name: value for name, value in document.items() if name != field}
-
-
-def facts(**fields: Any) -> Callable[[Any], Any]:
-    """Change facts of a variant of a plan."""
-
-    def change(plan: Any) -> Any:
-        plan["variants"]["wmma_naive-fp16"] |= fields
-        return plan
-
-    return change
-
-
-JSON_MISTAKES: list[tuple[str, Callable[[Any], Any] | str, str]] = [
-    *[("plans/S.json", damage, "S.json: the document: ") for damage in ("", "{", '{"a": 1} x', "\xff")],
-    ("plans/S.json", lambda plan: [plan], "S.json: the document: "),
-    ("plans/S.json", lambda plan: plan | {"sweep": "o"}, "S.json: sweep: 'o' is not accepted; accepted: S"),
-    ("plans/S.json", lambda plan: plan | {"regimes": []}, "S.json: regimes: [] is not accepted"),
-    ("plans/S.json", lambda plan: plan | {"settings": {"seed": "x"}}, "S.json: settings.seed.float: 'x'"),
-    ("plans/S.json", lambda plan: plan | {"tasks": [{}]}, "S.json: tasks.0.variant: {} is not accepted"),
-    (
-        "plans/S.json",
-        lambda plan: plan | {"variants": {}},
-        "S.json: tasks: launch.variant: 'wmma_naive-fp16'",
-    ),
-    ("plans/S.json", lambda plan: plan | {"variants": 3}, "S.json: variants: 3 is not accepted"),
-    *[
-        ("plans/S.json", facts(**{field: value}), f"S.json: variants.wmma_naive-fp16.{field}")
-        for field, value in (
-            ("registers", "x"),
-            ("blocks_per_sm", 1e308),
-            ("ldg", [None]),
-            ("params", math.nan),
-            ("layout", None),
-            ("occupancy", math.inf),
-            ("cubin", "../../x"),
-            ("status", "fine"),
-        )
-    ],
-    *[(f"sweeps/S/{name}.json", "[" * 100_000, "not valid JSON") for name in ("measured", "profiled")],
-    ("environment.json", "[" * 100_000, "environment.json: not valid JSON"),
-    *[(f"sweeps/S/{name}.json", "", f"{name}.json: not valid JSON") for name in ("measured", "profiled")],
-    *[(f"sweeps/S/{name}.json", "[]", f"{name}.json: a JSON object") for name in ("measured", "profiled")],
-    (
-        "sweeps/S/measured.json",
-        lambda job: job | {"wall_s": "long"},
-        "measured.json: wall_s: 'long' is not accepted",
-    ),
-    ("sweeps/S/measured.json", lambda job: job | {"wall_s": math.nan}, "measured.json: not valid JSON"),
-    ("sweeps/S/measured.json", lambda job: job | {"cells": "x"}, "measured.json: cells: 'x' is not accepted"),
-    ("sweeps/S/profiled.json", lambda job: {"notes": 3}, "profiled.json: notes: 3 is not accepted"),
-    *[("environment.json", damage, "environment.json: not valid JSON") for damage in ("", "{")],
-    ("environment.json", lambda document: [document], "environment.json: a JSON object is expected"),
-    ("environment.json", lambda document: document | {"timings_from": "here"}, "timings_from: 'here' is not"),
-    *[
-        ("environment.json", without(name), f"environment.json: {name}: {{")
-        for name in ("device", "arch", "gpu", "driver", "packages", "started")
-    ],
-    (
-        "environment.json",
-        lambda document: document | {"gpus": 3},
-        "environment.json: gpus: 3 is not accepted",
-    ),
-    (
-        "environment.json",
-        lambda document: document | {"gpu": {"power_limit_w": "x"}},
-        "gpu.power_limit_w: 'x' is",
-    ),
-    ("environment.json", lambda document: document | {"trees": [{"commit": 3}]}, "trees.0.commit: 3 is not"),
-]
-
-
-@pytest.fixture(scope="module")
-def measured_once(tmp_path_factory: pytest.TempPathFactory) -> Lab:
-    lab = Lab(tmp_path_factory.mktemp("lab"))
-    lab.record(["tensor_ladder"])
-    lab.collect(["tensor_ladder"])
-    return lab
-
-
-@pytest.mark.parametrize(("file", "change", "says"), JSON_MISTAKES)
-def test_a_json_file_that_is_another_thing_is_refused_by_file_field_and_value(
-    measured_once: Lab,
-    tmp_path: Path,
-    file: str,
-    change: Callable[[Any], Any] | str,
-    says: str,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    folder, name = tmp_path / "run", "tensor_ladder"
-    shutil.copytree(measured_once.folder.root, folder)
-    path = folder / file.replace("S", name)
-    given = change if isinstance(change, str) else json.dumps(change(json.loads(path.read_text())))
-    path.write_bytes(given.encode("latin-1"))
-    step = "collect" if "/" in file else "report"
-    assert main(["--root", str(measured_once.root), step, str(folder), name]) == 2
-    (message,) = caplog.messages
-    assert_says(message, ("error: ", re.sub(r"\bS\b", name, says)))
-    assert len(message) < 800
-
-
-def test_settings_may_follow_one_another_as_for_snakemake(
-    project: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = ["--root", str(project), "check", "--config", "run=other", "device=none", "measure={seed: 3}"]
-    assert main([*words, "--cells"]) == 0
-    assert "results/other/no-gpu" in capsys.readouterr().out
-    assert main(["--root", str(project), "check", "run=other"]) == 2, "only behind --config"
-
-
-def test_a_root_with_dots_is_a_root(project: Path) -> None:
-    assert main(["--root", f"{project}/config/..", "check"]) == 0
-
-
-def test_a_closed_output_is_no_crash(project: Path) -> None:
-    command = f"{shlex.quote(sys.executable)} -m ladder --root {shlex.quote(str(project))} check >&-"
-    done = subprocess.run(command, shell=True, env=os.environ | {"PYTHONPATH": "workflow"}, check=False)
-    assert done.returncode == 0
-
-
-def test_empty_and_wrong_folders_on_the_command_line_are_refused(
-    measured_once: Lab, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
-) -> None:
-    folder = str(measured_once.folder.root)
-    root, name = ["--root", str(measured_once.root)], "tensor_ladder"
-    for step, says in (
-        (["collect", folder, name, "--into", ""], "folder: '' is not accepted"),
-        (["collect", "/dev/null", name], "folder: '/dev/null' is not accepted"),
-        (["report", folder, name, "--beside", "/"], "--beside: '/' is not accepted"),
-        (["history", "x", "--device", "*"], "device: '*' is not accepted"),
-    ):
-        caplog.clear()
-        assert main([*root, *step]) == 2, step
-        said = "".join([*capsys.readouterr().err.split("\n"), caplog.text])
-        assert says in re.sub(r"\W*\n\W*", " ", said), step
-
-
-def test_an_architecture_of_no_letters_is_refused(project: Path, caplog: pytest.LogCaptureFixture) -> None:
-    assert main(["--root", str(project), "prepare", "results/a/b", "alone", "--arch", ""]) == 2
-    assert "arch: '' is not accepted" in caplog.text
-
-
-def test_a_published_folder_that_is_not_there_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    for step in (["collect"], ["environment", "--arch", "sm_90a"], ["figures"]):
-        assert main([*step, "results/a/b", "--published", "nope"]) == 2
-        assert "'nope' does not exist" in capsys.readouterr().err
-
-
-def test_settings_given_twice_are_merged_as_snakemake_merges_them() -> None:
-    given = ["measure={precision: 0.01, seed: 3}", "run=a", "measure={seed: 4}", "run=b"]
-    expected = {"measure": {"precision": 0.01, "seed": 4}, "run": "b"}
-    assert parse_over(given) == expected
-    assert parse_config(given) == {**expected, "measure": {"precision": "0.01", "seed": "4"}}
-
-
-def test_what_never_ends_is_not_read(
-    project: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.chdir(project)
-    records = project / "results/a/b/records"
-    records.mkdir(parents=True)
-    (records / "x.jsonl").symlink_to("/dev/zero")
-    for words, file in (
-        (["measure", "/dev/zero"], "/dev/zero"),
-        (["compare", "results/a/b", "results/a/b"], "results/a/b/records/x.jsonl"),
-        (["check", "--configfile", "/dev/zero"], "/dev/zero"),
-    ):
-        assert main(words) == 2
-        assert caplog.messages[-1] == f"error: {file}: cannot be read: it is no regular file"
-
-
-def test_what_the_system_refuses_ends_with_one_line_that_names_the_file(
-    project: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.chdir(project)
-    for folder in ("results/a/b/plans/alone.json", "results/a/c/records/x.jsonl", "results/a/d.json"):
-        (project / folder).mkdir(parents=True)
-    (project / "results/a/e").symlink_to("e")
-    for words, file in (
-        (["measure", "results/a/b/plans/alone.json"], "results/a/b/plans/alone.json: Is a directory"),
-        (["compare", "results/a/c", "results/a/c"], "results/a/c/records/x.jsonl: Is a directory"),
-        (["measure", "results/a/e/f"], "results/a/e/f: Too many levels of symbolic links"),
-    ):
-        assert main(words) == 2
-        assert caplog.messages[-1] == f"error: {file}"
-    with pytest.raises(OSError, match="Is a directory") as error:
-        write_json(Path("results/a/d.json"), {})
-    assert str(error.value.filename) == "results/a/d.json"
-    assert {path.name for path in Path("results/a").iterdir()} == {"b", "c", "d.json", "e"}
-
-
-def test_a_full_disk_is_named_and_leaves_nothing_behind(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "a.json").write_text("old")
-
-    def full(self: Path, data: bytes) -> None:
-        self.touch()
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(Path, "write_bytes", full)
-    with pytest.raises(OSError, match=r"No space left on device: .*a\.json"):
-        write_json(tmp_path / "a.json", {})
-    assert [path.read_text() for path in tmp_path.iterdir()] == ["old"]
-    with appending(tmp_path / "records", "a") as append:
-        monkeypatch.setattr(os, "fsync", lambda _: full(tmp_path / "a.json", b""))
-        with pytest.raises(OSError, match=r"No space left on device: .*records/a-.*\.jsonl"):
-            append(SESSION)
 
 
 @pytest.mark.slow

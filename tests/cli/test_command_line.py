@@ -1,0 +1,172 @@
+"""What a user gets wrong on the command line, and what the system refuses: one line that names it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import assert_says
+from factory import SESSION
+from ladder.catalogue.settings import parse_over
+from ladder.cli.app import main
+from ladder.measure.store import appending
+from ladder.model.files import write_json
+from snakemake.cli import parse_config
+
+CONFIG = "config/config.yaml"
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["check", "--config", "{run"], ("--config", "'{run'", "KEY=VALUE")),
+        (["check", "--config", "run={a"], ("--config", "not valid YAML")),
+        (
+            ["check", "--config", "measure={precison: 1}"],
+            ("command line: --config: measure", "'precison'", "'precision'"),
+        ),
+        (["check", "--config", "measure={precision: '[1'}"], ("--config: precision", "not valid YAML")),
+        (["check", "--config", "measure={seed: 2020-13-45}"], ("--config", "not valid YAML", "month")),
+        (["check", "--configfile", "config/none.yaml"], ("config/none.yaml", "cannot be read")),
+        (["prepare", "results/a/b", "alnoe"], ("configuration", "sweeps", "'alnoe'", "'alone'")),
+        (["prepare", "results/a/b", "alone", "--arch", "sm_999"], ("compile", "takes no", "sm_999")),
+        (
+            ["prepare", "results/a/b", "alone", "--config", "compile={options: ['--fast']}"],
+            ("compile", "takes no", "--fast"),
+        ),
+        (["collect", "results/a/b", "none"], ("results/a/b/plans/none.json", "No such file")),
+        (["measure", CONFIG], (CONFIG, "Invalid JSON")),
+        (["compare", "results/none", "results/none"], ("results/none", "no records in it")),
+        (["claims", "results/a/b", "alnoe"], ("configuration", "sweeps", "'alnoe'", "'alone'")),
+        (["environment", "results/a/b", "--arch", "banana"], ("--arch", "'banana'", "such as sm_80")),
+        (["check", "--configfile", "config"], ("config", "cannot be read: Is a directory")),
+        (["collect", "results/a/b", "alone", "--into", CONFIG], ("folder", CONFIG, "a folder")),
+    ],
+    ids=lambda value: " ".join(value)[:40],
+)
+def test_a_mistake_on_the_command_line_of_a_step_is_reported_the_same_way(
+    words: list[str],
+    says: tuple[str, ...],
+    project: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.chdir(project)
+    before = set(project.rglob("*"))
+    assert main(words) == 2
+    assert_says(caplog.records[-1].getMessage(), says)
+    assert set(project.rglob("*")) == before
+
+
+def test_settings_may_follow_one_another_as_for_snakemake(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--root", str(project), "check", "--config", "run=other", "device=none", "measure={seed: 3}"]
+    assert main([*words, "--cells"]) == 0
+    assert "results/other/no-gpu" in capsys.readouterr().out
+    assert main(["--root", str(project), "check", "run=other"]) == 2, "only behind --config"
+
+
+def test_a_root_with_dots_is_a_root(project: Path) -> None:
+    assert main(["--root", f"{project}/config/..", "check"]) == 0
+
+
+def test_a_closed_output_is_no_crash(project: Path) -> None:
+    command = f"{shlex.quote(sys.executable)} -m ladder --root {shlex.quote(str(project))} check >&-"
+    done = subprocess.run(command, shell=True, env=os.environ | {"PYTHONPATH": "workflow"}, check=False)
+    assert done.returncode == 0
+
+
+def test_empty_and_wrong_folders_on_the_command_line_are_refused(
+    project: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    folder, root, name = str(project / "results/a/b"), ["--root", str(project)], "alone"
+    for step, says in (
+        (["collect", folder, name, "--into", ""], "folder: '' is not accepted"),
+        (["collect", "/dev/null", name], "folder: '/dev/null' is not accepted"),
+        (["report", folder, name, "--beside", "/"], "--beside: '/' is not accepted"),
+        (["history", "x", "--device", "*"], "device: '*' is not accepted"),
+    ):
+        caplog.clear()
+        assert main([*root, *step]) == 2, step
+        said = "".join([*capsys.readouterr().err.split("\n"), caplog.text])
+        assert says in re.sub(r"\W*\n\W*", " ", said), step
+
+
+def test_an_architecture_of_no_letters_is_refused(project: Path, caplog: pytest.LogCaptureFixture) -> None:
+    assert main(["--root", str(project), "prepare", "results/a/b", "alone", "--arch", ""]) == 2
+    assert "arch: '' is not accepted" in caplog.text
+
+
+def test_a_published_folder_that_is_not_there_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    for step in (["collect"], ["environment", "--arch", "sm_90a"], ["figures"]):
+        assert main([*step, "results/a/b", "--published", "nope"]) == 2
+        assert "'nope' does not exist" in capsys.readouterr().err
+
+
+def test_settings_given_twice_are_merged_as_snakemake_merges_them() -> None:
+    given = ["measure={precision: 0.01, seed: 3}", "run=a", "measure={seed: 4}", "run=b"]
+    expected = {"measure": {"precision": 0.01, "seed": 4}, "run": "b"}
+    assert parse_over(given) == expected
+    assert parse_config(given) == {**expected, "measure": {"precision": "0.01", "seed": "4"}}
+
+
+def test_what_never_ends_is_not_read(
+    project: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.chdir(project)
+    records = project / "results/a/b/records"
+    records.mkdir(parents=True)
+    (records / "x.jsonl").symlink_to("/dev/zero")
+    for words, file in (
+        (["measure", "/dev/zero"], "/dev/zero"),
+        (["compare", "results/a/b", "results/a/b"], "results/a/b/records/x.jsonl"),
+        (["check", "--configfile", "/dev/zero"], "/dev/zero"),
+    ):
+        assert main(words) == 2
+        assert caplog.messages[-1] == f"error: {file}: cannot be read: it is no regular file"
+
+
+def test_what_the_system_refuses_ends_with_one_line_that_names_the_file(
+    project: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.chdir(project)
+    for folder in ("results/a/b/plans/alone.json", "results/a/c/records/x.jsonl", "results/a/d.json"):
+        (project / folder).mkdir(parents=True)
+    (project / "results/a/e").symlink_to("e")
+    for words, file in (
+        (["measure", "results/a/b/plans/alone.json"], "results/a/b/plans/alone.json: Is a directory"),
+        (["compare", "results/a/c", "results/a/c"], "results/a/c/records/x.jsonl: Is a directory"),
+        (["measure", "results/a/e/f"], "results/a/e/f: Too many levels of symbolic links"),
+    ):
+        assert main(words) == 2
+        assert caplog.messages[-1] == f"error: {file}"
+    with pytest.raises(OSError, match="Is a directory") as error:
+        write_json(Path("results/a/d.json"), {})
+    assert str(error.value.filename) == "results/a/d.json"
+    assert {path.name for path in Path("results/a").iterdir()} == {"b", "c", "d.json", "e"}
+
+
+def test_a_full_disk_is_named_and_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.json").write_text("old")
+
+    def full(self: Path, data: bytes) -> None:
+        self.touch()
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(OSError, match=r"No space left on device: .*a\.json"):
+        write_json(tmp_path / "a.json", {})
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["old"]
+    with appending(tmp_path / "records", "a") as append:
+        monkeypatch.setattr(os, "fsync", lambda _: full(tmp_path / "a.json", b""))
+        with pytest.raises(OSError, match=r"No space left on device: .*records/a-.*\.jsonl"):
+            append(SESSION)
