@@ -28,7 +28,7 @@ from ladder.report.document import render
 from ladder.results import statistics as stats
 from ladder.results import tables
 from ladder.results.forecast import forecasts, summary
-from ladder.results.run_data import RunData
+from ladder.results.run_data import RunData, read_frames
 from ladder.results.sweep_data import of_sweep
 
 SWEEP = "fp32_ladder"
@@ -205,8 +205,7 @@ def test_the_session_that_chose_does_not_count(measured: Lab) -> None:
 
 
 def test_the_fastest_is_the_best_of_those_measured_again_by_the_new_numbers(measured: Lab) -> None:
-    frames = {name: tables.read(name, measured.folder.tables) for name in ("timings", "resources", "metrics")}
-    data = of_sweep(measured.sweeps()[SWEEP], frames, {})
+    data = of_sweep(measured.sweeps()[SWEEP], read_frames(measured.folder.tables), {})
     assert stats.fastest(data.here)["rung"] == SECOND
     best = {row["m"]: row["rung"] for row in stats.records(data.fastest_by_size)}
     assert best == dict.fromkeys(SIZES, FIRST) | {4096: SECOND}
