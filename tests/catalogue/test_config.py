@@ -1,38 +1,27 @@
-"""Configuration: layers, devices, and one source for schemas and their documentation."""
+"""Configuration: layers, devices, the cells of a run, and what of it is kept between steps."""
 
 from __future__ import annotations
 
-import json
 import os
 import pickle
-import re
-from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import jsonschema
 import pytest
-import yaml
-from checkout import PUBLISHED, loaded, published_data
+from checkout import loaded
 from conftest import ROOT
 from hypothesis import given
 from hypothesis import strategies as st
 from ladder.catalogue import settings
-from ladder.catalogue.field_docs import BEGIN, END, field_reference
 from ladder.catalogue.runs import Run, load
 from ladder.catalogue.settings import choose_device, merged, read_settings, set_up
-from ladder.claims.ledger import CLAIMS
-from ladder.cli.app import STEPS, main
-from ladder.cli.inspect import KINDS
+from ladder.cli.app import main
 from ladder.gpu import discovery
 from ladder.gpu.discovery import FoundGpu, visible
 from ladder.model.errors import LadderError
-from ladder.model.expressions import FUNCTIONS, evaluate
 from ladder.model.folders import Project
-from ladder.report.document import learnt
-from ladder.report.ladder_page import ladders, names_of
 from ladder.results.published_records import read_archive
 
 H200 = FoundGpu(0, "NVIDIA H200", "GPU-0aa1", (9, 0))
@@ -257,175 +246,6 @@ def test_the_first_screen_takes_at_most_three_minutes_of_measuring(everything: R
     assert first.folder.root == everything.folder.root, "so that what it measures counts for all"
     sustained = [name for name in first.sweeps if any(task.sustained for task in first.plans[name].tasks)]
     assert sustained == ["hopper_dtypes"]
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_field_of_every_document_is_described(kind: str) -> None:
-    schema = KINDS[kind][1].model_json_schema()
-    assert schema["description"]
-    for line in field_reference(kind, *KINDS[kind]).splitlines():
-        if line.startswith("| `"):
-            assert line.split("|")[-2].strip(), f"no description: {line}"
-
-
-def between_marks(readme: Path) -> str:
-    return readme.read_text(encoding="utf-8").partition(BEGIN)[2].partition(END)[0].strip()
-
-
-def test_the_numbers_of_readme_are_those_of_the_published_tables() -> None:
-    lines = learnt(PUBLISHED, published_data(), ROOT).strip()
-    assert between_marks(ROOT / "README.md") == lines, "run `make reference`"
-
-
-def test_the_ladders_in_docs_are_drawn_from_sweeps_and_published_tables() -> None:
-    text, sweeps = ladders(PUBLISHED, published_data(), ROOT), loaded().every_sweep
-    assert (ROOT / "docs" / "ladder.md").read_text(encoding="utf-8") == text, "run `make reference`"
-    assert {"gemv_bf16", "reduction", "transpose_fp32"} < {*names_of(sweeps)}
-    for name in names_of(sweeps):
-        for entry in sweeps[name].entries:
-            line = rf"^\| \W*{re.escape(entry.rung)}\W* \| .{re.escape(entry.technique[1:])}\. \|"
-            assert re.search(line, text, re.MULTILINE), entry.rung
-    assert len(re.findall(r"\| \d[\d.]* \[\d[\d.]*, \d[\d.]*\] \| \[\d[\d.]*, \d[\d.]*\] \|", text)) > 50
-
-
-def test_the_readme_holds_the_reference_the_schemas_give(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["reference"]) == 0
-    printed = capsys.readouterr().out
-    assert between_marks(ROOT / "config" / "README.md") == printed.strip(), "run `make reference`"
-    assert printed == "\n".join(field_reference(kind, *KINDS[kind]) for kind in KINDS)
-
-
-FILES = {
-    "config": ["config/config.yaml"],
-    "sweep": ["config/sweeps/*.yaml"],
-    "kernel": ["kernels/**/*.yaml"],
-}
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_editors_find_the_schema_of_every_document(kind: str) -> None:
-    schema = json.loads((ROOT / "config" / "schemas" / f"{kind}.json").read_text())
-    assert schema == KINDS[kind][1].model_json_schema(), "run `make reference`"
-    checked = jsonschema.Draft202012Validator(schema)
-    files = [path for pattern in FILES[kind] for path in ROOT.glob(pattern)]
-    assert files
-    for path in files:
-        document = yaml.safe_load(path.read_text())
-        assert not list(checked.iter_errors(document)), path
-        assert list(checked.iter_errors({**document, "misspelt": 1})), path
-    editor = json.loads((ROOT / ".vscode" / "settings.json").read_text())["yaml.schemas"]
-    assert editor[f"config/schemas/{kind}.json"] == FILES[kind][0]
-
-
-def test_the_reference_names_every_setting_of_the_configuration() -> None:
-    def paths(document: Mapping[str, Any], above: str = "") -> Iterator[str]:
-        for key, value in document.items():
-            yield above + key
-            if isinstance(value, Mapping):
-                yield from paths(value, f"{above}{key}.")
-
-    text = field_reference("config", *KINDS["config"])
-    document = yaml.safe_load((ROOT / "config" / "config.yaml").read_text())
-    for path in paths(document):
-        assert f"| `{path}` |" in text
-
-
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        *((text, "") for text in ("m = 128", "m == 1; m == 2", "m == 1\nm == 2", "m ==", "")),
-        ("2^24", r"2\*\*24"),
-        ("m.real", "Attribute"),
-        ("f'{m:999999999}'", "JoinedStr"),
-        ("name[9]", "Subscript"),
-        ("max(*m)", "Starred"),
-        ("'%999999999d' % m", "divmod"),
-        ("name % 2", "divmod"),
-        ("name", "not str"),
-        ("None", "NoneType"),
-        ("1e400", "inf"),
-        ("1e400 - 1e400", "nan"),
-        ("10**400", "too large"),
-        ("10**10**8", "evaluate"),
-        ("m / 0", "zero"),
-        ("log2(0)", "math domain|positive"),
-        ("gcd(1.5)", "float"),
-        ("is_power_of_two(name)", "not supported"),
-        ("(-1)**0.5", "complex"),
-        ("1(2)", "not implemented"),
-        ("m + " * 250 + "1", "longer than 1000"),
-        ("-" * 900 + "m", "recursion"),
-        ("(" * 400 + "m" + ")" * 400, "parentheses"),
-    ],
-)
-def test_what_is_no_one_expression_of_a_number_is_refused(text: str, why: str) -> None:
-    with pytest.raises(LadderError, match=f"(?s)expression.*{why}"):
-        evaluate(text, {"m": 128, "name": "NN"})
-
-
-def test_the_readme_names_every_function_of_expressions() -> None:
-    readme = (ROOT / "config" / "README.md").read_text(encoding="utf-8")
-    assert set(re.findall(r"`(\w+)`", readme.split("The functions are")[1].split(";")[0])) == set(FUNCTIONS)
-
-
-def test_every_step_explains_itself(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--help"]) == 0
-    text = capsys.readouterr().out
-    for step in STEPS:
-        assert re.search(rf"^  {step} +\w+", text, re.MULTILINE), "with its first line"
-        assert main([step, "--help"]) == 0
-        assert f"Usage: python -m ladder {step}" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["collcet"],
-        ["collect"],
-        ["collect", "--nothing"],
-        ["prepare", "a", "b", "c"],
-        ["prepare", "a", "b", "--jobs", "0"],
-        ["figures", "a", "b", "--jobs", "-1"],
-        ["clock", "a", "--jobs", "0"],
-    ],
-)
-def test_what_the_command_line_does_not_know_is_a_mistake(
-    words: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(words) == 2
-    assert "Usage: python -m ladder" in capsys.readouterr().err
-
-
-def test_a_crash_of_the_program_has_an_exit_code_of_its_own_and_leaves_its_traceback(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    def crash(*_: Any) -> Any:
-        raise RuntimeError("a bug")
-
-    monkeypatch.setattr("ladder.cli.inspect.run_of", crash)
-    assert main(["check"]) == 3
-    assert "RuntimeError: a bug" in caplog.text
-
-
-def test_check_names_the_sizes_that_nothing_is_asked_for_at(
-    project: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = project / "config" / "sweeps" / "alone.yaml"
-    document = yaml.safe_load(path.read_text())
-    for entry in document["variants"]:
-        entry["where"] = "elements > 2**16"
-    path.write_text(yaml.safe_dump(document))
-    assert main(["--root", str(project), "check"]) == 0
-    text = capsys.readouterr().out
-    assert "alone: 2 variants, 1 sizes, 2 cells\n    nothing is asked for at 2^16\n" in text
-
-
-def test_check_says_what_a_run_would_do(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--root", str(project), "check"]) == 0
-    text = capsys.readouterr().out
-    assert f"2 kernels; 4 variants to compile; {len(CLAIMS)} claims" in text
-    assert len(CLAIMS) > 30
-    assert "alone: 2 variants, 2 sizes, 4 cells" in text
 
 
 def test_what_the_rules_need_is_kept_while_nothing_changes(project: Path) -> None:

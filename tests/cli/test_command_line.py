@@ -1,4 +1,4 @@
-"""What a user gets wrong on the command line, and what the system refuses: one line that names it."""
+"""The command line: what steps say of themselves and of a run, what a user gets wrong, and what the system refuses."""
 
 from __future__ import annotations
 
@@ -9,17 +9,80 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 from conftest import assert_says
 from factory import SESSION
 from ladder.catalogue.settings import parse_over
-from ladder.cli.app import main
+from ladder.claims.ledger import CLAIMS
+from ladder.cli.app import STEPS, main
 from ladder.measure.store import appending
 from ladder.model.files import write_json
 from snakemake.cli import parse_config
 
 CONFIG = "config/config.yaml"
+
+
+def test_every_step_explains_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    text = capsys.readouterr().out
+    for step in STEPS:
+        assert re.search(rf"^  {step} +\w+", text, re.MULTILINE), "with its first line"
+        assert main([step, "--help"]) == 0
+        assert f"Usage: python -m ladder {step}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["collcet"],
+        ["collect"],
+        ["collect", "--nothing"],
+        ["prepare", "a", "b", "c"],
+        ["prepare", "a", "b", "--jobs", "0"],
+        ["figures", "a", "b", "--jobs", "-1"],
+        ["clock", "a", "--jobs", "0"],
+    ],
+)
+def test_what_the_command_line_does_not_know_is_a_mistake(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == 2
+    assert "Usage: python -m ladder" in capsys.readouterr().err
+
+
+def test_a_crash_of_the_program_has_an_exit_code_of_its_own_and_leaves_its_traceback(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def crash(*_: Any) -> Any:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr("ladder.cli.inspect.run_of", crash)
+    assert main(["check"]) == 3
+    assert "RuntimeError: a bug" in caplog.text
+
+
+def test_check_names_the_sizes_that_nothing_is_asked_for_at(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = project / "config" / "sweeps" / "alone.yaml"
+    document = yaml.safe_load(path.read_text())
+    for entry in document["variants"]:
+        entry["where"] = "elements > 2**16"
+    path.write_text(yaml.safe_dump(document))
+    assert main(["--root", str(project), "check"]) == 0
+    text = capsys.readouterr().out
+    assert "alone: 2 variants, 1 sizes, 2 cells\n    nothing is asked for at 2^16\n" in text
+
+
+def test_check_says_what_a_run_would_do(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--root", str(project), "check"]) == 0
+    text = capsys.readouterr().out
+    assert f"2 kernels; 4 variants to compile; {len(CLAIMS)} claims" in text
+    assert len(CLAIMS) > 30
+    assert "alone: 2 variants, 2 sizes, 4 cells" in text
 
 
 @pytest.mark.parametrize(

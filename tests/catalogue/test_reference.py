@@ -1,0 +1,91 @@
+"""What is written by `make reference`: fields, schemas, the numbers of README and the page of ladders."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+from checkout import PUBLISHED, loaded, published_data
+from conftest import ROOT
+from ladder.catalogue.field_docs import BEGIN, END, field_reference
+from ladder.cli.app import main
+from ladder.cli.inspect import KINDS
+from ladder.report.document import learnt
+from ladder.report.ladder_page import ladders, names_of
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_field_of_every_document_is_described(kind: str) -> None:
+    schema = KINDS[kind][1].model_json_schema()
+    assert schema["description"]
+    for line in field_reference(kind, *KINDS[kind]).splitlines():
+        if line.startswith("| `"):
+            assert line.split("|")[-2].strip(), f"no description: {line}"
+
+
+def between_marks(readme: Path) -> str:
+    return readme.read_text(encoding="utf-8").partition(BEGIN)[2].partition(END)[0].strip()
+
+
+def test_the_numbers_of_readme_are_those_of_the_published_tables() -> None:
+    lines = learnt(PUBLISHED, published_data(), ROOT).strip()
+    assert between_marks(ROOT / "README.md") == lines, "run `make reference`"
+
+
+def test_the_ladders_in_docs_are_drawn_from_sweeps_and_published_tables() -> None:
+    text, sweeps = ladders(PUBLISHED, published_data(), ROOT), loaded().every_sweep
+    assert (ROOT / "docs" / "ladder.md").read_text(encoding="utf-8") == text, "run `make reference`"
+    assert {"gemv_bf16", "reduction", "transpose_fp32"} < {*names_of(sweeps)}
+    for name in names_of(sweeps):
+        for entry in sweeps[name].entries:
+            line = rf"^\| \W*{re.escape(entry.rung)}\W* \| .{re.escape(entry.technique[1:])}\. \|"
+            assert re.search(line, text, re.MULTILINE), entry.rung
+    assert len(re.findall(r"\| \d[\d.]* \[\d[\d.]*, \d[\d.]*\] \| \[\d[\d.]*, \d[\d.]*\] \|", text)) > 50
+
+
+def test_the_readme_holds_the_reference_the_schemas_give(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["reference"]) == 0
+    printed = capsys.readouterr().out
+    assert between_marks(ROOT / "config" / "README.md") == printed.strip(), "run `make reference`"
+    assert printed == "\n".join(field_reference(kind, *KINDS[kind]) for kind in KINDS)
+
+
+FILES = {
+    "config": ["config/config.yaml"],
+    "sweep": ["config/sweeps/*.yaml"],
+    "kernel": ["kernels/**/*.yaml"],
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_editors_find_the_schema_of_every_document(kind: str) -> None:
+    schema = json.loads((ROOT / "config" / "schemas" / f"{kind}.json").read_text())
+    assert schema == KINDS[kind][1].model_json_schema(), "run `make reference`"
+    checked = jsonschema.Draft202012Validator(schema)
+    files = [path for pattern in FILES[kind] for path in ROOT.glob(pattern)]
+    assert files
+    for path in files:
+        document = yaml.safe_load(path.read_text())
+        assert not list(checked.iter_errors(document)), path
+        assert list(checked.iter_errors({**document, "misspelt": 1})), path
+    editor = json.loads((ROOT / ".vscode" / "settings.json").read_text())["yaml.schemas"]
+    assert editor[f"config/schemas/{kind}.json"] == FILES[kind][0]
+
+
+def test_the_reference_names_every_setting_of_the_configuration() -> None:
+    def paths(document: Mapping[str, Any], above: str = "") -> Iterator[str]:
+        for key, value in document.items():
+            yield above + key
+            if isinstance(value, Mapping):
+                yield from paths(value, f"{above}{key}.")
+
+    text = field_reference("config", *KINDS["config"])
+    document = yaml.safe_load((ROOT / "config" / "config.yaml").read_text())
+    for path in paths(document):
+        assert f"| `{path}` |" in text
