@@ -69,7 +69,7 @@ def test_a_gain_that_was_not_measured_in_turn_is_the_quotient_of_two_speeds(ladd
             same, other["median_us"] / one.row["median_us"]
         )
         assert any(math.isclose(one.gain.value, each, rel_tol=1e-9) for each in quotients), name
-        assert one.gain.low < one.gain.value < one.gain.high
+        assert one.gain.measured.low < one.gain.value < one.gain.measured.high
 
 
 @pytest.mark.published

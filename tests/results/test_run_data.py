@@ -10,7 +10,7 @@ from ladder.claims.primitives import decide_part
 from ladder.model.errors import LadderError
 from ladder.results import tables
 from ladder.results.statistics import UNKNOWN, Estimate, ratio
-from ladder.results.verdicts import in_one_session, verdict, verdict_over, verdicts
+from ladder.results.verdicts import Gain, gain_over, in_one_session, verdicts
 from tiles import cell, made
 
 
@@ -28,16 +28,17 @@ def test_words_follow_the_predicted_range(expected: tuple[float, float], word: s
     low, high = expected
     row = cell(1024, 1.2, predicted_low=low, predicted_high=high)
     assert list(verdicts(tables.frame("timings", [row]))) == [word]
-    assert verdict(Estimate(1.2, 1.198, 1.202), Estimate(1.2, low, high) if low == low else UNKNOWN) == word
+    elsewhere = Estimate(1.2, low, high) if low == low else UNKNOWN
+    assert Gain(Estimate(1.2, 1.198, 1.202), elsewhere).verdict == word
 
 
 def test_a_row_over_another_one_is_judged_by_both_predictions() -> None:
     slow = cell(1024, 1.0, predicted_low=0.99, predicted_high=1.01)
     fast = cell(1024, 1.02, pad=4, predicted_low=1.012, predicted_high=1.028)
-    assert verdict_over(fast, slow) == "faster"
-    assert verdict_over({**fast, "predicted_low": 0.99}, slow) == "tied"
-    assert verdict_over({**fast, "reference": slow["variant"], "predicted_low": 0.99}, slow) == "tied"
-    assert verdict_over(slow, slow) == "tied"
+    assert gain_over(fast, slow).verdict == "faster"
+    assert gain_over({**fast, "predicted_low": 0.99}, slow).verdict == "tied"
+    assert gain_over({**fast, "reference": slow["variant"], "predicted_low": 0.99}, slow).verdict == "tied"
+    assert gain_over(slow, slow).verdict == "tied"
 
 
 @pytest.mark.parametrize(("reference", "word"), [("another-fp32", "slower"), ("cublas", "tied")])
@@ -45,7 +46,7 @@ def test_one_session_reads_no_more_than_sessions_agree_in(reference: str, word: 
     """Within the session the speed is sure to 0.01 %; libraries differ by more than 1 % from session to session."""
     found = in_one_session({**cell(1024, 0.99, spread=1e-4), "reference": reference})
     assert found.low < 0.984
-    assert verdict(found) == word
+    assert Gain(found).verdict == word
     wide = in_one_session({**cell(1024, 0.99, spread=0.03), "reference": reference})
     assert wide.low < 0.96, "what the session itself does not know is part of it"
 

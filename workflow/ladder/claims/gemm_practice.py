@@ -63,7 +63,7 @@ def smem_formula(data: RunData) -> Parts:
         """Without the padding, which is one of rows along N, and in FP32 of rows along M too."""
         size = {"fp32": 4, "tf32": 4, "fp16": 2}[row["dtype"]]
         lengths = 2 * row["bk"] if row["dtype"] == "fp32" else row["bm"] + row["bk"]
-        tile, padding = row["bk"] * (row["bm"] + row["bn"]), lengths * row.names.get("pad", 0)
+        tile, padding = row["bk"] * (row["bm"] + row["bn"]), lengths * row.get("pad", 0)
         return float((shared_bytes(row) / size / row["stages"] - padding) / tile)
 
     for name, sweep in (
@@ -138,7 +138,7 @@ def tf32_overtakes_at_2048(data: RunData) -> Parts:
         times = sorted(one["reference_median_us"] for one in others.found if one["n"] == row["n"])
         if times:
             cublas = Estimate(times[len(times) // 2], times[0], times[-1])
-            found.append(Value(ratio(cublas, estimate(row.names, "median_us")), row=row, timed=(row,)))
+            found.append(Value(ratio(cublas, estimate(row, "median_us")), row=row, timed=(row,)))
     best = Values(rows.sweep, found, rows.why or others.why).best("n")
     large = best.only(n=lambda n: n >= 2048)
     speed = yield decide_part("speed of the fastest rung over FP32 cuBLAS", large, least=1, per="n")
@@ -177,7 +177,7 @@ def large_size_retention(data: RunData) -> Parts:
     rows = data.timed("tensor_ladder_tf32", _STAGED, strip=8, stages=lambda stages: stages >= 3)
 
     def rate(row: Row) -> Estimate:
-        time = estimate(row.names, "median_us")
+        time = estimate(row, "median_us")
         return Estimate(*(row["tflops"] * time.value / end for end in (time.value, time.high, time.low)))
 
     best = {}

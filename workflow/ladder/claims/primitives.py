@@ -189,7 +189,7 @@ def _shown(values: Values, unit: str, ends: bool) -> list[str]:
                 f" (predicted on another GPU: {number(one.predicted.low)} to {number(one.predicted.high)})"
             )
         place = [one.row["kernel"]] * kernels + [f"{name}={own[name]}" for name in differing if name in own]
-        place = [one.row["rung"]] if place and "rung" in one.row.names else place  # which says more
+        place = [one.row["rung"]] if place and "rung" in one.row else place  # which says more
         place += [f"size {size_label(one.row.size)}"] * sizes
         found.append(text + (f" at {', '.join(place)}" if place else ""))
     return found

@@ -22,7 +22,7 @@ from ladder.report.ladder_steps import changed_by_all, changed_rungs, path_to_fa
 from ladder.report.links import Links
 from ladder.report.markdown import unlinked
 from ladder.results import tables
-from ladder.results.run_data import Row, RunData
+from ladder.results.run_data import RunData
 from ladder.results.statistics import records, size_of
 from ladder.results.sweep_data import SweepData
 
@@ -115,9 +115,9 @@ def _steps(data: SweepData) -> list[dict[str, Any]]:
             "variant": step.row["variant"],
             "below": step.below,
             "on": named.get(step.row["variant"], ""),
-            "gain": [_plain(value) for value in astuple(step.gain)],
-            "predicted": [_plain(value) for value in astuple(step.predicted)],
-            "verdict": step.as_gain.verdict if step.gain.known else "",
+            "gain": [_plain(value) for value in astuple(step.gain.measured)],
+            "predicted": [_plain(value) for value in astuple(step.gain.predicted)],
+            "verdict": step.gain.verdict if step.gain.known else "",
             "why": step.why,
             "main": step.row["variant"] in main,
         }
@@ -173,7 +173,7 @@ def _called(data: RunData, row: Mapping[str, Any]) -> str:
     part = data.parts.get(row["sweep"])
     if part is None or row["variant"] not in part.names:
         return str(row["variant"])
-    return f"{row['kernel']} {data.configuration(Row(row))}".strip()
+    return f"{row['kernel']} {data.configuration(row)}".strip()
 
 
 def _card(answer: Answer) -> dict[str, Any]:

@@ -26,11 +26,11 @@ from ladder.report.words import Line, Table, speed_table
 from ladder.results import earlier
 from ladder.results import statistics as stats
 from ladder.results.earlier import errors_by_inputs
-from ladder.results.run_data import Gain, Row, RunData, Unmeasured, best, gain, grouped, mean
+from ladder.results.run_data import Row, RunData, Unmeasured, best, grouped, mean
 from ladder.results.statistics import Estimate
 from ladder.results.sweep_data import SweepData, plain, shown_value
 from ladder.results.templates import TEMPLATES
-from ladder.results.verdicts import FASTER, SLOWER, TIED, in_one_session
+from ladder.results.verdicts import FASTER, SLOWER, TIED, Gain, gain, in_one_session
 
 TEMPLATES.filters |= {
     name: getattr(markdown, name) for name in ("code", "cut", "figure", "share", "spread", "text")
@@ -39,7 +39,7 @@ TEMPLATES.filters |= {
     name: getattr(words, name) for name in ("amount", "change", "mark", "ranged", "speed", "times")
 }
 TEMPLATES.filters |= {"span": words.span_of, "library": words.proper}
-TEMPLATES.globals |= {"gain": gain, "numbers": words.numbers, "plain": plain, "listing": words.listing}
+TEMPLATES.globals |= {"mean": mean, "numbers": words.numbers, "plain": plain, "listing": words.listing}
 TEMPLATES.globals |= {"ends": words.ends_in_percent, "percent": words.percent}
 
 Facts = Mapping[str, Any]
@@ -204,7 +204,7 @@ def _taken_out(data: RunData, names: set[str]) -> Mapping[str, Gain]:
     """What the tuned FP32 kernel keeps of its speed when it differs in some of these parameters alone, by rung."""
     part = data.parts.get("fp32_ablation")
     found = [step for step in steps(part) if step.gain.known and _changed(step) <= names] if part else []
-    return {text(plain(step.entry.rung)): step.as_gain for step in found}
+    return {text(plain(step.entry.rung)): step.gain for step in found}
 
 
 BUFFERED = {"loader": "staged", "stages": 2, "buffers": 2, "order": "prefetch_first", "deposits": "behind"}
@@ -245,7 +245,7 @@ def double_buffering(data: RunData) -> Facts:
     without them.
     """
     rows = data.rows("fp32_buffering", **BUFFERED)
-    sizes = {row["n"]: gain(row.names) for row in rows}
+    sizes = {row["n"]: gain(row) for row in rows}
     stages, dtypes = dict[int, list[float]](), dict[str, None]()
     table = speed_table("FP32, double against single", sizes.items(), "M = N = K")
     for dtype, name in TENSOR_LADDERS.items():
@@ -255,7 +255,7 @@ def double_buffering(data: RunData) -> Facts:
                 stages.setdefault(count, []).append(0.0 if step.tie else step.gain.value - 1)
                 dtypes[dtype] = None
                 what = f"{dtype}, {count} stages against {count - 1}"
-                table = table.joined(speed_table(what, [(step.row["n"], step.as_gain)], "M = N = K"))
+                table = table.joined(speed_table(what, [(step.row["n"], step.gain)], "M = N = K"))
     plain, flat = data.rows("fp32_buffering", **(BUFFERED | {"stages": 1, "buffers": 1})), _flat(data)
     return {
         "sizes": sizes,
@@ -289,7 +289,7 @@ def _cause(data: RunData, slow: Sequence[Row], fast: Sequence[Row]) -> str:
     for row in reversed(fast):
         if row.metrics and (other := by_size.get(size_label(row.size))):
             counters = [other.metrics, row.metrics]
-            return f"{explanation(other.names, row.names, counters, data.gpu)[0]} (at {size_label(row.size)})"
+            return f"{explanation(other, row, counters, data.gpu)[0]} (at {size_label(row.size)})"
     return ""
 
 
@@ -327,7 +327,7 @@ def _swizzle_steps(data: RunData, name: str) -> list[Gain]:
         below = step.entry.baseline.variant.params if step.entry.baseline else {}
         changed = (below.get("swizzle"), step.entry.variant.params.get("swizzle"))
         if step.gain.known and changed == ("none", "xor") and below.get("pad"):
-            found.append(Gain(step.gain, step.predicted))
+            found.append(step.gain)
     return found
 
 
@@ -348,13 +348,13 @@ def power_limit(data: RunData) -> Facts:
     if not here:
         raise Unmeasured(f"no GEMM at {SIZE} was timed both once and for seconds")
     tensor = [held for kind, held in here if kind != "fp32"]
-    known = [held.row.names for _, held in here]
+    known = [held.row for _, held in here]
     elsewhere = [pair for pair in every if pair[0].kind != "fp32"]
     return {
         "cores": next((held for kind, held in here if kind == "fp32"), None),
         "losses": sorted(held.loss for held in tensor),
         "most": max(elsewhere, key=lambda pair: pair[1].loss, default=None),
-        "clocks": sorted(filter(None, (held.row.names.get("sm_clock_mhz") for held in tensor))),
+        "clocks": sorted(filter(None, (held.row.get("sm_clock_mhz") for held in tensor))),
         "watts": data.gpu.get("power_limit_w") or max((row.get("power_w", 0) for row in known), default=0),
         "clock": data.gpu.get("sm_clock_max_mhz"),
         "size": SIZE,
@@ -370,8 +370,8 @@ def _held_line(data: RunData, one: Choice, held: Held) -> list[tuple[str, str]]:
         ("one launch, TFLOP/s", figure(held.cold["tflops"], 3)),
         ("for seconds, TFLOP/s", figure(held.row["tflops"], 3)),
         ("slower by", f"{100 * max(held.loss, 0):.0f} %"),
-        ("SM clock, MHz", figure(held.row.names.get("sm_clock_mhz"), 4)),
-        ("power, W", figure(held.row.names.get("power_w"), 3)),
+        ("SM clock, MHz", figure(held.row.get("sm_clock_mhz"), 4)),
+        ("power, W", figure(held.row.get("power_w"), 3)),
     ]
 
 
@@ -462,7 +462,7 @@ def _beside(data: RunData, one: "InTriton | None") -> Line:
 
 def _busy(data: RunData, row: Row) -> dict[str, float]:
     """Units and how busy each is in a single launch, which is what counters are of."""
-    return busy(row.names, row.metrics, data.gpu) if row.metrics and row["regime"] != SUSTAINED else {}
+    return busy(row, row.metrics, data.gpu) if row.metrics and row["regime"] != SUSTAINED else {}
 
 
 _ATTENTION_LIBRARIES = ("attention_libraries", "attention_libraries_64", "attention_wide")
@@ -505,7 +505,7 @@ def _in_triton(data: RunData, sweep: str, regime: str = "") -> list[InTriton]:
             library = "cuBLAS" if top["reference"].startswith("cublas") else str(top["reference"])
             fastest = best(ours) if ours else None
             cuda = data.over(top, fastest) if fastest else None
-            found.append(InTriton(place, top, gain(top.names), library, cuda, fastest))
+            found.append(InTriton(place, top, gain(top), library, cuda, fastest))
     return found
 
 
@@ -515,12 +515,10 @@ def memory_speed(data: RunData) -> Facts:
     top = dict[str, Row]()
     for what, name in _MEMORY_LADDERS.items():
         size = data.parts[name].size if name in data.parts else {}
-        here = [row for row in data.timed(name, **size).found if "memory_fraction" in row.names]
+        here = [row for row in data.timed(name, **size).found if "memory_fraction" in row]
         if here:
             top[what] = max(here, key=lambda row: float(row["memory_fraction"]))
-    copies = [
-        row["memory_fraction"] / row["copy_fraction"] for row in top.values() if "copy_fraction" in row.names
-    ]
+    copies = [row["memory_fraction"] / row["copy_fraction"] for row in top.values() if "copy_fraction" in row]
     if not copies:
         raise Unmeasured("no ladder that the memory bounds has a result beside a copy")
     lines = [
@@ -530,7 +528,7 @@ def memory_speed(data: RunData) -> Facts:
             ("fastest rung", text(plain(row["rung"]))),
             ("of the peak rate", markdown.share(row["memory_fraction"], ".3g")),
             ("against", words.proper(row["reference"])),
-            ("speed over it [95 %]", spread(gain(row.names).measured, 3)),
+            ("speed over it [95 %]", spread(gain(row).measured, 3)),
             ("busy", _busiest(data, row)),
         ]
         for what, row in top.items()
@@ -577,12 +575,12 @@ def attention_speed(data: RunData) -> Facts:
             ("mask", "causal" if row["causal"] else "none"),
             ("elements in a row", str(row["d"])),
             ("keys", str(row["sequence"])),
-            ("fastest", text(plain(row["rung"]) if "rung" in row.names else row["kernel"])),
+            ("fastest", text(plain(row["rung"]) if "rung" in row else row["kernel"])),
             ("TFLOP/s", figure(row["tflops"], 3)),
             ("of the peak rate", markdown.share(row["peak_fraction"], ".3g")),
             ("library", str(row["reference"]) if beside else ""),
-            ("speed over it [95 %]", spread(gain(row.names).measured, 3) if beside else ""),
-            ("another GPU", words.ends(gain(row.names).predicted) if beside else ""),
+            ("speed over it [95 %]", spread(gain(row).measured, 3) if beside else ""),
+            ("another GPU", words.ends(gain(row).predicted) if beside else ""),
             ("largest error over the library's", errors.get(_cell(row), "")),
             ("busy", counted.get(_cell(row), "")),
         ]
@@ -592,7 +590,7 @@ def attention_speed(data: RunData) -> Facts:
         "top": here[0],
         "causal": here.get(1),
         "over": {
-            causal: [gain(row.names) for row in fastest if row["causal"] == causal and row["d"] == size["d"]]
+            causal: [gain(row) for row in fastest if row["causal"] == causal and row["d"] == size["d"]]
             for causal in here
             if beside
         },
@@ -638,7 +636,7 @@ def _over_shapes(data: RunData, name: str, thin: float = math.inf) -> dict[str, 
     rows.sort(key=lambda row: row["speedup"])
     counts = dict.fromkeys((FASTER, TIED, SLOWER), 0)
     for row in rows:
-        counts[gain(row.names).verdict] += 1
+        counts[gain(row).verdict] += 1
     return {
         "rows": rows,
         "mean": mean(rows),
@@ -779,8 +777,8 @@ def lane_maps(data: RunData) -> Facts:
     least = min(counted.values(), default=math.nan)
     free = [row for row in here if counted.get(row["variant"], math.inf) <= _FREE * least]
     return {
-        "name": lambda row: f"{row['lane_map']} {row['split']} {shown_value('tiles', row.names)}",
-        "worth": gain(here[-1].names).over(gain(here[0].names)),
+        "name": lambda row: f"{row['lane_map']} {row['split']} {shown_value('tiles', row)}",
+        "worth": gain(here[-1]).over(gain(here[0])),
         "first": here[-1],
         "last": here[0],
         "cause": _cause(data, _all_sizes(data, here[0]), _all_sizes(data, here[-1])),
@@ -818,8 +816,8 @@ def register_cache(data: RunData) -> Facts:
             alike = [(own, other) for own in cached for other in shared if own["coarsen"] == other["coarsen"]]
             if alike:
                 own, other = max(alike, key=lambda pair: max(one["speedup"] for one in pair))
-                ratios.setdefault(dtype, {})[k] = gain(own.names).over(gain(other.names))
-            best_ratios.setdefault(dtype, {})[k] = gain(best(cached).names).over(gain(best(shared).names))
+                ratios.setdefault(dtype, {})[k] = gain(own).over(gain(other))
+            best_ratios.setdefault(dtype, {})[k] = gain(best(cached)).over(gain(best(shared)))
     if not ratios:
         raise Unmeasured("stencil_reach has no two kernels with as many outputs per thread")
     for dtype, by_reach in ratios.items():
@@ -841,8 +839,8 @@ def register_cache(data: RunData) -> Facts:
         for dtype, by_reach in ratios.items()
     }
     many = data.rows("stencil_reach", _STENCILS[0], dtype=next(iter(ratios)))
-    single = {row["k"]: gain(row.names) for row in many if row["coarsen"] == 1}
-    tops = {k: gain(best(rows).names) for k, rows in grouped(many, _reach).items()}
+    single = {row["k"]: gain(row) for row in many if row["coarsen"] == 1}
+    tops = {k: gain(best(rows)) for k, rows in grouped(many, _reach).items()}
     outputs = [top.over(single[k]) for k, top in tops.items() if k in single]
     return {"ratios": ratios, "verdicts": verdicts, "outputs": outputs, "table": Table(rows)}
 

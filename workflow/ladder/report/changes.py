@@ -11,8 +11,9 @@ from ladder.report.answers import Answer, answers
 from ladder.report.choices import choices
 from ladder.report.document import claim_lines
 from ladder.report.links import Links
-from ladder.results.run_data import Gain, Row, RunData, gain
+from ladder.results.run_data import Row, RunData
 from ladder.results.templates import TEMPLATES
+from ladder.results.verdicts import gain
 
 TEMPLATES.filters |= {"unlinked": markdown.unlinked, "ends": words.ends}
 
@@ -28,9 +29,6 @@ class Moved:
     old: Row | None
     new: Row | None
 
-    def gain(self, row: Row | None) -> Gain | None:
-        return gain(row.names) if row is not None else None
-
     @property
     def expected(self) -> bool | None:
         """Whether the new speed-up lies where the old tables predicted another GPU; None where they did not, or the
@@ -38,7 +36,7 @@ class Moved:
         """
         if self.old is None or self.new is None or self.old["variant"] != self.new["variant"]:
             return None
-        predicted, now = gain(self.old.names).predicted, gain(self.new.names).value
+        predicted, now = gain(self.old).predicted, gain(self.new).value
         return predicted.low <= now <= predicted.high if predicted.known else None
 
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from ladder.model.cell import SUSTAINED
 from ladder.model.problem import ELEMENT_BYTES
-from ladder.results.run_data import Gain, Row, RunData, gain
+from ladder.results.run_data import Row, RunData
+from ladder.results.verdicts import Gain, gain
 
 PRODUCTS_SWEEP = "fp32_tensor"  # GEMMs with FP32 accuracy by three products of TF32
 THREE_PRODUCTS = "fp32 by 3xTF32"
@@ -51,11 +52,11 @@ class Choice:
 
     @property
     def gain(self) -> Gain:
-        return gain(self.row.names)
+        return gain(self.row)
 
     @property
     def held_gain(self) -> Gain | None:
-        return gain(self.held.names) if self.held else None
+        return gain(self.held) if self.held else None
 
     @property
     def same(self) -> bool:
@@ -121,7 +122,7 @@ def _surest(rows: list[Row]) -> Row:
     """The fastest; of those that are as fast within _CLOSE the one with the most sessions."""
     top = max(row["speedup"] for row in rows)
     close = [row for row in rows if row["speedup"] >= top * (1 - _CLOSE)]
-    return max(close, key=lambda row: (row.names.get("sessions", 1), row["speedup"]))
+    return max(close, key=lambda row: (row.get("sessions", 1), row["speedup"]))
 
 
 def _by_place(data: RunData, regime: str) -> dict[Place, list[Row]]:
@@ -132,12 +133,12 @@ def _by_place(data: RunData, regime: str) -> dict[Place, list[Row]]:
     found: dict[Place, dict[str, Row]] = {}
     for sweep in sorted(data.against_libraries, key=lambda one: one.name):
         for row in data.timed(sweep.name, regime=regime).found:
-            if sweep.tuning and regime != SUSTAINED and row.names.get("fresh") is not True:
+            if sweep.tuning and regime != SUSTAINED and row.get("fresh") is not True:
                 continue
             kind = THREE_PRODUCTS if sweep.name == PRODUCTS_SWEEP else row["dtype"]
-            place = kind, row.names.get("layout", ""), tuple(row.size.values())
+            place = kind, row.get("layout", ""), tuple(row.size.values())
             known = found.setdefault(place, {})
             other = known.get(row["variant"])
-            if other is None or row.names.get("sessions", 1) > other.names.get("sessions", 1):
+            if other is None or row.get("sessions", 1) > other.get("sessions", 1):
                 known[row["variant"]] = row
     return {place: list(known.values()) for place, known in found.items()}

@@ -237,7 +237,7 @@ def _configurations(found: Sequence[Choice]) -> list[dict[str, Any]]:
     """The recommended configurations: each with a row that it is recommended for, and what its kernel needs."""
     rows = [row for one in found for row in one.rows]
     first = {row["variant"]: row for row in reversed(rows)}
-    return [{"row": row, "cell": stats.identifier(row.names)} for row in reversed(first.values())]
+    return [{"row": row, "cell": stats.identifier(row)} for row in reversed(first.values())]
 
 
 def _clock_rows(frames: Mapping[str, pd.DataFrame]) -> list[dict[str, Any]]:

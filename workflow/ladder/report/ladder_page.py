@@ -24,11 +24,11 @@ from ladder.report.ladder_steps import Step, steps
 from ladder.report.markdown import figure
 from ladder.report.shares import Shares, shares_of
 from ladder.results import statistics as stats
-from ladder.results.run_data import Gain, RunData
-from ladder.results.statistics import UNKNOWN, Estimate, records
+from ladder.results.run_data import RunData
+from ladder.results.statistics import Estimate, records
 from ladder.results.sweep_data import SweepData
 from ladder.results.templates import TEMPLATES
-from ladder.results.verdicts import TIED
+from ladder.results.verdicts import NO_GAIN, TIED, Gain, gain_over
 
 PRODUCTS = ("fp32_ladder", "tensor_ladder_bf16", "tensor_ladder_fp16", "tensor_ladder_tf32", "hopper_ladder")
 """The ladders of matrix products, in the page's order."""
@@ -53,13 +53,12 @@ class File:
     over: str  # what the file before is called; with its rung where that is not the file at its defaults
     lines: Sequence[CodeLink]  # that the file before lacks
     row: TableRow | None  # against a library; None where it was not measured
-    gain: Estimate = UNKNOWN
-    predicted: Estimate = UNKNOWN  # where another GPU's gain lies
+    gain: Gain = NO_GAIN
     direct: bool = False  # whether the two were launched in turn; else it is the quotient of two speeds
 
     @property
     def tie(self) -> bool:
-        return Gain(self.gain, self.predicted).verdict == TIED
+        return self.gain.verdict == TIED
 
 
 def decimals(value: Any) -> str:
@@ -142,14 +141,11 @@ def files_of(data: SweepData, files: SweepData, all_data: RunData, root: Path) -
     for name, (own, rung) in sorted(rungs.items()):
         before = _file_before(own, data, files, all_data)
         row, other = here.get(usual[name]), here.get(before.id) if before else None
-        gain, predicted = UNKNOWN, UNKNOWN
         pair = pairs.get((usual[name], before.id)) if before else None
-        if row is not None and other is not None:
-            gain = stats.speedup_over(pair or row, other)
-            predicted = stats.predicted_over(pair or row, other)
+        gain = NO_GAIN if row is None or other is None else gain_over(pair or row, other)
         lines = changed_lines(own, before.kernel, root) if before else []
         code, over = file_link(own, root), _over(before, data.sweep)
-        found.append(File(code, own, rung, before, over, lines, row, gain, predicted, pair is not None))
+        found.append(File(code, own, rung, before, over, lines, row, gain, pair is not None))
     return found
 
 

@@ -12,10 +12,9 @@ import pandas as pd
 from ladder.model.sweep import Entry
 from ladder.report.markdown import figure, magnitude, share
 from ladder.results import statistics as stats
-from ladder.results.run_data import Gain
-from ladder.results.statistics import UNKNOWN, Estimate, records
+from ladder.results.statistics import Estimate, records
 from ladder.results.sweep_data import SweepData
-from ladder.results.verdicts import SLOWER, TIED, verdicts
+from ladder.results.verdicts import NO_GAIN, SLOWER, TIED, Gain, gain_over, verdicts
 
 _SECTORS = "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"
 _REQUESTS = "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum"
@@ -138,17 +137,11 @@ class Step:
     entry: Entry
     row: TableRow
     below: str = ""  # the id of the variant that it changes
-    gain: Estimate = UNKNOWN
-    predicted: Estimate = UNKNOWN  # where another GPU's gain lies, with the gain between
+    gain: Gain = NO_GAIN
     direct: bool = False  # whether the two were launched in pairs; else it is the quotient of two speeds
     why: str = ""  # the counter that accounts for the gain, or that none does
     explained: bool = False  # whether one does
     blocks: str = ""  # where none does, that the faster one has more blocks on a multiprocessor
-
-    @property
-    def as_gain(self) -> Gain:
-        """The gain with what another GPU would read."""
-        return Gain(self.gain, self.predicted)
 
     @property
     def short_why(self) -> str:
@@ -161,7 +154,7 @@ class Step:
 
     @property
     def tie(self) -> bool:
-        return self.as_gain.verdict == TIED
+        return self.gain.verdict == TIED
 
 
 def resident(below: TableRow, above: TableRow) -> str:
@@ -229,10 +222,9 @@ def _steps(data: SweepData, rungs: Sequence[tuple[Entry, str]]) -> list[Step]:
             found += [Step(entry, row, other)] if row else []
             continue
         below, pair = rows[other], direct.get((entry.variant.id, other))
-        gain = stats.speedup_over(pair or row, below)
-        predicted = stats.predicted_over(pair or row, below)
         tie = "a tie: on another GPU either may be the faster"
-        step = Step(entry, row, other, gain, predicted, bool(pair) or row["reference"] == other, tie)
+        gain = gain_over(pair or row, below)
+        step = Step(entry, row, other, gain, bool(pair) or row["reference"] == other, tie)
         if not step.tie:
             counters = [counted.get(stats.cell_of(one), {}) for one in (below, row)]
             one, two = ({**each, **code.get(each["variant"], {})} for each in (below, row))
@@ -253,7 +245,8 @@ def path_to_fastest(data: SweepData) -> Sequence[Entry]:
     kept, reached, most = list[Entry](), 1.0, 1.0
     for entry in (whole := path_of_baselines(data)):
         step = known.get(entry.variant.id)
-        gain = step.gain if step and step.gain.known and not step.tie else Estimate(1.0, 1.0, 1.0)
+        counted = step.gain if step and not step.tie else NO_GAIN
+        gain = counted.measured if counted.known else Estimate(1.0, 1.0, 1.0)
         high = reached * gain.high
         reached *= gain.value
         if high >= most or entry is whole[-1]:

@@ -14,7 +14,7 @@ from ladder.results import statistics as stats
 from ladder.results.earlier import errors_by_inputs
 from ladder.results.statistics import listed, records, size_of
 from ladder.results.sweep_data import SweepData
-from ladder.results.verdicts import FASTER, verdict_over, verdicts
+from ladder.results.verdicts import FASTER, gain_over, verdicts
 
 MOST_ROWS = 36
 BEST, WORST = 10, 3
@@ -110,7 +110,7 @@ def stencil(data: SweepData) -> dict[str, Any]:
         theirs = rows[~is_own & (rows["reach"] == reach) & (rows["dtype"] == dtype)]
         if len(theirs):
             best, rival = (records(each.loc[[each["speedup"].idxmax()]])[0] for each in (mine, theirs))
-            ahead.setdefault(dtype, {})[reach] = verdict_over(best, rival) == FASTER
+            ahead.setdefault(dtype, {})[reach] = gain_over(best, rival).verdict == FASTER
     spilled = data.resources[data.resources["local_bytes"] > 0]["variant"]
     return {
         "own": records(own),

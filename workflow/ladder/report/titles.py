@@ -11,10 +11,9 @@ from ladder.report import words
 from ladder.report.ladder_steps import changed_by_all, climb, steps
 from ladder.report.markdown import figure, share
 from ladder.results import statistics as stats
-from ladder.results.run_data import gain
 from ladder.results.statistics import records, size_of
 from ladder.results.sweep_data import FigureData, plain
-from ladder.results.verdicts import FASTER, SLOWER, verdict_of
+from ladder.results.verdicts import FASTER, SLOWER, gain
 
 _SAID = 60  # characters of a description that an axis has room for
 _WORDS = 5  # of a name in a title
@@ -108,14 +107,14 @@ def _curves(data: FigureData) -> str:
         return _everywhere(data, records(data.fastest_by_size))
     most = records(rows.loc[[rows["speedup"].idxmax()]])[0]
     at = size_label(size_of(most))
-    if verdict_of(most) != FASTER:
+    if gain(most).verdict != FASTER:
         return "No choice is faster than its baseline at any size"
     return f"“{_short(data, most['variant'])}” gains most: {times(most['speedup'])} at {at}"
 
 
 def _everywhere(data: FigureData, best: Sequence[Mapping[str, Any]]) -> str:
     """At how many sizes the fastest there is ahead of the libraries."""
-    verdicts, places = [verdict_of(row) for row in best], "cases" if len(data.sweep.dtypes) > 1 else "sizes"
+    verdicts, places = [gain(row).verdict for row in best], "cases" if len(data.sweep.dtypes) > 1 else "sizes"
     ahead, behind = (
         f"at all {len(best)} {places}" if count == len(best) else f"at {count} of {len(best)} {places}"
         for count in (verdicts.count(FASTER), verdicts.count(SLOWER))

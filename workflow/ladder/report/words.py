@@ -11,9 +11,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ladder.report.markdown import figure, spread
-from ladder.results.run_data import Gain
 from ladder.results.statistics import Estimate
-from ladder.results.verdicts import FASTER, TIED
+from ladder.results.verdicts import FASTER, TIED, Gain
 
 _FACTOR = 2.0
 

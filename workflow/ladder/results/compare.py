@@ -8,7 +8,8 @@ from ladder.measure.store import Records
 from ladder.model.cell import COUNTERS, cell_name
 from ladder.model.record import Record
 from ladder.results.collect import summarised
-from ladder.results.statistics import Estimate, mean_of
+from ladder.results.run_data import mean
+from ladder.results.statistics import Estimate
 
 UNKNOWN, OTHER_LIBRARY = "unknown GPU", "over another library"
 WITHIN_A_GPU, BETWEEN_GPUS = 0.005, 0.025
@@ -85,7 +86,7 @@ def _compared(where: str, share: float, old: Latest, new: Latest) -> Comparison:
             )
         elif all(ok):
             ok = [[one for one in side if one.result["reference"] in alike] for side in ok]
-            before, after = (mean_of([summarised(one.result) for one in side]) for side in ok)
+            before, after = (mean([summarised(one.result) for one in side]).measured for side in ok)
             faster = after.value / before.value - 1
             apart = after.low > before.high or after.high < before.low
             changes.append(Change(names[cell], before, after, faster, apart and abs(faster) > share))

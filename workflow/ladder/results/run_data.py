@@ -25,7 +25,7 @@ from ladder.results.earlier import EARLIER
 from ladder.results.environment import read_environment
 from ladder.results.statistics import UNKNOWN, Estimate
 from ladder.results.sweep_data import Origin, SweepData, of_sweep, plain
-from ladder.results.verdicts import deciding, verdict
+from ladder.results.verdicts import Gain, gain, gain_over
 
 Item = TypeVar("Item")
 _REQUIRED = ("timings", "resources", "metrics", "notes", "jobs")
@@ -46,18 +46,23 @@ class Unmeasured(Exception):
     """A number that is not in the tables, and why."""
 
 
-@dataclass(frozen=True)
-class Row:
-    """A row: its columns and over them its parameters, which may be called like a size; and its metrics."""
+class Row(dict[str, Any]):
+    """A row: its columns and over them its parameters, which may be called like a size; beside these its metrics.
 
-    names: Mapping[str, Any]
-    size: Mapping[str, int] = field(default_factory=dict)
-    metrics: Mapping[str, float] = field(default_factory=dict)
+    What a row does not have raises Unmeasured.
+    """
 
-    def __getitem__(self, name: str) -> Any:
-        if name not in self.names:
-            raise Unmeasured(f"no {name}")
-        return self.names[name]
+    def __init__(
+        self,
+        names: Mapping[str, Any],
+        size: Mapping[str, int] | None = None,
+        metrics: Mapping[str, float] | None = None,
+    ) -> None:
+        super().__init__(names)
+        self.size, self.metrics = size or {}, metrics or {}
+
+    def __missing__(self, name: str) -> Any:
+        raise Unmeasured(f"no {name}")
 
     @property
     def params(self) -> dict[str, Any]:
@@ -78,32 +83,6 @@ class Rows:
     sweep: str
     found: Sequence[Row]
     why: str
-
-
-@dataclass(frozen=True)
-class Gain:
-    """A speed-up with its 95 % interval, and the interval that another GPU is predicted to read; or another number."""
-
-    measured: Estimate
-    predicted: Estimate = UNKNOWN
-
-    @property
-    def value(self) -> float:
-        return self.measured.value
-
-    @property
-    def deciding(self) -> Estimate:
-        """The number with the interval that the verdict follows: the predicted one where there is one."""
-        return deciding(self.measured, self.predicted)
-
-    @property
-    def verdict(self) -> str:
-        """faster, slower or tied."""
-        return verdict(self.measured, self.predicted)
-
-    def over(self, other: "Gain") -> "Gain":
-        """How many times this one is the other, over the same reference."""
-        return Gain(stats.ratio(self.measured, other.measured), stats.ratio(self.predicted, other.predicted))
 
 
 @dataclass(frozen=True)
@@ -178,17 +157,12 @@ def _fits(row: Row, wanted: Mapping[str, Any]) -> bool:
             return found is not None and bool(one(found))
         return found in one if isinstance(one, tuple) else bool(found == one)
 
-    return all(fits(row.names.get(name), one) for name, one in wanted.items())
+    return all(fits(row.get(name), one) for name, one in wanted.items())
 
 
-def gain(row: Mapping[str, Any]) -> Gain:
-    """A row's speed-up over what it was timed against."""
-    return Gain(stats.estimate(row, "speedup"), stats.predicted(row))
-
-
-def mean(rows: Sequence[Row]) -> Gain:
+def mean(rows: Sequence[Mapping[str, Any]]) -> Gain:
     """The geometric mean of speed-ups; its intervals are those of the ends, which are wide."""
-    gains = [gain(row.names) for row in rows]
+    gains = [gain(row) for row in rows]
     return Gain(_mean([one.measured for one in gains]), _mean([one.predicted for one in gains]))
 
 
@@ -208,7 +182,7 @@ def grouped(items: Iterable[Item], of: Callable[[Item], Any], ordered: bool = Tr
 
 def best(rows: Sequence[Row]) -> Row:
     """The fastest over one reference; where some were measured again after they had been chosen, one of those."""
-    again = [row for row in rows if row.names.get("fresh") is True]
+    again = [row for row in rows if row.get("fresh") is True]
     return max(again or rows, key=lambda row: row["speedup"])
 
 
@@ -265,7 +239,7 @@ class RunData(Origin):
     @cached_property
     def _timings(self) -> Sequence[Row]:
         """Rows of the timings without a beta, those of rungs against their baselines too."""
-        code = {(row["sweep"], row["variant"]): row.names for row in self._code}
+        code = {(row["sweep"], row["variant"]): row for row in self._code}
         metrics, found = stats.metric_table(self.frames["metrics"]), []
         timings = self.frames["timings"]
         timings = tables.with_rungs(timings[timings["beta"].isna()], self.sweeps.values())
@@ -277,7 +251,7 @@ class RunData(Origin):
     @cached_property
     def _cells(self) -> Mapping[str, Sequence[Row]]:
         """Sweep -> its rows against its own reference."""
-        cells = [row for row in self._timings if "baseline" not in row.names]
+        cells = [row for row in self._timings if "baseline" not in row]
         return grouped(cells, lambda row: row["sweep"])
 
     @cached_property
@@ -296,7 +270,7 @@ class RunData(Origin):
         rows = self.cells(sweep, kernel, **wanted)
         good = [row for row in rows.found if row["status"] == "ok"]
         counts = Counter(row["status"] for row in rows.found).items()
-        reasons = {row.names.get("reason") for row in rows.found}
+        reasons = {row.get("reason") for row in rows.found}
         why = f": {reasons.pop()}" if len(reasons) == 1 and None not in reasons else ""
         failed = (
             f"no such cell of {sweep} gave a result ({', '.join(f'{n} {name}' for name, n in counts)}{why})"
@@ -354,9 +328,8 @@ class RunData(Origin):
         """How many times as fast as another row: of pairs where there are any, else of speeds over one reference."""
         if direct := self._pairs.get(_pair(row, other["variant"])):
             return _speed(row, direct)
-        known = row.names, other.names
-        both = stats.speedup_over(*known), stats.predicted_over(*known)
-        return Value(*both, row=row, timed=(row, other))
+        both = gain_over(row, other)
+        return Value(both.measured, both.predicted, row=row, timed=(row, other))
 
     def numbers(self, rows: Rows, of: Callable[[Row], float]) -> Values:
         """A number of each row that has it."""
@@ -408,7 +381,7 @@ class RunData(Origin):
         entries.sort(key=lambda one: plain(one.rung) == one.rung)
         return {one.variant.id: plain(one.rung) for one in reversed(entries)}
 
-    def configuration(self, row: Row) -> str:
+    def configuration(self, row: Mapping[str, Any]) -> str:
         """The one name of a row's variant beside that of its kernel, wherever it was measured."""
         label = self.parts[row["sweep"]].names[row["variant"]].removesuffix(f" ({row['dtype']})")
         return self._configurations.get(row["variant"], label.removeprefix(row["kernel"]).strip())
@@ -419,16 +392,14 @@ def _pair(row: Row, reference: str) -> tuple[Any, ...]:
 
 
 def _speed(row: Row, timed: Row) -> Value:
-    own = gain(timed.names)
+    own = gain(timed)
     return Value(own.measured, own.predicted, row=row, timed=(timed,))
 
 
 def _partners(rows: Rows, others: Rows, match: Sequence[str]) -> list[tuple[Row, Row]]:
     found = []
     for row in rows.found:
-        same = [
-            one for one in others.found if all(one.names.get(name) == row.names.get(name) for name in match)
-        ]
+        same = [one for one in others.found if all(one.get(name) == row.get(name) for name in match)]
         if len(same) > 1:
             shown = ", ".join(match)
             raise LadderError(

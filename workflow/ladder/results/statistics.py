@@ -3,8 +3,7 @@
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass
-from statistics import geometric_mean
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -268,12 +267,6 @@ def coverage_interval(covered: int, trials: int) -> tuple[float, ...]:
     from scipy.stats import binomtest  # takes a second to import
 
     return tuple(binomtest(covered, trials).proportion_ci(method="wilson"))
-
-
-def mean_of(rows: Sequence[Mapping[str, Any]], column: str = "speedup") -> Estimate:
-    """Geometric mean of a column; its interval is that of the ends, which is wide."""
-    ends = zip(*(astuple(estimate(row, column)) for row in rows), strict=True)
-    return Estimate(*map(geometric_mean, ends))
 
 
 def lag_1(values: Sequence[float]) -> float:

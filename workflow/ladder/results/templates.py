@@ -6,7 +6,7 @@ import jinja2
 
 from ladder.model.cell import size_label
 from ladder.results import statistics as stats
-from ladder.results.verdicts import verdict_of
+from ladder.results.verdicts import gain
 
 TEMPLATES = jinja2.Environment(
     loader=jinja2.FileSystemLoader(Path(__file__).resolve().parents[2] / "report"),
@@ -15,5 +15,5 @@ TEMPLATES = jinja2.Environment(
     lstrip_blocks=True,
     keep_trailing_newline=True,
 )
-TEMPLATES.filters["verdict_of"] = verdict_of
+TEMPLATES.filters["gain"] = gain
 TEMPLATES.globals |= {"stats": stats, "size_label": size_label}

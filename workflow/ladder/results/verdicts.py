@@ -1,4 +1,4 @@
-"""Faster, slower or tied: the one place that decides it, for words, colours and marks alike.
+"""A gain, and whether it is faster, slower or tied: the one place that decides it, for words, colours and marks alike.
 
 The interval that another GPU is predicted to read decides. Where nothing is predicted, as in a run on one GPU, it is
 the measured one; that of a single session then holds what sessions of its class differ by, too.
@@ -6,6 +6,7 @@ the measured one; that of a single session then holds what sessions of its class
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
@@ -19,6 +20,7 @@ from ladder.results.statistics import (
     estimate,
     predicted,
     predicted_over,
+    ratio,
     records,
     speedup_over,
 )
@@ -42,30 +44,52 @@ def kind_of(reference: str) -> str:
     return "library" if reference in LIBRARIES else "kernel"
 
 
-def deciding(measured: Estimate, expected: Estimate = UNKNOWN) -> Estimate:
-    """The interval that words follow: the predicted one where there is one."""
-    return expected if expected.known else measured
+@dataclass(frozen=True)
+class Gain:
+    """A speed-up with its 95 % interval, and the interval that another GPU is predicted to read; or another number."""
+
+    measured: Estimate
+    predicted: Estimate = UNKNOWN
+
+    @property
+    def value(self) -> float:
+        return self.measured.value
+
+    @property
+    def known(self) -> bool:
+        return self.measured.known
+
+    @property
+    def deciding(self) -> Estimate:
+        """The number with the interval that words follow: the predicted one where there is one."""
+        return self.predicted if self.predicted.known else self.measured
+
+    @property
+    def verdict(self) -> str:
+        """faster, slower or tied: the interval that decides lies above 1, below 1, or holds it."""
+        return FASTER if self.deciding.low > 1 else SLOWER if self.deciding.high < 1 else TIED
+
+    def over(self, other: "Gain") -> "Gain":
+        """How many times this one is the other, over the same reference."""
+        return Gain(ratio(self.measured, other.measured), ratio(self.predicted, other.predicted))
 
 
-def verdict(measured: Estimate, expected: Estimate = UNKNOWN) -> str:
-    """faster, slower or tied: the interval that decides lies above 1, below 1, or holds it."""
-    found = deciding(measured, expected)
-    return FASTER if found.low > 1 else SLOWER if found.high < 1 else TIED
+NO_GAIN = Gain(UNKNOWN)
 
 
-def verdict_of(row: Mapping[str, Any]) -> str:
-    """The verdict of a row of timings.csv, by its columns speedup, speedup_* and predicted_*."""
-    return verdict(estimate(row, "speedup"), predicted(row))
+def gain(row: Mapping[str, Any]) -> Gain:
+    """The speed-up of a row of timings.csv over what it was timed against, by its columns speedup* and predicted_*."""
+    return Gain(estimate(row, "speedup"), predicted(row))
 
 
-def verdict_over(row: Mapping[str, Any], baseline: Mapping[str, Any]) -> str:
-    """The verdict of a row compared with another one, as `speedup_over` does."""
-    return verdict(speedup_over(row, baseline), predicted_over(row, baseline))
+def gain_over(row: Mapping[str, Any], other: Mapping[str, Any]) -> Gain:
+    """How many times as fast a row is as another one, as `speedup_over` and `predicted_over` say."""
+    return Gain(speedup_over(row, other), predicted_over(row, other))
 
 
 def verdicts(rows: pd.DataFrame) -> "pd.Series[str]":
     """The verdict of each row of timings.csv that has a result."""
-    return pd.Series([verdict_of(row) for row in records(rows)], rows.index, dtype=object)
+    return pd.Series([gain(row).verdict for row in records(rows)], rows.index, dtype=object)
 
 
 def in_one_session(row: Mapping[str, Any]) -> Estimate:

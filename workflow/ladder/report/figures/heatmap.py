@@ -16,7 +16,7 @@ from ladder.report.titles import axis_words, rival
 from ladder.results import statistics as stats
 from ladder.results.statistics import at_size, estimate, parameter, records
 from ladder.results.sweep_data import FigureData, NoDataError
-from ladder.results.verdicts import TIED, verdict_of
+from ladder.results.verdicts import TIED, gain
 
 _AROUND = LinearSegmentedColormap.from_list("speed", [BEHIND, "#f4f4f4", AHEAD])
 _BELOW = LinearSegmentedColormap.from_list("share", ["#f7fbff", "#6baed6", "#08306b"])
@@ -74,7 +74,7 @@ def draw(data: FigureData) -> Figure:
         axis.set(xlabel="", ylabel="")
         axis.tick_params(length=0, labelrotation=0)
         for row in records(own) if note else ():
-            if verdict_of(row) == TIED:
+            if gain(row).verdict == TIED:
                 corner = (xs.index(row["x"]) + 0.03, ys.index(row["y"]) + 0.04)
                 axis.add_patch(Rectangle(corner, 0.94, 0.92, fill=False, ec="black", lw=1.2, ls="--"))
         for row, column in np.argwhere(table.isna()):

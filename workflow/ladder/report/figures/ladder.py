@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import astuple
 from typing import Any
 
 import pandas as pd
@@ -15,25 +16,25 @@ from ladder.report.markdown import figure as number
 from ladder.report.titles import rival, times
 from ladder.results.statistics import at_size, rate_column, records
 from ladder.results.sweep_data import FigureData
-from ladder.results.verdicts import verdict_of
+from ladder.results.verdicts import gain
 
 _ROW, _TALLEST = 0.27, 7.0  # inches from row to row, and of all rows
 
 
 def _color(step: Step, main: bool) -> str:
-    found = base.VERDICTS[step.as_gain.verdict]
+    found = base.VERDICTS[step.gain.verdict]
     return found if main else style.PALE.get(found, found)
 
 
 def _gain(axis: Axes, place: int, step: Step, main: bool, color: str) -> None:
     """A bar from 1 to the gain, its interval, and the gain in words."""
-    gain = step.gain
+    gain, elsewhere = step.gain.measured, step.gain.predicted
     axis.barh(place, gain.value - 1, left=1, height=0.62 if main else 0.44, color=color, zorder=2)
     axis.hlines([place], gain.low, gain.high, color=style.INK, lw=2.2, zorder=4)
     ends = [gain.low, gain.high, gain.value]
-    if step.predicted.known:
-        axis.hlines([place], step.predicted.low, step.predicted.high, color=style.INK, lw=0.8, zorder=3)
-        ends += [step.predicted.low, step.predicted.high]
+    if elsewhere.known:
+        axis.hlines([place], elsewhere.low, elsewhere.high, color=style.INK, lw=0.8, zorder=3)
+        ends += [elsewhere.low, elsewhere.high]
     right = gain.value >= 1
     look: dict[str, Any] = {"xytext": (5 if right else -5, 0), "textcoords": "offset points", "va": "center"}
     look |= {"ha": "left" if right else "right", "fontsize": 9 if main else 8}
@@ -80,7 +81,7 @@ def _ladder(
             }
             speeds.annotate(number(row[rate[0]], 3), (1.24, place), color=style.MUTED, **look)
     found = [step for step in known.values() if step.gain.known]
-    reach = [end for step in found for end in (step.gain.value, step.gain.low, step.gain.high)]
+    reach = [end for step in found for end in astuple(step.gain.measured)]
     low, high = min(*reach, 1.0), max(*reach, 1.0)
     wide = high / low
     # Room for the words beside the longest bars.
@@ -139,7 +140,7 @@ def _ranked(data: FigureData, rows: Mapping[str, Any], order: Sequence[str]) -> 
         if row["status"] != "ok":
             _no_result(axis, place, row)
             continue
-        color = base.VERDICTS[verdict_of(row)]
+        color = base.VERDICTS[gain(row).verdict]
         base.interval(axis, place, row, color)
         look: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "va": "center", "fontsize": 9}
         if rate and not pd.isna(row[rate[0]]):
