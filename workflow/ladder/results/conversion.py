@@ -5,7 +5,6 @@ slower one; then the speed-up is too high. Kernels that some sessions timed agai
 say which is the faster, by operands and regime, and how far the two are apart.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,8 @@ from ladder.model.schemas import SIZE_COLUMNS
 
 Frame = pd.DataFrame
 
+CELL = ["sweep", "variant", "baseline", "dtype", "layout", *SIZE_COLUMNS, "regime", "beta"]
+"""Columns that say which cell a row is about."""
 OVER = ("over_cublas", "over_cublaslt")
 """Columns of the speed-up over one library alone."""
 BOTH = [name.removeprefix("over_") for name in OVER]
@@ -64,17 +65,14 @@ def _converted(rows: Frame, libraries: Frame) -> tuple[Frame, Any]:
     return rows.assign(**found).drop(columns="choice"), turned
 
 
-def over_the_faster(
-    timings: Frame, sessions: Frame, cell: Sequence[str]
-) -> tuple[Frame, Frame, list[dict[str, str]]]:
+def over_the_faster(timings: Frame, sessions: Frame) -> tuple[Frame, Frame, list[dict[str, str]]]:
     """timings.csv and sessions.csv over the faster library where a cell had the choice, and a note if any was not.
 
-    `cell`: the columns that say which cell a row is about. A cell had the choice if its row says how fast it is over
-    either library, and no record of a choice decided.
+    A cell had the choice if its row says how fast it is over either library, and no record of a choice decided.
     """
     undecided = timings[list(OVER)].notna().all(axis=1) & timings["reference_is"].isna()
-    both = timings[[*cell]].assign(choice=undecided).drop_duplicates([*cell])
-    choices = [rows.merge(both, "left", [*cell]) for rows in (timings, sessions)]
+    both = timings[CELL].assign(choice=undecided).drop_duplicates(CELL)
+    choices = [rows.merge(both, "left", CELL) for rows in (timings, sessions)]
     choices = [rows.assign(choice=rows["choice"].fillna(False).astype(bool)) for rows in choices]
     libraries = _faster_libraries(choices[1][choices[1]["choice"]])
     (timings, _), (sessions, turned) = (_converted(rows, libraries) for rows in choices)

@@ -18,9 +18,8 @@ import numpy as np
 import pandas as pd
 from scipy.special import digamma, ndtri, polygamma, stdtrit
 
-from ladder.model.schemas import SIZE_COLUMNS
 from ladder.results import tables
-from ladder.results.conversion import BOTH, OVER, over_the_faster
+from ladder.results.conversion import BOTH, CELL, OVER, over_the_faster
 from ladder.results.hosts import host_deviation
 from ladder.results.statistics import records
 from ladder.results.verdicts import LIBRARIES, NORMAL, SESSION
@@ -28,8 +27,6 @@ from ladder.results.verdicts import LIBRARIES, NORMAL, SESSION
 Frame = pd.DataFrame
 TableRow = dict[str, Any]
 
-CELL = ["sweep", "variant", "baseline", "dtype", "layout", *SIZE_COLUMNS, "regime", "beta"]
-"""Columns that say which cell a row is about."""
 _TIMES = ["median_us", "reference_median_us"]
 _EDGES_US = (20, 100, 1000)
 _COMPONENTS = ["residual", "session", "gpu", "host"]
@@ -408,7 +405,7 @@ def combine_sessions(frames: Mapping[str, Frame]) -> dict[str, Frame]:
     A note says where there are too few sessions for these, and how many readings were over the slower library. Classes
     and libraries reach over sweeps, hence all of them at once. Nothing but `timings`, `sessions` and `notes` is read.
     """
-    timings, sessions, converted = over_the_faster(frames["timings"], frames["sessions"], CELL)
+    timings, sessions, converted = over_the_faster(frames["timings"], frames["sessions"])
     found = prepare_sessions(sessions)
     once = counted_once(found)
     known = components(once)
