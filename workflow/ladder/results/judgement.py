@@ -12,13 +12,14 @@ from ladder.model.plan import Task
 from ladder.model.schemas import SIZE_COLUMNS
 from ladder.results import prediction, tables
 from ladder.results.collect import collect_sweep, summarised
+from ladder.results.statistics import estimate
 from ladder.results.templates import TEMPLATES
+from ladder.results.verdicts import widened
 
 VERDICTS = ("faster", "tie", "slower", "wrong", "broken")
 """Verdicts, at the place of their exit code."""
 _HERE, _ELSEWHERE = ("session",), ("session", "gpu", "host")
 """Components of variance of a reading: on this GPU from session to session, on another one by all of it."""
-_NORMAL = 1.96  # 95 % of a normal distribution lie within so many standard deviations
 
 Outcome = tuple[str, str, Mapping[str, Any]]
 """Status, reason, and the result of a record, which is empty where there is none."""
@@ -36,13 +37,6 @@ def outcome(view: PlanRecords, task: Task, regime: str = "") -> Outcome:
         where = f"{dict(task.cell.size)}, {regime or view.plan.regimes[0]}"
         raise LadderError(f"{task.variant} at {where}: it was not measured")
     return record.status, record.reason, record.result
-
-
-def _widened(value: float, low: float, high: float, deviation: float) -> tuple[float, float]:
-    """The interval of a ratio with an independent standard deviation of its logarithm on top."""
-    halves = (math.hypot(math.log(end / value), _NORMAL * deviation) for end in (low, high))
-    below, above = (math.exp(half) for half in halves)
-    return value / below, value * above
 
 
 class _Deviations:
@@ -74,11 +68,11 @@ def _cell(view: PlanRecords, deviations: _Deviations, task: Task, regime: str) -
     found |= {name: known.get(f"median_us{end}") for name, end in _TIMES.items()}
     found |= {name: known.get(name) for name in ("reference", "speedup")} | dict.fromkeys(_ENDS)
     if status == "ok":
-        value, low, high = (known[name] for name in ("speedup", "speedup_low", "speedup_high"))
-        here, elsewhere = (deviations.of(task, regime, names) for names in (_HERE, _ELSEWHERE))
-        ends: list[float] = [*_widened(value, low, high, here or 0.0)]
-        ends += _widened(value, low, high, elsewhere) if elsewhere is not None else ()
-        found |= zip(_ENDS, ends, strict=False)
+        for where, names in (("speedup", _HERE), ("elsewhere", _ELSEWHERE)):
+            deviation = deviations.of(task, regime, names)
+            if deviation is not None or names is _HERE:
+                wide = widened(estimate(known, "speedup"), deviation or 0.0)
+                found |= {f"{where}_low": wide.low, f"{where}_high": wide.high}
     return found | {name: check.get(name) for name in ("launches", "max_error", "error_bound")}
 
 

@@ -92,13 +92,17 @@ def verdicts(rows: pd.DataFrame) -> "pd.Series[str]":
     return pd.Series([gain(row).verdict for row in records(rows)], rows.index, dtype=object)
 
 
+def widened(value: Estimate, deviation: float) -> Estimate:
+    """A ratio with a further standard deviation of its logarithm: independent deviations add up as squares."""
+    low, high = (
+        math.hypot(math.log(end / value.value), NORMAL * deviation) for end in (value.low, value.high)
+    )
+    return Estimate(value.value, value.value * math.exp(-low), value.value * math.exp(high))
+
+
 def in_one_session(row: Mapping[str, Any]) -> Estimate:
     """A speed-up read in one session, with the interval that the next session on this GPU falls into.
 
-    `row` has `speedup`, its interval within the session, and `reference`. Independent deviations add up as squares:
-    half-widths of logarithms, the interval's own and that of what sessions differ by.
+    `row` has `speedup`, its interval within the session, and `reference`.
     """
-    own = estimate(row, "speedup")
-    among = NORMAL * SESSION[kind_of(row["reference"])]
-    low, high = (math.hypot(math.log(end / own.value), among) for end in (own.low, own.high))
-    return Estimate(own.value, own.value * math.exp(-low), own.value * math.exp(high))
+    return widened(estimate(row, "speedup"), SESSION[kind_of(row["reference"])])
