@@ -2,11 +2,9 @@
 
 from collections.abc import Callable
 
+from ladder.results.counters import SHARED_REQUESTS_OF, SHARED_WAVEFRONTS_OF, STALL_FOR
 from ladder.results.run_data import Row
 
-_SHARED = "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{}.sum"
-SECTORS = "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"
-DRAM_READ = "dram__bytes_read.sum"
 LOADS = "wavefronts per shared load over the fewest"
 ENOUGH = 1.05  # times the fewest wavefronts still count as without conflicts: other traffic adds some
 
@@ -17,17 +15,17 @@ def metric(name: str) -> Callable[[Row], float]:
 
 def stalled(reason: str) -> Callable[[Row], float]:
     """Warps waiting for a reason per instruction issued."""
-    return metric(f"smsp__average_warps_issue_stalled_{reason}_per_issue_active.ratio")
+    return metric(STALL_FOR.format(reason))
 
 
 def wavefronts(row: Row, access: str = "ld") -> float:
     """Wavefronts of shared loads (ld) or stores (st)."""
-    return row.metric(_SHARED.format(access))
+    return row.metric(SHARED_WAVEFRONTS_OF.format(access))
 
 
 def per_request(row: Row, access: str = "ld") -> float:
     """Wavefronts per instruction."""
-    return wavefronts(row, access) / row.metric(f"smsp__inst_executed_op_shared_{access}.sum")
+    return wavefronts(row, access) / row.metric(SHARED_REQUESTS_OF.format(access))
 
 
 def over_fewest(row: Row) -> float:

@@ -1,7 +1,8 @@
 """Claims of `gemm-practice`: FP32 and TF32 GEMMs, shared memory, stages, and the threadblock swizzle."""
 
-from ladder.claims.counters import DRAM_READ, ENOUGH, LOADS, metric, over_fewest, shared_bytes, wavefronts
+from ladder.claims.counters import ENOUGH, LOADS, metric, over_fewest, shared_bytes, wavefronts
 from ladder.claims.primitives import SLIGHT, Parts, decide_part, note
+from ladder.results.counters import DRAM_READ
 from ladder.results.run_data import Row, Rows, RunData, Value, Values
 from ladder.results.statistics import Estimate, estimate, ratio
 

@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from ladder.claims.counters import DRAM_READ, SECTORS, metric
+from ladder.claims.counters import metric
 from ladder.claims.primitives import SLIGHT, Parts, decide_part, note
+from ladder.results.counters import DRAM_READ, SECTORS
 from ladder.results.run_data import Row, Rows, RunData
 
 _CACHE, _SHARED = "stencil_register_cache", "stencil_shared"

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ladder.claims.counters import per_request
+from ladder.claims.counters import ENOUGH, per_request
 from ladder.claims.ledger import overall
 from ladder.claims.primitives import NOT_MEASURED, REFUTED
 from ladder.model.cell import SUSTAINED, size_label
@@ -25,6 +25,7 @@ from ladder.report.markdown import figure, spread, text
 from ladder.report.words import Line, Table, speed_table
 from ladder.results import earlier
 from ladder.results import statistics as stats
+from ladder.results.counters import SHARED_REQUESTS_OF
 from ladder.results.earlier import errors_by_inputs
 from ladder.results.run_data import Row, RunData, Unmeasured, best, grouped, mean
 from ladder.results.statistics import Estimate
@@ -772,10 +773,12 @@ def lane_maps(data: RunData) -> Facts:
         (row for row in rows if row["bm"] == max(one["bm"] for one in rows)), key=lambda row: row["speedup"]
     )
     counted = {
-        row["variant"]: per_request(row) for row in data.rows("fp32_lane_maps") if _HAS_LOADS in row.metrics
+        row["variant"]: per_request(row)
+        for row in data.rows("fp32_lane_maps")
+        if SHARED_REQUESTS_OF.format("ld") in row.metrics
     }
     least = min(counted.values(), default=math.nan)
-    free = [row for row in here if counted.get(row["variant"], math.inf) <= _FREE * least]
+    free = [row for row in here if counted.get(row["variant"], math.inf) <= ENOUGH * least]
     return {
         "name": lambda row: f"{row['lane_map']} {row['split']} {shown_value('tiles', row)}",
         "worth": gain(here[-1]).over(gain(here[0])),
@@ -784,10 +787,6 @@ def lane_maps(data: RunData) -> Facts:
         "cause": _cause(data, _all_sizes(data, here[0]), _all_sizes(data, here[-1])),
         "free": free[0] if free else None,
     }
-
-
-_HAS_LOADS = "smsp__inst_executed_op_shared_ld.sum"
-_FREE = 1.05  # times the fewest wavefronts: other traffic adds some
 
 
 def _all_sizes(data: RunData, row: Row) -> Sequence[Row]:

@@ -12,15 +12,13 @@ import pandas as pd
 from ladder.model.sweep import Entry
 from ladder.report.markdown import figure, magnitude, share
 from ladder.results import statistics as stats
+from ladder.results.counters import DRAM_READ, DRAM_WRITE, SECTORS, SHARED_WAVEFRONTS, STALL_FOR
 from ladder.results.statistics import Estimate, records
 from ladder.results.sweep_data import SweepData
 from ladder.results.verdicts import NO_GAIN, SLOWER, TIED, Gain, gain_over, verdicts
 
-_SECTORS = "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"
 _REQUESTS = "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum"
-_WAVEFRONTS = "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum"
 _ISSUED = "smsp__issue_active.avg.pct_of_peak_sustained_active"
-_STALL = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
 _SECTORS_A_CYCLE, _SCHEDULERS = 4, 4  # of a multiprocessor: 128 bytes from its L1; instructions
 _WAITS = {
     "long_scoreboard": "for global memory or an mbarrier",
@@ -64,12 +62,12 @@ def needs(row: TableRow, metrics: Metrics, gpu: Mapping[str, Any]) -> list[Count
 
     seconds, hertz = row["median_us"] * 1e-6, row.get("sm_clock_mhz", math.nan) * 1e6
     cycles = (gpu.get("sms") or math.nan) * (math.nan if pd.isna(hertz) else hertz)
-    moved, rate = of("dram__bytes_read.sum") + of("dram__bytes_write.sum"), gpu.get("copy_gbytes_per_s")
+    moved, rate = of(DRAM_READ) + of(DRAM_WRITE), gpu.get("copy_gbytes_per_s")
     issued = seconds * of(_ISSUED) / 100
     return [
         Counted("bytes to and from DRAM", moved, moved / 1e9 / (rate or math.nan), "B"),
-        Counted("wavefronts of shared memory", of(_WAVEFRONTS), of(_WAVEFRONTS) / cycles),
-        Counted("sectors loaded through the L1", of(_SECTORS), of(_SECTORS) / _SECTORS_A_CYCLE / cycles),
+        Counted("wavefronts of shared memory", of(SHARED_WAVEFRONTS), of(SHARED_WAVEFRONTS) / cycles),
+        Counted("sectors loaded through the L1", of(SECTORS), of(SECTORS) / _SECTORS_A_CYCLE / cycles),
         Counted("warps' load requests", of(_REQUESTS), of(_REQUESTS) / cycles),
         Counted("instructions issued", issued * cycles * _SCHEDULERS, issued),
     ]
@@ -80,7 +78,7 @@ def waits(row: TableRow, metrics: Metrics, _: Mapping[str, Any]) -> list[Counted
 
     Those that say nothing of a kernel's memory or barriers have no words.
     """
-    stalls = {reason: metrics.get(_STALL.format(reason), math.nan) for reason in _STALLS}
+    stalls = {reason: metrics.get(STALL_FOR.format(reason), math.nan) for reason in _STALLS}
     whole, seconds = 1 + sum(stalls.values()), row["median_us"] * 1e-6
     return [
         Counted(
@@ -212,8 +210,7 @@ def climb(data: SweepData) -> list[Step]:
 def _steps(data: SweepData, rungs: Sequence[tuple[Entry, str]]) -> list[Step]:
     """Rungs with a result, each over the variant with the id beside it, if that has one too."""
     rows = {row["variant"]: row for row in records(data.here)}
-    pairs = stats.at_size(stats.ok_rows(data.pairs, data.regime), data.size)
-    direct = {(row["variant"], row["reference"]): row for row in records(pairs)}
+    direct = {(row["variant"], row["reference"]): row for row in records(data.pairs_here)}
     counted, found = stats.metric_table(data.metrics), []
     code = {row["variant"]: row for row in records(data.resources[["variant", "blocks_per_sm", "occupancy"]])}
     for entry, other in rungs:
@@ -295,8 +292,8 @@ def path_of_baselines(data: SweepData) -> list[Entry]:
         tied = {
             name for top, own in best for name in own[own["speedup_high"] >= top["speedup_low"]]["variant"]
         }
-        pairs = stats.at_size(stats.ok_rows(data.pairs, data.regime), data.size)
-        tied -= {*pairs[verdicts(pairs) == SLOWER]["variant"]} - {top["variant"] for top, _ in best}
+        slower = data.pairs_here[verdicts(data.pairs_here) == SLOWER]["variant"]
+        tied -= {*slower} - {top["variant"] for top, _ in best}
     leads = max(map(len, chains.values())) > _ABLATION and not data.sweep.tuning
     speeds = dict(zip(here["variant"], here["speedup"], strict=True))
     kept = [chain for variant, chain in chains.items() if variant in tied]

@@ -12,6 +12,7 @@ import pandas as pd
 from ladder.model.cell import beta_label, size_label
 from ladder.model.intervals import median, median_interval
 from ladder.model.schemas import SIZE_COLUMNS
+from ladder.results.counters import SHARED_REQUESTS_OF, SHARED_WAVEFRONTS, SHARED_WAVEFRONTS_OF
 
 _FAR = 4
 """From so many times the time of its operations on, its bytes say what a cell is like: nearer to the ridge both do."""
@@ -36,6 +37,11 @@ UNKNOWN = Estimate(math.nan, math.nan, math.nan)
 def count(number: int, noun: str) -> str:
     """1 cell, 2 cells."""
     return f"{number} {noun}" + ("" if number == 1 else "s")
+
+
+def from_to(low: str, high: str) -> str:
+    """1 to 2; once where both read alike."""
+    return low if low == high else f"{low} to {high}"
 
 
 def listed(names: Sequence[str], most: int, between: str = "; ") -> str:
@@ -188,7 +194,12 @@ def contenders(rows: pd.DataFrame, per: Sequence[str] = ()) -> pd.DataFrame:
 def fastest(rows: pd.DataFrame) -> dict[str, Any]:
     """The row of the fastest of the contenders; columns as of `contenders` and `ranking`."""
     rows = contenders(rows)
-    return records(rows.loc[[ranking(rows).idxmax()]])[0]
+    return row_with_most(rows, ranking(rows))
+
+
+def row_with_most(rows: pd.DataFrame, of: "pd.Series[float]") -> dict[str, Any]:
+    """The row at which a series is the largest."""
+    return records(rows.loc[[of.idxmax()]])[0]
 
 
 def speedup_over(row: Mapping[str, Any], baseline: Mapping[str, Any]) -> Estimate:
@@ -227,8 +238,6 @@ def metric_table(metrics: pd.DataFrame) -> dict[tuple[Any, ...], dict[str, float
     return found
 
 
-_WAVEFRONTS = "l1tex__data_pipe_lsu_wavefronts_mem_shared"
-_REQUESTS = "smsp__inst_executed_op_shared"
 COSTS = ["cycles", "wavefronts", "model"]
 
 
@@ -242,10 +251,10 @@ def access_costs(rows: pd.DataFrame, metrics: pd.DataFrame) -> pd.DataFrame:
     for row in records(rows):
         values = known.get(cell_of(row), {})
         # A kernel that writes reads each word back once: what it does more often is what it is about.
-        operation = max("ld", "st", key=lambda name: values.get(f"{_WAVEFRONTS}_op_{name}.sum", 0.0))
-        waves = values.get(f"{_WAVEFRONTS}_op_{operation}.sum", values.get(f"{_WAVEFRONTS}.sum", math.nan))
+        operation = max("ld", "st", key=lambda name: values.get(SHARED_WAVEFRONTS_OF.format(name), 0.0))
+        waves = values.get(SHARED_WAVEFRONTS_OF.format(operation), values.get(SHARED_WAVEFRONTS, math.nan))
         # ldmatrix counts its wavefronts but not its requests: then the kernel's own number of accesses stands in.
-        requests = max(values.get(f"{_REQUESTS}_{operation}.sum", 0.0), values.get("accesses", 0.0))
+        requests = max(values.get(SHARED_REQUESTS_OF.format(operation), 0.0), values.get("accesses", 0.0))
         cycles, model = (values.get(name, math.nan) for name in ("cycles_per_access", "predicted_wavefronts"))
         costs.append((cycles, waves / (requests or math.nan), model))
     return rows.assign(**pd.DataFrame(costs, rows.index, COSTS))

@@ -95,7 +95,7 @@ class SweepData(Origin):
     def days(self) -> str:
         """When its sessions began: 2026-11-22, or 2026-11-22 to 2026-11-28; empty where that is not known."""
         began = self.sessions["started"].dropna().str[:10]
-        return " to ".join(dict.fromkeys([began.min(), began.max()])) if len(began) else ""
+        return stats.from_to(began.min(), began.max()) if len(began) else ""
 
     @property
     def regime(self) -> str:
@@ -194,6 +194,11 @@ class SweepData(Origin):
     def here(self) -> pd.DataFrame:
         """Rows with a result at the size that findings are about."""
         return stats.at_size(self.ok, self.size)
+
+    @cached_property
+    def pairs_here(self) -> pd.DataFrame:
+        """Rungs against their baselines with a result at that size in the sweep's first regime."""
+        return stats.at_size(stats.ok_rows(self.pairs, self.regime), self.size)
 
     @cached_property
     def most_competitors(self) -> int:

@@ -16,9 +16,9 @@ from ladder.report.markdown import figure as number
 from ladder.report.titles import rival
 from ladder.results import statistics as stats
 from ladder.results.collect import dtype_peaks
+from ladder.results.counters import DRAM_READ, DRAM_WRITE
 from ladder.results.sweep_data import FigureData
 
-DRAM = ("dram__bytes_read.sum", "dram__bytes_write.sum")
 MOST = 9
 
 
@@ -26,7 +26,9 @@ def _marks(data: FigureData, rows: pd.DataFrame) -> pd.DataFrame:
     """`rows` with their `intensity`, and whether its bytes were `counted` by the profiler or are the fewest."""
     known = stats.metric_table(data.metrics)
     counters = [known.get(stats.cell_of(row), {}) for row in stats.records(rows)]
-    rows = rows.assign(moved=[sum(values.get(name, math.nan) for name in DRAM) for values in counters])
+    rows = rows.assign(
+        moved=[sum(values.get(name, math.nan) for name in (DRAM_READ, DRAM_WRITE)) for values in counters]
+    )
     operations = rows["tflops"] * rows["median_us"] * 1e6
     fewest = rows["gbytes_per_s"] * rows["median_us"] * 1e3
     rows = rows.assign(counted=rows["moved"].notna(), intensity=operations / rows["moved"].fillna(fewest))

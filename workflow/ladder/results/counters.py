@@ -1,0 +1,10 @@
+"""Names of Nsight Compute's counters that several modules read."""
+
+DRAM_READ, DRAM_WRITE = "dram__bytes_read.sum", "dram__bytes_write.sum"
+SECTORS = "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"
+SHARED_WAVEFRONTS = "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum"
+SHARED_WAVEFRONTS_OF = "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{}.sum"
+SHARED_REQUESTS_OF = "smsp__inst_executed_op_shared_{}.sum"
+"""Of loads (ld) or stores (st)."""
+STALL_FOR = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
+"""Warps that wait for a reason per instruction issued."""
