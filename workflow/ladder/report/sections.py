@@ -109,7 +109,7 @@ def stencil(data: SweepData) -> dict[str, Any]:
     for (dtype, reach), mine in own.groupby(["dtype", "reach"]):
         theirs = rows[~is_own & (rows["reach"] == reach) & (rows["dtype"] == dtype)]
         if len(theirs):
-            best, rival = (records(each.loc[[each["speedup"].idxmax()]])[0] for each in (mine, theirs))
+            best, rival = (stats.row_with_most(each, each["speedup"]) for each in (mine, theirs))
             ahead.setdefault(dtype, {})[reach] = gain_over(best, rival).verdict == FASTER
     spilled = data.resources[data.resources["local_bytes"] > 0]["variant"]
     return {

@@ -7,6 +7,7 @@ from typing import Any
 import pandas as pd
 
 from ladder.model.cell import size_label
+from ladder.model.problem import COPY
 from ladder.report import words
 from ladder.report.ladder_steps import changed_by_all, climb, steps
 from ladder.report.markdown import figure, share
@@ -17,7 +18,6 @@ from ladder.results.verdicts import FASTER, SLOWER, gain
 
 _SAID = 60  # characters of a description that an axis has room for
 _WORDS = 5  # of a name in a title
-_PROPER = {"cublas": "cuBLAS", "cublaslt": "cuBLASLt", "cublaslt_fast": "cuBLASLt", "copy": "a copy"}
 
 
 def rival(data: FigureData) -> str:
@@ -26,15 +26,15 @@ def rival(data: FigureData) -> str:
     if reference.kernel:
         return "its baseline"
     shown = [one for one in reference.libraries if one != "cublaslt" or "cublas" not in reference.libraries]
-    names = list(dict.fromkeys(_PROPER.get(one, one) for one in shown))
+    names = dict.fromkeys(
+        "a copy" if one == COPY else words.proper(one.removesuffix("_fast")) for one in shown
+    )
     return " or ".join(names) if len(names) < 3 else "the fastest library"
 
 
 def times(value: float) -> str:
     """A gain beside a bar: +14 %, -5 %, and from two times on 2.7 times."""
-    if value >= 2 or value <= 0.5:
-        return f"{figure(value, 2) if value < 9.95 else f'{value:.0f}'} times"
-    return f"{words.percent(value - 1, signed=True)} %".replace("-", "\N{MINUS SIGN}")
+    return words.change_by(value).replace("-", "\N{MINUS SIGN}")
 
 
 def _over(data: FigureData, row: Mapping[str, Any]) -> str:
@@ -105,7 +105,7 @@ def _curves(data: FigureData) -> str:
     rows = rows[~rows["variant"].isin(data.own_baselines)]
     if stats.comparable(rows) and not data.sweep.reference.kernel:
         return _everywhere(data, records(data.fastest_by_size))
-    most = records(rows.loc[[rows["speedup"].idxmax()]])[0]
+    most = stats.row_with_most(rows, rows["speedup"])
     at = size_label(size_of(most))
     if gain(most).verdict != FASTER:
         return "No choice is faster than its baseline at any size"
@@ -168,7 +168,7 @@ def _stencil(data: FigureData) -> str:
     rows = rows if len(rows) else data.here
     x = data.figure.x or "k"
     rows = rows.assign(value=stats.parameter(rows, x))
-    most = records(rows.loc[[rows["speedup"].idxmax()]])[0]
+    most = stats.row_with_most(rows, rows["speedup"])
     value = most["value"]
     return f"Up to {_over(data, most)}, at {x} = {value}"
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ladder.report.markdown import figure, spread
-from ladder.results.statistics import Estimate
+from ladder.results.statistics import Estimate, from_to
 from ladder.results.verdicts import FASTER, TIED, Gain
 
 _FACTOR = 2.0
@@ -51,7 +51,7 @@ def speed_table(what: str, gains: Iterable[tuple[Any, Gain]], place: str) -> Tab
 
 def ends(of: Estimate) -> str:
     """0.98 to 1.02, once where both read alike; empty where it is unknown."""
-    return " to ".join(dict.fromkeys(figure(value, 3) for value in (of.low, of.high))) if of.known else ""
+    return from_to(figure(of.low, 3), figure(of.high, 3)) if of.known else ""
 
 
 _LIBRARIES = {
@@ -86,19 +86,24 @@ def amount(gain: Gain, ranged: bool = False) -> str:
 
 def change(gain: Gain) -> str:
     """+3 %, -30 %, 2.6 times: a speed-up where there is little room."""
-    factor = gain.value >= _FACTOR or gain.value <= 1 / _FACTOR
-    return f"{times(gain.value)} times" if factor else f"{percent(gain.value - 1, signed=True)} %"
+    return change_by(gain.value)
+
+
+def change_by(value: float) -> str:
+    """The same of a speed-up alone."""
+    factor = value >= _FACTOR or value <= 1 / _FACTOR
+    return f"{times(value)} times" if factor else f"{percent(value - 1, signed=True)} %"
 
 
 def elsewhere(gain: Gain) -> str:
     """1 to 5 %, 2.57 to 2.62 times: what another GPU is predicted to read; with signs where it may be a tie."""
     low, high = gain.predicted.low, gain.predicted.high
     if gain.value >= _FACTOR or gain.value <= 1 / _FACTOR:
-        return " to ".join(dict.fromkeys(figure(one, 3) for one in (low, high)))
+        return from_to(figure(low, 3), figure(high, 3))
     ends = [percent(one - 1, signed=True) for one in (low, high)]
     if gain.verdict != TIED:
         ends = [one.lstrip("+-") for one in (ends if low > 1 else reversed(ends))]
-    return f"{' to '.join(dict.fromkeys(ends))} %"
+    return f"{from_to(*ends)} %"
 
 
 def ranged(gain: Gain) -> str:
@@ -145,9 +150,8 @@ def speed(gain: Gain, than: str = "", ranged: bool = True) -> str:
 
 def span_of(gains: Iterable[Gain]) -> str:
     """13 to 66 %: from the least to the greatest, of gains or of losses alike."""
-    values = sorted(abs(one.value - 1) for one in gains)
-    ends = list(dict.fromkeys(percent(one) for one in (values[0], values[-1])))
-    return f"{' to '.join(ends)} %"
+    values = [abs(one.value - 1) for one in gains]
+    return f"{ends_in_percent(values)} %"
 
 
 def numbers(found: Sequence[Any]) -> str:
@@ -165,4 +169,4 @@ def listing(names: Sequence[str]) -> str:
 
 def ends_in_percent(shares: Sequence[float]) -> str:
     """13 to 18: the least and the greatest of some shares."""
-    return " to ".join(dict.fromkeys(percent(one) for one in (min(shares), max(shares))))
+    return from_to(percent(min(shares)), percent(max(shares)))

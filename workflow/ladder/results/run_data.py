@@ -135,8 +135,7 @@ class Values:
 
     def span(self, unit: str = "x") -> str:
         """1.03 to 1.66 x, for advice."""
-        ends = dict.fromkeys(map(short, (self.least, self.most)))
-        return f"{' to '.join(ends)} {unit}".strip()
+        return f"{stats.from_to(short(self.least), short(self.most))} {unit}".strip()
 
     def _numbers(self) -> list[float]:
         if not self.found:
