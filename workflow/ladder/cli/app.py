@@ -27,7 +27,7 @@ _MODULES = [
     ("tune", "tune"),
 ]
 STEPS = {step: module for module, steps in _MODULES for step in steps.split()}
-"""Step -> the module of this folder that holds it as a function (`import_` where the word is taken)."""
+"""Step -> the module of this folder that holds it as a function."""
 
 MISTAKE, CRASH = 2, 3  # exit codes: something that the user gave is wrong; the program itself failed
 UNJUDGED = 5  # in place of both for `judge`, whose exit codes up to 4 speak of the kernel
@@ -54,7 +54,7 @@ def _app(words: Sequence[str]) -> typer.Typer:
     app.callback()(_begin)
     for name in [step for step in STEPS if step in words] or STEPS:  # all for the help
         module = importlib.import_module(f"ladder.cli.{STEPS[name]}")
-        app.command(name)(getattr(module, name, None) or getattr(module, f"{name}_"))
+        app.command(name)(getattr(module, name))
     return app
 
 

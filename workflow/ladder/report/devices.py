@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from ladder.claims.ledger import overall
+from ladder.claims.primitives import HOLDS, NOT_MEASURED
 from ladder.model.folders import RunFolder
 from ladder.model.schemas import SIZE_COLUMNS
 from ladder.results import tables
@@ -14,7 +15,6 @@ from ladder.results.environment import read_environment
 from ladder.results.statistics import against_references
 
 _CELL = ["sweep", "variant", "dtype", "layout", *SIZE_COLUMNS, "taps", "regime", "reference"]
-_UNMEASURED = "not measured"
 
 
 def _mean(ratios: "pd.Series[Any]") -> float | None:
@@ -34,8 +34,8 @@ def _row(name: str, own: pd.DataFrame, ok: pd.DataFrame, claims: pd.DataFrame) -
         "common": len(both),
         "speed": _mean(both["median_us"] / both["median_us_there"]),
         "speedup": _mean(both["speedup_there"] / both["speedup"]),
-        "hold": int(counts.get("holds", 0)),
-        "decided": int(counts.sum() - counts.get(_UNMEASURED, 0)),
+        "hold": int(counts.get(HOLDS, 0)),
+        "decided": int(counts.sum() - counts.get(NOT_MEASURED, 0)),
     }
 
 
@@ -59,7 +59,7 @@ def side_by_side(
     verdicts: dict[str, dict[str, list[str]]] = {}
     for one, claims in known.items():
         for claim, verdict in overall(claims).items():
-            if verdict != _UNMEASURED:
+            if verdict != NOT_MEASURED:
                 verdicts.setdefault(str(claim), {}).setdefault(verdict, []).append(one)
     return {
         "rows": [_row(one, ok[name], ok[one], known[one]) for one in devices],

@@ -29,7 +29,7 @@ from ladder.report.links import Links
 from ladder.report.shares import shares_of
 from ladder.report.titles import message
 from ladder.results import statistics as stats
-from ladder.results.collect import EARLIER
+from ladder.results.collect import OTHER_CODE
 from ladder.results.hosts import source_of
 from ladder.results.run_data import RunData
 from ladder.results.sweep_data import SweepData
@@ -42,7 +42,12 @@ TEMPLATES.globals |= {
     "path_to_fastest": path_to_fastest,
     "shares_of": shares_of,
 }
-TEMPLATES.globals |= {"counters": counters, "sections": sections, "version": __version__, "EARLIER": EARLIER}
+TEMPLATES.globals |= {
+    "counters": counters,
+    "sections": sections,
+    "version": __version__,
+    "OTHER_CODE": OTHER_CODE,
+}
 NOT_HERE = "not on this GPU"
 """Verdict of a refuted statement of a source that measured another one."""
 _SMALL = 2048  # below it sizes have a table of their own

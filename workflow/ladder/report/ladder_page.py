@@ -20,7 +20,7 @@ from ladder.report.code_links import (
     is_file_of_a_rung,
     new_code,
 )
-from ladder.report.ladder_steps import Step, steps
+from ladder.report.ladder_steps import Step, TableRow, steps
 from ladder.report.markdown import figure
 from ladder.report.shares import Shares, shares_of
 from ladder.results import statistics as stats
@@ -38,8 +38,6 @@ _REGIMES = {"cold": "cold: the L2 is flushed before each launch", "dirty": "dirt
 _DECIMALS = (0.1, 10)  # between these a number has three decimals
 
 _PLAIN_A = "4_register_tile"  # the file of rung 5 of FP32, where A is not volatile
-
-TableRow = Mapping[str, Any]
 
 
 @dataclass(frozen=True)

@@ -89,7 +89,7 @@ def over_libraries(result: Mapping[str, Any], choice: Record | None) -> TableRow
     }
 
 
-EARLIER = "counters made under other code"
+OTHER_CODE = "counters made under other code"
 """Subject of a note; its reason is their date."""
 
 
@@ -266,7 +266,7 @@ class Collector:
             self.measured(task, self.typical(record))
         counted = self.view.current_record(task, COUNTERS) if task.counted else None
         if counted is not None and not self.view.is_current(task, counted):
-            self.note("profile", EARLIER, counted.time[:10])
+            self.note("profile", OTHER_CODE, counted.time[:10])
         for record in (None if task.beside else found[0], counted):
             for given in (record.result.get("observations") or ()) if record is not None else ():
                 self.rows["metrics"].append({**given, **self.about(task)})
