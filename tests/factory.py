@@ -482,11 +482,6 @@ class Lab:
         return {path.stem: read_plan(path) for path in sorted((self.folder.root / "plans").glob("*.json"))}
 
 
-def later(session: Session, **over: Any) -> Session:
-    """Another session, with some of it replaced."""
-    return replace(session, **over)
-
-
 def make_facts(variant: Variant) -> dict[str, Any]:
     """Facts as the compiler writes them."""
     params = variant.params

@@ -7,7 +7,7 @@ import math
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 from conftest import MADE_UP_GPU, ROOT, environment, make_project
-from factory import SESSION, later
+from factory import SESSION
 from ladder.catalogue.kernels import load_catalog
 from ladder.catalogue.sweeps import load_sweeps
 from ladder.cli.app import main
@@ -170,7 +170,7 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
         since = staticmethod(lambda start: {"sm_clock_mhz": 1980})
 
     def session(uuid: str, root: Path, gpu: Any) -> Any:
-        return later(SESSION, id=new_name("session"), gpu={**SESSION.gpu, "uuid": uuid})
+        return replace(SESSION, id=new_name("session"), gpu={**SESSION.gpu, "uuid": uuid})
 
     monkeypatch.setattr("ladder.build.cache.Cache.fill", lambda self, *given: made.fill(*given))
     monkeypatch.setattr("ladder.cli.build.refuse_options", lambda *_: None)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import test_worker
 from conftest import edit_yaml
-from factory import SESSION, Lab, Place, later
+from factory import SESSION, Lab, Place
 from ladder.measure import worker
 from ladder.measure.choice import SESSION as COMPONENT
 from ladder.measure.choice import choice_in_words, decide, library_times, partners
@@ -279,7 +279,7 @@ def test_cells_over_another_library_than_the_winner_are_due_unless_it_ties(lab: 
     lab.record([SWEEP], over("cublaslt"))
     assert {index for index, _ in schedule(lab).due()} == {0, 1}, "cublas won by 5 %"
     lab.libraries_us = {"cublas": 100.0, "cublaslt": 100.2}
-    lab.session = later(SESSION, id="session-2")
+    lab.session = replace(SESSION, id="session-2")
     lab.record([SWEEP], over("cublaslt"))
     assert schedule(lab).due() == [], "either may be the partner"
 
@@ -339,7 +339,7 @@ def test_a_tie_is_said(lab: Lab) -> None:
 
 def test_sessions_over_another_library_than_the_winner_are_not_averaged_with_the_others(lab: Lab) -> None:
     lab.record([SWEEP], over("cublaslt"))
-    lab.session, lab.finished = later(SESSION, id="session-2"), "2026-11-20T12:20:00Z"
+    lab.session, lab.finished = replace(SESSION, id="session-2"), "2026-11-20T12:20:00Z"
     lab.record([SWEEP])
     found = rows(lab)
     assert set(found["reference"]) == {"cublas"}
@@ -350,14 +350,14 @@ def test_sessions_over_another_library_than_the_winner_are_not_averaged_with_the
 def test_each_session_is_over_what_it_chose_itself(lab: Lab) -> None:
     lab.libraries_us = {"cublas": 105.0, "cublaslt": 100.0}
     lab.record([SWEEP], over("cublaslt"))
-    lab.session, lab.finished = later(SESSION, id="session-2"), "2026-11-20T12:20:00Z"
+    lab.session, lab.finished = replace(SESSION, id="session-2"), "2026-11-20T12:20:00Z"
     lab.libraries_us = {"cublas": 100.0, "cublaslt": 105.0}
     lab.record([SWEEP])
     assert schedule(lab).due() == []
     found = rows(lab)
     assert set(found["reference"]) == {"cublas"}
     assert set(found["sessions"]) == {2}, "a later choice leaves what was measured over an earlier one"
-    lab.session, lab.finished = later(SESSION, id="session-3"), "2026-11-20T12:30:00Z"
+    lab.session, lab.finished = replace(SESSION, id="session-3"), "2026-11-20T12:30:00Z"
     lab.libraries_us = None
     lab.record([SWEEP], over("cudnn"))
     assert set(rows(lab)["sessions"]) == {2}, "no session chose this one"
@@ -373,7 +373,7 @@ def test_sessions_over_libraries_that_tie_are_averaged_as_they_were_read(lab: La
 
     lab.libraries_us = {"cublas": 100.0, "cublaslt": 100.2}
     lab.record([SWEEP], apart)
-    lab.session, lab.finished = later(SESSION, id="session-2"), "2026-11-20T12:20:00Z"
+    lab.session, lab.finished = replace(SESSION, id="session-2"), "2026-11-20T12:20:00Z"
     lab.record([SWEEP])
     assert set(rows(lab)["sessions"]) == {2}
     assert not tables.read("notes", lab.folder.tables)["reason"].str.contains("converted").any()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import edit_yaml
-from factory import FINISHED, SESSION, Lab, Place, failed, later
+from factory import FINISHED, SESSION, Lab, Place, failed
 from ladder.measure.schedule import RACE, Mode, Schedule, share_of
 from ladder.model.errors import LadderError
 
@@ -122,7 +122,7 @@ def scheduled(case: Case, folder: Path) -> Schedule:
             record = failed(bad, "because")(record) if bad else record
             return record if place.entry.rung in rungs else None
 
-        lab.session = later(SESSION, id=f"session-{number}", gpu={**SESSION.gpu, "uuid": gpu})
+        lab.session = replace(SESSION, id=f"session-{number}", gpu={**SESSION.gpu, "uuid": gpu})
         lab.record([SWEEP], change)
     return Schedule(lab.view(SWEEP), lab.on("gemm"), **(case.job or {}))
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
-from factory import SESSION, Lab, Place, failed, later
+from factory import SESSION, Lab, Place, failed
 from ladder.measure.store import appending
 from ladder.model.record import Conditions
 from ladder.results.collect import merge
@@ -17,7 +18,7 @@ SWEEP, CHANGED = "tensor_ladder", "wmma_tile"
 
 def again(lab: Lab, number: int, change: Any = lambda _, record: record) -> None:
     """A later session."""
-    lab.session = later(SESSION, id=f"session-{number}")
+    lab.session = replace(SESSION, id=f"session-{number}")
     lab.finished = f"2026-11-20T{10 + number}:20:00Z"
     lab.record([SWEEP], change)
 

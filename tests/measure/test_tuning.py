@@ -8,13 +8,14 @@ import json
 import re
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from conftest import ROOT, edit_yaml
-from factory import FINISHED, SESSION, Lab, Place, failed, later
+from factory import FINISHED, SESSION, Lab, Place, failed
 from ladder.catalogue.runs import load
 from ladder.catalogue.settings import set_up
 from ladder.gpu.discovery import FoundGpu
@@ -49,7 +50,7 @@ def tuned(root: Path, name: str = SWEEP, **more: Any) -> Lab:
 
 def again(lab: Lab, change: Change, number: int = 2, gpu: str = "GPU-1", name: str = SWEEP) -> None:
     """A session later than the first, an hour each."""
-    lab.session = later(SESSION, id=f"session-{number}", gpu={**SESSION.gpu, "uuid": gpu})
+    lab.session = replace(SESSION, id=f"session-{number}", gpu={**SESSION.gpu, "uuid": gpu})
     lab.finished = f"2026-11-20T{10 + number}:20:00Z"
     lab.record([name], change)
     lab.session, lab.finished = SESSION, FINISHED
@@ -325,7 +326,7 @@ class Host:
                 (self.monitor.uuid, {self.schedule.plan.tasks[index].rung for index, _ in todo})
             )
             name = f"session of {host.now()}"
-            append(later(SESSION, id=name, gpu={**SESSION.gpu, "uuid": self.monitor.uuid}))
+            append(replace(SESSION, id=name, gpu={**SESSION.gpu, "uuid": self.monitor.uuid}))
             for index, regimes in todo:
                 task = self.schedule.plan.tasks[index]
                 speed = 1.0 + [FOURTH, THIRD, SECOND, FIRST].index(task.rung)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from factory import SESSION, Lab, Place, later
+from factory import SESSION, Lab, Place
 from ladder.model.schemas import SAMPLES, SWEEP_TABLES
 from ladder.results import tables
 from ladder.results.collect import summarised
@@ -470,7 +471,7 @@ def test_every_raw_time_is_published_in_the_order_it_was_taken(tmp_path: Path) -
         return record
 
     lab.record(["tensor_ladder"], numbered)
-    lab.session = later(SESSION, id="session-2")
+    lab.session = replace(SESSION, id="session-2")
     lab.record(["tensor_ladder"], numbered)
     write_samples(tmp_path / SAMPLES, lab.view("tensor_ladder").records)
     rows = pd.read_parquet(tmp_path / SAMPLES)
