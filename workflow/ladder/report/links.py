@@ -20,20 +20,21 @@ class Links:
     base: Path
     data: RunData
 
-    def to(self, path: Path) -> str:
-        return Path(os.path.relpath(path.resolve(), self.base.resolve())).as_posix()
+    def to(self, path: Path, anchor: str = "") -> str:
+        place = Path(os.path.relpath(path.resolve(), self.base.resolve())).as_posix()
+        return f"{place}#{anchor}" if anchor else place
 
     def page(self, sweep: str) -> str:
         return self.to(self.folder.sweep_page(sweep))
 
     def report(self, anchor: str = "") -> str:
-        return self.to(self.folder.report) + (f"#{anchor}" if anchor else "")
+        return self.to(self.folder.report, anchor)
 
     def methodology(self, anchor: str = "") -> str:
-        return self.to(self.folder.methodology) + (f"#{anchor}" if anchor else "")
+        return self.to(self.folder.methodology, anchor)
 
     def evidence(self, anchor: str = "") -> str:
-        return self.to(self.folder.evidence) + (f"#{anchor}" if anchor else "")
+        return self.to(self.folder.evidence, anchor)
 
     def doc(self, name: str) -> str:
         return self.to(_CHECKOUT / "docs" / name)
