@@ -12,6 +12,7 @@ from ladder.model.files import read_text
 from ladder.model.folders import RunFolder
 from ladder.model.schemas import SIZE_COLUMNS
 from ladder.page.data import kernels, run
+from ladder.report.devices import label_of
 from ladder.report.document import NOT_HERE
 from ladder.report.markdown import figure
 from ladder.results.run_data import RunData
@@ -51,11 +52,6 @@ def render(
 
     Raises LadderError where tables or the environment of another run are missing.
     """
-    runs = [run(folder, data, name or _name(folder))]
-    runs += [run(one, RunData.read(one, data.sweeps), _name(one), folder) for one in beside]
+    runs = [run(folder, data, name or label_of(folder))]
+    runs += [run(one, RunData.read(one, data.sweeps), label_of(one), folder) for one in beside]
     return page({"runs": runs, "kernels": kernels(root, data.sweeps)})
-
-
-def _name(folder: RunFolder) -> str:
-    """RUN/DEVICE."""
-    return "/".join(folder.root.parts[-2:])

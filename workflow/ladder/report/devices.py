@@ -1,6 +1,6 @@
 """Several devices side by side: how fast the same cells are on each, and where a claim's verdict differs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,8 +10,7 @@ from ladder.claims.ledger import overall
 from ladder.claims.primitives import HOLDS, NOT_MEASURED
 from ladder.model.folders import RunFolder
 from ladder.model.schemas import SIZE_COLUMNS
-from ladder.results import tables
-from ladder.results.environment import read_environment
+from ladder.results.run_data import RunData
 from ladder.results.statistics import against_references
 
 _CELL = ["sweep", "variant", "dtype", "layout", *SIZE_COLUMNS, "taps", "regime", "reference"]
@@ -39,29 +38,27 @@ def _row(name: str, own: pd.DataFrame, ok: pd.DataFrame, claims: pd.DataFrame) -
     }
 
 
-def side_by_side(
-    name: str, frames: Mapping[str, pd.DataFrame], others: Sequence[RunFolder]
-) -> dict[str, Any] | None:
-    """`rows`, the first this run's on the device `name`, and `differing` claims: by id the devices of each verdict.
-
-    `frames` are the run's timings and claims. None without other devices.
-    """
+def side_by_side(data: RunData, others: Sequence[tuple[RunFolder, RunData]]) -> dict[str, Any] | None:
+    """`rows`, the first this run's, and `differing` claims: by id the devices of each verdict. None without others."""
     if not others:
         return None
-    known, devices = {name: frames["claims"]}, {name: frames["timings"]}
-    for folder in others:
-        about = read_environment(folder) if folder.environment.is_file() else {}
-        gpu = ((about.get("published") or about).get("gpu") or {}).get("name") or folder.root.name
-        label = gpu if gpu not in devices else "/".join(folder.root.parts[-2:])
-        devices[label] = against_references(tables.read("timings", folder.tables, required=False))
-        known[label] = tables.read("claims", folder.tables, required=False)
-    ok = {one: found[found["status"] == "ok"] for one, found in devices.items()}
+    devices = {data.name: data}
+    for folder, there in others:
+        devices[there.name if there.name not in devices else label_of(folder)] = there
+    timings = {one: against_references(found.frames["timings"]) for one, found in devices.items()}
+    ok = {one: found[found["status"] == "ok"] for one, found in timings.items()}
+    known = {one: found.frames["claims"] for one, found in devices.items()}
     verdicts: dict[str, dict[str, list[str]]] = {}
     for one, claims in known.items():
         for claim, verdict in overall(claims).items():
             if verdict != NOT_MEASURED:
                 verdicts.setdefault(str(claim), {}).setdefault(verdict, []).append(one)
     return {
-        "rows": [_row(one, ok[name], ok[one], known[one]) for one in devices],
+        "rows": [_row(one, ok[data.name], ok[one], known[one]) for one in devices],
         "differing": {claim: said for claim, said in verdicts.items() if len(said) > 1},
     }
+
+
+def label_of(folder: RunFolder) -> str:
+    """RUN/DEVICE."""
+    return "/".join(folder.root.parts[-2:])

@@ -17,7 +17,6 @@ from ladder.model.cell import size_label
 from ladder.model.files import read_json, replace_file
 from ladder.model.folders import RunFolder
 from ladder.model.plan import Plan
-from ladder.model.sweep import Sweep
 from ladder.report import markdown, sections
 from ladder.report.answers import OTHER_GPU, Answer, answers
 from ladder.report.chapters import chapters
@@ -79,6 +78,7 @@ def render(
     """
     sweeps, environment = data.sweeps, data.environment
     frames = {**data.frames, "timings": stats.against_references(data.frames["timings"])}
+    others = [(one, RunData.read(one, sweeps)) for one in beside]
     links = Links(folder, folder.root, data)
     found = answers(data, links)
     parts = chapters(data, found)
@@ -90,7 +90,9 @@ def render(
     context = {
         "answers": found,
         "elsewhere": [
-            (_label(one, there), _headlines(one, there)) for one, there in _measured(beside, sweeps)
+            (_label(one, there), _headlines(one, there))
+            for one, there in others
+            if (there.frames["timings"]["status"] == "ok").any()
         ],
         "chapters": parts,
         "links": links,
@@ -106,7 +108,7 @@ def render(
         "claims": lines,
         "by_claim": {name: stats.records(own) for name, own in frames["claims"].groupby("id", sort=False)},
         "environment": environment,
-        "devices": side_by_side(data.name, frames, beside),
+        "devices": side_by_side(data, others),
         "source": data.source,
         "gpu": data.gpu,
         "name": data.name,
@@ -131,17 +133,6 @@ def render(
     yield folder.methodology, _page("methodology_page", context)
     for sweep, part in data.parts.items():
         yield folder.sweep_page(sweep), _page("sweep", context | {"data": part})
-
-
-def _measured(
-    folders: Sequence[RunFolder], sweeps: Mapping[str, Sweep]
-) -> Iterator[tuple[RunFolder, RunData]]:
-    """Those of some folders that hold measurements, with their tables."""
-    for folder in folders:
-        if folder.environment.is_file():
-            there = RunData.read(folder, sweeps)
-            if (there.frames["timings"]["status"] == "ok").any():
-                yield folder, there
 
 
 def _label(folder: RunFolder, data: RunData) -> str:
