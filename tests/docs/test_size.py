@@ -37,8 +37,8 @@ FEATURES = {
     "zeros in place of random numbers": "measure/zeros*",
     "sanitizer": "measure/sanitizer catalogue/sanitizer_sweeps cli/sanitize",
     "model of the banks": "build/banks problems/banks/*",
-    "tables, statistics, environment": """results/__init__ results/collect results/counters results/tables results/statistics
-        results/verdicts results/environment results/templates cli/analyse""",
+    "tables, statistics, environment": """results/__init__ results/collect results/counters results/tables
+        results/statistics results/verdicts results/environment results/templates cli/analyse""",
     "rows of the tables, for claims, report and page": "results/run_data results/sweep_data",
     "prediction for another GPU": "results/prediction results/conversion results/hosts",
     "publishing, archive": "results/publish results/published_records results/replacing results/earlier cli/publish",

@@ -242,8 +242,8 @@ def test_a_speed_up_over_one_of_two_libraries_alone_does_not_count() -> None:
     data = RunData(sweeps, {"timings": tables.frame("timings", rows)})
     (choice,) = choices(data)
     assert choice.row["variant"] == "b"
-    assert choice.held_gain is not None
-    assert choice.held_gain.value == 0.99
+    assert choice.held is not None
+    assert choice.held["speedup"] == 0.99
 
 
 def test_what_is_fastest_for_seconds_is_chosen_apart(tmp_path: Path) -> None:

@@ -55,10 +55,6 @@ class Choice:
         return gain(self.row)
 
     @property
-    def held_gain(self) -> Gain | None:
-        return gain(self.held) if self.held else None
-
-    @property
     def same(self) -> bool:
         """Whether both are one configuration."""
         return self.held is not None and self.held["variant"] == self.row["variant"]

@@ -12,7 +12,7 @@ from ladder.model.plan import Task
 from ladder.model.schemas import SIZE_COLUMNS
 from ladder.results import prediction, tables
 from ladder.results.collect import collect_sweep, summarised
-from ladder.results.statistics import estimate
+from ladder.results.statistics import estimate, records
 from ladder.results.templates import TEMPLATES
 from ladder.results.verdicts import widened
 
@@ -48,7 +48,7 @@ class _Deviations:
         if components is None or components.empty:
             return
         self._table = components.set_index("class")
-        for row in prediction.prepare_sessions(collect_sweep(view)["sessions"]).to_dict("records"):
+        for row in records(prediction.prepare_sessions(collect_sweep(view)["sessions"])):
             size = (row[name] for name in SIZE_COLUMNS if not pd.isna(row[name]))
             self._classes[(*size, row["regime"])] = row["class"]
 
