@@ -430,6 +430,20 @@ def test_a_row_of_the_tables_is_of_all_its_sessions() -> None:
     np.testing.assert_allclose(made["energy_pj_per_flop"], joules)
 
 
+def test_combining_what_was_published_changes_no_digit(tmp_path: Path) -> None:
+    sessions = sessions_of(12, THREE_HOSTS[:6], share=0.7)
+    sessions["median_us"] = 20000 * sessions["speedup"]
+    frames = frames_of(sessions)
+    frames["timings"]["tflops"] = 9.5  # the last of seven digits is a small part of it
+    published = []
+    for _ in range(3):
+        tables.write(frames, tmp_path)
+        frames = combine_sessions({name: tables.read(name, tmp_path) for name in SWEEP_TABLES})
+        tables.write({"timings": frames["timings"]}, tmp_path)
+        published.append((tmp_path / "timings.csv").read_text(encoding="utf-8"))
+    assert published[0] == published[1] == published[2]
+
+
 def test_combining_twice_changes_nothing() -> None:
     once = combine_sessions(frames_of(sessions_of(12, THREE_HOSTS[:6], share=0.7)))
     twice = combine_sessions({name: once[name] for name in SWEEP_TABLES})

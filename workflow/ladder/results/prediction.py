@@ -367,6 +367,14 @@ def coverage(found: Frame) -> list[TableRow]:
 _RATES = ["tflops", "peak_fraction", "gbytes_per_s", "copy_fraction", "memory_fraction"]
 
 
+def _change(now: "pd.Series[float]", before: "pd.Series[float]") -> "pd.Series[float]":
+    """now / before, and 1 where both are the same to seven digits, as tables have them: else each publication moves the
+    last one.
+    """
+    quotient = now / before
+    return quotient.mask((quotient - 1).abs() <= 1e-6, 1.0)
+
+
 def _combined(timings: Frame, found: Frame, known: Frame) -> Frame:
     """timings.csv with what all sessions of its cells say; cells without one stay as they are.
 
@@ -389,9 +397,10 @@ def _combined(timings: Frame, found: Frame, known: Frame) -> Frame:
     names = [*rows.columns.difference(CELL)]
     own = timings[CELL].merge(rows, "left", CELL)[names].astype(timings.dtypes[names])
     own = own.where(timings["status"] == "ok").fillna(timings[names])
-    again = own["speedup"] / timings["speedup"]
-    longer = own["median_us"] / timings["median_us"]
-    energy = (longer * own["power_w"] / timings["power_w"]).fillna(1.0)
+    again, longer, hotter = (
+        _change(own[name], timings[name]) for name in ("speedup", "median_us", "power_w")
+    )
+    energy = (longer * hotter).fillna(1.0)
     scaled = {name: timings[name] / longer for name in _RATES}
     scaled |= {name: timings[name] * longer for name in ("median_us_low", "median_us_high")}
     scaled |= {name: timings[name] * energy for name in ("energy_pj_per_flop", "energy_pj_per_byte")}
