@@ -368,10 +368,10 @@ def test_a_rung_that_its_sweep_does_not_have_is_refused_with_the_nearest_name(
     monkeypatch.setattr(ledger, "CLAIMS", (Claim("coalesced", "a text", "It is so.", loads),))
     named = r"coalesced: the sweep fp32_ladder: rung: '2 coalesced laods' .*mean '2 coalesced loads'\?.* 1 uncoalesced,"
     with pytest.raises(LadderError, match=named):
-        check_rungs(sweeps, 0.0025)
+        check_rungs(sweeps)
     check_claims(sweeps, 0.0025)  # a run may keep a part of the rungs
     others = {name: sweep for name, sweep in sweeps.items() if name != "fp32_ladder"}
-    check_rungs(others, 0.0025)  # a run without the sweep
+    check_rungs(others)  # a run without the sweep
 
 
 @pytest.mark.published

@@ -121,12 +121,12 @@ def check_claims(sweeps: Mapping[str, Sweep], precision: float) -> None:
     _decide_all(RunData(sweeps, {}, precision=precision))
 
 
-def check_rungs(sweeps: Mapping[str, Sweep], precision: float) -> None:
+def check_rungs(sweeps: Mapping[str, Sweep]) -> None:
     """Raises LadderError for a claim about a rung that its sweep does not have.
 
     sweeps: whole ones, since a run may keep a part of their rungs.
     """
-    _decide_all(_WithoutRows(sweeps, {}, precision=precision))
+    _decide_all(_WithoutRows(sweeps, {}))
 
 
 def _decide_all(data: RunData) -> None:

@@ -44,7 +44,7 @@ def check(
     """Check configuration, kernels, sweeps and claims, and say what a run would do."""
     run = run_of(context, configfile, config)
     check_claims(run.sweeps, run.config.measure.precision)
-    check_rungs(run.every_sweep, run.config.measure.precision)
+    check_rungs(run.every_sweep)
     print(TEMPLATES.get_template("check.j2").render(run=run, claims=CLAIMS), end="")
     if run.measures:
         print(summary(list(forecasts(run)), cells))
