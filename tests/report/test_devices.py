@@ -43,14 +43,15 @@ def device(data: RunData, root: Path, name: str, times: float | None) -> Publish
 
 
 @pytest.fixture(scope="module")
-def others(data: RunData, tmp_path_factory: pytest.TempPathFactory) -> list[PublishedFolder]:
+def others(data: RunData, tmp_path_factory: pytest.TempPathFactory) -> list[tuple[PublishedFolder, RunData]]:
     root = tmp_path_factory.mktemp("published")
-    return [device(data, root, "nvidia-fast", 2.0), device(data, root, "nvidia-none", None)]
+    folders = device(data, root, "nvidia-fast", 2.0), device(data, root, "nvidia-none", None)
+    return [(one, RunData.read(one, data.sweeps)) for one in folders]
 
 
 @pytest.mark.slow
 def test_the_report_compares_the_cells_that_devices_share_and_names_one_without_measurements(
-    data: RunData, others: list[PublishedFolder]
+    data: RunData, others: list[tuple[PublishedFolder, RunData]]
 ) -> None:
     _, text = next(render(PUBLISHED, data, {}, beside=others))
     section = text.partition("## Devices\n")[2].partition("\n## ")[0]
@@ -70,7 +71,7 @@ def test_the_report_compares_the_cells_that_devices_share_and_names_one_without_
 
 @pytest.mark.slow
 def test_the_page_has_every_device_and_says_which_has_no_measurements(
-    data: RunData, others: list[PublishedFolder]
+    data: RunData, others: list[tuple[PublishedFolder, RunData]]
 ) -> None:
     text = render_page(PUBLISHED, data, ROOT, others)
     found = re.search(r'id="data">(.*?)</script>', text, re.DOTALL)
@@ -85,7 +86,7 @@ def test_the_page_has_every_device_and_says_which_has_no_measurements(
 
 @pytest.mark.slow
 def test_the_first_screen_sets_this_gpu_beside_those_that_were_measured(
-    data: RunData, others: list[PublishedFolder]
+    data: RunData, others: list[tuple[PublishedFolder, RunData]]
 ) -> None:
     _, report = next(render(PUBLISHED, data, {}, beside=others))
     first = report.partition("## What to use")[0]
@@ -101,8 +102,10 @@ def test_the_first_screen_sets_this_gpu_beside_those_that_were_measured(
     assert "NVIDIA-NONE" not in card
 
 
-def test_what_is_published_of_other_devices_is_found(tmp_path: Path, others: list[PublishedFolder]) -> None:
-    for one in others:
+def test_what_is_published_of_other_devices_is_found(
+    tmp_path: Path, others: list[tuple[PublishedFolder, RunData]]
+) -> None:
+    for one, _ in others:
         shutil.copytree(one.root, tmp_path / "results/published" / one.root.name)
     found = [one.root.name for one in Project(tmp_path).publications()]
     assert found == ["nvidia-fast", "nvidia-none"]

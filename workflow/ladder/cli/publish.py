@@ -78,7 +78,7 @@ def publish(
         data = RunData.read(fresh, sweeps)
         named = titles(data, Links(fresh, fresh.root, data))
         list(draw_sweeps(data.parts.values(), fresh.figures, os.cpu_count() or 1, named))
-        others = [one for one in own.publications() if one.root != target.root]
+        others = [(one, RunData.read(one, sweeps)) for one in own.publications() if one.root != target.root]
         write(fresh, data, given.plans, given.folder.root, others)
         name = "/".join(target.root.parts[-2:])
         replace_file(fresh.page, render(fresh, data, own.root, others, name).encode("utf-8"))

@@ -45,13 +45,10 @@ def render(
     folder: RunFolder,
     data: RunData,
     root: Path,
-    beside: Sequence[RunFolder] = (),
+    beside: Sequence[tuple[RunFolder, RunData]] = (),
     name: str = "",
 ) -> str:
-    """The page of a run, with other runs `beside` it to compare; `name` is the run's if the folder's own is another.
-
-    Raises LadderError where tables or the environment of another run are missing.
-    """
+    """The page of a run, with other runs `beside` it to compare; `name` is the run's if the folder's own is another."""
     runs = [run(folder, data, name or label_of(folder))]
-    runs += [run(one, RunData.read(one, data.sweeps), label_of(one), folder) for one in beside]
+    runs += [run(one, there, label_of(one), folder) for one, there in beside]
     return page({"runs": runs, "kernels": kernels(root, data.sweeps)})

@@ -69,16 +69,15 @@ def render(
     data: RunData,
     plans: Mapping[str, Plan],
     run: Path | None = None,
-    beside: Sequence[RunFolder] = (),
+    beside: Sequence[tuple[RunFolder, RunData]] = (),
 ) -> Iterator[tuple[Path, str]]:
     """The file of each page of the report and its markdown; the report is the first, and pages of sweeps are the last.
 
-    `plans` say how it was measured, `run` names the run's own folder if it is another, and `beside` are folders of
-    other devices to compare with.
+    `plans` say how it was measured, `run` names the run's own folder if it is another, and `beside` are other
+    runs to compare with.
     """
     sweeps, environment = data.sweeps, data.environment
     frames = {**data.frames, "timings": stats.against_references(data.frames["timings"])}
-    others = [(one, RunData.read(one, sweeps)) for one in beside]
     links = Links(folder, folder.root, data)
     found = answers(data, links)
     parts = chapters(data, found)
@@ -91,7 +90,7 @@ def render(
         "answers": found,
         "elsewhere": [
             (_label(one, there), _headlines(one, there))
-            for one, there in others
+            for one, there in beside
             if (there.frames["timings"]["status"] == "ok").any()
         ],
         "chapters": parts,
@@ -108,7 +107,7 @@ def render(
         "claims": lines,
         "by_claim": {name: stats.records(own) for name, own in frames["claims"].groupby("id", sort=False)},
         "environment": environment,
-        "devices": side_by_side(data, others),
+        "devices": side_by_side(data, beside),
         "source": data.source,
         "gpu": data.gpu,
         "name": data.name,
