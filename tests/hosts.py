@@ -35,12 +35,12 @@ def deviations(sessions: pd.DataFrame) -> Iterator[tuple[str, float, int]]:
     pairs, began = pairs_of(found), str(found["started"].min())
     words = pairs["class"].str.split(", ").str
     for names in (words[:3], words[:2]):
-        for name, own_pairs in pairs.groupby(names.str.join(", ")):
-            cells, variance = between_hosts(own_pairs)
+        of_words = between_hosts(pairs.assign(words=names.str.join(", ")), "words")
+        for name, cells, variance in of_words.itertuples():
             if cells >= PRIOR_CELLS:
                 before = host_deviation(str(name), began) ** 2
                 total = (cells * variance + PRIOR_CELLS * before) / (cells + PRIOR_CELLS)
-                yield str(name), total**0.5, cells
+                yield str(name), total**0.5, int(cells)
 
 
 def read(path: Path) -> pd.DataFrame:

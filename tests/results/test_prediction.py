@@ -14,7 +14,7 @@ from factory import SESSION, Lab, Place
 from ladder.model.schemas import SAMPLES, SWEEP_TABLES
 from ladder.results import tables
 from ladder.results.collect import summarised
-from ladder.results.prediction import _spread as spread_of
+from ladder.results.prediction import _spreads as spreads_of
 from ladder.results.prediction import (
     combine_sessions,
     components,
@@ -316,10 +316,10 @@ def test_a_class_with_few_cells_leans_on_the_others() -> None:
 def test_a_quantile_between_two_values_does_not_depend_on_rounding(pairs_each: int) -> None:
     """19 of 20 cells are at 19 or below, whatever 19 times the weights of their pairs add up to."""
     apart = np.repeat(np.arange(1.0, 21.0), pairs_each)
-    pairs = pd.DataFrame({"cell": apart.astype(int), "apart": apart})
+    pairs = pd.DataFrame({"kind": "kernel", "cell": apart.astype(int), "apart": apart})
     for seed in range(20):
         mixed = pairs.sample(frac=1, random_state=seed)
-        assert spread_of(mixed) == pytest.approx((19 / ndtri(0.975)) ** 2 / 2, rel=1e-12)
+        assert spreads_of(mixed, "kind")["kernel"] == pytest.approx((19 / ndtri(0.975)) ** 2 / 2, rel=1e-12)
 
 
 def test_sessions_that_read_the_same_but_for_rounding_weigh_as_those_that_read_the_same() -> None:

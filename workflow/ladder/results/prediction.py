@@ -125,28 +125,32 @@ def pairs_of(found: Frame) -> Frame:
     ]
 
 
-def _spread(pairs: Frame, share: float = 0.95) -> float:
-    """Variance of one reading by differences of two: from a quantile of these, as if they were normal.
+def _spreads(pairs: Frame, by: str | list[str], share: float = 0.95) -> "pd.Series[float]":
+    """Of each group variance of one reading by differences of two: from a quantile of these, as if they were normal.
 
     A few outliers do not move a quantile of pairwise differences (Rousseeuw & Croux 1993; Genton 1998), and that of
     95 % is what a 95 % interval needs, whatever the tails. Each cell counts once.
     """
-    weights = 1 / pairs.groupby("cell")["cell"].transform("size")
+    pairs = pairs.sort_values("apart")
+    keys = [pairs[name] for name in ([by] if isinstance(by, str) else by)]
+    weights = 1 / pairs.groupby([*keys, "cell"])["apart"].transform("size")
+    grouped = weights.groupby(keys)
     # Of two values that a share lies between, the smaller one.
-    apart = np.quantile(pairs["apart"], share - _ROUNDING, weights=weights, method="inverted_cdf")
-    return float(apart / ndtri((1 + share) / 2)) ** 2 / 2
+    reached = grouped.cumsum() / grouped.transform("sum") >= share - _ROUNDING
+    normal: float = ndtri((1 + share) / 2)
+    return (pairs[reached].groupby(by)["apart"].first() / normal) ** 2 / 2
 
 
-def between_hosts(pairs: Frame) -> tuple[int, float]:
-    """How many cells of some `pairs_of` were read on two kinds of host, and the variance that the kind adds.
+def between_hosts(pairs: Frame, by: str) -> Frame:
+    """Of each group of `pairs_of` with pairs on two kinds of host and others: how many `cells` were read on two, and
+    the `variance` that the kind adds.
 
     By the quantile that the interval needs, `_OF_HOSTS`.
     """
-    apart = pairs["of"] == "host"
-    if not 0 < apart.sum() < len(pairs):
-        return 0, 0.0
-    other, alike = (_spread(own, _OF_HOSTS) for own in (pairs[apart], pairs[~apart]))
-    return pairs[apart]["cell"].nunique(), max(other - alike, 0.0)
+    two = pairs["of"] == "host"
+    alike, other = (_spreads(own, by, _OF_HOSTS) for own in (pairs[~two], pairs[two]))
+    cells = pairs[two].groupby(by)["cell"].nunique()
+    return Frame({"cells": cells, "variance": (other - alike).clip(lower=0.0)}).dropna()
 
 
 def components(found: Frame) -> Frame:
@@ -160,11 +164,10 @@ def components(found: Frame) -> Frame:
     this kind of reference.
     """
     pairs = pairs_of(found)
-    pooled: dict[Any, float] = {key: _spread(own) for key, own in pairs.groupby(["kind", "of"])}
-    of_class: dict[Any, tuple[int, float]] = {
-        key: (own["cell"].nunique(), _spread(own)) for key, own in pairs.groupby(["class", "of"])
-    }
-    of_hosts = {str(name): between_hosts(own) for name, own in pairs.groupby("class")}
+    pooled: dict[Any, float] = _spreads(pairs, ["kind", "of"]).to_dict()
+    counts = pairs.groupby(["class", "of"])["cell"].nunique().to_dict()
+    of_class = _spreads(pairs, ["class", "of"]).to_dict()
+    of_hosts = between_hosts(pairs, "class").T.to_dict()
     compared = {kind for kind, of in pooled if of != "session"}
     began = str(found["started"].min())
     rows = []
@@ -172,13 +175,13 @@ def components(found: Frame) -> Frame:
     for (kind, name), below in residuals.items():
         row: TableRow = {"class": name, "residual": below}
         for of in ("session", "gpu"):
-            cells, spread = of_class.get((name, of), (0, 0.0))
+            cells, spread = counts.get((name, of), 0), of_class.get((name, of), 0.0)
             total = (cells * spread + PRIOR_CELLS * pooled.get((kind, of), np.nan)) / (cells + PRIOR_CELLS)
             row[of] = np.maximum(total - below, 0.0)
             below = float(np.fmax(total, below))
-        cells, spread = of_hosts.get(str(name), (0, 0.0))
+        apart = of_hosts.get(name, {"cells": 0, "variance": 0.0})
         prior = host_deviation(str(name), began) ** 2
-        total = (cells * spread + PRIOR_CELLS * prior) / (cells + PRIOR_CELLS)
+        total = (apart["cells"] * apart["variance"] + PRIOR_CELLS * prior) / (apart["cells"] + PRIOR_CELLS)
         row["host"] = total if kind in compared else np.nan
         rows.append(row)
     known = Frame(rows, columns=["class", *_COMPONENTS]).set_index("class").astype(float)
@@ -196,19 +199,15 @@ def _cells(found: Frame, known: Frame) -> Frame:
     in_kind = found.groupby(["cell", "host"])["level"]
     alike = found.groupby(["cell", "host", "gpu"])["level"].transform("size") / in_kind.transform("size")
     found = found.assign(squares=(found["level"] - in_kind.transform("mean")) ** 2, gpu_freedom=1 - alike)
-    named = {name: (name, "mean") for name in ("log", "level", "alone", *_TIMES)}
-    cells = found.groupby("cell").agg(
-        **{name: (name, "first") for name in ("kind", "class", "speedup_low", "speedup_high")},
-        **named,
-        count=("session", "size"),
-        hosts_seen=("host", "nunique"),
-        squares=("squares", "sum"),
-        gpu_freedom=("gpu_freedom", "sum"),
-    )
+    grouped = found.groupby("cell")
+    firsts = ["kind", "class", "speedup_low", "speedup_high"]
+    cells = found.drop_duplicates("cell").set_index("cell")[firsts].sort_index()
+    cells = cells.join(grouped[["log", "level", "alone", *_TIMES]].mean())
+    cells = cells.join(grouped[["squares", "gpu_freedom"]].sum())
+    cells = cells.assign(count=grouped.size(), hosts_seen=grouped["host"].nunique())
     for name in ("gpu", "host"):
-        parts = found.groupby(["cell", name], as_index=False).agg(size=("session", "size"))
-        parts["share"] = parts["size"] ** 2
-        cells[f"{name}_share"] = parts.groupby("cell")["share"].sum() / cells["count"] ** 2
+        sizes = found.groupby(["cell", name]).size() ** 2
+        cells[f"{name}_share"] = sizes.groupby("cell").sum() / cells["count"] ** 2
     cells = cells.join(known.add_prefix("class_"), on="class")
     within = cells["class_residual"] + cells["class_session"].fillna(0.0)
     gpu = cells["class_gpu"].fillna(0.0)
@@ -227,15 +226,17 @@ def _scales(found: Frame, known: Frame) -> Frame:
     number are left out, since a logarithm is taken. A class with too few cells in several sessions takes those of all
     with this kind of reference; NaN without these.
     """
-    cells = _cells(found, known)
-    cells = cells[["kind", "class", "freedom", "squares"]]
+    cells = _cells(found, known)[["kind", "class", "freedom", "squares"]]
     read = cells[(cells["freedom"] > 0) & (cells["squares"] > _ROUNDING)]
-    rows = []
-    for kind, name in cells[["kind", "class"]].drop_duplicates().itertuples(index=False):
-        parts = [read[read["class"] == name], read[read["kind"] == kind]]
-        enough = next((part for part in parts if len(part) >= PRIOR_CELLS), None)
-        freedom, scale = (np.nan, np.nan) if enough is None else _moderation(enough)
-        rows.append({"class": name, "freedom": freedom, "scale": scale})
+    of_class, of_kind = (
+        {name: _moderation(own) for name, own in read.groupby(by) if len(own) >= PRIOR_CELLS}
+        for by in ("class", "kind")
+    )
+    unknown = (np.nan, np.nan)
+    rows = [
+        (name, *of_class.get(name, of_kind.get(kind, unknown)))
+        for kind, name in cells[["kind", "class"]].drop_duplicates().itertuples(index=False)
+    ]
     return Frame(rows, columns=["class", "freedom", "scale"]).set_index("class").astype(float)
 
 
@@ -289,9 +290,9 @@ def _measured(cells: Frame) -> Frame:
     return Frame({"value": cells["log"], **ends})
 
 
-def predict(found: Frame, known: Frame) -> Frame:
+def predict(found: Frame, known: Frame, only: "pd.Series[int] | None" = None) -> Frame:
     """By `cell` what `_measured` says, and `predicted_low` to `predicted_high`, a 95 % prediction interval for the log
-    speed-up of one more session.
+    speed-up of one more session; `only` names the cells, all where it is None.
 
     That session is on another GPU of a host of any kind. What sessions and GPUs add is scaled by how the cell's own
     sessions vary within kinds of host, moderated by its class. What the kind of host adds is its class's, however well
@@ -301,7 +302,7 @@ def predict(found: Frame, known: Frame) -> Frame:
     It reaches at least as far as the interval over what was measured. `found` is of `prepare_sessions`, `known` of
     `components`.
     """
-    cells = _cells(found, known)
+    cells = _cells(found if only is None else found[found["cell"].isin(only)], known)
     scale, quantile = _scaled(cells)
     half = np.sqrt(quantile * scale * cells["more"] + ndtri((1 + _OF_HOSTS) / 2) ** 2 * cells["hosts"])
     shift = found["shift"]
@@ -326,7 +327,7 @@ def _held_out(found: Frame, by: str) -> Iterator[tuple[str, Frame]]:
         held, rest = found[found[by] == left_out], found[found[by] != left_out]
         known, one = components(rest), rest.sample(frac=1, random_state=0).drop_duplicates("cell")
         for sessions, basis in (("all", rest), ("one", one)):
-            ends = predict(basis, known)[_PREDICTED]
+            ends = predict(basis, known, held["cell"])[_PREDICTED]
             yield sessions, held.join(ends, on="cell").dropna(subset=_PREDICTED)
 
 
