@@ -31,6 +31,9 @@ _TIMES = ["median_us", "reference_median_us"]
 _EDGES_US = (20, 100, 1000)
 _COMPONENTS = ["residual", "session", "gpu", "host"]
 _PREDICTED = ["predicted_low", "predicted_high"]
+_MODELLED = ["cell", "kind", "class", "gpu", "host", "session", "started", *_TIMES]
+_MODELLED += ["speedup_low", "speedup_high", "log", "level", "alone", "shift", "variance"]
+"""What of sessions the model reads: copies without the rest are quicker."""
 _LAUNCHED_ALONE = ("cold", "dirty")
 _FLOORS_APART_US = 1.8
 """How far apart the clock's floors of two kinds of host may be.
@@ -106,7 +109,7 @@ def counted_once(found: Frame) -> Frame:
     same = [found[name] for name in CELL if name not in ("sweep", "baseline")]
     rows = found.assign(cell=found.groupby([*same, partner], dropna=False).ngroup())
     rows = rows.drop_duplicates(["cell", "session"], ignore_index=True)
-    return rows.drop(columns=["kind", "bound", "class"]).join(_classes(rows))
+    return rows.drop(columns=["kind", "bound", "class"]).join(_classes(rows))[_MODELLED]
 
 
 def pairs_of(found: Frame) -> Frame:
