@@ -21,7 +21,7 @@ from ladder.claims.ledger import (
     CLAIMS,
     Claim,
     check_claims,
-    check_rungs,
+    check_names,
     decide_tables,
     decided,
     overall,
@@ -368,10 +368,43 @@ def test_a_rung_that_its_sweep_does_not_have_is_refused_with_the_nearest_name(
     monkeypatch.setattr(ledger, "CLAIMS", (Claim("coalesced", "a text", "It is so.", loads),))
     named = r"coalesced: the sweep fp32_ladder: rung: '2 coalesced laods' .*mean '2 coalesced loads'\?.* 1 uncoalesced,"
     with pytest.raises(LadderError, match=named):
-        check_rungs(sweeps)
+        check_names(sweeps)
     check_claims(sweeps, 0.0025)  # a run may keep a part of the rungs
     others = {name: sweep for name, sweep in sweeps.items() if name != "fp32_ladder"}
-    check_rungs(others)  # a run without the sweep
+    check_names(others)  # a run without the sweep
+
+
+@pytest.mark.parametrize(
+    ("selected", "named"),
+    [
+        ({"kernel": "gemm_stagd"}, "kernel: 'gemm_stagd' .*mean 'gemm_staged'"),
+        ({"kernel": ("gemm_staged", "gemm_stagd")}, "kernel: 'gemm_stagd'"),
+        ({"stagess": 2}, "selected by: 'stagess' .*mean 'stages'"),
+        ({"stages": 9}, "stages: 9 .*accepted: 1, 2"),
+        ({"stages": "2"}, r"stages: '2' .*\(it is text\)"),
+        ({"n": (1024, 1025)}, "n: 1025 "),
+        ({"elements": 1024}, "selected by: 'elements'"),
+        ({"regime": "warm"}, "regime: 'warm' .*accepted: cold"),
+        ({"status": "OK"}, "status: 'OK'"),
+    ],
+)
+def test_a_kernel_parameter_or_size_that_its_sweep_does_not_have_is_refused(
+    selected: dict[str, Any], named: str, sweeps: dict[str, Sweep], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def claims(**wanted: Any) -> tuple[Claim]:
+        def double(data: RunData) -> Parts:
+            yield decide_part("speed", data.speeds(data.timed("fp32_buffering", **wanted)), least=1)
+            return ""
+
+        return (Claim("double", "a text", "It is so.", double),)
+
+    monkeypatch.setattr(
+        ledger, "CLAIMS", claims(kernel="gemm_staged", stages=lambda stages: stages > 8, n=(1024, 4096))
+    )
+    check_names(sweeps)
+    monkeypatch.setattr(ledger, "CLAIMS", claims(**selected))
+    with pytest.raises(LadderError, match=f"double: the sweep fp32_buffering: .*{named}"):
+        check_names(sweeps)
 
 
 @pytest.mark.published

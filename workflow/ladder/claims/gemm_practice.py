@@ -7,7 +7,7 @@ from ladder.results.run_data import Row, Rows, RunData, Value, Values
 from ladder.results.statistics import Estimate, estimate, ratio
 
 _SHARED = 228 * 1024  # bytes of a multiprocessor of compute capability 9.0; the system takes 1 KiB per block
-_STAGED = ("gemm_staged", "mma_staged", "wmma_staged")
+_STAGED = ("mma_staged", "wmma_staged")
 
 
 def transpose_pays(data: RunData) -> Parts:
@@ -67,12 +67,12 @@ def smem_formula(data: RunData) -> Parts:
         tile, padding = row["bk"] * (row["bm"] + row["bn"]), lengths * row.get("pad", 0)
         return float((shared_bytes(row) / size / row["stages"] - padding) / tile)
 
-    for name, sweep in (
-        ("FP32", "fp32_async_stages"),
-        ("TF32", "tensor_stages_swizzle"),
-        ("fp16", "tensor_layouts"),
+    for name, sweep, kernel in (
+        ("FP32", "fp32_async_stages", "gemm_staged"),
+        ("TF32", "tensor_stages_swizzle", "mma_staged"),
+        ("fp16", "tensor_layouts", _STAGED),
     ):
-        bytes_over = data.numbers(data.compiled(sweep, kernel=_STAGED), over_formula)
+        bytes_over = data.numbers(data.compiled(sweep, kernel), over_formula)
         yield decide_part(f"bytes without padding over the formula's, {name}", bytes_over, near=1)
     return "Budget shared memory by the formula, and add the padding."
 
@@ -82,8 +82,11 @@ def occupancy_collapse(data: RunData) -> Parts:
 
     Source: gemm-practice (stages).
     """
-    for name, sweep in (("FP32", "fp32_async_stages"), ("tensor", "tensor_tiles")):
-        rows = data.compiled(sweep, kernel=_STAGED)
+    for name, sweep, kernel in (
+        ("FP32", "fp32_async_stages", "gemm_staged"),
+        ("tensor", "tensor_tiles", "mma_staged"),
+    ):
+        rows = data.compiled(sweep, kernel)
         large = Rows(sweep, [row for row in rows.found if shared_bytes(row) + 1024 > _SHARED / 2], rows.why)
         blocks = data.numbers(large, lambda row: row["blocks_per_sm"])
         yield decide_part(f"blocks per multiprocessor above half, {name} kernels", blocks, near=1, unit="")

@@ -19,7 +19,9 @@ from ladder.claims import (
     register_cache,
 )
 from ladder.claims.primitives import Part, Parts, combine
+from ladder.model.cell import SUSTAINED
 from ladder.model.errors import LadderError, refuse_unknown, within
+from ladder.model.schemas import STATUSES
 from ladder.model.sweep import Sweep
 from ladder.results import tables
 from ladder.results.run_data import Row, Rows, RunData, Unmeasured, read_frames
@@ -105,15 +107,33 @@ def decide_tables(folder: Path, sweeps: Mapping[str, Sweep]) -> pd.DataFrame:
 
 
 class _WithoutRows(RunData):
-    """A run that has measured nothing, and refuses a rung that its sweep does not have."""
+    """A run that has measured nothing, and refuses names and values that no cell of a sweep has."""
 
     def _select(self, rows: Iterable[Row], sweep: str, kernel: Any, wanted: Mapping[str, Any]) -> Rows:
-        asked = wanted.get("rung", ())
-        if sweep in self.sweeps and not callable(asked):
-            known = [entry.rung for entry in self.sweeps[sweep].entries if entry.rung]
-            for rung in asked if isinstance(asked, tuple) else (asked,):
-                refuse_unknown(f"the sweep {sweep}", "rung", rung, known)
+        if sweep in self.sweeps:
+            known, where = _names_and_values(self.sweeps[sweep]), f"the sweep {sweep}"
+            for name, asked in {**({"kernel": kernel} if kernel else {}), **wanted}.items():
+                refuse_unknown(where, "what rows are selected by", name, known)
+                for value in () if callable(asked) else asked if isinstance(asked, tuple) else (asked,):
+                    refuse_unknown(where, name, value, known[name])
         return super()._select(rows, sweep, kernel, wanted)
+
+
+def _names_and_values(sweep: Sweep) -> dict[str, list[Any]]:
+    """What rows of a sweep are selected by, with the values that it has: columns, parameters, fields of the size."""
+    found: dict[str, dict[Any, None]] = {
+        "regime": dict.fromkeys([*sweep.regimes, *([SUSTAINED] if sweep.sustained else [])]),
+        "status": dict.fromkeys(STATUSES),
+        "rung": dict.fromkeys(entry.rung for entry in sweep.entries if entry.rung),
+    }
+    variants = [
+        {**one.params, "kernel": one.kernel.name, "dtype": one.dtype, "layout": one.layout}
+        for one in sweep.variants
+    ]
+    for names in (*variants, *sweep.sizes):
+        for name, value in names.items():
+            found.setdefault(name, {})[value] = None
+    return {name: [*values] for name, values in found.items()}
 
 
 def check_claims(sweeps: Mapping[str, Sweep], precision: float) -> None:
@@ -121,10 +141,10 @@ def check_claims(sweeps: Mapping[str, Sweep], precision: float) -> None:
     _decide_all(RunData(sweeps, {}, precision=precision))
 
 
-def check_rungs(sweeps: Mapping[str, Sweep]) -> None:
-    """Raises LadderError for a claim about a rung that its sweep does not have.
+def check_names(sweeps: Mapping[str, Sweep]) -> None:
+    """Raises LadderError for a claim about a rung, kernel, parameter or size that its sweep does not have.
 
-    sweeps: whole ones, since a run may keep a part of their rungs.
+    sweeps: whole ones, since a run may keep a part of their cells.
     """
     _decide_all(_WithoutRows(sweeps, {}))
 

@@ -9,7 +9,7 @@ from ladder.build import banks as model
 from ladder.catalogue.config import Config as ConfigDocument
 from ladder.catalogue.field_docs import BEGIN, END, field_reference
 from ladder.catalogue.sweeps import SweepDocument
-from ladder.claims.ledger import CLAIMS, check_claims, check_rungs
+from ladder.claims.ledger import CLAIMS, check_claims, check_names
 from ladder.cli.load import run_of
 from ladder.cli.options import Config, Configfile, project
 from ladder.cli.rules import digest_list
@@ -44,7 +44,7 @@ def check(
     """Check configuration, kernels, sweeps and claims, and say what a run would do."""
     run = run_of(context, configfile, config)
     check_claims(run.sweeps, run.config.measure.precision)
-    check_rungs(run.every_sweep)
+    check_names(run.every_sweep)
     print(TEMPLATES.get_template("check.j2").render(run=run, claims=CLAIMS), end="")
     if run.measures:
         print(summary(list(forecasts(run)), cells))
