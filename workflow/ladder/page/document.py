@@ -14,7 +14,7 @@ from ladder.model.schemas import SIZE_COLUMNS
 from ladder.page.data import kernels, run
 from ladder.report.devices import label_of
 from ladder.report.document import NOT_HERE
-from ladder.report.markdown import figure
+from ladder.report.markdown import number
 from ladder.results.run_data import RunData
 
 _ROOM = Path(__file__).resolve().parents[2] / "page"
@@ -22,7 +22,7 @@ _SCRIPTS = ("data", "table", "charts", "ladder", "use", "detail", "explorer")  #
 _PAGES = jinja2.Environment(
     loader=jinja2.FileSystemLoader(_ROOM), undefined=jinja2.StrictUndefined, autoescape=True, trim_blocks=True
 )
-_PAGES.filters["figure"] = figure
+_PAGES.filters["number"] = number
 
 
 def page(document: Mapping[str, Any]) -> str:

@@ -21,7 +21,7 @@ from ladder.report.choices import PRODUCTS_SWEEP, THREE_PRODUCTS, Choice, Held, 
 from ladder.report.ladder_steps import Step, climb, explanation, path_of_baselines, steps
 from ladder.report.limits import busy
 from ladder.report.links import Links
-from ladder.report.markdown import figure, spread, text
+from ladder.report.markdown import number, spread, text
 from ladder.report.words import Line, Table, speed_table
 from ladder.results import earlier
 from ladder.results import statistics as stats
@@ -34,7 +34,7 @@ from ladder.results.templates import TEMPLATES
 from ladder.results.verdicts import FASTER, SLOWER, TIED, Gain, gain, in_one_session
 
 TEMPLATES.filters |= {
-    name: getattr(markdown, name) for name in ("code", "cut", "figure", "share", "spread", "text")
+    name: getattr(markdown, name) for name in ("code", "cut", "number", "share", "spread", "text")
 }
 TEMPLATES.filters |= {
     name: getattr(words, name) for name in ("amount", "change", "mark", "ranged", "speed", "times")
@@ -368,11 +368,11 @@ def _held_line(data: RunData, one: Choice, held: Held) -> list[tuple[str, str]]:
         ("dtype, layout", f"{one.kind} {one.layout}".strip()),
         ("M = N = K", str(one.size)),
         ("configuration", f"{held.row['kernel']} {text(data.configuration(held.row))}"),
-        ("one launch, TFLOP/s", figure(held.cold["tflops"], 3)),
-        ("for seconds, TFLOP/s", figure(held.row["tflops"], 3)),
+        ("one launch, TFLOP/s", number(held.cold["tflops"], 3)),
+        ("for seconds, TFLOP/s", number(held.row["tflops"], 3)),
         ("slower by", f"{100 * max(held.loss, 0):.0f} %"),
-        ("SM clock, MHz", figure(held.row.get("sm_clock_mhz"), 4)),
-        ("power, W", figure(held.row.get("power_w"), 3)),
+        ("SM clock, MHz", number(held.row.get("sm_clock_mhz"), 4)),
+        ("power, W", number(held.row.get("power_w"), 3)),
     ]
 
 
@@ -401,11 +401,11 @@ def _zeros_line(row: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("what", text(str(row["subject"]))),
         ("size", size_label(stats.size_of(row))),
         ("regime", row["regime"]),
-        ("zeros, µs", figure(row["zeros_us"], 4)),
-        ("random numbers, µs", figure(row["random_us"], 4)),
+        ("zeros, µs", number(row["zeros_us"], 4)),
+        ("random numbers, µs", number(row["random_us"], 4)),
         ("zeros are faster, times [95 %]", spread(known, 3)),
-        ("SM clock with zeros, MHz", figure(row["zeros_mhz"], 4)),
-        ("with random numbers", figure(row["random_mhz"], 4)),
+        ("SM clock with zeros, MHz", number(row["zeros_mhz"], 4)),
+        ("with random numbers", number(row["random_mhz"], 4)),
     ]
 
 
@@ -577,7 +577,7 @@ def attention_speed(data: RunData) -> Facts:
             ("elements in a row", str(row["d"])),
             ("keys", str(row["sequence"])),
             ("fastest", text(plain(row["rung"]) if "rung" in row else row["kernel"])),
-            ("TFLOP/s", figure(row["tflops"], 3)),
+            ("TFLOP/s", number(row["tflops"], 3)),
             ("of the peak rate", markdown.share(row["peak_fraction"], ".3g")),
             ("library", str(row["reference"]) if beside else ""),
             ("speed over it [95 %]", spread(gain(row).measured, 3) if beside else ""),
@@ -615,7 +615,7 @@ def _errors_over_libraries(data: RunData) -> dict[tuple[Any, ...], str]:
     ]
     by_cell = grouped(found, lambda one: one[0], ordered=False)
     ends = {cell: sorted(ratio for _, ratio in own) for cell, own in by_cell.items()}
-    return {cell: " to ".join(figure(own[end], 3) for end in (0, -1)) for cell, own in ends.items()}
+    return {cell: " to ".join(number(own[end], 3) for end in (0, -1)) for cell, own in ends.items()}
 
 
 @question("How do thin FP32 GEMMs fare?", "fp32", "fp32_shapes", "shapes")
@@ -865,7 +865,7 @@ def accuracy(data: RunData) -> Facts:
         [
             ("kernels", kind),
             ("inputs", inputs),
-            ("largest error over that of cuBLAS", f"{figure(min(of), 3)} to {figure(max(of), 3)}"),
+            ("largest error over that of cuBLAS", f"{number(min(of), 3)} to {number(max(of), 3)}"),
         ]
         for kind, by_inputs in ratios.items()
         for inputs, of in by_inputs.items()

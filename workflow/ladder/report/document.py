@@ -186,7 +186,7 @@ def _number(part: Mapping[str, Any], short: bool = False) -> str:
     label = str(part["part"]).rpartition(": ")[0]
     of = re.sub(r" over (?:[^,(]|\([^)]*\))*", "", label)
     unit, of = "x " if of != label else "", re.split(_DETAILS, of)[0] if short else of
-    return f"{markdown.figure(part['effect'], 3)} {unit}{of}"
+    return f"{markdown.number(part['effect'], 3)} {unit}{of}"
 
 
 _DETAILS = r",| of | with | without | above | that | at "

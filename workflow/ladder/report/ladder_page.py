@@ -21,7 +21,7 @@ from ladder.report.code_links import (
     new_code,
 )
 from ladder.report.ladder_steps import Step, TableRow, steps
-from ladder.report.markdown import figure
+from ladder.report.markdown import number
 from ladder.report.shares import Shares, shares_of
 from ladder.results import statistics as stats
 from ladder.results.run_data import RunData
@@ -64,7 +64,7 @@ def decimals(value: Any) -> str:
     low, high = _DECIMALS
     if pd.isna(value):
         return ""
-    return f"{value:.3f}" if low <= value < high else figure(value, 4 if value >= high else 3)
+    return f"{value:.3f}" if low <= value < high else number(value, 4 if value >= high else 3)
 
 
 def interval(value: Estimate) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from ladder.model.sweep import Entry
-from ladder.report.markdown import figure, magnitude, share
+from ladder.report.markdown import magnitude, number, share
 from ladder.results import statistics as stats
 from ladder.results.counters import DRAM_READ, DRAM_WRITE, SECTORS, SHARED_WAVEFRONTS, STALL_FOR
 from ladder.results.statistics import Estimate, records
@@ -268,8 +268,8 @@ def changed_rungs(data: SweepData, order: Sequence[str]) -> dict[str, str]:
     for variant in order:
         below = known[variant].below if variant in known else ""
         if below and below != above:
-            number = re.match(r"\d+[a-z]?(?= (?!x ))", data.names[below])
-            found[variant] = number[0] if number else data.names[below]
+            ordinal = re.match(r"\d+[a-z]?(?= (?!x ))", data.names[below])
+            found[variant] = ordinal[0] if ordinal else data.names[below]
         above = variant if variant in main else above
     return found
 
@@ -313,4 +313,4 @@ def _chain(entry: Entry, entries: Sequence[Entry]) -> list[Entry]:
 def rate(row: TableRow) -> str:
     """51.4 TFLOP/s; empty where the row is of no work."""
     column = stats.rate_column(pd.DataFrame([row]))
-    return f"{figure(row[column[0]], 3)} {column[1]}" if column else ""
+    return f"{number(row[column[0]], 3)} {column[1]}" if column else ""

@@ -37,16 +37,16 @@ def cut(text: Any, length: int = 240) -> str:
     return line if len(line) <= length else line[: length - 1].rstrip() + "…"
 
 
-def figure(value: Any, digits: int = 4) -> str:
+def number(value: Any, digits: int = 4) -> str:
     """A number with `digits` significant digits and no exponent; empty where it is unknown."""
     if pd.isna(value):
         return ""
-    number = float(value)
-    if number == 0 or abs(number) >= 10 ** (digits - 1):
-        return f"{number:.0f}"
-    if abs(number) < 1e-3:
-        return f"{number:.{digits - 1}g}"
-    return f"{number:#.{digits}g}".rstrip(".")
+    known = float(value)
+    if known == 0 or abs(known) >= 10 ** (digits - 1):
+        return f"{known:.0f}"
+    if abs(known) < 1e-3:
+        return f"{known:.{digits - 1}g}"
+    return f"{known:#.{digits}g}".rstrip(".")
 
 
 def share(value: Any, form: str) -> str:
@@ -58,14 +58,14 @@ def magnitude(value: float, unit: str = "") -> str:
     """1.61 GB, 286 M: three significant digits and a prefix where the number is large."""
     for limit, prefix in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= limit:
-            return f"{figure(value / limit, 3)} {prefix}{unit}"
-    return f"{figure(value, 3)} {unit}".strip()
+            return f"{number(value / limit, 3)} {prefix}{unit}"
+    return f"{number(value, 3)} {unit}".strip()
 
 
 def spread(value: Estimate, digits: int = 4) -> str:
     """1.234 [1.230, 1.238], with a digit or two more where both ends would read alike; empty where it is unknown."""
     if not value.known:
         return ""
-    read = {more: {figure(end, digits + more) for end in (value.low, value.high)} for more in range(3)}
+    read = {more: {number(end, digits + more) for end in (value.low, value.high)} for more in range(3)}
     digits += next((more for more, ends in read.items() if len(ends) > 1), 0)
-    return f"{figure(value.value, digits)} [{figure(value.low, digits)}, {figure(value.high, digits)}]"
+    return f"{number(value.value, digits)} [{number(value.low, digits)}, {number(value.high, digits)}]"

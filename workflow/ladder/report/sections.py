@@ -8,7 +8,7 @@ import pandas as pd
 from ladder.model.cell import REGIMES, size_label
 from ladder.model.schemas import SIZE_COLUMNS
 from ladder.model.sweep import Entry
-from ladder.report.markdown import code, cut, figure, share, text
+from ladder.report.markdown import code, cut, number, share, text
 from ladder.report.words import Table, proper
 from ladder.results import statistics as stats
 from ladder.results.earlier import errors_by_inputs
@@ -72,10 +72,10 @@ def errors(data: SweepData) -> Table:
                 ("variant", text(data.names[one.row["variant"]])),
                 ("size", size_label(size_of(one.row))),
                 ("inputs", one.inputs),
-                ("largest error", figure(one.own, 3)),
+                ("largest error", number(one.own, 3)),
                 ("of", text(proper(one.row["reference"]))),
-                ("its largest error", figure(one.reference, 3) if one.reference is not None else "no number"),
-                ("times its error", figure(one.ratio, 3) if one.ratio is not None else ""),
+                ("its largest error", number(one.reference, 3) if one.reference is not None else "no number"),
+                ("times its error", number(one.ratio, 3) if one.ratio is not None else ""),
             ]
             for one in errors_by_inputs(data.ok, data.metrics)
         ]
@@ -132,7 +132,7 @@ def group_failures(
         name = code(row["variant"]) if pd.isna(row["rung"]) else text(row["rung"])
         reason = cut(row["reason"])
         if row["status"] == "incorrect" and not pd.isna(row["max_error"]):
-            error = f"error {figure(row['max_error'], 3)} over the bound {figure(row['error_bound'], 3)}"
+            error = f"error {number(row['max_error'], 3)} over the bound {number(row['error_bound'], 3)}"
             reason = f"{reason}; {error}" if reason else error
         place = {"sweep": text(row["sweep"]), "sizes": size_label(size_of(row)), "variant": name}
         lines.append({**place, "id": row["variant"], "status": row["status"], "reason": reason})

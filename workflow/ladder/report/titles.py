@@ -10,7 +10,7 @@ from ladder.model.cell import size_label
 from ladder.model.problem import COPY
 from ladder.report import words
 from ladder.report.ladder_steps import changed_by_all, climb, steps
-from ladder.report.markdown import figure, share
+from ladder.report.markdown import number, share
 from ladder.results import statistics as stats
 from ladder.results.statistics import records, size_of
 from ladder.results.sweep_data import FigureData, plain
@@ -96,7 +96,7 @@ def _ladder(data: FigureData) -> str:
     if len(gains) == 2:
         return "; ".join(f"“{plain(step.entry.rung)}” brings {times(step.gain.value)}" for step in gains)
     first, second = (plain(step.entry.rung) for step in gains[:2])
-    part, all_ = (figure(value, 2 if value < 10 else 3 if value >= 100 else 2) for value in (both, whole))
+    part, all_ = (number(value, 2 if value < 10 else 3 if value >= 100 else 2) for value in (both, whole))
     return f"“{first}” and “{second}” bring {part} of the {all_} times"
 
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ladder.report.markdown import figure, spread
+from ladder.report.markdown import number, spread
 from ladder.results.statistics import Estimate, from_to
 from ladder.results.verdicts import FASTER, TIED, Gain
 
@@ -51,7 +51,7 @@ def speed_table(what: str, gains: Iterable[tuple[Any, Gain]], place: str) -> Tab
 
 def ends(of: Estimate) -> str:
     """0.98 to 1.02, once where both read alike; empty where it is unknown."""
-    return from_to(figure(of.low, 3), figure(of.high, 3)) if of.known else ""
+    return from_to(number(of.low, 3), number(of.high, 3)) if of.known else ""
 
 
 _LIBRARIES = {
@@ -75,7 +75,7 @@ def percent(share: float, signed: bool = False) -> str:
 
 def times(value: float) -> str:
     """12, 2.7."""
-    return f"{value:.0f}" if value >= 9.95 else figure(value, 2)
+    return f"{value:.0f}" if value >= 9.95 else number(value, 2)
 
 
 def amount(gain: Gain, ranged: bool = False) -> str:
@@ -99,7 +99,7 @@ def elsewhere(gain: Gain) -> str:
     """1 to 5 %, 2.57 to 2.62 times: what another GPU is predicted to read; with signs where it may be a tie."""
     low, high = gain.predicted.low, gain.predicted.high
     if gain.value >= _FACTOR or gain.value <= 1 / _FACTOR:
-        return from_to(figure(low, 3), figure(high, 3))
+        return from_to(number(low, 3), number(high, 3))
     ends = [percent(one - 1, signed=True) for one in (low, high)]
     if gain.verdict != TIED:
         ends = [one.lstrip("+-") for one in (ends if low > 1 else reversed(ends))]
@@ -138,7 +138,7 @@ def speed(gain: Gain, than: str = "", ranged: bool = True) -> str:
         word, before = ("as fast", "as") if _narrow(gain) else ("undecided", "against")
         said = f"{word} {before} {than}" if than else word
     elif value >= _FACTOR or value <= 1 / _FACTOR:
-        said = f"{times(value) if value >= 1 else figure(value, 2)} times as fast" + (
+        said = f"{times(value) if value >= 1 else number(value, 2)} times as fast" + (
             f" as {than}" if than else ""
         )
     else:

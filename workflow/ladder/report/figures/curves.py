@@ -16,7 +16,7 @@ from ladder.model.cell import count_label
 from ladder.model.problem import COPY
 from ladder.report.figures import base, style
 from ladder.report.figures.lines import facets, few_lines, over_parameter, over_size, spilled, with_values
-from ladder.report.markdown import figure as number
+from ladder.report.markdown import number
 from ladder.results import statistics as stats
 from ladder.results.statistics import rate_column, records
 from ladder.results.sweep_data import FigureData

@@ -12,7 +12,7 @@ from matplotlib.patches import Patch
 
 from ladder.report.figures import base, style
 from ladder.report.ladder_steps import Step, changed_by_all, changed_rungs, path_to_fastest, steps
-from ladder.report.markdown import figure as number
+from ladder.report.markdown import number
 from ladder.report.titles import rival, times
 from ladder.results.statistics import at_size, rate_column, records
 from ladder.results.sweep_data import FigureData

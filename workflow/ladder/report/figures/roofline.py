@@ -12,7 +12,7 @@ from matplotlib.ticker import NullFormatter
 
 from ladder.report.figures import base, style
 from ladder.report.ladder_steps import path_to_fastest, steps
-from ladder.report.markdown import figure as number
+from ladder.report.markdown import number
 from ladder.report.titles import rival
 from ladder.results import statistics as stats
 from ladder.results.collect import dtype_peaks
