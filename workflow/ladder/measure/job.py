@@ -21,7 +21,7 @@ from ladder.measure.plan_records import PlanRecords
 from ladder.measure.request import Request
 from ladder.measure.schedule import Due, Mode, Schedule
 from ladder.measure.store import Append, appending, now, read_store
-from ladder.measure.supervisor import Answer, Supervisor, WorkerProcess
+from ladder.measure.supervisor import Supervisor, WorkerAnswer, WorkerProcess
 from ladder.model.cell import cell_name
 from ladder.model.errors import LadderError
 from ladder.model.files import read_json, write_json
@@ -87,7 +87,7 @@ class Measuring:
         found = {"power_w": power_w, "launch_j": power_w * us / 1e6 if power_w is not None else None}
         return found | {"sm_clock_mhz": round(fmean(block["sm_clock_mhz"] for block in blocks), 1)}
 
-    def records(self, request: Request, answer: Answer, device: Mapping[str, Any]) -> Iterator[Record]:
+    def records(self, request: Request, answer: WorkerAnswer, device: Mapping[str, Any]) -> Iterator[Record]:
         """A record a regime."""
         view = self.schedule.view
         spent = {name: answer[name] for name in ("gpu_s", "check_s", "once_s", "wall_s")}

@@ -80,7 +80,7 @@ class WorkerProcess:
             self.kill()
 
 
-Answer = dict[str, Any]
+WorkerAnswer = dict[str, Any]
 """What became of a request: `results` by regime; seconds of wall, of the GPU, of the GPU on checks of launches, and of
 wall on what a variant is verified by once, at the sizes where kernels break."""
 
@@ -95,7 +95,7 @@ class Supervisor:
     worker_starts: int = 0
     _worker: WorkerProcess | None = field(default=None, init=False)
 
-    def measure(self, request: Request, again: bool = False) -> Answer:
+    def measure(self, request: Request, again: bool = False) -> WorkerAnswer:
         """One request, tried again if somebody else ended the worker. Raises LadderError where no worker starts."""
         worker, begun = self._ready_worker(), time.monotonic()
         # A choice times more than two.

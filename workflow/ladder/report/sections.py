@@ -6,6 +6,7 @@ from typing import Any
 import pandas as pd
 
 from ladder.model.cell import REGIMES, size_label
+from ladder.model.problem import Size
 from ladder.model.schemas import SIZE_COLUMNS
 from ladder.model.sweep import Entry
 from ladder.report.markdown import code, cut, number, share, text
@@ -19,7 +20,6 @@ from ladder.results.verdicts import FASTER, gain_over, verdicts
 MOST_ROWS = 36
 BEST, WORST = 10, 3
 MOST_FAILURES = 40
-Unmeasured = Sequence[tuple[Entry, dict[str, int]]]
 COST_TITLES = {"cycles": "cycles / access", "wavefronts": "wavefronts / request", "model": "model"}
 _RESOURCES = {
     "registers": "registers",
@@ -122,7 +122,7 @@ def stencil(data: SweepData) -> dict[str, Any]:
 
 
 def group_failures(
-    timings: pd.DataFrame, resources: pd.DataFrame, unmeasured: Unmeasured = ()
+    timings: pd.DataFrame, resources: pd.DataFrame, unmeasured: Sequence[tuple[Entry, Size]] = ()
 ) -> list[dict[str, Any]]:
     """Cells without a result and variants that did not compile, by reason; long compiler messages are cut."""
     bad, uncompiled = stats.failures(timings), stats.failures(resources)

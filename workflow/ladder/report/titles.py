@@ -32,7 +32,7 @@ def rival(data: FigureData) -> str:
     return " or ".join(names) if len(names) < 3 else "the fastest library"
 
 
-def times(value: float) -> str:
+def change_label(value: float) -> str:
     """A gain beside a bar: +14 %, -5 %, and from two times on 2.7 times."""
     return words.change_by(value).replace("-", "\N{MINUS SIGN}")
 
@@ -87,14 +87,16 @@ def _ladder(data: FigureData) -> str:
         worst = min(known, key=lambda step: step.gain.value)
         name = plain(worst.entry.rung)
         change = f"Without {name[3:]}" if name.startswith("no ") else f"With “{name}”"
-        return f"{change}: {times(worst.gain.value)}, the most of {len(known)} changes"
+        return f"{change}: {change_label(worst.gain.value)}, the most of {len(known)} changes"
     gains = sorted((step for step in chain if step.gain.known), key=lambda step: -step.gain.value)
     whole = chain[-1].row["speedup"] / chain[0].row["speedup"]
     if whole < 2 or len(gains) < 2:
         return f"The ladder ends {_over(data, chain[-1].row)}"
     both = gains[0].gain.value * gains[1].gain.value
     if len(gains) == 2:
-        return "; ".join(f"“{plain(step.entry.rung)}” brings {times(step.gain.value)}" for step in gains)
+        return "; ".join(
+            f"“{plain(step.entry.rung)}” brings {change_label(step.gain.value)}" for step in gains
+        )
     first, second = (plain(step.entry.rung) for step in gains[:2])
     part, all_ = (number(value, 2 if value < 10 else 3 if value >= 100 else 2) for value in (both, whole))
     return f"“{first}” and “{second}” bring {part} of the {all_} times"
@@ -109,7 +111,7 @@ def _curves(data: FigureData) -> str:
     at = size_label(size_of(most))
     if gain(most).verdict != FASTER:
         return "No choice is faster than its baseline at any size"
-    return f"“{_short(data, most['variant'])}” gains most: {times(most['speedup'])} at {at}"
+    return f"“{_short(data, most['variant'])}” gains most: {change_label(most['speedup'])} at {at}"
 
 
 def _everywhere(data: FigureData, best: Sequence[Mapping[str, Any]]) -> str:
@@ -121,7 +123,7 @@ def _everywhere(data: FigureData, best: Sequence[Mapping[str, Any]]) -> str:
     )
     if FASTER in verdicts:
         most = max(row["speedup"] for row, verdict in zip(best, verdicts, strict=True) if verdict == FASTER)
-        return f"Faster than {rival(data)} {ahead}, up to {times(most)}"
+        return f"Faster than {rival(data)} {ahead}, up to {change_label(most)}"
     return (
         f"Slower than {rival(data)} {behind}"
         if SLOWER in verdicts

@@ -13,7 +13,7 @@ from matplotlib.patches import Patch
 from ladder.report.figures import base, style
 from ladder.report.ladder_steps import Step, changed_by_all, changed_rungs, path_to_fastest, steps
 from ladder.report.markdown import number
-from ladder.report.titles import rival, times
+from ladder.report.titles import change_label, rival
 from ladder.results.statistics import at_size, rate_column, records
 from ladder.results.sweep_data import FigureData
 from ladder.results.verdicts import gain
@@ -39,7 +39,7 @@ def _gain(axis: Axes, place: int, step: Step, main: bool, color: str) -> None:
     look: dict[str, Any] = {"xytext": (5 if right else -5, 0), "textcoords": "offset points", "va": "center"}
     look |= {"ha": "left" if right else "right", "fontsize": 9 if main else 8}
     look["color"] = style.INK if main else style.MUTED
-    axis.annotate(times(gain.value), (max(*ends, 1) if right else min(*ends, 1), place), **look)
+    axis.annotate(change_label(gain.value), (max(*ends, 1) if right else min(*ends, 1), place), **look)
 
 
 def _no_result(axis: Axes, place: int, row: Mapping[str, Any]) -> None:
@@ -145,7 +145,7 @@ def _ranked(data: FigureData, rows: Mapping[str, Any], order: Sequence[str]) -> 
         look: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "va": "center", "fontsize": 9}
         if rate and not pd.isna(row[rate[0]]):
             axis.annotate(
-                f"{times(row['speedup'])}, {number(row[rate[0]], 3)} {rate[1]}",
+                f"{change_label(row['speedup'])}, {number(row[rate[0]], 3)} {rate[1]}",
                 (1.02, place),
                 color=style.MUTED,
                 **look,
