@@ -14,6 +14,7 @@ from ladder.measure import sanitizer
 from ladder.measure.process_lifetime import end_with_parent
 from ladder.model.errors import refuse_unknown
 from ladder.model.folders import RunFolder
+from ladder.model.schemas import TableRow
 from ladder.results import tables
 
 
@@ -28,7 +29,7 @@ def sanitize(
 ) -> None:
     """Run compute-sanitizer over every kernel at a small size; without it or a GPU the table says so."""
     end_with_parent()
-    folder, rows = RunFolder(folder_), list[sanitizer.TableRow]()
+    folder, rows = RunFolder(folder_), list[TableRow]()
     run = run_of(context, configfile, config, arch=arch)
     for name in kernel or ():
         refuse_unknown("command line", "kernel", name, run.catalog, why="no such kernel")

@@ -15,11 +15,11 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from subprocess import STDOUT, TimeoutExpired
-from typing import Any
 
 from ladder.gpu.discovery import find_gpus
 from ladder.measure.gpu_job import GpuProgram, gpu_program
 from ladder.model.plan import Plan
+from ladder.model.schemas import TableRow
 
 TOOLS: dict[str, list[str]] = {
     # What the driver says the worker reports. Padding keeps buffers apart.
@@ -29,8 +29,6 @@ TOOLS: dict[str, list[str]] = {
 _OPTIONS = ["--demangle", "no", "--show-backtrace", "device", "--print-limit", "2000"]
 _START_S = 120.0
 _SUMMARY, _CUT, _TIMED_OUT = re.compile(r"SUMMARY: \d+ "), "were not printed", "Timeout ("
-
-TableRow = dict[str, Any]
 
 
 def find_sanitizer() -> str | None:

@@ -1,6 +1,10 @@
 """The columns of every table: NAME, or NAME:KIND (float, int, bool; nullable) where it is no text. Shares are 0..1."""
 
 from collections.abc import Mapping
+from typing import Any
+
+TableRow = dict[str, Any]
+"""A row of a table, by column."""
 
 _STATUSES = "ok compile_error unsupported launch_error incorrect out_of_bounds stateful timeout"
 STATUSES = tuple(_STATUSES.split())

@@ -9,6 +9,7 @@ import pandas as pd
 
 from ladder.model.folders import RunFolder
 from ladder.model.kernel import Kernel, Variant
+from ladder.model.schemas import TableRow
 from ladder.model.sweep import Sweep
 from ladder.report.code_links import (
     CodeLink,
@@ -20,7 +21,7 @@ from ladder.report.code_links import (
     is_file_of_a_rung,
     new_code,
 )
-from ladder.report.ladder_steps import Step, TableRow, steps
+from ladder.report.ladder_steps import Step, steps
 from ladder.report.markdown import number
 from ladder.report.shares import Shares, shares_of
 from ladder.results import statistics as stats

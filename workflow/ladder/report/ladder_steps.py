@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 
+from ladder.model.schemas import TableRow
 from ladder.model.sweep import Entry
 from ladder.report.markdown import magnitude, number, share
 from ladder.results import statistics as stats
@@ -38,7 +39,6 @@ _MOVED = math.log(1.05)  # by less no counter changes anything
 NOT_COUNTED = "not counted"
 
 Metrics = Mapping[str, float]
-TableRow = Mapping[str, Any]
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from ladder.model.cell import size_label
+from ladder.model.schemas import TableRow
 from ladder.report import sections
-from ladder.report.ladder_steps import Metrics, TableRow, needs, waits
+from ladder.report.ladder_steps import Metrics, needs, waits
 from ladder.report.markdown import share, text
 from ladder.report.words import Table
 from ladder.results import statistics as stats

@@ -19,14 +19,12 @@ from ladder.model.folders import RunFolder
 from ladder.model.intervals import abba_ratios, median, median_interval
 from ladder.model.plan import Plan, Task
 from ladder.model.record import Record
-from ladder.model.schemas import SWEEP_TABLES
+from ladder.model.schemas import SWEEP_TABLES, TableRow
 from ladder.problems.registry import PROBLEMS
 from ladder.results import tables
 from ladder.results.conversion import BOTH, OVER
 from ladder.results.environment import read_as
 from ladder.results.statistics import lag_1
-
-TableRow = dict[str, Any]
 
 
 def dtype_peaks(gpu: Mapping[str, Any]) -> dict[str, float]:

@@ -8,10 +8,8 @@ import pandas as pd
 
 from ladder.model.problem import ERROR_INPUTS
 from ladder.model.record import NO_NUMBER
-from ladder.model.schemas import columns
+from ladder.model.schemas import TableRow, columns
 from ladder.results.statistics import cell_of, metric_table, records
-
-TableRow = dict[str, Any]
 
 EARLIER: Mapping[str, Mapping[str, str]] = {
     # Errors over |A||B|, both against fp64, by kind of inputs, all fp32; of a library there is no variant.

@@ -23,7 +23,7 @@ _HERE, _ELSEWHERE = ("session",), ("session", "gpu", "host")
 
 Outcome = tuple[str, str, Mapping[str, Any]]
 """Status, reason, and the result of a record, which is empty where there is none."""
-Cell = dict[str, Any]
+JudgedCell = dict[str, Any]
 """What became of the kernel at a size in a regime, as docs/judge.md has it; None where there is no number."""
 
 
@@ -61,10 +61,10 @@ class _Deviations:
         return math.sqrt(sum(float(known[part]) ** 2 for part in names if not pd.isna(known[part])))
 
 
-def _cell(view: PlanRecords, deviations: _Deviations, task: Task, regime: str) -> Cell:
+def _cell(view: PlanRecords, deviations: _Deviations, task: Task, regime: str) -> JudgedCell:
     status, reason, result = outcome(view, task, regime)
     known, check = summarised(result), result.get("check") or {}
-    found: Cell = {"size": dict(task.cell.size), "regime": regime, "status": status, "reason": reason}
+    found: JudgedCell = {"size": dict(task.cell.size), "regime": regime, "status": status, "reason": reason}
     found |= {name: known.get(f"median_us{end}") for name, end in _TIMES.items()}
     found |= {name: known.get(name) for name in ("reference", "speedup")} | dict.fromkeys(_ENDS)
     if status == "ok":
@@ -80,7 +80,7 @@ _TIMES = {"median_us": "", "low": "_low", "high": "_high"}
 _ENDS = ("speedup_low", "speedup_high", "elsewhere_low", "elsewhere_high")
 
 
-def cells_of(view: PlanRecords, components: pd.DataFrame | None = None) -> list[Cell]:
+def cells_of(view: PlanRecords, components: pd.DataFrame | None = None) -> list[JudgedCell]:
     """The cells of a plan in its order; `components` is the table of that name, of the GPU's model if there is one.
 
     Raises LadderError for a cell that was not measured, or whose reference failed in the first regime.
@@ -96,7 +96,7 @@ def cells_of(view: PlanRecords, components: pd.DataFrame | None = None) -> list[
     return cells
 
 
-def decide(cells: Sequence[Cell]) -> tuple[int, list[Cell]]:
+def decide(cells: Sequence[JudgedCell]) -> tuple[int, list[JudgedCell]]:
     """The place in VERDICTS, and the cells that decide; speed counts in the first regime.
 
     There alone `unsupported` counts, too: most kernels take too long for warm.
@@ -111,7 +111,7 @@ def decide(cells: Sequence[Cell]) -> tuple[int, list[Cell]]:
     return next((code, found) for code, found in by_code if found)
 
 
-def text(variant: str, device: str, cells: Sequence[Cell]) -> str:
+def text(variant: str, device: str, cells: Sequence[JudgedCell]) -> str:
     """A line a cell and the verdict, for people to read."""
     code, because = decide(cells)
     known = {"variant": variant, "device": device, "cells": cells, "because": because}

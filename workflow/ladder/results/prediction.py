@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import digamma, ndtri, polygamma, stdtrit
 
+from ladder.model.schemas import TableRow
 from ladder.results import tables
 from ladder.results.conversion import BOTH, CELL, OVER, over_the_faster
 from ladder.results.hosts import host_deviation
@@ -25,7 +26,6 @@ from ladder.results.statistics import records
 from ladder.results.verdicts import LIBRARIES, NORMAL, SESSION
 
 Frame = pd.DataFrame
-TableRow = dict[str, Any]
 
 _TIMES = ["median_us", "reference_median_us"]
 _EDGES_US = (20, 100, 1000)

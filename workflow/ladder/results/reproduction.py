@@ -9,13 +9,12 @@ import pandas as pd
 
 from ladder.measure.plan_records import PlanRecords
 from ladder.model.errors import LadderError, refuse
+from ladder.model.schemas import TableRow
 from ladder.model.sweep import Sweep
 from ladder.results.collect import summarised
 from ladder.results.judgement import Outcome, outcome
 from ladder.results.statistics import beta_of, estimate, identifier, predicted, records
 from ladder.results.templates import TEMPLATES
-
-TableRow = Mapping[str, Any]
 
 
 def published_row(timings: pd.DataFrame, cell: str) -> TableRow:

@@ -12,7 +12,7 @@ from ladder.measure.plan_records import FASTEST, PlanRecords
 from ladder.model.errors import LadderError
 from ladder.model.kernel import Variant
 from ladder.model.sweep import Sweep
-from ladder.results.judgement import Cell, cells_of, outcome
+from ladder.results.judgement import JudgedCell, cells_of, outcome
 
 _RANDOM = 2
 """Batches that are drawn from the whole space before neighbours of the fastest are."""
@@ -25,7 +25,7 @@ class Try:
     """A variant, what became of it, and whether it lost the race: it stopped once it could not be the fastest."""
 
     variant: Variant
-    cell: Cell
+    cell: JudgedCell
     raced: bool = False
 
     @property
