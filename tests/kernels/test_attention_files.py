@@ -189,6 +189,31 @@ def test_a_block_that_stays_takes_several_tiles(
     assert worst(one, 5, 40, "wide", loads=loads) < 1
 
 
+def test_a_maximum_gives_way_only_to_one_that_more_than_doubles_the_exponentials() -> None:
+    """Of each row the second tile is one score, after a first one of zeros; four lanes hold a row."""
+    text = """
+        #include "epilogue/lean_softmax.cuh"
+        extern "C" __global__ void kernel(const float* scores, float* factors) {
+            LeanSoftmax softmax(1);
+            float first[4] = {}, factor[2];
+            softmax.add(first, factor);
+            const float score = scores[threadIdx.x / 4];
+            float second[4] = {score, score, score, score};
+            softmax.add(second, factor);
+            factors[threadIdx.x] = factor[0];
+        }"""
+    program = parse_hopper(compile_ptx(INCLUDE / "one.cu", "kernel", [INCLUDE], text), 0)
+    growths, memory = np.array([-3, 0, 0.5, 0.99, 1.01, 1.5, 4, 9]), Memory()
+    scores = (growths * np.log(2)).astype(np.float32).view(np.uint32)
+    pointers = [
+        memory.buffer(0, scores, writable=False),
+        memory.buffer(0, np.zeros(32, np.uint32), writable=True),
+    ]
+    HopperMachine(program, memory, 32, (1, 1), 1, pointers, {}, "late").run()
+    factors = memory.words.view(np.float32)[pointers[1] // 4 :][:32:4]
+    assert factors == pytest.approx(np.where(growths > 1, 2.0**-growths, 1), rel=1e-5)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("rung", [one for one in FILES if one > "2"])
 @pytest.mark.parametrize("stages", [3, 4])
