@@ -399,3 +399,9 @@ def test_with_processes_and_a_compiler_of_its_own(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "the fastest, measured again: alone-fp32" in done.stdout
+
+
+def test_without_an_end_it_ends_with_the_space(host: Host) -> None:
+    fixed = [word for name in ("bm=128", "bn=160", "stages=3") for word in ("--param", name)]
+    assert host.tune("--minutes", "inf", *fixed) == 0
+    assert len({str(one) for one in host.asked}) == 2 + 3 * 2, "two are listed"

@@ -79,7 +79,7 @@ class Search:
         begun, rng = time.monotonic(), random.Random(self.seed)
         waiting, drawn, pace = list(self.listed), 0, 0.0
         while (spent := time.monotonic() - begun) < seconds:
-            count = min(self.batch, int((seconds - spent) / pace)) if pace else self.batch
+            count = int(min(self.batch, (seconds - spent) / pace)) if pace else self.batch
             if spent >= seconds * _FOR_LISTED:
                 waiting.clear()
             batch, waiting = waiting[:count], waiting[count:]
