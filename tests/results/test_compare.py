@@ -253,3 +253,15 @@ def test_what_was_wrong_in_an_earlier_session_is_hidden_by_no_later_one(
     lab.record(SWEEP)
     assert compare(base, lab) == 1
     assert "ok -> incorrect" in capsys.readouterr().out
+
+
+def test_a_cell_that_breaks_on_one_gpu_of_two_is_a_regression(
+    base: Lab, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lab = other(base, unchanged)
+    base.session = lab.session = on("GPU-2")["session"]
+    base.record(SWEEP)
+    lab.record(SWEEP, lambda _, record: failed("incorrect", "wrong")(record))
+    assert compare(base, lab) == 1
+    assert "regression: 0 cells slower by more than 2 %, 4 broken" in capsys.readouterr().out
+    assert compare(lab, base) == 0
