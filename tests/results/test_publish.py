@@ -402,6 +402,9 @@ def test_history_of_a_pattern_and_of_one_name_with_two_defaults(
         *[f"wmma_tile-fp16@4096:cold (warps = {warps}) against cublas" for warps in (2, 4)],
         *[f"wmma_tile-fp16@4096:warm (warps = {warps}) against cublas" for warps in (2, 4)],
     ]
+    assert main(["--root", str(run.root), "history", "wmma_*:cold"]) == 0
+    cold = [line for line in capsys.readouterr().out.splitlines() if " against " in line]
+    assert cold == [name for name in names if ":cold" in name], "the size alone may be left out"
 
 
 @pytest.mark.parametrize("cell", ["wmma_tiel-fp16", "wmma_tile-fp16@512", "wmma_tile-fp16@4096:hot"])

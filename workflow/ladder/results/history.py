@@ -86,9 +86,10 @@ def read_history(path: Path, pattern: str) -> pa.Table:
 
 
 def cell_pattern(cell: str) -> str:
-    """What names of cells must match: size and regime may be left out."""
-    cell += "" if "@" in cell else "@*"
-    return cell + ("" if ":" in cell else ":*")
+    """What names of cells must match: size and regime may be left out, either or both."""
+    variant, colon, regime = cell.partition(":")
+    variant += "" if "@" in variant else "@*"
+    return variant + (colon + regime if colon else ":*")
 
 
 def history(sources: Mapping[str, pa.Table]) -> list[str]:
