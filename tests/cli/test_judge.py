@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -248,6 +249,31 @@ def test_how_sessions_differ_decides_with_the_launches_and_the_range_elsewhere_i
         low = math.hypot(math.log(1.03 / 1.02), 1.96 * deviation)
         assert found[f"{ends}_low"] == pytest.approx(1.03 * math.exp(-low))
         assert found[f"{ends}_high"] > 1.0399
+
+
+def test_a_verdict_is_said_although_its_json_cannot_be_written(
+    judge: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").touch()
+    path, outcomes = tmp_path / "file" / "verdict.json", {(2048, "cold"): ok(), (2048, "warm"): TOO_SLOW}
+    assert judge(outcomes, "--json", str(path)) == 5
+    assert f"{path.parent}/" in caplog.text
+    assert capsys.readouterr().out.splitlines()[0].startswith("honest-fp32")
+
+
+def test_what_is_no_file_is_not_replaced_by_the_json(
+    judge: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    pipe, link = tmp_path / "pipe", tmp_path / "link"
+    os.mkfifo(pipe)
+    for path in (pipe, tmp_path):
+        assert judge({}, "--json", str(path)) == 5
+        assert f"--json: '{path}' is not accepted; accepted: a file to write" in caplog.text
+    assert pipe.is_fifo()
+    link.symlink_to("verdict.json")
+    assert judge({(2048, "cold"): ok(), (2048, "warm"): TOO_SLOW}, "--json", str(link)) == 0
+    assert link.is_symlink()
+    assert json.loads((tmp_path / "verdict.json").read_text())["verdict"] == "faster"
 
 
 def test_a_wrong_reference_is_not_the_kernels_fault(judge: Run, caplog: pytest.LogCaptureFixture) -> None:

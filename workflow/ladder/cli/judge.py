@@ -163,6 +163,8 @@ def judge(
     unsupported); 5 not judged (a mistake on the command line or in a file, no GPU, a wrong reference, or another
     error). docs/judge.md describes the JSON.
     """
+    if json_ is not None and json_.exists() and not json_.is_file():
+        raise refuse(LINE, "--json", str(json_), "a file to write, or - for standard output")
     own = Project(Path(os.path.abspath(project(context).root)))
     kernel = described(path, "KERNEL.yaml")
     references, catalog = (
@@ -189,11 +191,11 @@ def judge(
     code, _ = decide(cells)
     head = {"kernel": kernel.name, "dtype": sweep.dtypes[0], "device": device, "verdict": VERDICTS[code]}
     alone = json_ == Path("-")
+    print(text(view.plan.tasks[0].variant, device, cells), file=sys.stderr if alone else sys.stdout)
     if alone:
         print(json.dumps(head | {"cells": cells}, indent=1))
     elif json_ is not None:
-        write_json(json_, head | {"cells": cells})
-    print(text(view.plan.tasks[0].variant, device, cells), file=sys.stderr if alone else sys.stdout)
+        write_json(json_.resolve(), head | {"cells": cells})  # a link to it stays
     raise typer.Exit(code)
 
 
