@@ -54,7 +54,9 @@ def test_what_moved_is_said_with_both_ranges_and_what_did_not_is_the_same() -> N
     assert name == f"`{first}`"
 
 
-def test_nothing_changed_since_itself(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_changed_since_itself(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
     lab = made(tmp_path, ["fp32_ladder"])
     folder = str(lab.folder.root)
     assert main(["--root", str(lab.root), "changes", folder, folder]) == 0
@@ -65,3 +67,4 @@ def test_nothing_changed_since_itself(tmp_path: Path, capsys: pytest.CaptureFixt
     assert {cells[2] for cells in rows.values()} == {"the same"}
     assert rows
     assert main(["--root", str(lab.root), "changes", folder, str(ROOT / "docs")]) == 2
+    assert f"error: command line: AFTER: '{ROOT / 'docs'}' is not accepted" in caplog.text

@@ -43,16 +43,14 @@ _BESIDE = "Folder of another run, or a published one, to compare with; may be re
 Beside = Annotated[list[Path] | None, typer.Option(help=_BESIDE, exists=True, file_okay=False)]
 
 
-def folders(beside: list[Path] | None) -> list[RunFolder]:
-    """Folders to compare with, each of a run or published. Raises LadderError for one without tables."""
+def folders(given: list[Path] | None, field: str = "--beside") -> list[RunFolder]:
+    """Folders to compare, each of a run or published. Raises LadderError naming `field` for one without tables."""
     found = list[RunFolder]()
-    for path in beside or ():
+    for path in given or ():
         kinds = (RunFolder(path), PublishedFolder(path))
         one = next((one for one in kinds if (one.tables / "timings.csv").is_file()), None)
         if one is None:
-            raise refuse(
-                "command line", "--beside", str(path), "results/RUN/DEVICE or results/published/DEVICE"
-            )
+            raise refuse("command line", field, str(path), "results/RUN/DEVICE or results/published/DEVICE")
         found.append(one)
     return found
 

@@ -33,5 +33,5 @@ Tables = Annotated[Path, typer.Argument(help="Folder of a run or a published one
 def changes(context: typer.Context, before: Tables, after: Tables) -> None:
     """Print, as markdown for release notes, what two folders of tables answer, side by side."""
     sweeps = sweeps_of(context, None)
-    (old, new) = folders([before, after])
+    (old,), (new,) = folders([before], "BEFORE"), folders([after], "AFTER")
     print(changes_of(old, RunData.read(old, sweeps), new, RunData.read(new, sweeps)), end="")
