@@ -405,3 +405,16 @@ def test_without_an_end_it_ends_with_the_space(host: Host) -> None:
     fixed = [word for name in ("bm=128", "bn=160", "stages=3") for word in ("--param", name)]
     assert host.tune("--minutes", "inf", *fixed) == 0
     assert len({str(one) for one in host.asked}) == 2 + 3 * 2, "two are listed"
+
+
+def test_a_run_is_measured_on_the_model_that_its_folder_names(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a host with several models, whichever comes first."""
+    assert host.tune("--minutes", "0.05") == 0
+    (path,) = host.folder.root.glob("plans/*.json")
+    other = FoundGpu(1, "NVIDIA RTX 4090", "GPU-of-another-model", (8, 9))
+    monkeypatch.setattr("ladder.measure.job.find_gpus", lambda: [other, GPU])
+    assert main(["--root", str(host.root), "measure", str(path)]) == 0
+    sessions = read_store(host.folder.records).sessions.values()
+    assert {session.gpu["uuid"] for session in sessions} == {GPU.uuid}

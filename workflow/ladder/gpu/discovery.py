@@ -84,3 +84,8 @@ def find_gpus() -> list[FoundGpu]:
         why = "nvidia-smi should work first; `--config device=none` runs without a GPU"
         raise LadderError(f"the NVIDIA driver does not answer: {error} ({why})") from error
     return visible(gpus, os.environ)
+
+
+def of_one_model(gpus: Sequence[FoundGpu], slug: str) -> list[FoundGpu]:
+    """Those of the model that a run's folder is named by; where none is, those like the first."""
+    return [one for one in gpus if one.slug == slug] or [one for one in gpus if one.name == gpus[0].name]

@@ -16,7 +16,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from ladder.gpu.clocks import locked_clocks
-from ladder.gpu.discovery import find_gpus
+from ladder.gpu.discovery import find_gpus, of_one_model
 from ladder.measure import conditions
 from ladder.measure.conditions import measuring_code
 from ladder.measure.gpu_job import GpuProgram, gpu_program
@@ -166,7 +166,7 @@ def compare_timers(plans: Mapping[Path, Plan], folder: RunFolder, root: Path, ol
         refuse_other_checks(was, is_)
         timers[plan.problem] = was["timing"], is_["timing"]
     found: dict[tuple[str, str], list[Shift]] = {both: [] for both in timers.values()}
-    gpus = find_gpus()
+    gpus = of_one_model(find_gpus(), folder.root.name)
     for path, plan in plans.items():
         schedule = Schedule(PlanRecords(plan, store), None)
         if not (places := sample(schedule.view)):

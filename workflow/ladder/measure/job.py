@@ -10,7 +10,7 @@ from statistics import fmean
 from typing import Any
 
 from ladder.gpu.clocks import locked_clocks
-from ladder.gpu.discovery import driver_version, find_gpus
+from ladder.gpu.discovery import driver_version, find_gpus, of_one_model
 from ladder.gpu.monitor import Monitor
 from ladder.measure import host
 from ladder.measure.account import Job, accounts
@@ -125,9 +125,9 @@ def measure(path: Path, plan: Plan, folder: RunFolder, root: Path, share: int = 
 
     Raises LadderError without a GPU, or where others use it.
     """
-    job, begun, gpus = Job(), time.monotonic(), find_gpus()
+    job, begun = Job(), time.monotonic()
     # One job, one GPU model: the conditions name it.
-    gpus = [gpu for gpu in gpus if gpu.name == gpus[0].name]
+    gpus = of_one_model(find_gpus(), folder.root.name)
     on = host_conditions(plan.problem, gpus[0].name if gpus else "none", driver_version())
     own = [] if share else [read_json(folder.account(name, plan.sweep)) for name in accounts(plan)[:-1]]
     shares = [one for one in own if one]

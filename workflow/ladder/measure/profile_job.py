@@ -4,7 +4,7 @@ import logging
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from ladder.gpu.discovery import driver_version, find_gpus
+from ladder.gpu.discovery import driver_version, find_gpus, of_one_model
 from ladder.measure import host
 from ladder.measure.gpu_job import gpu_program
 from ladder.measure.ncu import Note, Profiler, ProfilerUnavailable, wanted_metrics
@@ -35,7 +35,7 @@ def count(path: Path, plan: Plan, folder: RunFolder, root: Path) -> None:
 
 
 def _count(path: Path, view: PlanRecords, folder: RunFolder, root: Path) -> list[Note]:
-    plan, gpus = view.plan, find_gpus()
+    plan, gpus = view.plan, of_one_model(find_gpus(), folder.root.name)
     on = {"gpu": gpus[0].name if gpus else "none"}
     on |= {"driver": driver_version() or "unknown", "ncu": host.ncu_version() or "none"}
     todo = list(uncounted(view, on))

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
-from ladder.gpu.discovery import FoundGpu, find_gpus
+from ladder.gpu.discovery import FoundGpu, find_gpus, of_one_model
 from ladder.measure.gpu_job import run_on_gpu
 from ladder.measure.plan_records import PlanRecords
 from ladder.measure.store import read_store
@@ -73,8 +73,7 @@ def validate_timer(plans: Mapping[Path, Plan], folder: RunFolder, root: Path, jo
 
     Raises LadderError without a GPU, or where a process fails.
     """
-    store, gpus = read_store(folder.records), find_gpus()
-    gpus = [gpu for gpu in gpus if gpu.name == gpus[0].name]
+    store, gpus = read_store(folder.records), of_one_model(find_gpus(), folder.root.name)
     subjects_of = {path: (plan, subjects(PlanRecords(plan, store))) for path, plan in plans.items()}
     for plan, chosen in subjects_of.values():
         if not chosen:

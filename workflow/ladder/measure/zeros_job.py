@@ -4,7 +4,7 @@ import logging
 from pathlib import Path
 from typing import Any
 
-from ladder.gpu.discovery import find_gpus
+from ladder.gpu.discovery import find_gpus, of_one_model
 from ladder.measure.gpu_job import run_on_gpu
 from ladder.measure.plan_records import PlanRecords
 from ladder.measure.store import read_store
@@ -40,10 +40,8 @@ def time_zeros(path: Path, plan: Plan, folder: RunFolder, root: Path, dtype: str
         known = sorted({task.cell.dtype for task in plan.tasks})
         why = f"the run has no result of it over a library in {plan.sweep}"
         raise refuse("command line", "--dtype", dtype, known, why=why)
-    gpus = find_gpus()
-    gpu, answer = run_on_gpu(
-        "zeros", path, plan, root, [one for one in gpus if one.name == gpus[0].name], request
-    )
+    gpus = of_one_model(find_gpus(), folder.root.name)
+    gpu, answer = run_on_gpu("zeros", path, plan, root, gpus, request)
     rows = answer["zeros"]
     for row in rows:
         size = size_label({name: row[name] for name in plan.tasks[0].cell.size})
