@@ -11,9 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from compiling import kept_cache
 from conftest import ROOT, edit, edit_yaml, environment, make_project, run_snakemake
 from ladder.catalogue.runs import load
 from ladder.catalogue.settings import set_up
+from ladder.cli.app import main
 from ladder.measure.conditions import host_conditions
 from ladder.measure.plan_records import PlanRecords
 from ladder.measure.schedule import Schedule
@@ -44,10 +46,16 @@ def measured_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     (folder / "workflow").unlink()
     shutil.copytree(ROOT / "workflow", folder / "workflow")
-    assert run_snakemake(folder, "compile").code == 0
-    run = load(set_up(folder))
+    run, kept = load(set_up(folder)), kept_cache().folder
+    cubins = folder / run.config.compile.cache
+    cubins.mkdir(parents=True)
     for name, plan in run.plans.items():
+        words = [str(run.folder.root), name, "--config", f"compile={{cache: {kept}}}"]
+        assert main(["--root", str(folder), "prepare", *words]) == 0
         view = PlanRecords(read_plan(run.folder.plan(name)), Records())
+        for facts in (*view.plan.harness.values(), *view.plan.variants.values()):
+            for suffix in ("cubin", "json"):
+                shutil.copy(kept / f"{facts['cubin']}.{suffix}", cubins)
         on = host_conditions(plan.problem, "NVIDIA H200", "580.1")
         timed = {"variant_us": [1.0], "reference_us": [1.0], "speedup": 1.0}
         spent = timed | {"spent": {"wall_s": SECONDS, "regimes": 2}}
@@ -67,8 +75,33 @@ def measured(measured_once: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(measured_once, tmp_path / "project", symlinks=True))
 
 
-def forecast(project: Path) -> tuple[set[str], list[str]]:
-    """Names of the cells to measure, and the lines that sum them up."""
+@pytest.fixture(scope="session")
+def prepared_once(measured_once: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same, with plans of Snakemake's, which knows what they were made from; look at it only."""
+    folder = tmp_path_factory.mktemp("prepared") / "project"
+    shutil.copytree(measured_once, folder, symlinks=True)
+    shutil.rmtree(folder / "results/test/nvidia-h200/plans")
+    assert run_snakemake(folder, "compile").code == 0
+    return folder
+
+
+@pytest.fixture
+def prepared(prepared_once: Path, tmp_path: Path) -> Path:
+    """A copy to change."""
+    return Path(shutil.copytree(prepared_once, tmp_path / "project", symlinks=True))
+
+
+Said = tuple[set[str], list[str]]
+"""Names of the cells to measure, and the lines that sum them up."""
+
+
+def names_of(text: str) -> Said:
+    lines = [line for line in text.splitlines() if "to measure" in line]
+    return set(re.findall(r"^    (\S+@\S+)$", text, re.MULTILINE)), lines
+
+
+def forecast(project: Path) -> Said:
+    """What the project's own copy of the package says."""
     done = subprocess.run(
         [sys.executable, "-m", "ladder", "check", "--cells"],
         cwd=project,
@@ -78,15 +111,40 @@ def forecast(project: Path) -> tuple[set[str], list[str]]:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    lines = done.stdout.splitlines()
-    return set(re.findall(r"^    (\S+@\S+)$", done.stdout, re.MULTILINE)), [
-        line for line in lines if "to measure" in line
-    ]
+    return names_of(done.stdout)
 
 
 @pytest.mark.slow
 def test_a_measured_run_has_nothing_to_measure(measured: Path) -> None:
     assert forecast(measured) == (set(), ["0 cells to measure"])
+
+
+def to_measure(cells: set[str]) -> str:
+    seconds = f", about {len(cells) * SECONDS / 2:.0f} s" if cells else ""
+    return f"{len(cells)} cells to measure{seconds}"
+
+
+TIMING = "gpu/timing.py"
+
+
+def test_a_change_of_timing_code_measures_every_cell_again(measured: Path) -> None:
+    package(TIMING, "_GRAPH_LAUNCHES = 100", "_GRAPH_LAUNCHES = 101")(measured)
+    found, (*_, summary) = forecast(measured)
+    assert found == EVERY
+    assert summary == to_measure(EVERY)
+
+
+def test_a_default_that_is_no_part_of_the_code_measures_its_kernel_again(
+    measured: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    edit_yaml(
+        measured / "kernels/stencil/alone.yaml",
+        lambda document: document["parameters"]["threads"].update(default=128),
+    )
+    assert main(["--root", str(measured), "check", "--cells"]) == 0
+    found, (*_, summary) = names_of(capsys.readouterr().out)
+    assert found == ALONE
+    assert summary == to_measure(ALONE)
 
 
 def package(file: str, old: str, new: str) -> Callable[[Path], object]:
@@ -109,13 +167,6 @@ def under_an_old_time(file: str, old: str, new: str) -> Callable[[Path], object]
     return change
 
 
-def default_of_threads(kernel: str) -> Callable[[Path], object]:
-    return lambda project: edit_yaml(
-        project / f"kernels/stencil/{kernel}.yaml",
-        lambda document: document["parameters"]["threads"].update(default=128),
-    )
-
-
 def words_alone(project: Path) -> None:
     """What no number depends on, all at once: comments, docstrings, captions, code that plans or analyses."""
     ladder = project / "workflow/ladder"
@@ -131,66 +182,47 @@ def words_alone(project: Path) -> None:
     edit(project / "config/sweeps/alone.yaml", "Time over size", "Time")
 
 
-TIMING = "gpu/timing.py"
-CHANGES: dict[str, tuple[Callable[[Path], object], set[str], bool]] = {
-    "words alone": (words_alone, set(), True),
-    "timing code": (
-        package(TIMING, "_GRAPH_LAUNCHES = 100", "_GRAPH_LAUNCHES = 101"),
-        EVERY,
-        False,
-    ),
+CHANGES: dict[str, tuple[Callable[[Path], object], set[str]]] = {
+    "words alone": (words_alone, set()),
     "the check's device code": (
         package("problems/stencil/check.cu", "double worst = 0.0;", "double worst = 0.5;"),
         EVERY,
-        True,
     ),
     "a kernel under an old file time": (
         under_an_old_time("stencil/alone.cu", "T sum = 0;", "T sum = 1;"),
         ALONE,
-        True,
     ),
     "a header": (
         kernels("include/mean.cuh", "sum / static_cast", "T(2) * sum / static_cast"),
         WITH_HEADERS,
-        True,
     ),
-    "a default that is no part of the code": (default_of_threads("alone"), ALONE, False),
     "a compiler option that changes the code": (
         lambda project: edit(project / "config/config.yaml", "options: []", "options: [--use_fast_math]"),
         EVERY,
-        True,
     ),
     "another NVRTC, whose code is the same": (
         package("build/nvrtc.py", 'return f"{major}.{minor}"', 'return f"{major}.{minor}.9"'),
         set(),
-        True,
     ),
 }
-"""Change -> how it is made, what is measured again, and whether something must be compiled before that is known."""
+"""Change -> how it is made, and what is measured again; something must be compiled before that is known."""
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        pytest.param(name, marks=pytest.mark.slow if compiles else ())
-        for name, (_, _, compiles) in CHANGES.items()
-    ],
-)
-def test_a_change_shows_the_cells_that_it_measures_again(measured: Path, change: str) -> None:
-    make, expected, compiles = CHANGES[change]
-    make(measured)
-    found, (*_, summary) = forecast(measured)
+@pytest.mark.slow
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_shows_the_cells_that_it_measures_again(prepared: Path, change: str) -> None:
+    make, expected = CHANGES[change]
+    make(prepared)
+    found, (*_, summary) = forecast(prepared)
     assert found >= expected
-    assert summary.startswith("at most") == compiles
-    if compiles:
-        if change == "a header":
-            assert summary in run_snakemake(measured, "-n", "compile").text
-        outcome = run_snakemake(measured, "compile")
-        assert outcome.code == 0, outcome.text
-        found, (*_, summary) = forecast(measured)
+    assert summary.startswith("at most")
+    if change == "a header":
+        assert summary in run_snakemake(prepared, "-n", "compile").text
+    outcome = run_snakemake(prepared, "compile")
+    assert outcome.code == 0, outcome.text
+    found, (*_, summary) = forecast(prepared)
     assert found == expected
-    seconds = f", about {len(expected) * SECONDS / 2:.0f} s" if expected else ""
-    assert summary == f"{len(expected)} cells to measure{seconds}"
+    assert summary == to_measure(expected)
 
 
 def test_a_cell_without_a_record_takes_as_long_as_others_in_its_regime() -> None:
@@ -213,8 +245,11 @@ def test_a_cell_without_a_record_takes_as_long_as_others_in_its_regime() -> None
     assert durations([others[-1]]) == ({}, {})
 
 
-def test_without_records_nothing_is_said_of_the_time(measured: Path) -> None:
+def test_without_records_nothing_is_said_of_the_time(
+    measured: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     shutil.rmtree(measured / "results/test/nvidia-h200/records")
-    found, (*_, summary) = forecast(measured)
+    assert main(["--root", str(measured), "check", "--cells"]) == 0
+    found, (*_, summary) = names_of(capsys.readouterr().out)
     assert found == EVERY
     assert summary == "16 cells to measure"
