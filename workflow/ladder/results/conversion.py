@@ -71,6 +71,8 @@ def over_the_faster(timings: Frame, sessions: Frame) -> tuple[Frame, Frame, list
     A cell had the choice if its row says how fast it is over either library, and no record of a choice decided.
     """
     undecided = timings[list(OVER)].notna().all(axis=1) & timings["reference_is"].isna()
+    if not undecided.any():
+        return timings, sessions, []
     both = timings[CELL].assign(choice=undecided).drop_duplicates(CELL)
     choices = [rows.merge(both, "left", CELL) for rows in (timings, sessions)]
     choices = [rows.assign(choice=rows["choice"].fillna(False).astype(bool)) for rows in choices]

@@ -73,7 +73,7 @@ def _classes(rows: Frame) -> Frame:
 
 def _lengthened(times: Frame, shift_us: Any) -> Any:
     """Change of the log speed-up where launches of both sides take `shift_us` longer; no floor is half of a time."""
-    own, other = (np.log1p((shift_us / times[name]).clip(lower=-0.5)) for name in _TIMES)
+    own, other = (np.log1p(np.maximum(shift_us / times[name], -0.5)) for name in _TIMES)
     return other - own
 
 
@@ -128,20 +128,31 @@ def pairs_of(found: Frame) -> Frame:
     ]
 
 
+def _numbered(group: Any, column: "pd.Series[Any]") -> Any:
+    """A number for each value of a column in each group; groups have numbers, too."""
+    values, names = pd.factorize(column)
+    return np.unique(group * len(names) + values, return_inverse=True)[1]
+
+
+def _sizes(group: Any) -> Any:
+    """How many rows the group of each row has."""
+    return np.bincount(group)[group]
+
+
 def _spreads(pairs: Frame, by: str | list[str], share: float = 0.95) -> "pd.Series[float]":
     """Of each group variance of one reading by differences of two: from a quantile of these, as if they were normal.
 
     A few outliers do not move a quantile of pairwise differences (Rousseeuw & Croux 1993; Genton 1998), and that of
     95 % is what a 95 % interval needs, whatever the tails. Each cell counts once.
     """
-    pairs = pairs.sort_values("apart")
-    keys = [pairs[name] for name in ([by] if isinstance(by, str) else by)]
-    weights = 1 / pairs.groupby([*keys, "cell"])["apart"].transform("size")
-    grouped = weights.groupby(keys)
+    pairs, group = pairs.sort_values("apart"), 0
+    for name in [by] if isinstance(by, str) else by:
+        group = _numbered(group, pairs[name])
+    grouped = pd.Series(1 / _sizes(_numbered(group, pairs["cell"])), pairs.index).groupby(group)
     # Of two values that a share lies between, the smaller one.
     reached = grouped.cumsum() / grouped.transform("sum") >= share - _ROUNDING
     normal: float = ndtri((1 + share) / 2)
-    return (pairs[reached].groupby(by)["apart"].first() / normal) ** 2 / 2
+    return (pairs[reached].drop_duplicates(by).set_index(by)["apart"] / normal) ** 2 / 2
 
 
 def between_hosts(pairs: Frame, by: str) -> Frame:
@@ -199,26 +210,26 @@ def _cells(found: Frame, known: Frame) -> Frame:
     mean, more: variance expected of the mean of the sessions, and of one more reading about it, without hosts.
     hosts: variance that another host adds to that. The class's columns of `known` are named class_NAME.
     """
-    in_kind = found.groupby(["cell", "host"])["level"]
-    alike = found.groupby(["cell", "host", "gpu"])["level"].transform("size") / in_kind.transform("size")
-    found = found.assign(squares=(found["level"] - in_kind.transform("mean")) ** 2, gpu_freedom=1 - alike)
-    grouped = found.groupby("cell")
-    firsts = ["kind", "class", "speedup_low", "speedup_high"]
-    cells = found.drop_duplicates("cell").set_index("cell")[firsts].sort_index()
-    cells = cells.join(grouped[["log", "level", "alone", *_TIMES]].mean())
-    cells = cells.join(grouped[["squares", "gpu_freedom"]].sum())
-    cells = cells.assign(count=grouped.size(), hosts_seen=grouped["host"].nunique())
-    for name in ("gpu", "host"):
-        sizes = found.groupby(["cell", name]).size() ** 2
-        cells[f"{name}_share"] = sizes.groupby("cell").sum() / cells["count"] ** 2
-    cells = cells.join(known.add_prefix("class_"), on="class")
+    ids, first, cell = np.unique(found["cell"], return_index=True, return_inverse=True)
+    count, level = np.bincount(cell), found["level"].to_numpy()
+    in_kind, on_gpu = (_numbered(cell, found[name]) for name in ("host", "gpu"))
+    apart = level - (np.bincount(in_kind, level) / np.bincount(in_kind))[in_kind]
+    alike = _sizes(_numbered(in_kind, found["gpu"])) / _sizes(in_kind)
+    columns = {
+        name: found[name].to_numpy()[first] for name in ("kind", "class", "speedup_low", "speedup_high")
+    }
+    columns |= {name: np.bincount(cell, found[name]) / count for name in ("log", "level", "alone", *_TIMES)}
+    cells = Frame(columns, pd.Index(ids, name="cell")).join(known.add_prefix("class_"), on="class")
     within = cells["class_residual"] + cells["class_session"].fillna(0.0)
     gpu = cells["class_gpu"].fillna(0.0)
-    cells["freedom"] = cells["count"] - cells["hosts_seen"]
-    cells["squares"] /= within + gpu * cells["gpu_freedom"] / cells["freedom"].clip(lower=1)
-    cells["mean"] = within / cells["count"] + gpu * cells["gpu_share"]
+    kinds = np.bincount(cell[np.unique(in_kind, return_index=True)[1]])
+    cells["count"], cells["freedom"] = count, count - kinds
+    gpu_freedom = np.bincount(cell, 1 - alike) / np.maximum(count - kinds, 1)
+    cells["squares"] = np.bincount(cell, apart**2) / (within + gpu * gpu_freedom)
+    gpu_share, host_share = (np.bincount(cell, _sizes(own)) / count**2 for own in (on_gpu, in_kind))
+    cells["mean"] = within / cells["count"] + gpu * gpu_share
     cells["more"] = cells["mean"] + within + gpu
-    cells["hosts"] = cells["class_host"] * (1 + cells["host_share"])
+    cells["hosts"] = cells["class_host"] * (1 + host_share)
     return cells
 
 
@@ -282,9 +293,8 @@ def _measured(cells: Frame) -> Frame:
     """
     scale, quantile = _scaled(cells)
     several = np.sqrt(quantile * scale * cells["mean"])
-    among = (
-        cells[["class_session", "class_gpu"]].sum(axis=1, min_count=1).fillna(cells["kind"].map(SESSION) ** 2)
-    )
+    among = cells["class_session"].add(cells["class_gpu"], fill_value=0.0)
+    among = among.fillna(cells["kind"].map(SESSION) ** 2)
     single = cells["count"] == 1
     ends = {}
     for end, sign in (("low", -1), ("high", 1)):
