@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 from pyarrow import csv as arrow
@@ -16,7 +17,13 @@ from ladder.model.files import replace_file
 from ladder.model.sweep import Sweep
 from ladder.results.earlier import EARLIER
 
-_KINDS = {"text": "string[python]", "float": "float64", "int": "Int64", "bool": "boolean"}
+_KINDS: dict[str, Any] = {
+    "text": pd.StringDtype("python"),
+    "float": np.dtype("float64"),
+    "int": pd.Int64Dtype(),
+    "bool": pd.BooleanDtype(),
+}
+"""As objects: finding a type by its name takes longer than making a short column."""
 SCHEMAS: Mapping[str, Mapping[str, str]] = {**schemas.SCHEMAS, **EARLIER}
 _OF_TIMINGS = """algorithm baseline energy_pj_per_flop energy_pj_per_byte sessions gpus predicted_low predicted_high
 clock_floor_us clock fresh over_cublas over_cublaslt beta check_code timing_code reference_is
