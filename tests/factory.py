@@ -461,7 +461,7 @@ class Lab:
         records = read_store(self.folder.records)
         parts = {name: self.frames(name, records) for name in self.sweeps(names)}
         tables.write(merge(parts), self.folder.tables)
-        self.write_environment()
+        write_json(self.folder.environment, self.environment(records))
 
     def collected(self) -> list[str]:
         """The run's folder and its measured sweeps, as steps take them."""
@@ -472,9 +472,9 @@ class Lab:
         """environment.json, with some of it replaced."""
         write_json(self.folder.environment, self.environment() | over)
 
-    def environment(self) -> dict[str, Any]:
-        """What environment.json says."""
-        store = read_store(self.folder.records)
+    def environment(self, records: Records | None = None) -> dict[str, Any]:
+        """What environment.json says, of the records of the run, unless they were read before."""
+        store = read_store(self.folder.records) if records is None else records
         return HERE | measured_on(store, pd.DataFrame({"session": list(store.sessions)}))
 
     def plans(self) -> dict[str, Plan]:
