@@ -4,9 +4,9 @@ import json
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from statistics import fmean, stdev
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from pydantic import TypeAdapter
 
@@ -61,7 +61,7 @@ def summarised(result: Mapping[str, Any]) -> TableRow:
     own, reference, half = result["variant_us"], result["reference_us"], _half_step_us(result)
     low, high = median_interval(own)
     found = {**result, "median_us": median(own), "median_us_low": low - half, "median_us_high": high + half}
-    found |= {"samples": len(own), "cv": stdev(own) / fmean(own) if len(own) > 1 else None}
+    found |= {"samples": len(own), "cv": np.std(own, ddof=1) / np.mean(own) if len(own) > 1 else None}
     found |= {"reference_median_us": median(reference)}
     correlation = max(lag_1(abba_ratios(own, reference)), 0.0)
     wider = math.sqrt((1 + correlation) / (1 - correlation))
