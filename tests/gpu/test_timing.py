@@ -687,7 +687,7 @@ NOISES: dict[str, Callable[[np.random.Generator], Callable[[], float]]] = {
 @pytest.mark.parametrize("name", NOISES)
 @pytest.mark.parametrize("precision", [0.02, 0.005])
 def test_intervals_of_a_kernel_against_itself_cover_one(name: str, precision: float) -> None:
-    trials, covered = 300, 0
+    trials, covered = 150, 0
     for trial in range(trials):
         gpu: Any = SimulatedGpu()
         kernel = gpu.launcher("A", NOISES[name](np.random.default_rng(trial)))
@@ -807,11 +807,8 @@ def test_two_noisy_groups_do_not_end_the_race_of_one_that_is_as_fast(
     assert pairs.stopped_by != "race"
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_a_race_of_144_takes_fewer_pairs_and_finds_a_winner_as_good(
-    seed: int, gpu: Any, timer: Timer
-) -> None:
-    random = np.random.default_rng(seed)
+def test_a_race_of_144_takes_fewer_pairs_and_finds_a_winner_as_good(gpu: Any, timer: Timer) -> None:
+    random = np.random.default_rng(0)
     speeds = random.uniform(0.3, 1.0, 144)
 
     def timed(speed: float, race: float) -> Pairs:
