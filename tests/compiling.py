@@ -1,10 +1,12 @@
 """Kernels compiled here and now, for tests that look at machine code or run PTX.
 
 The output of the compiler is kept in .cache/tests by all that it is made from: the source with the headers it includes,
-entries, architecture, options, the version of NVRTC and our own code around it. `make clean` empties it.
+entries, architecture, options, the version of NVRTC and our own code around it. Beside it lies what runs of the
+emulator came to (emulator/outcomes.py). `make clean` empties it.
 """
 
 import contextlib
+import functools
 import gzip
 import json
 import os
@@ -77,19 +79,25 @@ def forget_unused(days: float = DAYS) -> None:
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
+_included = functools.cache(_INCLUDE.findall)
+"""Names of the headers in a source."""
+
+
 def _with_headers(text: str, folders: Sequence[Path]) -> list[list[str]]:
     """Digests of a source and of all the headers that it includes, wherever they lie; sorted."""
-    digests, read, todo = {("", sha256(text.encode()))}, set[Path](), [(text, list(folders))]
+    everywhere = [os.fspath(one) for one in folders]
+    digests, read, todo = {("", sha256(text.encode()))}, set[str](), [(text, everywhere)]
     while todo:
         source, places = todo.pop()
-        for name in _INCLUDE.findall(source):
-            path = next((one / name for one in places if (one / name).is_file()), None)
-            if path is None or path.resolve() in read:
+        for name in _included(source):
+            paths = (os.path.normpath(os.path.join(one, name)) for one in places)
+            path = next(filter(os.path.isfile, paths), None)
+            if path is None or path in read:
                 continue  # CUDA's own belong to NVRTC's version.
-            read.add(path.resolve())
-            included = path.read_text(encoding="utf-8")
+            read.add(path)
+            included = Path(path).read_text(encoding="utf-8")
             digests.add((name, sha256(included.encode())))
-            todo.append((included, [path.parent, *folders]))
+            todo.append((included, [os.path.dirname(path), *everywhere]))
     return sorted(map(list, digests))
 
 
