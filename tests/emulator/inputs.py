@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -52,8 +53,15 @@ def cut(x: Array, bits: int = 24) -> Array:
     return np.asarray(np.trunc(x / unit) * unit)
 
 
+@functools.lru_cache(maxsize=128)
 def drawn(dtype: str, count: int, key: int, kind: str = "uniform") -> Array:
-    """The first `count` elements of a buffer: as their bits where the type is narrow, else as they are."""
+    """The first `count` elements of a buffer: as their bits where the type is narrow, else as they are; read-only."""
+    found = _drawn(dtype, count, key, kind)
+    found.setflags(write=False)
+    return found
+
+
+def _drawn(dtype: str, count: int, key: int, kind: str) -> Array:
     wide = dtype in ("fp32", "tf32", "int32")
     of = np.uint32 if wide else np.uint8 if dtype == "fp8" else np.uint16
     own = philox(key, np.arange(-(-count // 4), dtype=np.uint64)).reshape(-1).view(of)[:count]

@@ -85,7 +85,7 @@ def launch(
 
 def matrix(dtype: str, rows: int, columns: int, kind: str = "uniform") -> Array:
     """What is drawn; nothing of it is -inf alone."""
-    elements = drawn(dtype, rows * columns, 3 + 11 * rows + columns, kind).reshape(rows, columns)
+    elements = drawn(dtype, rows * columns, 3 + 11 * rows + columns, kind).reshape(rows, columns).copy()
     if kind == "masked":
         elements[:, 0] = 0
     return elements

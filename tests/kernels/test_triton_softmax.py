@@ -38,7 +38,7 @@ CASES = [
 
 def matrix(dtype: str, rows: int, columns: int, kind: str) -> np.ndarray:
     """What is drawn; nothing of it is -inf alone, but where "masked" the first block of the first row is."""
-    elements = drawn(dtype, rows * columns, 3 + 11 * rows + columns, kind).reshape(rows, columns)
+    elements = drawn(dtype, rows * columns, 3 + 11 * rows + columns, kind).reshape(rows, columns).copy()
     if kind == "masked":
         elements[0, :128] = -np.inf
         elements[:, -1] = 0
