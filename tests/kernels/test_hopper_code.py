@@ -328,17 +328,17 @@ def test_a_normal_copy_is_the_instruction_without_a_hint(call: str, instruction:
 PIPELINE = """
 #include "ptx/wgmma.cuh"
 __global__ void __launch_bounds__(128, 1) kernel(float* out, unsigned long long a, unsigned long long b, int n) {
-    float d[128];
-    for (int i = 0; i < 128; ++i) d[i] = i;
+    float d[32];
+    for (int i = 0; i < 32; ++i) d[i] = i;
     for (int j = 0; j < n; ++j) {
         wgmma_fence();
-        Wgmma<__half, 256>::wgmma<false>(d, a, b + j, 1);
+        Wgmma<__half, 64>::wgmma<false>(d, a, b + j, 1);
         // touch
-        Wgmma<__half, 256>::wgmma<false>(d, a + 2, b + j + 2, 1);
+        Wgmma<__half, 64>::wgmma<false>(d, a + 2, b + j + 2, 1);
         wgmma_commit();
         wgmma_wait<0>();
     }
-    for (int i = 0; i < 128; ++i) out[threadIdx.x + i * 128] = d[i];
+    for (int i = 0; i < 32; ++i) out[threadIdx.x + i * 128] = d[i];
 }
 """
 PIPELINE_YAML = """

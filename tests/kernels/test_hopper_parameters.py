@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -29,15 +29,21 @@ from emulator.hopper import (
     shared_type,
     variant,
 )
+from ladder.catalogue.config import Config
 from ladder.catalogue.kernels import load_kernel
 from ladder.catalogue.plans import plan_sweep
 from ladder.catalogue.settings import read_settings
 from ladder.catalogue.sweeps import load_sweep
 from ladder.model.errors import LadderError
 from ladder.model.folders import Project
-from ladder.model.kernel import Variant
+from ladder.model.kernel import Kernel, Variant
 
 ROOT = HOPPER.parents[2]
+
+
+@functools.cache
+def repeated_kernel(name: str) -> Kernel:
+    return load_kernel(next(ROOT.glob(f"kernels/gemm/*/{name}.yaml")))
 
 
 PROMOTIONS: list[tuple[str, str, str, dict[str, int | str]]] = [
@@ -62,8 +68,10 @@ def test_shared_bytes_hold_what_the_kernel_declares(name: str) -> None:
     hold((HOPPER / f"{name}.cu").read_text(), *claims)
 
 
-def tiles() -> Iterator[Variant]:
+@functools.cache
+def tiles() -> list[Variant]:
     """Every tile, cluster and number of consumers that the ring kernel accepts, with the smallest ring there is."""
+    found = list[Variant]()
     axes = ("bm", "bn", "cluster_m", "cluster_n", "consumers", "consumers_n")
     for dtype, layout in (("bf16", "NN"), ("bf16", "TN"), ("tf32", "TN"), ("fp8", "TN")):
         for values in itertools.product(*(kernel(RING).parameters[axis].values for axis in axes)):
@@ -71,7 +79,8 @@ def tiles() -> Iterator[Variant]:
             ring = {"stages": 2, "boxes": 1, "reallocate": int(params["consumers"] != 1)}
             one = kernel(RING).variant(params | ring, dtype, layout, excluded=True)
             if one.absent() is None:
-                yield one
+                found.append(one)
+    return found
 
 
 @pytest.mark.slow
@@ -362,24 +371,27 @@ def test_hints_are_normal_first_or_last(operand: str) -> None:
 def test_repetitions_leave_out_what_a_constraint_excludes_and_no_size() -> None:
     for name, variants in repetitions.VARIANTS.items():
         sweeps = [(dtype, layout) for kernel, dtype, layout in repetitions.SWEEPS if kernel == name]
-        path = next(ROOT.glob(f"kernels/gemm/*/{name}.yaml"))
         for params in variants:
-            every = [load_kernel(path).variant(params, *sweep, excluded=True) for sweep in sweeps]
+            every = [repeated_kernel(name).variant(params, *sweep, excluded=True) for sweep in sweeps]
             accepted = [one for one in every if one.absent() is None]
             assert len(accepted) >= min(2, len(sweeps)), params
             reasons = {one.absent(size) for one in accepted for size in repetitions.SIZES}
             assert reasons == {None}
 
 
+@pytest.fixture(scope="module")
+def settings() -> Config:
+    return read_settings(Project(ROOT), (), {})
+
+
 @pytest.mark.parametrize(("name", "dtype", "layout"), repetitions.SWEEPS)
 def test_repetitions_are_a_sweep_with_a_launch_for_each_accepted_variant_and_size(
-    tmp_path: Path, name: str, dtype: str, layout: str
+    tmp_path: Path, settings: Config, name: str, dtype: str, layout: str
 ) -> None:
     path = tmp_path / "repetitions.yaml"
     path.write_text(yaml.safe_dump(repetitions.repeated(name, dtype, layout)))
-    own = load_kernel(next(ROOT.glob(f"kernels/gemm/*/{name}.yaml")))
-    sweep = load_sweep(path, {name: own})
-    plan = plan_sweep(sweep, read_settings(Project(ROOT), (), {}), "sm_90a")
+    sweep = load_sweep(path, {name: repeated_kernel(name)})
+    plan = plan_sweep(sweep, settings, "sm_90a")
     assert len(plan.tasks) == len(repetitions.VARIANTS[name]) * len(repetitions.SIZES)
     launched = [task.variant for task in plan.tasks if task.launch is not None]
     assert len(launched) == len(sweep.variants) * len(repetitions.SIZES)
