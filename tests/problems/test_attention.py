@@ -262,7 +262,10 @@ def test_what_is_no_attention_leaves_the_bound(cheat: str, causal: int, dtype: s
     kind, way = CHEATS[cheat]
     shape = (67, 1, 64) if way is maximum_from_zero else (2, 191 if cheat in GROSS else 1031, 64)
     assert dict(zip(("heads", "sequence", "d"), shape, strict=True)) in itertools.chain(*PROBLEM.edges({}))
-    inputs = given(dtype, shape, kind, KEY)
+    q, k, v = given(dtype, shape, kind, KEY)
+    # Without a mask rows are alike, and most cheats show in any of them.
+    some = not causal and cheat != "weights of too few bits"
+    inputs = (q[:, -64:] if some else q, k, v)
     with np.errstate(all="ignore"):
         assert not largest(way(inputs, dtype, causal), inputs, dtype, causal, kind) <= 1
 
