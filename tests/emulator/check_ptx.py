@@ -11,15 +11,9 @@ from typing import Any
 import numpy as np
 from compiling import compile_ptx
 
-from emulator import ptx
 from emulator.inputs import e4m3_pair, halves_of_pair
 from emulator.ptx import Act, Array, Instruction, Memory, Program
 from emulator.tensor_ptx import TensorMachine, parse_tensor
-
-ptx._COMPARE |= {"num": lambda a, b: (a == a) & (b == b)}
-ptx._COMPARE |= {"ltu": lambda a, b: ~(a >= b), "geu": lambda a, b: ~(a < b)}  # or NaN
-ptx._COMPARE |= {"gtu": lambda a, b: ~(a <= b), "leu": lambda a, b: ~(a > b)}
-ptx._ARITHMETIC |= {"add.rn": np.add, "div.rn": np.divide, "div": np.floor_divide, "rem": np.remainder}
 
 
 def _cut(x: Array) -> Array:

@@ -53,8 +53,8 @@ class ClusterMachine(TensorMachine):
         # The cluster barrier behind which another block read a word last.
         self.read_from_afar = np.full(self.shared.shape, -1, np.int32)
 
-    def run(self) -> None:
-        super().run()
+    def _run(self) -> None:
+        super()._run()
         if (
             self.read_from_afar.max(axis=1) >= self.cluster_barriers[np.arange(len(self.shared)) % self.tiles]
         ).any():

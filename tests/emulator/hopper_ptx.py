@@ -271,7 +271,7 @@ class HopperMachine(TensorMachine):
 
     # Who may go on.
 
-    def run(self) -> None:
+    def _run(self) -> None:
         waiting = {0: np.ones(self.count, bool)}
         others, some_are_behind = ~self.behind, bool(self.behind.any())
         with np.errstate(all="ignore"):

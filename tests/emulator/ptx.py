@@ -9,6 +9,8 @@ its writing. Semantics: PTX ISA 9.0, chapter 9.7.
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +18,9 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from ladder.model.files import sha256
+
+from emulator.outcomes import Fault, run_or_recall
 
 Array = np.ndarray[Any, Any]
 Act = Callable[[Array], None]
@@ -51,6 +56,10 @@ _SHARED = re.compile(r"\.shared \.align (\d+) \.(?:b8 (\w+)\[(\d+)\]|[bfsu]\d+ (
 
 _ARITHMETIC: dict[str, Callable[[Array, Array], Array]] = {
     "add": np.add,
+    "add.rn": np.add,
+    "div": np.floor_divide,
+    "div.rn": np.divide,
+    "rem": np.remainder,
     "sub": np.subtract,
     "mul": np.multiply,
     "mul.lo": np.multiply,
@@ -68,17 +77,18 @@ _COMPARE: dict[str, Callable[[Array, Array], Array]] = {
     "neu": np.not_equal,
     "lt": np.less,
     "le": np.less_equal,
-    "leu": lambda left, right: ~(left > right),
     "gt": np.greater,
     "ge": np.greater_equal,
+    # A NaN makes these true, and `num` false.
+    "ltu": lambda left, right: ~(left >= right),
+    "leu": lambda left, right: ~(left > right),
+    "gtu": lambda left, right: ~(left <= right),
+    "geu": lambda left, right: ~(left < right),
+    "num": lambda left, right: (left == left) & (right == right),
 }
 
 
 _COUNT = re.compile(r"atom\.(relaxed|acq_rel)\.gpu\.global\.(inc|add)\.u32")
-
-
-class Fault(Exception):
-    """The kernel did what hardware forbids or leaves undefined."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,6 +111,23 @@ class Program:
     shared: dict[str, int]
     shared_bytes: int
 
+    @functools.cached_property
+    def digest(self) -> str:
+        blocks = [
+            [(one.guard, one.wanted, one.opcode, one.operands) for one in block] for block in self.blocks
+        ]
+        rest = [getattr(self, one.name) for one in dataclasses.fields(self) if one.name != "blocks"]
+        return sha256(repr([blocks, rest]).encode())
+
+
+@functools.lru_cache(maxsize=2**16)
+def _instruction(line: str) -> tuple[str | None, bool, str, tuple[str, ...]]:
+    """Fields of an instruction: programs share many lines."""
+    found = _LINE.fullmatch(line)
+    assert found is not None, line
+    inverted, guard, opcode, operands = found.groups()
+    return guard, not inverted, opcode, tuple(_OPERAND.findall(operands))
+
 
 def parse(text: str) -> Program:
     """The one entry of a PTX module."""
@@ -117,10 +144,7 @@ def parse(text: str) -> Program:
             blocks.append([])
             labels[line[:-1]] = len(blocks) - 1
         elif line and not line.startswith("."):
-            found = _LINE.fullmatch(line)
-            assert found is not None, line
-            inverted, guard, opcode, operands = found.groups()
-            blocks[-1].append(Instruction(guard, not inverted, opcode, tuple(_OPERAND.findall(operands))))
+            blocks[-1].append(Instruction(*_instruction(line)))
     parameters = tuple(re.findall(r"\.param \S+ (\w+)", entry[2]))
     return Program(tuple(tuple(block) for block in blocks), labels, parameters, shared, size)
 
@@ -182,7 +206,10 @@ class Machine:
         self.barriers = np.zeros(shape[0], np.int64)
 
     def run(self) -> None:
-        """Every thread to its end."""
+        """Every thread to its end, unless it is known what that comes to."""
+        run_or_recall(self, self._run)
+
+    def _run(self) -> None:
         waiting = {0: np.ones(self.count, bool)}
         with np.errstate(all="ignore"):
             while waiting:

@@ -35,6 +35,7 @@ _ANY = re.compile(
 _BRACES = re.compile(r"\{\s*([a-z][\w.]*\s[^{};]*(?:\{[^{}]*\}[^{};]*)*;)\s*\}")
 
 
+@functools.lru_cache(maxsize=32)
 def parse_tensor(text: str, dynamic_bytes: int) -> Program:
     """The one entry of a PTX module that has `dynamic_bytes` of dynamic shared memory."""
     text = _ANY.sub(r"\1%given\2%anyone, 0, %given;\3%anyone;", text)

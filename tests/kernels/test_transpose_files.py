@@ -11,12 +11,11 @@ import pytest
 from checkout import facts_of
 from compiling import compile_ptx, compiled_without_spills, opcodes
 from conftest import ROOT
-from emulator.grid_ptx import GridMachine
-from emulator.hopper_ptx import HopperMachine, Map, parse_hopper
+from emulator.hopper_ptx import Map, parse_hopper
 from emulator.inputs import drawn
-from emulator.ptx import Act, Array, Fault, Instruction, Memory
-from emulator.tensor_ptx import TensorMachine, parse_tensor, wavefronts_of
-from ladder.build.banks import matrix_wavefronts
+from emulator.noting_ptx import PlainMachine, TmaMachine
+from emulator.ptx import Array, Fault, Memory
+from emulator.tensor_ptx import TensorMachine, parse_tensor
 from ladder.catalogue.kernels import load_kernel
 from ladder.model.expressions import whole
 from ladder.model.kernel import Kernel, Variant
@@ -36,36 +35,6 @@ def kernel(rung: str) -> Kernel:
 
 def variant(rung: str, dtype: str, **params: Any) -> Variant:
     return kernel(rung).variant(params, dtype)
-
-
-class Noting(TensorMachine):
-    """Notes what the bank model says of accesses to shared memory of the first warp: by load and store."""
-
-    def _decode(self, step: Instruction) -> Act:
-        act, (name, *modifiers) = super()._decode(step), step.opcode.split(".")
-        if name not in ("ldmatrix", "stmatrix") and not (name in ("ld", "st") and "shared" in modifiers):
-            return act
-        place = step.operands[0 if name.startswith("st") else 1]
-
-        def noted(mask: Array) -> None:
-            if mask[:32].all():
-                offsets = self._address(place)[:32].tolist()
-                count = matrix_wavefronts(offsets) if "matrix" in name else 0
-                if not count:
-                    many = int(modifiers[-2][1:]) if modifiers[-2][0] == "v" else 1
-                    count = wavefronts_of(offsets, int(modifiers[-1][1:]) // 8 * many, merges=name == "ld")
-                self.wavefronts[f"{name[:2]} of the first warp"].append(count)
-            act(mask)
-
-        return noted
-
-
-class PlainMachine(Noting, GridMachine):
-    """Threads of one launch, with races and banks."""
-
-
-class TmaMachine(Noting, HopperMachine):
-    """The same with TMA, without races."""
 
 
 CASES = [(rung, dtype) for rung in FILES for dtype in kernel(rung).dtypes]
