@@ -84,8 +84,7 @@ def draw(data: FigureData) -> Figure:
     ]
     base.factor_axis(axis, min(1.0, *ends), max(1.0, *ends))
     mean = geometric_mean(timed["speedup"])
-    over = "" if len(timed) == len(rows) else f" of {len(timed)}"
-    uprights = [(mean, f"geometric mean{over}: {mean:.3f}", "--"), (1.0, rival(data), "-")]
+    uprights = [(mean, f"geometric mean of {len(timed)}: {mean:.3f}", "--"), (1.0, rival(data), "-")]
     # The name of the lower stands on its left.
     for (at, text, line), side, offset in zip(sorted(uprights), ("right", "left"), (-3, 3), strict=True):
         axis.axvline(at, color=style.REFERENCE, lw=1.4, ls=line, zorder=2)
