@@ -162,7 +162,7 @@ def test_its_path_is_that_of_attention_without_a_mask_though_causal_takes_half_t
 def test_its_chapter_has_its_ladder_and_its_answer(data: RunData) -> None:
     _, report = next(render(PUBLISHED, data, {}))
     chapter = report.partition("\n## Attention\n")[2].partition("\n## ")[0]
-    assert "at sequence\u00a0=\u00a08192, heads\u00a0=\u00a032, d\u00a0=\u00a0128." in chapter
+    assert "at sequence\u00a0=\u00a08192, heads\u00a0=\u00a032, d\u00a0=\u00a0128, bf16." in chapter
     assert chapter.count("|rung|it adds|predicted|measured|it brings|\n|---|---|--:|--:|--:|\n|1 scores") == 1
     assert "- How fast is attention? **bf16 attention over" in chapter
     assert report.count("How fast is attention?") == 1
