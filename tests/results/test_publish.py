@@ -423,8 +423,8 @@ def test_two_gpus_stand_in_one_publication(run: Run) -> None:
 
 
 def test_counters_of_other_code_are_named_with_their_date(released: Run) -> None:
-    run, said = released, "Counters of 1 sweep (bank_stride) are older, of 2026-11-20"
-    assert "are older" not in (run.target / "report.md").read_text()
+    run, said = released, "Counters of 1 sweep (bank_stride) were read on 2026-11-20, with other code"
+    assert "other code" not in (run.target / "report.md").read_text()
     run.session, run.finished = replace(run.session, id="session-2"), "2026-11-21T10:00:00Z"
     run.record(["bank_stride"], facts=lambda _, facts: facts | {"machine_code": "new"}, metrics=False)
     assert run.publish() == 0
