@@ -308,7 +308,7 @@ def test_what_random_data_cost_is_said_of_zeros_alone() -> None:
     assert len(answer.table.rows) == 5
     same = said(row("kernel", 4096, "cold", 1.09, 1975), row("kernel", 16384, "sustained", 0.8, 1250))
     assert same.why.startswith("We do not know: in single launches the SM clock is 1975 MHz with both")
-    assert "At 16384 one of ours is 20 % slower with zeros, at a higher clock" in same.exceptions
+    assert "For seconds at 16384 one of ours is 20 % slower with zeros, at a higher clock" in same.exceptions
     assert said(row("kernel", 8192, "cold", 1.1, 1975)).absent == "no kernel was timed with zeros at 4096"
 
 
