@@ -7,7 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -104,6 +104,14 @@ def make_project(folder: Path) -> Path:
     for room in ROOMS:
         (folder / room).symlink_to(ROOT / room)
     return folder
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nothing_is_synced() -> Iterator[None]:
+    """No test cuts the power, and a made-up run writes thousands of lines, each of which would wait for the disk."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: None)
+        yield
 
 
 @pytest.fixture
