@@ -142,10 +142,10 @@ class Watch:
 
 
 class Run:
-    """A folder with a scripted worker and a store of records."""
+    """A folder with a scripted worker and a store of records, all of one run however often it measures."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.job = folder, Job()
+        self.folder, self.job, self.began = folder, Job(), now()
         (folder / "worker.py").write_text(WORKER, encoding="utf-8")
         self.script({})
 
@@ -171,7 +171,7 @@ class Run:
         plan = replace(make_plan(deadline_s), harness={"fp32": {"machine_code": "harness"}}, variants=facts)
         view = PlanRecords(plan, read_store(self.folder / "records"))
         self.job = Job()
-        schedule = Schedule(view, ON)
+        schedule = Schedule(view, ON, self.began)  # a later run would try errors of launches once more
         measuring = Measuring(
             schedule, ON, Watch(describe), lambda gpu: Session(f"of {gpu['name']}", now()), self.job
         )
@@ -420,7 +420,7 @@ import sys
 from pathlib import Path
 from test_supervisor import Run
 run = Run.__new__(Run)
-run.folder = Path(sys.argv[1])
+run.folder, run.began = Path(sys.argv[1]), ""
 run.measure(deadline_s=60)
 """
 
