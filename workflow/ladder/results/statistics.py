@@ -4,7 +4,6 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -272,12 +271,11 @@ def against_itself(sessions: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(covers=(rows["speedup_low"] <= 1.0) & (rows["speedup_high"] >= 1.0))
 
 
-def coverage_interval(covered: int, trials: int) -> tuple[float, float]:
-    """95 % Wilson interval of a share (Wilson 1927); scipy.stats has it, and takes a second to import."""
-    z, share = NormalDist().inv_cdf(0.975), covered / trials
-    middle = (share + z**2 / (2 * trials)) / (1 + z**2 / trials)
-    half = z * math.sqrt(share * (1 - share) / trials + (z / (2 * trials)) ** 2) / (1 + z**2 / trials)
-    return max(middle - half, 0.0), min(middle + half, 1.0)
+def coverage_interval(covered: int, trials: int) -> tuple[float, ...]:
+    """95 % Wilson interval of a share (Wilson 1927)."""
+    from scipy.stats import binomtest  # takes a second to import
+
+    return tuple(binomtest(covered, trials).proportion_ci(method="wilson"))
 
 
 def lag_1(values: Sequence[float]) -> float:
