@@ -112,9 +112,10 @@ class _WithoutRows(RunData):
     def _select(self, rows: Iterable[Row], sweep: str, kernel: Any, wanted: Mapping[str, Any]) -> Rows:
         if sweep in self.sweeps:
             known, where = _names_and_values(self.sweeps[sweep]), f"the sweep {sweep}"
-            for name, asked in {**({"kernel": kernel} if kernel else {}), **wanted}.items():
+            for name, asked in {"kernel": kernel or (), **wanted}.items():
                 refuse_unknown(where, "what rows are selected by", name, known)
-                for value in () if callable(asked) else asked if isinstance(asked, tuple) else (asked,):
+                values = asked if isinstance(asked, tuple) else (asked,)
+                for value in values if not callable(asked) else ():
                     refuse_unknown(where, name, value, known[name])
         return super()._select(rows, sweep, kernel, wanted)
 
