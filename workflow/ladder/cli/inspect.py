@@ -127,7 +127,7 @@ def compare(run_a: RunA, run_b: RunB, threshold: Threshold = 2.0) -> None:
     results = comparing.compare(before, after)
     pooled = results[-1]
     # On any GPU: a cell that is wrong on one of several is ok in the pool.
-    broken = {name.rpartition(": ")[0] for result in results for name in result.others["broken"]}
+    broken = {cell for result in results for cell in result.broken}
     if not (pooled.changes or broken or pooled.others["repaired"] or pooled.others[comparing.OTHER_LIBRARY]):
         raise LadderError(f"{run_a} and {run_b} have no cell in common that gave a result")
     slower = [change for result in results for change in result.beyond_noise()[0]]

@@ -38,6 +38,8 @@ class Comparison:
     margin: float
     changes: Sequence[Change]
     others: Mapping[str, Sequence[str]]
+    broken: frozenset[str]
+    """Ids of the cells that were ok and no longer are."""
     """Cells that cannot be compared: `broken` and `repaired` with their statuses, `missing in B`, `new in B`.
 
     And where A and B have no speed-up over the same library, since either took the one that was faster there.
@@ -74,7 +76,7 @@ def _compared(where: str, share: float, old: Latest, new: Latest) -> Comparison:
     """Cells of both, each with its records of one or more GPUs; a cell is ok where any of them is."""
     shown = {cell: next(iter(given.values())) for cell, given in {**old, **new}.items()}
     names = {cell: cell_name(one.variant, one.cell) for cell, one in shown.items()}
-    changes = []
+    changes, broken = [], set[str]()
     others: dict[str, list[str]] = {"broken": [], "repaired": [], OTHER_LIBRARY: []}
     for cell in (cell for cell in old if cell in new):
         sides = [list(side[cell].values()) for side in (old, new)]
@@ -93,9 +95,11 @@ def _compared(where: str, share: float, old: Latest, new: Latest) -> Comparison:
         elif any(ok):
             states = ["ok" if good else side[0].status for good, side in zip(ok, sides, strict=True)]
             others["broken" if ok[0] else "repaired"].append(f"{names[cell]}: {' -> '.join(states)}")
+            if ok[0]:
+                broken.add(cell)
     others["missing in B"] = [names[cell] for cell in old if cell not in new]
     others["new in B"] = [names[cell] for cell in new if cell not in old]
-    return Comparison(where, share, changes, others)
+    return Comparison(where, share, changes, others, frozenset(broken))
 
 
 def compare(before: Records, after: Records) -> list[Comparison]:
