@@ -128,12 +128,6 @@ def pairs_of(found: Frame) -> Frame:
     ]
 
 
-def _numbered(group: Any, column: "pd.Series[Any]") -> Any:
-    """A number for each value of a column in each group; groups have numbers, too."""
-    values, names = pd.factorize(column)
-    return np.unique(group * len(names) + values, return_inverse=True)[1]
-
-
 def _sizes(group: Any) -> Any:
     """How many rows the group of each row has."""
     return np.bincount(group)[group]
@@ -145,10 +139,9 @@ def _spreads(pairs: Frame, by: str | list[str], share: float = 0.95) -> "pd.Seri
     A few outliers do not move a quantile of pairwise differences (Rousseeuw & Croux 1993; Genton 1998), and that of
     95 % is what a 95 % interval needs, whatever the tails. Each cell counts once.
     """
-    pairs, group = pairs.sort_values("apart"), 0
-    for name in [by] if isinstance(by, str) else by:
-        group = _numbered(group, pairs[name])
-    grouped = pd.Series(1 / _sizes(_numbered(group, pairs["cell"])), pairs.index).groupby(group)
+    pairs = pairs.sort_values("apart")
+    group = pairs.groupby(by).ngroup()
+    grouped = pd.Series(1 / _sizes(pairs.groupby([group, "cell"]).ngroup()), pairs.index).groupby(group)
     # Of two values that a share lies between, the smaller one.
     reached = grouped.cumsum() / grouped.transform("sum") >= share - _ROUNDING
     normal: float = ndtri((1 + share) / 2)
@@ -212,9 +205,11 @@ def _cells(found: Frame, known: Frame) -> Frame:
     """
     ids, first, cell = np.unique(found["cell"], return_index=True, return_inverse=True)
     count, level = np.bincount(cell), found["level"].to_numpy()
-    in_kind, on_gpu = (_numbered(cell, found[name]) for name in ("host", "gpu"))
+    in_kind, on_gpu, in_both = (
+        found.groupby(["cell", *names]).ngroup().to_numpy() for names in (["host"], ["gpu"], ["host", "gpu"])
+    )
     apart = level - (np.bincount(in_kind, level) / np.bincount(in_kind))[in_kind]
-    alike = _sizes(_numbered(in_kind, found["gpu"])) / _sizes(in_kind)
+    alike = _sizes(in_both) / _sizes(in_kind)
     columns = {
         name: found[name].to_numpy()[first] for name in ("kind", "class", "speedup_low", "speedup_high")
     }
