@@ -1,13 +1,14 @@
-"""How often sessions on GPUs of which nothing is published fell into the published ranges.
+"""How often sessions on GPUs that a publication added fell into the ranges that the one before it had printed.
 
-    PYTHONPATH=workflow python tests/unseen.py SESSIONS.parquet results/published/DEVICE results/unseen/DEVICE
+    PYTHONPATH=workflow python tests/unseen.py results/published/DEVICE results/unseen/DEVICE
 
-SESSIONS has the columns of sessions.csv. Such sessions choose none of these ranges, which would else hold in them and
-say nothing of the next GPU. Those of the publication after may.
+No range was made from these sessions: they had not been measured. git has the tables as they were before.
 """
 
 from __future__ import annotations
 
+import io
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +17,8 @@ from typing import Any
 import pandas as pd
 from ladder.model.schemas import SIZE_COLUMNS
 from ladder.results import tables
-from ladder.results.prediction import SMALL, prepare_sessions
+from ladder.results.prediction import prepare_sessions
+from ladder.results.statistics import FEW
 
 CELL = ["sweep", "variant", "baseline", "dtype", "layout", *SIZE_COLUMNS, "taps", "regime", "beta"]
 
@@ -41,7 +43,7 @@ def parts(found: pd.DataFrame, classes: pd.DataFrame) -> Iterator[tuple[str, pd.
     yield from (("all", found), ("library", found[library]), ("kernel", found[~library]))
     yield from found.groupby("sweep")
     for name, own in found.merge(classes, on=CELL).groupby("class"):
-        if len(own.drop_duplicates(CELL)) >= SMALL:
+        if len(own.drop_duplicates(CELL)) >= FEW:
             yield str(name), own
 
 
@@ -64,16 +66,33 @@ def unseen(sessions: pd.DataFrame, timings: pd.DataFrame, published: pd.DataFram
     return tables.frame("unseen", rows)
 
 
-def main(file: Path, published: Path, into: Path) -> None:
-    """Write the table. Raises ValueError where a published session is of one of the GPUs."""
-    sessions = tables.frame("sessions", pd.read_parquet(file).to_dict("records"))  # type: ignore[arg-type]
-    seen = tables.read("sessions", published)
-    known = {*seen["gpu_uuid"].dropna()} & {*sessions["gpu_uuid"]}
-    if known:
-        raise ValueError(f"{file}: sessions on {', '.join(sorted(known))} are published: they were seen")
-    tables.write({"unseen": unseen(sessions, tables.read("timings", published), seen)}, into)
+def _as_of(commit: str, table: str, folder: Path) -> pd.DataFrame:
+    """A table as a commit had it."""
+    command = ["git", "-C", str(folder), "show", f"{commit}:./{table}.parquet"]
+    rows = pd.read_parquet(io.BytesIO(subprocess.run(command, capture_output=True, check=True).stdout))
+    return tables.frame(table, rows.to_dict("records"))  # type: ignore[arg-type]
+
+
+def added(published: Path) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+    """The sessions on GPUs that the last publication with new ones added, then `timings` and `sessions` before it.
+
+    Raises ValueError where git knows no publication without one of these GPUs.
+    """
+    now = tables.read("sessions", published)
+    log = ["git", "-C", str(published), "log", "--format=%H", "--", "sessions.parquet"]
+    for commit in subprocess.run(log, capture_output=True, check=True, text=True).stdout.split():
+        before = _as_of(commit, "sessions", published)
+        new = now[~now["gpu_uuid"].isin(before["gpu_uuid"].dropna()) & now["gpu_uuid"].notna()]
+        if len(new):
+            return new, _as_of(commit, "timings", published), before
+    raise ValueError(f"{published}: git knows no publication before its GPUs")
+
+
+def main(published: Path, into: Path) -> None:
+    """Write the table."""
+    tables.write({"unseen": unseen(*added(published))}, into)
     (into / "unseen.parquet").unlink()
 
 
 if __name__ == "__main__":
-    main(*map(Path, sys.argv[1:4]))
+    main(*map(Path, sys.argv[1:3]))

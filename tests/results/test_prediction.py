@@ -492,7 +492,7 @@ def test_every_raw_time_is_published_in_the_order_it_was_taken(tmp_path: Path) -
 def shortfalls(rows: pd.DataFrame) -> list[str]:
     """Where coverage is below what is wanted: 93 %, in each class of 50 cells 90 %; or half-widths above 1.3 and 2.2 %.
 
-    Cells that were read on two GPUs of one kind of host have these. Of four GPUs or more 1.0 and 1.75 % are wanted.
+    Cells have these that were read on two GPUs besides the one left out. Of four or more 1.0 and 1.75 % are wanted.
     """
     found = []
     for row in rows.to_dict("records"):
@@ -532,8 +532,11 @@ def test_the_published_coverage_follows_from_the_published_tables_and_is_what_is
         given = {name: tables.frame(name, rows.to_dict("records")) for name, rows in own.items()}
         again = combine_sessions({name: tables.frame(name, []) for name in SWEEP_TABLES} | given)["coverage"]
         assert not [line for line in shortfalls(again) if "covered" in line]
-        # Cells that were read once, and hosts of a kind that nobody has seen, have wider intervals.
-        assert shortfalls(again[(again["left_out"] == "GPU") & (again["sessions"] == "all")]) == []
+        # Cells that were read on fewer GPUs, and hosts of a kind that nobody has seen, have wider intervals.
+        found = counted_once(prepare_sessions(given["sessions"]))
+        three = found[found.groupby("cell")["gpu"].transform("nunique") >= 3]
+        wide = pd.DataFrame(coverage(three))
+        assert shortfalls(wide[(wide["left_out"] == "GPU") & (wide["sessions"] == "all")]) == []
         pd.testing.assert_frame_equal(again, rows, rtol=1e-5)
 
 

@@ -29,7 +29,7 @@ class RunFolder:
         return self.root / "sweeps" / f"{sweep}.md"
 
     def unseen(self, device: str) -> Path:
-        """Folder of the table that holds readings on GPUs not published against what is published of a device."""
+        """Folder of the table that holds readings on new GPUs against what was published of a device before them."""
         return self.root.resolve().parents[1] / "unseen" / device
 
     def account(self, job: str, sweep: str) -> Path:

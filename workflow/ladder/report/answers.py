@@ -652,7 +652,7 @@ def _over_shapes(data: RunData, name: str, thin: float = math.inf) -> dict[str, 
 def trust(data: RunData) -> Facts:
     """How many readings fell into the range that was predicted without them.
 
-    `unseen`: on GPUs of which no session is published; `whole`: on published GPUs and hosts, left out in turn.
+    `unseen`: on GPUs that were new, in the ranges published before; `whole`: on GPUs and hosts left out in turn.
     """
     rows = stats.records(data.frames["coverage"])
     whole = {row["left_out"]: row for row in rows if row["part"] == "all" and row["sessions"] == "all"}
@@ -664,7 +664,8 @@ def trust(data: RunData) -> Facts:
         key=lambda row: row["covered"],
         default=None,
     )
-    sweeps = [row for row in unseen if "," not in row["part"]]  # a class has several words
+    # The name of a class has several words.
+    sweeps = [row for row in unseen if "," not in row["part"] and row["readings"] >= stats.FEW]
     timed = data.frames["timings"]
     once = stats.against_references(timed[timed["status"] == "ok"])["sessions"] == 1
     return {

@@ -22,7 +22,7 @@ from ladder.model.schemas import TableRow
 from ladder.results import tables
 from ladder.results.conversion import BOTH, CELL, OVER, over_the_faster
 from ladder.results.hosts import host_deviation
-from ladder.results.statistics import records
+from ladder.results.statistics import FEW, records
 from ladder.results.verdicts import LIBRARIES, NORMAL, SESSION
 
 Frame = pd.DataFrame
@@ -49,9 +49,6 @@ PRIOR_CELLS = 20
 """How many cells a class's prior counts as: the pool of its kind of reference, and for hosts earlier sessions."""
 _ROUNDING = 1e-9
 """Shares, and squares over what is expected of them, that differ by less are equal: processors round differently."""
-SMALL = 50
-"""Classes with fewer cells are pooled where coverage is published."""
-
 _TOO_FEW = "too few sessions of a cell: what another GPU reads takes two GPUs and its check three"
 
 
@@ -345,8 +342,8 @@ def _parts(held: Frame, by: str) -> Iterator[tuple[Any, Frame]]:
     yield "kernel", held[held["kind"] == "kernel"]
     yield "library, over 50 us", held[(held["kind"] == "library") & (held["median_us"] > 50)]
     cells = held.groupby("class")["cell"].transform("nunique")
-    yield from held[cells >= SMALL].groupby("class")
-    yield f"classes of fewer than {SMALL} cells", held[cells < SMALL]
+    yield from held[cells >= FEW].groupby("class")
+    yield f"classes of fewer than {FEW} cells", held[cells < FEW]
     yield from held.groupby("gpu" if by == "gpu" else held["host"].map("GPUs of the host: {:g}".format))
 
 

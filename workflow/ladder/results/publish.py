@@ -93,6 +93,9 @@ class Publication:
         known: dict[str, Mapping[str, Any] | None] = {here["digest"]: here if here["clean"] else None}
         if self.only is not None:
             known.setdefault(self.only["digest"], self.only)
+        for one in self.archive.sessions.values():  # what was published before, however old its commit is
+            if one.tree.get("digest") and one.tree.get("commit") and one.tree.get("clean"):
+                known.setdefault(one.tree["digest"], one.tree)
         for name in dict.fromkeys(record.session for record in self.chosen):
             session = self.records.sessions.get(name, Session(name, ""))
             digest = session.tree.get("digest")

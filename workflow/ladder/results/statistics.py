@@ -17,6 +17,9 @@ from ladder.results.counters import SHARED_REQUESTS_OF, SHARED_WAVEFRONTS, SHARE
 _FAR = 4
 """From so many times the time of its operations on, its bytes say what a cell is like: nearer to the ridge both do."""
 
+FEW = 50
+"""Of fewer cells or readings it says little how often ranges hold: classes of so few are pooled."""
+
 
 @dataclass(frozen=True)
 class Estimate:
