@@ -69,8 +69,7 @@ def test_a_class_of_fifty_cells_is_a_part() -> None:
     times = {"speedup": 1.0, "median_us": 30.0, "reference_median_us": 30.0}
     cells = [times | {"m": m} for m in range(FEW)]
     cells += [
-        times | {"m": m, "median_us": 300.0, "reference_median_us": 300.0}
-        for m in range(FEW, 2 * FEW - 1)
+        times | {"m": m, "median_us": 300.0, "reference_median_us": 300.0} for m in range(FEW, 2 * FEW - 1)
     ]
     published = sessions(*cells).assign(bound="memory")
     ranges = [
@@ -83,7 +82,9 @@ def test_a_class_of_fifty_cells_is_a_part() -> None:
 
 
 def commit(folder: Path, readings: pd.DataFrame, high: float) -> None:
-    tables.write({"sessions": readings, "timings": timings({"predicted_low": 0.9, "predicted_high": high})}, folder)
+    tables.write(
+        {"sessions": readings, "timings": timings({"predicted_low": 0.9, "predicted_high": high})}, folder
+    )
     for command in (["add", "."], ["commit", "-qm", "publish"]):
         subprocess.run(["git", "-C", str(folder), *AUTHOR, *command], check=True)
 
