@@ -18,7 +18,7 @@ from typing import Any
 import pandas as pd
 import yaml
 from ladder.catalogue.config import Config
-from ladder.catalogue.kernels import load_catalog
+from ladder.catalogue.kernels import Catalog
 from ladder.catalogue.plans import plan_sweep
 from ladder.catalogue.settings import read_settings
 from ladder.catalogue.sweeps import load_sweeps
@@ -282,7 +282,7 @@ def _sweeps(
     project: Project, files: frozenset[tuple[Path, bytes]], names: tuple[str, ...] | None
 ) -> dict[str, Sweep]:
     chosen = None if names is None else list(names)
-    return load_sweeps(project.sweeps, load_catalog(project.kernels), chosen)
+    return load_sweeps(project.sweeps, Catalog(project.kernels), chosen)
 
 
 @functools.cache

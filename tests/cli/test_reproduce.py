@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from conftest import edit_yaml, make_project
 from factory import HERE, SESSION
-from ladder.catalogue.kernels import load_catalog
+from ladder.catalogue.kernels import Catalog
 from ladder.catalogue.sweeps import load_sweeps
 from ladder.cli.app import main
 from ladder.gpu.discovery import FoundGpu
@@ -36,7 +36,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
         {"kernel": "alone", "params": {"k": 4}, "rung": "wide", "baseline": "narrow"},
     ]
     edit_yaml(folder / "config/sweeps/alone.yaml", lambda sweep: sweep.update(variants=rungs))
-    sweep = load_sweeps(folder / "config/sweeps", load_catalog(folder / "kernels"), ["alone"])["alone"]
+    sweep = load_sweeps(folder / "config/sweeps", Catalog(folder / "kernels"), ["alone"])["alone"]
     narrow, wide = (entry.variant.id for entry in sweep.entries)
     ends = {"speedup": 1.1, "speedup_low": 1.09, "speedup_high": 1.11, "median_us": 9.0}
     common = {"sweep": "alone", "dtype": "fp32", **SIZE, "status": "ok", "regime": "cold", **ends}

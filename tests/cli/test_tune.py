@@ -16,7 +16,7 @@ import pytest
 import yaml
 from conftest import MADE_UP_GPU, ROOT, environment, make_project
 from factory import SESSION
-from ladder.catalogue.kernels import load_catalog
+from ladder.catalogue.kernels import Catalog
 from ladder.catalogue.sweeps import load_sweeps
 from ladder.cli.app import main
 from ladder.gpu.discovery import FoundGpu
@@ -208,7 +208,7 @@ def test_it_finds_the_planted_optimum_among_2100(host: Host, capsys: pytest.Capt
     fields = yaml.safe_load((host.root / "config/sweeps/listed.yaml").read_text())
     fields["variants"] = yaml.safe_load("\n".join(entry))
     (host.root / "config/sweeps/found.yaml").write_text(yaml.safe_dump(fields))
-    catalog = load_catalog(host.root / "kernels")
+    catalog = Catalog(host.root / "kernels")
     ((found, size),) = load_sweeps(host.root / "config/sweeps", catalog, ["found"])["found"].cells
     assert (found.variant.params, size["m"]) == (BEST, 2048)
 

@@ -23,7 +23,7 @@ from hypothesis import HealthCheck, assume, settings
 from hypothesis import given as drawn
 from hypothesis import strategies as st
 from ladder.build.occupancy import occupancy
-from ladder.catalogue.kernels import load_catalog
+from ladder.catalogue.kernels import Catalog
 from ladder.catalogue.plans import plan_sweep
 from ladder.catalogue.settings import read_settings
 from ladder.model.architecture import ARCHITECTURES
@@ -301,7 +301,7 @@ def test_a_planted_mistake_in_the_sum_over_the_grid_is_found(
 ) -> None:
     shutil.copytree(KERNELS, tmp_path / "kernels")
     edit(tmp_path / "kernels" / file, right, wrong)
-    planted = load_catalog(tmp_path / "kernels")
+    planted = Catalog(tmp_path / "kernels")
     # In a cluster a barrier lies ahead of the counter already.
     given = (
         [OVER_GRID[0], OVER_GRID[-1]]
@@ -326,7 +326,7 @@ def test_an_order_that_depends_on_who_comes_last_shows_in_the_bits(tmp_path: Pat
     else:
         edit(header, "(sums + from * pitch", "(sums + (from + slice) % slices * pitch")
     params = next(params for one, params in OVER_GRID if one == name)
-    given = load_catalog(tmp_path / "kernels")[name].variant(params, "fp32")
+    given = Catalog(tmp_path / "kernels")[name].variant(params, "fp32")
     found = [summed(given, arrivals, tmp_path / "kernels" / "include") for arrivals in range(4)]
     assert any(one != found[0] for one in found)
 
@@ -427,7 +427,7 @@ PLANTED_IN_SLICED: list[tuple[str, str, str]] = [
 def test_a_planted_mistake_in_sliced_k_is_found(tmp_path: Path, file: str, right: str, wrong: str) -> None:
     shutil.copytree(KERNELS, tmp_path / "kernels")
     edit(tmp_path / "kernels" / file, right, wrong)
-    kernel = load_catalog(tmp_path / "kernels")["gemm_sliced_k"]
+    kernel = Catalog(tmp_path / "kernels")["gemm_sliced_k"]
     params = {"bm": 32, "bn": 32, "tm": 4, "tn": 8, "warps": 2, "split_k": 2}
     found = False
     try:

@@ -19,7 +19,7 @@ from emulator.tensor_ptx import parse_tensor
 from hypothesis import example
 from hypothesis import given as drawn
 from hypothesis import strategies as st
-from ladder.catalogue.kernels import load_catalog, load_kernel
+from ladder.catalogue.kernels import Catalog, load_kernel
 from ladder.model.kernel import Variant
 from test_fp32_ladder import run, variant
 
@@ -193,7 +193,7 @@ MISTAKES = [
 def test_mistakes_show(tmp_path: Path, file: str, right: str, mistake: str) -> None:
     shutil.copytree(ROOT / "kernels", tmp_path / "kernels")
     edit(tmp_path / "kernels" / file, right, mistake)
-    kernel = load_catalog(tmp_path / "kernels")["gemm_short_tiles"]
+    kernel = Catalog(tmp_path / "kernels")["gemm_short_tiles"]
     found = 0
     for height, bn, (size, tiles) in (
         (112, 64, LAUNCHES[2]),

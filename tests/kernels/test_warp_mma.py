@@ -16,7 +16,7 @@ from conftest import edit
 from covering import all_pairs
 from emulator.ptx import Array, Fault, Memory
 from emulator.tensor_ptx import TensorMachine, compiled_program, from_bits, to_bits
-from ladder.catalogue.kernels import load_catalog
+from ladder.catalogue.kernels import Catalog
 from ladder.model.architecture import ARCHITECTURES
 from ladder.model.errors import LadderError
 from ladder.model.kernel import Kernel, Variant
@@ -36,7 +36,7 @@ SMALL = {"bm": 64, "bn": 64, "wm": 32, "wn": 32}
 
 @functools.cache
 def catalog(root: Path = KERNELS) -> dict[str, Kernel]:
-    return load_catalog(root / "gemm" / "warp_mma")
+    return Catalog(root / "gemm" / "warp_mma")
 
 
 def variant(name: str, dtype: str, root: Path = KERNELS, **params: Any) -> Variant:

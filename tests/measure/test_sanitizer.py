@@ -17,7 +17,7 @@ import pytest
 from checkout import every_sweep
 from compiling import kept_cache
 from conftest import ROOT, edit, environment, run_snakemake
-from ladder.catalogue.kernels import load_catalog
+from ladder.catalogue.kernels import Catalog
 from ladder.catalogue.plans import plan_sweep
 from ladder.catalogue.sanitizer_sweeps import _EXTENTS, sanitizer_sweeps, small_size
 from ladder.catalogue.settings import read_settings
@@ -246,7 +246,7 @@ def test_a_field_of_the_size_without_an_extent_is_named_with_the_list_that_lacks
 
 def test_what_the_defaults_do_not_take_is_launched_as_a_sweep_does_or_has_a_reason(project: Path) -> None:
     edit(project / "kernels/stencil/alone.yaml", "threads * k <= 2048", "k != 2 or elements < 0")
-    catalog = load_catalog(project / "kernels")
+    catalog = Catalog(project / "kernels")
     tasks = planned(catalog, load_sweeps(project / "config/sweeps", catalog, None))
     (task,) = (task for task in tasks if task.cell.kernel == "alone")
     assert task.cell.params["k"] == 4

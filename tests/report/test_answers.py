@@ -90,7 +90,7 @@ SAID = """{% set headline %}It has {{ lives }} lives.{% endset %}{% set title %}
 READ = """
 import sys
 from pathlib import Path
-from ladder.catalogue.kernels import load_catalog
+from ladder.catalogue.kernels import Catalog
 from ladder.catalogue.sweeps import load_sweeps
 from ladder.model.folders import Project, RunFolder
 from ladder.page.document import render as page
@@ -100,7 +100,7 @@ from ladder.report.links import Links
 from ladder.results.run_data import RunData
 root, folder = Path(sys.argv[1]), RunFolder(Path(sys.argv[2]))
 project = Project(root)
-data = RunData.read(folder, load_sweeps(project.sweeps, load_catalog(project.kernels), sys.argv[3:]))
+data = RunData.read(folder, load_sweeps(project.sweeps, Catalog(project.kernels), sys.argv[3:]))
 readme, (_, report) = learnt(folder, data, root), next(render(folder, data, {}))
 print(readme, report, page(folder, data, root), titles(data, Links(folder, root, data)), sep="\\x00")
 """

@@ -2,7 +2,7 @@
 
 import keyword
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from ladder.build.triton_sources import function, parameters
@@ -145,15 +145,34 @@ def _try_expressions(kernel: Kernel) -> None:
     variant.geometry(size)
 
 
-def load_catalog(root: Path) -> Mapping[str, Kernel]:
-    catalog: dict[str, Kernel] = {}
-    for kernel in map(load_kernel, documents_in(root, "**/*.[yY]*[mM][lL]")):
-        if kernel.name in catalog:
-            taken = catalog[kernel.name].path
-            raise LadderError(f"{kernel.path}: the name {kernel.name!r} is taken by {taken}")
-        catalog[kernel.name] = kernel
-    if not catalog:
-        raise LadderError(f"{root}: no kernel (NAME.yaml beside NAME.cu or NAME.py) found")
-    for source in sorted(set(root.rglob("*.cu")).difference(one.source for one in catalog.values())):
-        raise LadderError(f"{source}: the description {source.stem}.yaml is missing beside it")
-    return catalog
+class Catalog(Mapping[str, Kernel]):
+    """Kernels by name, each read when it is first asked for: most commands need few of them.
+
+    Raises LadderError for a name that two descriptions have, and for a source without one; of a kernel that is asked
+    for, for the first mistake in its description.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._paths: dict[str, Path] = {}
+        for path in documents_in(root, "**/*.[yY]*[mM][lL]"):
+            if (taken := self._paths.setdefault(path.stem, path)) != path:
+                raise LadderError(f"{path}: the name {path.stem!r} is taken by {taken}")
+        if not self._paths:
+            raise LadderError(f"{root}: no kernel (NAME.yaml beside NAME.cu or NAME.py) found")
+        for source in sorted({*root.rglob("*.cu")} - {path.with_suffix(".cu") for path in self._paths.values()}):
+            raise LadderError(f"{source}: the description {source.stem}.yaml is missing beside it")
+        self._read: dict[str, Kernel] = {}
+
+    def __getitem__(self, name: str) -> Kernel:
+        if name not in self._read:
+            self._read[name] = load_kernel(self._paths[name])
+        return self._read[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._paths
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._paths)
+
+    def __len__(self) -> int:
+        return len(self._paths)

@@ -268,8 +268,9 @@ class _SweepFile:
         """A kernel of the sweep's problem, named in `field`."""
         refuse_unknown(self.path, field, name, self.catalog, why="no such kernel")
         kernel = self.catalog[name]
-        same = [other.name for other in self.catalog.values() if other.problem is self.problem]
-        refuse_unknown(self.path, field, name, same, why=f"its problem is {kernel.problem.name}")
+        if kernel.problem is not self.problem:
+            same = [other.name for other in self.catalog.values() if other.problem is self.problem]
+            refuse_unknown(self.path, field, name, same, why=f"its problem is {kernel.problem.name}")
         return kernel
 
     def _size(self, size: Any, where: str) -> Size:

@@ -13,7 +13,7 @@ import typer
 
 from ladder.catalogue.config import Config as Settings
 from ladder.catalogue.documents import parse_yaml
-from ladder.catalogue.kernels import load_catalog, load_kernel
+from ladder.catalogue.kernels import Catalog, load_kernel
 from ladder.catalogue.settings import choose_device, read_settings
 from ladder.catalogue.sweeps import make_sweep
 from ladder.cli.build import compiled, write_plan
@@ -122,7 +122,7 @@ def reference_of(kernel: Kernel, own: Project, given: Words) -> tuple[list[Any],
             f"{LINE}: --reference is missing: {why}; accepted: '{{kernel: NAME}}' and others, see docs/references.md"
         )
     names = [one["kernel"] for one in found if isinstance(one, Mapping) and "kernel" in one]
-    catalog = {**load_catalog(own.kernels)} if names else {}
+    catalog = {**Catalog(own.kernels)} if names else {}
     same = catalog.get(kernel.name)
     if kernel.name in names and same is not None and not same.path.samefile(kernel.path):
         raise LadderError(f"{kernel.path}: the name {kernel.name!r}, which --reference has, is {same.path}'s")

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from ladder.catalogue.documents import parse_size, parse_yaml
-from ladder.catalogue.kernels import load_catalog
+from ladder.catalogue.kernels import Catalog
 from ladder.catalogue.settings import choose_device, read_settings
 from ladder.catalogue.space import Space
 from ladder.catalogue.sweeps import load_sweeps, make_sweep
@@ -44,7 +44,7 @@ _BATCH, _BATCH_SUSTAINED = 32, 4
 
 def _known(own: Project, kernel: Kernel) -> tuple[Kernel, list[Sweep]]:
     """The kernel of the catalogue that a description is, with the project's sweeps; itself where it is none of them."""
-    catalog = load_catalog(own.kernels)
+    catalog = Catalog(own.kernels)
     same = catalog.get(kernel.name)
     if same is None or not same.path.samefile(kernel.path):
         return kernel, []
