@@ -41,7 +41,13 @@ def _stand_in(view: PlanRecords, published: PublishedFolder) -> dict[str, pd.Dat
     return frames | kept | {"notes": tables.concat([kept["notes"], tables.frame("notes", rows)], "notes")}
 
 
-def collect(folder_: Folder, sweeps: SweepNames, published: Published = None, into: Into = None) -> None:
+def collect(
+    folder_: Folder,
+    sweeps: SweepNames,
+    published: Published = None,
+    into: Into = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Processes at once.")] = 1,
+) -> None:
     """Turn the records of sweeps into tables: tables/*.csv and .parquet."""
     folder, parts = RunFolder(folder_), {}
     plans = [read_plan(folder.plan(name)) for name in sweeps]
@@ -56,7 +62,7 @@ def collect(folder_: Folder, sweeps: SweepNames, published: Published = None, in
         summary = ", ".join(f"{count} {status}" for status, count in counts.items()) or "no timings"
         logging.info("[%d/%d] %s: %s", done, len(plans), plan.sweep, summary)
         parts[plan.sweep] = frames
-    tables.write(merge(parts), into or folder.tables)
+    tables.write(merge(parts, jobs), into or folder.tables)
     write_samples((into or folder.tables) / SAMPLES, records)
     if published is not None and into is None:
         copy_checks(PublishedFolder(published), folder)

@@ -316,11 +316,14 @@ def changed_code(view: PlanRecords) -> dict[str, int]:
     return Counter(kernel for kernel, _ in changed)
 
 
-def merge(parts: Mapping[str, Mapping[str, pd.DataFrame]]) -> dict[str, pd.DataFrame]:
-    """Tables of all sweeps joined in their order, with what the sessions of all of them say together."""
+def merge(parts: Mapping[str, Mapping[str, pd.DataFrame]], jobs: int = 1) -> dict[str, pd.DataFrame]:
+    """Tables of all sweeps joined in their order, with what the sessions of all of them say together.
+
+    `jobs`: processes at once.
+    """
     from ladder.results.prediction import (
         combine_sessions,  # and with it scipy: figures and pages are drawn without
     )
 
     joined = {name: tables.concat([frames[name] for frames in parts.values()], name) for name in SWEEP_TABLES}
-    return combine_sessions(joined)
+    return combine_sessions(joined, jobs)

@@ -10,14 +10,18 @@ another kind of host. Where sessions know theirs, readings are compared as if al
 Frames about classes have the class as their index, those about cells the cell; rows of sessions name both.
 """
 
+import functools
 from collections.abc import Iterator, Mapping
-from itertools import pairwise
+from concurrent.futures import ProcessPoolExecutor
+from itertools import chain, pairwise
+from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from scipy.special import digamma, ndtri, polygamma, stdtrit
 
+from ladder.measure.process_lifetime import die_with_parent
 from ladder.model.schemas import TableRow
 from ladder.results import tables
 from ladder.results.conversion import BOTH, CELL, OVER, over_the_faster
@@ -323,17 +327,30 @@ def predict(found: Frame, known: Frame, only: "pd.Series[int] | None" = None) ->
     return here.join(Frame(ends).where(half.notna()))
 
 
-def _held_out(found: Frame, by: str) -> Iterator[tuple[str, Frame]]:
-    """Readings with the intervals predicted without their GPU, or kind of host (`by`), leaving out each in turn.
+def _without(found: Frame, by: str, left_out: Any) -> list[tuple[str, Frame]]:
+    """Readings on one GPU, or on hosts of one kind (`by`), with the intervals predicted without them.
 
     From "all" sessions of a cell, and from "one" of each drawn by chance; components are known from all of them.
     """
-    for left_out in sorted(found[by].unique()):
-        held, rest = found[found[by] == left_out], found[found[by] != left_out]
-        known, one = components(rest), rest.sample(frac=1, random_state=0).drop_duplicates("cell")
-        for sessions, basis in (("all", rest), ("one", one)):
-            ends = predict(basis, known, held["cell"])[_PREDICTED]
-            yield sessions, held.join(ends, on="cell").dropna(subset=_PREDICTED)
+    held, rest = found[found[by] == left_out], found[found[by] != left_out]
+    known, one = components(rest), rest.sample(frac=1, random_state=0).drop_duplicates("cell")
+    return [
+        (
+            sessions,
+            held.join(predict(basis, known, held["cell"])[_PREDICTED], on="cell").dropna(subset=_PREDICTED),
+        )
+        for sessions, basis in (("all", rest), ("one", one))
+    ]
+
+
+def _held_out(found: Frame, by: str, jobs: int) -> list[tuple[str, Frame]]:
+    """What `_without` says of each in turn, of `jobs` at once."""
+    without, each = functools.partial(_without, found, by), sorted(found[by].unique())
+    if jobs == 1:
+        return [*chain.from_iterable(map(without, each))]
+    # Forked, so that pandas is not imported anew.
+    with ProcessPoolExecutor(jobs, get_context("fork"), die_with_parent) as pool:
+        return [*chain.from_iterable(pool.map(without, each))]
 
 
 def _parts(held: Frame, by: str) -> Iterator[tuple[Any, Frame]]:
@@ -347,15 +364,17 @@ def _parts(held: Frame, by: str) -> Iterator[tuple[Any, Frame]]:
     yield from held.groupby("gpu" if by == "gpu" else held["host"].map("GPUs of the host: {:g}".format))
 
 
-def coverage(found: Frame) -> list[TableRow]:
+def coverage(found: Frame, jobs: int = 1) -> list[TableRow]:
     """Rows of coverage.csv: how often sessions that are left out fall into the intervals predicted without them.
+
+    `jobs`: processes at once.
 
     interval_score: the width, and 40 times the distance of what lies outside, in the mean (Winkler 1972; Gneiting &
     Raftery 2007), of logarithms, as the half-width is.
     """
     rows = []
     for by, left_out in (("gpu", "GPU"), ("host", "kind of host")):
-        held_out = [*_held_out(found, by)] if found[by].nunique() > 1 else []
+        held_out = _held_out(found, by, jobs) if found[by].nunique() > 1 else []
         for sessions in dict.fromkeys(sessions for sessions, _ in held_out):
             held = pd.concat([own for of, own in held_out if of == sessions])
             low, high = (held[name] for name in _PREDICTED)
@@ -414,11 +433,12 @@ def _combined(timings: Frame, found: Frame, known: Frame) -> Frame:
     return timings.assign(**own, **scaled)
 
 
-def combine_sessions(frames: Mapping[str, Frame]) -> dict[str, Frame]:
+def combine_sessions(frames: Mapping[str, Frame], jobs: int = 1) -> dict[str, Frame]:
     """Tables of all sweeps, with each cell's sessions combined in timings.csv; and components.csv and coverage.csv.
 
     A note says where there are too few sessions for these, and how many readings were over the slower library. Classes
     and libraries reach over sweeps, hence all of them at once. Nothing but `timings`, `sessions` and `notes` is read.
+    `jobs`: processes for coverage.
     """
     timings, sessions, converted = over_the_faster(frames["timings"], frames["sessions"])
     found = prepare_sessions(sessions)
@@ -427,7 +447,7 @@ def combine_sessions(frames: Mapping[str, Frame]) -> dict[str, Frame]:
     counted = {"cells": ("cell", "nunique"), "gpus": ("gpu", "nunique"), "hosts": ("host", "nunique")}
     estimated = known.loc[known["session"].notna() | known["host"].notna(), _COMPONENTS]
     deviations = (estimated**0.5).join(once.groupby("class").agg(**counted)).reset_index()
-    given = {"components": records(deviations), "coverage": coverage(once)}
+    given = {"components": records(deviations), "coverage": coverage(once, jobs)}
     empty = " and ".join(name for name in given if not given[name])
     said = [{"stage": "predict", "subject": empty, "reason": _TOO_FEW}] if empty and len(found) else []
     notes = tables.concat([frames["notes"], tables.frame("notes", [*said, *converted])], "notes")

@@ -6,6 +6,7 @@ in the archive. Or what was measured from one commit takes the place of all else
 
 import functools
 import math
+import os
 import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -186,7 +187,8 @@ class Publication:
             parts[name] = collect_sweep(view, jobs, profile)
             if not jobs:
                 parts[name] |= kept_rows(name, self.published, ("notes", "jobs"))
-        return merge({name: part for name, part in parts.items() if len(part["timings"])})
+        measured = {name: part for name, part in parts.items() if len(part["timings"])}
+        return merge(measured, os.cpu_count() or 1)
 
     def write_records(self, fresh: PublishedFolder) -> None:
         """The archive with the run's records added, in a file of their own. Of records that are not of the commit that
