@@ -221,6 +221,7 @@ def test_a_choice_of_cells_that_makes_no_sense_is_refused(
         load(set_up(project, over={"device": "none", "sweeps": choice}))
 
 
+@pytest.mark.published
 def test_the_first_screen_takes_at_most_three_minutes_of_measuring(everything: Run) -> None:
     """Of five: compiling, starting processes and drawing take the rest. By the times of the published records."""
     first = load(set_up(ROOT, [FIRST], {"device": "none"}))
