@@ -159,7 +159,9 @@ class Catalog(Mapping[str, Kernel]):
                 raise LadderError(f"{path}: the name {path.stem!r} is taken by {taken}")
         if not self._paths:
             raise LadderError(f"{root}: no kernel (NAME.yaml beside NAME.cu or NAME.py) found")
-        for source in sorted({*root.rglob("*.cu")} - {path.with_suffix(".cu") for path in self._paths.values()}):
+        for source in sorted(
+            {*root.rglob("*.cu")} - {path.with_suffix(".cu") for path in self._paths.values()}
+        ):
             raise LadderError(f"{source}: the description {source.stem}.yaml is missing beside it")
         self._read: dict[str, Kernel] = {}
 
