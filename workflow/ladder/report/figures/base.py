@@ -44,7 +44,7 @@ def canvas(
     FigureCanvasAgg(figure)
     axes = figure.subplots(rows, columns, squeeze=False, **more)
     title = textwrap.fill(cut(title_of(data) if title is None else title, _LONGEST), _TITLE_WIDTH)
-    device = str(data.gpu.get("name") or data.source.get("device") or "unknown device")
+    device = cut(str(data.gpu.get("name") or data.source.get("device") or "unknown device"), _LONGEST)
     published = "published run, " if data.environment.get("timings_from") == "published" else ""
     if data.days:
         device += f", {published}{data.days}"
