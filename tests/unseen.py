@@ -58,6 +58,7 @@ def unseen(sessions: pd.DataFrame, timings: pd.DataFrame, published: pd.DataFram
             "cells": len(own.drop_duplicates(CELL)),
             "readings": len(own),
             "covered": own["covered"].mean(),
+            "host_gpus": " or ".join(f"{number:g}" for number in sorted(own["host_gpus"].dropna().unique())),
             "day": own["started"].max()[:10],
         }
         for name, own in parts(found, classes)

@@ -44,8 +44,8 @@ def sessions(*rows: dict[str, object]) -> pd.DataFrame:
 def test_a_reading_counts_once_where_it_has_a_range_and_says_something() -> None:
     found = unseen(
         sessions(
-            {"speedup": 1.0},
-            {"speedup": 1.2, "gpu_uuid": "GPU-other"},
+            {"speedup": 1.0, "host_gpus": 1},
+            {"speedup": 1.2, "gpu_uuid": "GPU-other", "host_gpus": 2},
             {"speedup": 1.0, "chose": True},
             {"speedup": 1.0, "reference": "v"},
             {"speedup": 1.0, "variant": "without a range"},
@@ -63,6 +63,7 @@ def test_a_reading_counts_once_where_it_has_a_range_and_says_something() -> None
     assert numbers["library"] == (2, 1, 2, 0.5)
     assert numbers["kernel"] == (1, 1, 1, 1.0)
     assert numbers["s"] == numbers["all"]
+    assert found.set_index("part").loc["all", "host_gpus"] == "1 or 2"
 
 
 def test_a_class_of_fifty_cells_is_a_part() -> None:
@@ -127,6 +128,6 @@ def test_the_first_screen_names_the_share_on_gpus_that_were_new() -> None:
     facts = trust(data)
     whole = data.frames["unseen"].set_index("part").loc["all"]
     assert facts["unseen"]["all"]["covered"] == whole["covered"]
-    gpus = f"{whole['gpus']} GPUs that were new to these tables"
+    gpus = f"{whole['gpus']} new GPUs (hosts with {whole['host_gpus']} GPUs)"
     said = f"Of {whole['readings']:,} readings on {gpus}, {whole['covered']:.0%}"
     assert said.replace("%", " %") in (ROOT / "README.md").read_text(encoding="utf-8")

@@ -64,7 +64,7 @@ SCHEMAS: Mapping[str, Mapping[str, str]] = {
         """left_out sessions part cells:int readings:int covered:float half_width:float interval_score:float"""
     ),
     # How often sessions on GPUs that were new fell into the ranges published before them (results/unseen/DEVICE).
-    "unseen": columns("part gpus:int cells:int readings:int covered:float day"),
+    "unseen": columns("part gpus:int cells:int readings:int covered:float host_gpus day"),
     "metrics": columns(f"sweep variant {_SIZE} metric unit value:float"),
     # One row per sweep and variant: sweeps that were published apart may have compiled another code of it.
     "resources": columns(
