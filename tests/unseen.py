@@ -1,8 +1,9 @@
 """How often sessions on GPUs that a publication added fell into the ranges that the one before it had printed.
 
-    PYTHONPATH=workflow python tests/unseen.py results/published/DEVICE results/unseen/DEVICE
+    PYTHONPATH=workflow python tests/unseen.py results/published/DEVICE results/unseen/DEVICE [SESSIONS.parquet]
 
-No range was made from these sessions: they had not been measured. git has the tables as they were before.
+No range was made from these sessions: they had not been measured. git has the tables as they were before. Sessions of a
+file, with the columns of sessions.csv and on GPUs of which nothing is published, are held against the ranges of today.
 """
 
 from __future__ import annotations
@@ -89,11 +90,21 @@ def added(published: Path) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
     raise ValueError(f"{published}: git knows no publication before its GPUs")
 
 
-def main(published: Path, into: Path) -> None:
+def never_published(file: Path, published: Path) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+    """The sessions of a file, then `timings` and `sessions` as published. Raises ValueError for a published GPU."""
+    sessions = tables.frame("sessions", pd.read_parquet(file).to_dict("records"))  # type: ignore[arg-type]
+    seen = tables.read("sessions", published)
+    if known := {*seen["gpu_uuid"].dropna()} & {*sessions["gpu_uuid"]}:
+        raise ValueError(f"{file}: sessions on {', '.join(sorted(known))} are published: they were seen")
+    return sessions, tables.read("timings", published), seen
+
+
+def main(published: Path, into: Path, file: Path | None = None) -> None:
     """Write the table."""
-    tables.write({"unseen": unseen(*added(published))}, into)
+    given = added(published) if file is None else never_published(file, published)
+    tables.write({"unseen": unseen(*given)}, into)
     (into / "unseen.parquet").unlink()
 
 
 if __name__ == "__main__":
-    main(*map(Path, sys.argv[1:3]))
+    main(*map(Path, sys.argv[1:4]))

@@ -227,7 +227,7 @@ def test_tasks_go_through_every_regime(name: str, tmp_path: Path) -> None:
     (tmp_path / "none.cubin").touch()
     own = worker.Worker(plan, tmp_path)
     launched = [index for index, task in enumerate(plan.tasks) if task.launch is not None]
-    for index in launched[:: max(1, len(launched) // 3)]:
+    for index in launched[:: max(1, len(launched) // 6)]:
         answer = own.answer(request(plan, index, "cold", "dirty", "warm", "sustained"))
         json.dumps(answer)
         blocks = answer["results"]["sustained"].get("blocks", {})

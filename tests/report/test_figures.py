@@ -144,9 +144,8 @@ def test_a_title_of_any_length_leaves_room_for_the_figure(parts: Sweeps, sweep: 
     given = data(parts, sweep, kind)
     long = dataclasses.replace(given, sweep=dataclasses.replace(given.sweep, title="A long title. " * 200))
     assert size_of_png(render(long))[0] == 1152
-    if (
-        kind == "ladder"
-    ):  # the heading, and the picture that says why there is none, are the same of all kinds
+    # The heading, and the picture that says why there is none, are the same of all kinds.
+    if kind == "ladder":
         assert size_of_png(render(with_status(long, "timeout", "t")))[0] == 1152
         gpu = {**given.gpu, "name": "A long name " * 250}
         assert size_of_png(render(dataclasses.replace(long, environment={"gpu": gpu})))[0] == 1152

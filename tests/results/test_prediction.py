@@ -517,6 +517,11 @@ def test_a_cell_that_several_sweeps_name_counts_once() -> None:
     assert counted_once(prepare_sessions(against_another))["cell"].nunique() == 120
 
 
+def test_coverage_is_the_same_by_any_number_of_processes() -> None:
+    found = prepare_sessions(sessions_of(60, THREE_HOSTS))
+    assert pd.DataFrame(coverage(found, jobs=2)).equals(pd.DataFrame(coverage(found)))
+
+
 def published() -> list[Path]:
     return sorted(path.parent for path in (ROOT / "results" / "published").glob("*/coverage.parquet"))
 
