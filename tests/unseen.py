@@ -1,9 +1,8 @@
 """How often sessions on GPUs that a publication added fell into the ranges that the one before it had printed.
 
-    PYTHONPATH=workflow python tests/unseen.py results/published/DEVICE results/unseen/DEVICE [SESSIONS.parquet]
+    PYTHONPATH=workflow python tests/unseen.py results/published/DEVICE results/unseen/DEVICE
 
-No range was made from these sessions: they had not been measured. git has the tables as they were before. Sessions of a
-file, with the columns of sessions.csv and on GPUs of which nothing is published, are held against the ranges of today.
+No range was made from these sessions: they had not been measured. git has the tables as they were before.
 """
 
 from __future__ import annotations
@@ -39,9 +38,11 @@ def readings(sessions: pd.DataFrame, timings: pd.DataFrame) -> pd.DataFrame:
 
 
 def parts(found: pd.DataFrame, classes: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
-    """All readings, those against libraries and those against kernels, those of each sweep and of each large class."""
+    """All readings, those against libraries and those against kernels; of each kind of host, sweep and large class."""
     library = found["reference"].str.startswith("cublas")
     yield from (("all", found), ("library", found[library]), ("kernel", found[~library]))
+    for number, own in found.groupby("host_gpus"):
+        yield f"GPUs of the host: {number:g}", own
     yield from found.groupby("sweep")
     for name, own in found.merge(classes, on=CELL).groupby("class"):
         if len(own.drop_duplicates(CELL)) >= FEW:
@@ -90,21 +91,11 @@ def added(published: Path) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
     raise ValueError(f"{published}: git knows no publication before its GPUs")
 
 
-def never_published(file: Path, published: Path) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
-    """The sessions of a file, then `timings` and `sessions` as published. Raises ValueError for a published GPU."""
-    sessions = tables.frame("sessions", pd.read_parquet(file).to_dict("records"))  # type: ignore[arg-type]
-    seen = tables.read("sessions", published)
-    if known := {*seen["gpu_uuid"].dropna()} & {*sessions["gpu_uuid"]}:
-        raise ValueError(f"{file}: sessions on {', '.join(sorted(known))} are published: they were seen")
-    return sessions, tables.read("timings", published), seen
-
-
-def main(published: Path, into: Path, file: Path | None = None) -> None:
+def main(published: Path, into: Path) -> None:
     """Write the table."""
-    given = added(published) if file is None else never_published(file, published)
-    tables.write({"unseen": unseen(*given)}, into)
+    tables.write({"unseen": unseen(*added(published))}, into)
     (into / "unseen.parquet").unlink()
 
 
 if __name__ == "__main__":
-    main(*map(Path, sys.argv[1:4]))
+    main(*map(Path, sys.argv[1:3]))

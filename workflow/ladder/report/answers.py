@@ -664,9 +664,9 @@ def trust(data: RunData) -> Facts:
         key=lambda row: row["covered"],
         default=None,
     )
-    # The name of a class has several words.
-    sweeps = [row for row in unseen if "," not in row["part"] and row["readings"] >= stats.FEW]
     timed = data.frames["timings"]
+    named = {*timed["sweep"]}
+    sweeps = [row for row in unseen if row["part"] in named and row["readings"] >= stats.FEW]
     once = stats.against_references(timed[timed["status"] == "ok"])["sessions"] == 1
     return {
         "whole": whole,

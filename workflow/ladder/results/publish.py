@@ -31,7 +31,7 @@ from ladder.model.plan_file import read_plan
 from ladder.model.record import Record, Session
 from ladder.model.schemas import SWEEP_TABLES
 from ladder.results import tables
-from ladder.results.collect import accounts_of, collect_sweep, merge
+from ladder.results.collect import OTHER_CODE, accounts_of, collect_sweep, merge
 from ladder.results.earlier import EARLIER
 from ladder.results.history import write_history
 from ladder.results.published_records import (
@@ -184,9 +184,13 @@ class Publication:
                 continue
             view = replace(self.views[name], records=self.published_records, fall_back=True)
             jobs, profile = accounts_of(self.folder, view.plan)
+            kept = kept_rows(name, self.published, ("notes", "jobs"))
+            if profile is None:  # all other notes are made from records
+                said = kept["notes"].query("stage == 'profile' and subject != @OTHER_CODE")
+                profile = {"notes": said.to_dict("records")}
             parts[name] = collect_sweep(view, jobs, profile)
             if not jobs:
-                parts[name] |= kept_rows(name, self.published, ("notes", "jobs"))
+                parts[name]["jobs"] = kept["jobs"]
         measured = {name: part for name, part in parts.items() if len(part["timings"])}
         return merge(measured, os.cpu_count() or 1)
 
