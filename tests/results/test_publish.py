@@ -29,6 +29,7 @@ from ladder.model.plan import tasks_as_compiled
 from ladder.model.plan_file import read_facts, read_plan, to_json
 from ladder.results import publish as publishing
 from ladder.results import tables
+from ladder.results.collect import OTHER_CODE
 from ladder.results.published_records import read_archive
 from ladder.results.run_data import RunData, read_frames
 
@@ -365,6 +366,22 @@ def test_what_one_commit_measured_piece_by_piece_replaces_the_rest_without_a_gpu
     files = released.files()
     assert here.publish("--only", commit) == 0
     assert released.files() == files, "what is all of one commit stays as it is"
+
+
+def test_without_an_account_notes_are_made_from_records_but_for_what_the_profiler_said(released: Run) -> None:
+    said = {"sweep": "bank_stride", "stage": "profile", "reason": "for a reason"}
+    stale = [said | {"stage": "measure", "subject": "a cell"}, said | {"subject": OTHER_CODE}]
+    kept = said | {"subject": "Nsight Compute"}
+    before = released.published("notes")
+    changed = tables.concat([before, tables.frame("notes", [*stale, kept])], "notes")
+    tables.write({"notes": changed}, released.target)
+    for name in SWEEPS:
+        for account in ("measured", "profiled"):
+            released.folder.account(account, name).unlink()
+    assert main(["--root", str(released.root), "publish", "main", DEVICE, "--only", "HEAD"]) == 0
+    found = released.published("notes")
+    assert ("Nsight Compute", "for a reason") in {*zip(found["subject"], found["reason"], strict=True)}
+    assert not {"a cell", OTHER_CODE} & {*found["subject"]}
 
 
 def replacing_with(lab: Run, sweep: str, commit: str) -> int:

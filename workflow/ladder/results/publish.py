@@ -186,8 +186,8 @@ class Publication:
             jobs, profile = accounts_of(self.folder, view.plan)
             kept = kept_rows(name, self.published, ("notes", "jobs"))
             if profile is None:  # all other notes are made from records
-                said = kept["notes"].query("stage == 'profile' and subject != @OTHER_CODE")
-                profile = {"notes": said.to_dict("records")}
+                notes = kept["notes"][kept["notes"]["stage"] == "profile"]
+                profile = {"notes": notes[notes["subject"] != OTHER_CODE].to_dict("records")}
             parts[name] = collect_sweep(view, jobs, profile)
             if not jobs:
                 parts[name]["jobs"] = kept["jobs"]
