@@ -1,3 +1,3 @@
 """Kernel Ladder: compile, verify, time, profile and report CUDA kernel variants."""
 
-__version__ = "0.1.0"
+__version__ = "3.0.0"
