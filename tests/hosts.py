@@ -17,13 +17,13 @@ import pandas as pd
 from ladder.results import tables
 from ladder.results.hosts import host_deviation
 from ladder.results.prediction import (
-    CELL,
     PRIOR_CELLS,
     between_hosts,
     counted_once,
     pairs_of,
     prepare_sessions,
 )
+from ladder.results.statistics import CELL
 
 
 def deviations(sessions: pd.DataFrame) -> Iterator[tuple[str, float, int]]:

@@ -279,29 +279,6 @@ def test_other_regimes_are_neither_measured_again_nor_marked(tmp_path: Path) -> 
     assert len(rows[rows["regime"] == "warm"]) == 5
 
 
-def test_the_speed_up_over_each_library_alone_in_records_from_before_choices_had_records(
-    tmp_path: Path,
-) -> None:
-    lab = tuned(tmp_path, sizes=[4096], references=["cublas", "cublaslt"])
-    lab.libraries_us = None
-
-    def referenced(place: Place, record: dict[str, Any]) -> dict[str, Any]:
-        times_us = {"cublas": 100.0, "cublaslt": 110.0} if place.entry.rung == FIRST else {"cublas": 100.0}
-        record["regimes"]["cold"]["references"] = times_us
-        return record
-
-    lab.record([SWEEP], referenced)
-    again(lab, lambda place, record: only(FIRST, times=0.5)(place, referenced(place, record)))
-    again(lab, lambda place, record: only(FIRST, times=0.7)(place, referenced(place, record)), 3)
-    lab.collect([SWEEP])
-    rows = rows_of(lab)
-    both = 0.66 * (0.5 * 0.7) ** 0.5
-    assert rows.loc[FIRST, "speedup"] == pytest.approx(both)
-    assert rows.loc[FIRST, ["over_cublas", "over_cublaslt"]].tolist() == pytest.approx([both, 1.1 * both])
-    assert rows.loc[SECOND, "over_cublas"] == pytest.approx(rows.loc[SECOND, "speedup"])
-    assert rows["over_cublaslt"].notna().sum() == 1
-
-
 class Host:
     """Two GPUs and what measuring does on them, without a process: every cell gets its synthetic record."""
 

@@ -66,8 +66,7 @@ def standing(alike: Sequence[Record]) -> Record:
 
 
 def _median_us(record: Record) -> float:
-    known = record.result
-    return median(known["variant_us"]) if "variant_us" in known else float(known["summary"]["median_us"])
+    return float(median(record.result["variant_us"]))
 
 
 @dataclass(frozen=True)

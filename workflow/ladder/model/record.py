@@ -116,7 +116,7 @@ class _RunnerUp(_Partner):
 class Result(TypedDict, total=False):
     """What became of a cell with a result, besides what another version adds; times in us.
 
-    `variant_us` and `reference_us` are in the order taken; an imported record has a `summary` in their place.
+    `variant_us` and `reference_us` are in the order taken.
     `reference` is the library or kernel, `algorithm` that of cuBLASLt, else "". `references` are times to choose by.
     Of the choice of a reference: `candidates` with their times, whose winner is `reference` and `algorithm`, the
     `runner_up`, and those `tied` with the winner.
@@ -170,7 +170,7 @@ class Session:
     """One measuring process on one GPU: the card, the host, the software, and the checkout it ran from.
 
     gpu: name, uuid, sms, peaks, copy rate, power limit and so on. host: CPU, cores, memory, GPUs. tree: digest, and
-    commit where known. clock_floor_us: an empty kernel, timed as cells are. note: such as that it was imported.
+    commit where known. clock_floor_us: an empty kernel, timed as cells are. note: what else there is to say.
     """
 
     id: Name
@@ -240,9 +240,8 @@ def from_json(line: Any, where: str) -> Record | Session:
         _OF_RECORD.validate_python({"result": record.result})
         refuse_unknown(where, "status", record.status, STATUSES)
         if record.status == "ok" and record.cell.regime != COUNTERS:
-            times = () if "summary" in record.result else ("variant_us", "reference_us")
             needed = (
-                ("speedup", *times)
+                ("speedup", "variant_us", "reference_us")
                 if record.cell.kernel
                 else ("candidates", "reference", "algorithm", "tied")
             )

@@ -22,9 +22,8 @@ from ladder.model.record import Record
 from ladder.model.schemas import SWEEP_TABLES, TableRow
 from ladder.problems.registry import PROBLEMS
 from ladder.results import tables
-from ladder.results.conversion import BOTH, OVER
 from ladder.results.environment import read_as
-from ladder.results.statistics import lag_1
+from ladder.results.statistics import BOTH, OVER, lag_1
 
 
 def dtype_peaks(gpu: Mapping[str, Any]) -> dict[str, float]:
@@ -54,10 +53,10 @@ def summarised(result: Mapping[str, Any]) -> TableRow:
     The record's interval of the speed-up takes its groups of launches as independent. If successive ratios have the
     autocorrelation r > 0, n groups count as n (1 - r) / (1 + r) (first-order process; Bayley & Hammersley 1946), and
     the interval is widened by the root of n over that, in logarithms. Then half a step of the clock in each time moves
-    both ends outwards. A record without raw times keeps its summary.
+    both ends outwards.
     """
     if "variant_us" not in result:
-        return {**result, **(result.get("summary") or {})}
+        return dict(result)
     own, reference, half = result["variant_us"], result["reference_us"], _half_step_us(result)
     low, high = median_interval(own)
     found = {**result, "median_us": median(own), "median_us_low": low - half, "median_us_high": high + half}
@@ -73,12 +72,8 @@ def summarised(result: Mapping[str, Any]) -> TableRow:
 
 
 def over_libraries(result: Mapping[str, Any], choice: Record | None) -> TableRow:
-    """The speed-up over one library alone, by the times that the reference was chosen by.
-
-    Records from before choices had records of their own hold these times themselves.
-    """
-    known = choice.result if choice is not None and choice.status == "ok" else None
-    times_us = library_times(known) if known else result.get("references") or {}
+    """The speed-up over one library alone, by the times that the reference was chosen by."""
+    times_us = library_times(choice.result) if choice is not None and choice.status == "ok" else {}
     chosen = str(result.get("reference"))
     return {
         name: result["speedup"] * times_us[library] / times_us[chosen]
@@ -308,10 +303,8 @@ def changed_code(view: PlanRecords) -> dict[str, int]:
     changed: dict[tuple[str, str], None] = {}
     for _, task in view.launched():
         if (record := view.current_record(task)) is not None:
-            # Imported records know the digest of their cubin only.
-            of = "machine_code" if "machine_code" in record.conditions.tree else "cubin_sha256"
-            was = record.conditions.tree.get(of) or (record.result.get("built") or {}).get(of) or ""
-            if not str(view.plan.variants[task.variant].get(of)).startswith(was):
+            was = str(record.conditions.tree.get("machine_code"))
+            if not str(view.plan.variants[task.variant].get("machine_code")).startswith(was):
                 changed[task.cell.kernel, task.variant] = None
     return Counter(kernel for kernel, _ in changed)
 

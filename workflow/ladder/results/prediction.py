@@ -24,9 +24,8 @@ from scipy.special import digamma, ndtri, polygamma, stdtrit
 from ladder.measure.process_lifetime import die_with_parent
 from ladder.model.schemas import TableRow
 from ladder.results import tables
-from ladder.results.conversion import BOTH, CELL, OVER, over_the_faster
 from ladder.results.hosts import host_deviation
-from ladder.results.statistics import FEW, records
+from ladder.results.statistics import BOTH, CELL, FEW, OVER, records
 from ladder.results.verdicts import LIBRARIES, NORMAL, SESSION
 
 Frame = pd.DataFrame
@@ -436,12 +435,10 @@ def _combined(timings: Frame, found: Frame, known: Frame) -> Frame:
 def combine_sessions(frames: Mapping[str, Frame], jobs: int = 1) -> dict[str, Frame]:
     """Tables of all sweeps, with each cell's sessions combined in timings.csv; and components.csv and coverage.csv.
 
-    A note says where there are too few sessions for these, and how many readings were over the slower library. Classes
-    and libraries reach over sweeps, hence all of them at once. Nothing but `timings`, `sessions` and `notes` is read.
-    `jobs`: processes for coverage.
+    A note says where there are too few sessions for these. Classes reach over sweeps, hence all of them at once.
+    Nothing but `timings`, `sessions` and `notes` is read. `jobs`: processes for coverage.
     """
-    timings, sessions, converted = over_the_faster(frames["timings"], frames["sessions"])
-    found = prepare_sessions(sessions)
+    found = prepare_sessions(frames["sessions"])
     once = counted_once(found)
     known = components(once)
     counted = {"cells": ("cell", "nunique"), "gpus": ("gpu", "nunique"), "hosts": ("host", "nunique")}
@@ -450,6 +447,6 @@ def combine_sessions(frames: Mapping[str, Frame], jobs: int = 1) -> dict[str, Fr
     given = {"components": records(deviations), "coverage": coverage(once, jobs)}
     empty = " and ".join(name for name in given if not given[name])
     said = [{"stage": "predict", "subject": empty, "reason": _TOO_FEW}] if empty and len(found) else []
-    notes = tables.concat([frames["notes"], tables.frame("notes", [*said, *converted])], "notes")
+    notes = tables.concat([frames["notes"], tables.frame("notes", said)], "notes")
     own = {name: tables.frame(name, rows) for name, rows in given.items()}
-    return {**frames, "timings": _combined(timings, found, known), "notes": notes, **own}
+    return {**frames, "timings": _combined(frames["timings"], found, known), "notes": notes, **own}

@@ -20,6 +20,14 @@ _FAR = 4
 FEW = 50
 """Of fewer cells or readings it says little how often ranges hold: classes of so few are pooled."""
 
+CELL = ["sweep", "variant", "baseline", "dtype", "layout", *SIZE_COLUMNS, "regime", "beta"]
+"""Columns that say which cell a row is about."""
+
+OVER = ("over_cublas", "over_cublaslt")
+"""Columns of the speed-up over one library alone."""
+BOTH = [name.removeprefix("over_") for name in OVER]
+"""These libraries: the faster of the two is what a choice is over."""
+
 
 @dataclass(frozen=True)
 class Estimate:
