@@ -278,13 +278,15 @@ def replacing(lab: Run, names: list[str] | None = None, **session: Any) -> int:
 
 
 def test_a_publication_of_one_commit_holds_its_run_alone_and_the_others_history(
-    released: Run, capsys: pytest.CaptureFixture[str]
+    released: Run, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     sanitized = tables.frame(
         "sanitizer", [{"problem": "gemm", "kernel": "k", "variant": "k", "tool": "racecheck"}]
     )
     tables.write({"sanitizer": sanitized}, released.target)
-    assert replacing(released) == 0
+    assert replacing(released) == 2
+    assert "sanitizer: published, and not in" in caplog.text
+    assert released.publish("--only", "HEAD", "--force") == 0
     assert set(read_archive(released.target / "records").sessions) == {"session-2"}
     assert {*released.published("sessions")["session"]} == {"session-2"}
     assert len([*(released.target / "records").iterdir()]) == 1

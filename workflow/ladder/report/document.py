@@ -244,13 +244,16 @@ def _clock_rows(frames: Mapping[str, pd.DataFrame]) -> list[dict[str, Any]]:
 
 
 def _sanitized(rows: pd.DataFrame, resources: pd.DataFrame) -> dict[str, list[str]]:
-    """Variants that the sanitizer saw with another cubin than the present one, and those of no sweep's cubins."""
+    """Variants that the sanitizer saw with another cubin than the present one, and those of no sweep's cubins; kernels
+    that it has not seen.
+    """
     seen, now = (
         {row["variant"]: row["cubin_sha256"] for row in stats.records(of)} for of in (rows, resources)
     )
     known = [name for name, cubin in seen.items() if name in now and not pd.isna(cubin)]
     changed = [name for name in known if now[name] != seen[name]]
-    return {"changed": changed, "unknown": [name for name in seen if name not in known]}
+    missing = sorted({*resources["kernel"]} - {*rows["kernel"]})
+    return {"changed": changed, "unknown": [name for name in seen if name not in known], "missing": missing}
 
 
 def _ladder_message(part: SweepData, found: Sequence[Answer]) -> str:

@@ -46,6 +46,8 @@ from ladder.results.statistics import listed
 _ROUNDED = 1e-3
 """Records hold times to 0.1 ns: of 8,906 published ones no speed-up differs from that of its times by over 6e-5."""
 _CLOCKS_DIFFER_S = 3600
+_OF_NO_SWEEP = ("clock_nvbench", "zeros", "sanitizer")
+_MADE_BY = "the commands clock, zeros and sanitize make them"
 _PLAIN = str.maketrans("", "", "-:")  # of a time, for names of files
 
 
@@ -123,6 +125,11 @@ class Publication:
             kept, why = {*self.views}, "and not a sweep of this run"
         if gone := [name for name in names if name not in kept]:
             found.append(f"{listed(gone, 5)}: published, {why}: its rows would go")
+        tables_there, tables_here = ({*_tables_of(place)} for place in (self.published, self.folder))
+        if self.only and (gone := sorted(tables_there - tables_here)):
+            found.append(
+                f"{listed(gone, 5)}: published, and not in {self.folder.tables}: would go; {_MADE_BY}"
+            )
         if not run.measures and not self.only:
             return found
         timed = [
@@ -311,6 +318,11 @@ def kept_rows(name: str, folder: PublishedFolder, wanted: Sequence[str]) -> dict
     """Published rows of a sweep, table by table; none of a table that is not there."""
     found = {table: tables.read(table, folder.tables, required=False) for table in wanted}
     return {table: rows[rows["sweep"] == name] for table, rows in found.items()}
+
+
+def _tables_of(folder: RunFolder) -> list[str]:
+    """Which tables of no sweep are there."""
+    return [name for name in _OF_NO_SWEEP if (folder.tables / f"{name}.csv").is_file()]
 
 
 def copy_checks(source: RunFolder, target: RunFolder) -> None:
