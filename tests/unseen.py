@@ -15,12 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from ladder.model.schemas import SIZE_COLUMNS
 from ladder.results import tables
 from ladder.results.prediction import prepare_sessions
-from ladder.results.statistics import FEW
-
-CELL = ["sweep", "variant", "baseline", "dtype", "layout", *SIZE_COLUMNS, "taps", "regime", "beta"]
+from ladder.results.statistics import CELL, FEW
 
 
 def readings(sessions: pd.DataFrame, timings: pd.DataFrame) -> pd.DataFrame:

@@ -125,8 +125,8 @@ class Publication:
             kept, why = {*self.views}, "and not a sweep of this run"
         if gone := [name for name in names if name not in kept]:
             found.append(f"{listed(gone, 5)}: published, {why}: its rows would go")
-        tables_there, tables_here = ({*_tables_of(place)} for place in (self.published, self.folder))
-        if self.only and (gone := sorted(tables_there - tables_here)):
+        of_no_sweep = {*_OF_NO_SWEEP} & {*_tables_of(self.published)}
+        if self.only and (gone := sorted(of_no_sweep - {*_tables_of(self.folder)})):
             found.append(
                 f"{listed(gone, 5)}: published, and not in {self.folder.tables}: would go; {_MADE_BY}"
             )
@@ -322,19 +322,18 @@ def kept_rows(name: str, folder: PublishedFolder, wanted: Sequence[str]) -> dict
 
 def _tables_of(folder: RunFolder) -> list[str]:
     """Which tables of no sweep are there."""
-    return [name for name in _OF_NO_SWEEP if (folder.tables / f"{name}.csv").is_file()]
+    return [name for name in (*_OF_NO_SWEEP, *EARLIER) if (folder.tables / f"{name}.csv").is_file()]
 
 
 def copy_checks(source: RunFolder, target: RunFolder) -> None:
-    """Copy what is of no sweep: checks of the timer, times with zeros, tables of earlier releases, with GPUs as
-    published; what the sanitizer found."""
+    """Copy what is of no sweep: checks of the timer, times with zeros, what the sanitizer found, tables of earlier
+    releases, with GPUs as published."""
     target.tables.mkdir(parents=True, exist_ok=True)
-    for name in ("clock_nvbench", "zeros", *EARLIER):
-        if (source.tables / f"{name}.csv").is_file():
-            found = tables.read(name, source.tables)
+    for name in _tables_of(source):
+        found = tables.read(name, source.tables)
+        if "gpu_uuid" in found:
             uuids = found["gpu_uuid"].map(public_uuid, na_action="ignore")
-            tables.write({name: found.assign(gpu_uuid=uuids.astype(found["gpu_uuid"].dtype))}, target.tables)
-    for path in source.tables.glob("sanitizer.*"):
-        shutil.copyfile(path, target.tables / path.name)
+            found["gpu_uuid"] = uuids.astype(found["gpu_uuid"].dtype)
+        tables.write({name: found}, target.tables)
     if source.throughput.is_file():
         shutil.copyfile(source.throughput, target.throughput)
