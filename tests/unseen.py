@@ -1,8 +1,8 @@
-"""How often sessions on GPUs that a publication added fell into the ranges that the one before it had printed.
+"""How often sessions on a GPU that was new fell into the ranges that had been printed before it.
 
     PYTHONPATH=workflow python tests/unseen.py results/published/DEVICE results/unseen/DEVICE
 
-No range was made from these sessions: they had not been measured. git has the tables as they were before.
+No range was made from these sessions: they had not been measured. git has the tables as they were.
 """
 
 from __future__ import annotations
@@ -46,9 +46,8 @@ def parts(found: pd.DataFrame, classes: pd.DataFrame) -> Iterator[tuple[str, pd.
             yield str(name), own
 
 
-def unseen(sessions: pd.DataFrame, timings: pd.DataFrame, published: pd.DataFrame) -> pd.DataFrame:
-    """The table `unseen`; a cell is of the class that its `published` sessions are of."""
-    found = readings(sessions, timings)
+def unseen(found: pd.DataFrame, published: pd.DataFrame) -> pd.DataFrame:
+    """The table `unseen` of `readings`; a cell is of the class that its `published` sessions are of."""
     classes = prepare_sessions(published).drop_duplicates(CELL)[[*CELL, "class"]]
     rows: list[dict[str, Any]] = [
         {
@@ -73,24 +72,30 @@ def _as_of(commit: str, table: str, folder: Path) -> pd.DataFrame:
     return tables.frame(table, rows.to_dict("records"))  # type: ignore[arg-type]
 
 
-def added(published: Path) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
-    """The sessions on GPUs that the last publication with new ones added, then `timings` and `sessions` before it.
+def when_new(published: Path) -> pd.DataFrame:
+    """`readings` of each GPU in the ranges of the last publication without it; of the first one's GPUs there are none.
 
-    Raises ValueError where git knows no publication without one of these GPUs.
+    Raises ValueError where git knows no publication without one of the GPUs.
     """
-    now = tables.read("sessions", published)
+    waiting = tables.read("sessions", published).dropna(subset="gpu_uuid")
     log = ["git", "-C", str(published), "log", "--format=%H", "--", "sessions.parquet"]
+    found = list[pd.DataFrame]()
     for commit in subprocess.run(log, capture_output=True, check=True, text=True).stdout.split():
-        before = _as_of(commit, "sessions", published)
-        new = now[~now["gpu_uuid"].isin(before["gpu_uuid"].dropna()) & now["gpu_uuid"].notna()]
-        if len(new):
-            return new, _as_of(commit, "timings", published), before
-    raise ValueError(f"{published}: git knows no publication before its GPUs")
+        known = waiting["gpu_uuid"].isin(_as_of(commit, "sessions", published)["gpu_uuid"].dropna())
+        if not known.all():
+            found.append(readings(waiting[~known], _as_of(commit, "timings", published)))
+            waiting = waiting[known]
+        if waiting.empty:
+            break
+    if not found:
+        raise ValueError(f"{published}: git knows no publication before its GPUs")
+    return pd.concat(found, ignore_index=True)
 
 
 def main(published: Path, into: Path) -> None:
     """Write the table."""
-    tables.write({"unseen": unseen(*added(published))}, into)
+    found = unseen(when_new(published), tables.read("sessions", published))
+    tables.write({"unseen": found}, into)
     (into / "unseen.parquet").unlink()
 
 

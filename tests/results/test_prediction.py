@@ -268,6 +268,31 @@ def test_clock_floors_explain_what_kinds_of_host_differ_in() -> None:
     assert (warm["host"] ** 0.5).max() > 0.02, "in a chain of launches no floor is subtracted"
 
 
+def test_a_cell_that_either_clock_may_time_has_a_range_for_both() -> None:
+    """67 us are timed by events on hosts whose clock adds 3.8 us, and by the device clock where it adds 2.1 us."""
+    seen = {"residual": 0.001, "session": 0.001, "gpu": 0.0, "host": 0.0}
+    where = [("s1", "GPU-1", 2), ("s2", "GPU-2", 2), ("s3", "GPU-3", 2), ("s4", "GPU-4", 1)]
+    sessions = sessions_of(200, where, seen, floors={1: 0.0, 2: 3.8}, us=67.0)
+    sessions = sessions[sessions["speedup"] > 1.2]  # the shorter side is the kernel
+    sessions["clock"] = np.where(sessions["host_gpus"] == 1, "device", "events")
+    sessions["clock_floor_us"] = (
+        sessions["host_gpus"].map({1: 2.1, 2: 3.8}) + 0.7
+    )  # an empty kernel's own time
+    found = held_out(sessions)
+    assert found.loc[("GPU", "all", "all"), "covered"] > 0.93
+    assert found.loc[("kind of host", "all", "all"), "covered"] > 0.93
+    known = components(prepare_sessions(sessions))
+    assert (known["host"] ** 0.5).max() < 0.005, "nothing but the clock differs between kinds of host"
+
+
+def test_launches_of_a_chain_may_take_a_tenth_of_a_microsecond_longer_elsewhere() -> None:
+    seen = {"residual": 0.001, "session": 0.001, "gpu": 0.0, "host": 0.0}
+    where = [("s1", "GPU-1", 2), ("s2", "GPU-2", 2), ("s3", "GPU-3", 1)]
+    chains = sessions_of(200, where, seen, floors={1: 0.0, 2: 0.1}, us=3.0)
+    found = held_out(chains.assign(regime="warm", clock_floor_us=np.nan))
+    assert found.loc[("kind of host", "all", "GPUs of the host: 1"), "covered"] > 0.99
+
+
 def test_sessions_of_a_cell_are_its_sample() -> None:
     seen = dict.fromkeys(SEEN, 0.0) | {"residual": 0.002, "session": 0.003}
     covered = []
