@@ -22,7 +22,7 @@ import yaml
 from checkout import published_data
 from factory import Lab, failed
 from ladder.cli.app import main
-from ladder.model.folders import RunFolder
+from ladder.model.folders import Project, RunFolder
 from ladder.model.sweep import Figure, Reference
 from ladder.report import sections
 from ladder.report.answers import titles
@@ -898,3 +898,36 @@ def test_a_ladder_without_a_path_is_ranked_by_speed_or_by_what_costs_most(publis
     widths = [bar.get_width() for bar in gains.patches if isinstance(bar, Rectangle)]
     assert len(widths) == 14
     assert widths == sorted(widths), "what costs most first"
+
+
+def cut_off(drawing: Drawing) -> list[str]:
+    """Texts that reach over the edge, but for ticks that are outside of their axis and are not drawn."""
+    drawing.draw_without_rendering()
+    width, height = drawing.get_size_inches() * drawing.dpi
+    ticks = {id(tick) for axis in drawing.axes for tick in (*axis.get_xticklabels(), *axis.get_yticklabels())}
+    return [
+        text.get_text()
+        for text in drawing.findobj(Text)
+        if text.get_visible() and text.get_text().strip() and id(text) not in ticks
+        for box in [text.get_window_extent()]
+        if not (-1 <= box.x0 <= box.x1 <= width + 1 and -1 <= box.y0 <= box.y1 <= height + 1)
+    ]
+
+
+@pytest.fixture(scope="module")
+def names(published: RunData) -> Mapping[str, str]:
+    folder = Project(ROOT).published("nvidia-h200")
+    return titles(published, Links(folder, folder.root, published))
+
+
+@pytest.mark.parametrize("kind", FIGURES)
+def test_no_published_figure_has_a_text_that_is_cut_off(
+    published: RunData, names: Mapping[str, str], kind: str
+) -> None:
+    drawn = 0
+    for part in published.parts.values():
+        for figure, name in zip(part.sweep.figures, part.sweep.figure_names(), strict=True):
+            if figure.kind == kind:
+                assert not cut_off(FIGURES[kind](part.drawn(figure, names.get(name, "")))), name
+                drawn += 1
+    assert drawn

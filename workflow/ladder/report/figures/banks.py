@@ -1,6 +1,7 @@
 """Banks: cycles of the clock, wavefronts of the profiler and the model's prediction, side by side."""
 
 import json
+import textwrap
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ _MODEL: dict[str, Any] = {"color": "#bdbdbd", "lw": 8, "label": "bank model", "z
 _WAVES: dict[str, Any] = {"color": PALETTE[0], "mfc": "white", "mew": 1.4, "zorder": 4}
 _WAVES |= {"label": "profiler: wavefronts per request"}
 _CYCLES: dict[str, Any] = {"color": PALETTE[1], "label": "clock: cycles per access", "zorder": 4}
+_LABEL_WIDTH = 88  # letters of a label as wide as the figure
 _TILT = 35  # degrees by which words on the axis are turned, so that neighbours do not touch
 
 
@@ -66,8 +68,11 @@ def draw(data: FigureData) -> Figure:
         _panel(axis, rows, 5.5 if sum(widths) < 20 else 3.8)
         if len(panels) > 1:
             axis.set_title(str(panel), fontsize=10)
-    # Panels share what their axes are.
-    axes[len(axes) // 2].set_xlabel(axis_words(data, name) if name else "variant")
+    # Panels share what their axes are, said under one of them: a label of the figure would lie on the legend.
+    middle = len(axes) // 2
+    beside = 2 * sum(widths[middle + 1 :]) + widths[middle]  # as far on both sides as it is to the right edge
+    shown = axis_words(data, name) if name else "variant"
+    axes[middle].set_xlabel(textwrap.fill(shown, _LABEL_WIDTH * beside // sum(widths)))
     highest = float(table[COSTS].max().max())
     if highest > 8:
         axes[0].set_yscale("log", base=2)
