@@ -143,6 +143,17 @@ def test_the_page_on_trust_says_what_one_gpu_hosts_read() -> None:
         assert text.replace("%", " %") in said
 
 
+def test_the_page_on_trust_says_what_the_start_of_a_chain_adds() -> None:
+    timed = tables.read("timings", PUBLISHED.root)
+    sums = timed[(timed["sweep"] == "reduction") & (timed["regime"] == "warm") & (timed["elements"] == 65536)]
+    beside = sums.set_index("kernel")["reference_median_us"]
+    said = " ".join((ROOT / "docs/trust.md").read_text(encoding="utf-8").split())
+    assert (
+        f"reads {beside.min():.1f} µs beside fast kernels, and {beside['1_atomic']:.1f} µs beside `1_atomic`"
+        in said
+    )
+
+
 def test_the_first_screen_names_the_share_on_gpus_that_were_new() -> None:
     data = RunData.read(PUBLISHED, {})
     facts = trust(data)
