@@ -36,8 +36,7 @@ SOURCES = (
         },
     ),
     Source(
-        "sessions of the second publication and of three H200s beside it: nine GPUs with a host to themselves, "
-        "15 as one of two",
+        "sessions of the second publication and of three more H200s: nine GPUs alone in their host, 15 as one of two",
         "2026-11-24T16:23:33Z",
         {
             "kernel, compute, 100 to 1000 us": 0.0062,  # 100 cells
