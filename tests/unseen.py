@@ -66,10 +66,9 @@ def unseen(found: pd.DataFrame, published: pd.DataFrame) -> pd.DataFrame:
 
 
 def _as_of(commit: str, table: str, folder: Path) -> pd.DataFrame:
-    """A table as a commit had it."""
+    """A table with the columns that it had in a commit."""
     command = ["git", "-C", str(folder), "show", f"{commit}:./{table}.parquet"]
-    rows = pd.read_parquet(io.BytesIO(subprocess.run(command, capture_output=True, check=True).stdout))
-    return tables.frame(table, rows.to_dict("records"))  # type: ignore[arg-type]
+    return pd.read_parquet(io.BytesIO(subprocess.run(command, capture_output=True, check=True).stdout))
 
 
 def when_new(published: Path) -> pd.DataFrame:
@@ -83,7 +82,8 @@ def when_new(published: Path) -> pd.DataFrame:
     for commit in subprocess.run(log, capture_output=True, check=True, text=True).stdout.split():
         known = waiting["gpu_uuid"].isin(_as_of(commit, "sessions", published)["gpu_uuid"].dropna())
         if not known.all():
-            found.append(readings(waiting[~known], _as_of(commit, "timings", published)))
+            ranges = _as_of(commit, "timings", published).to_dict("records")
+            found.append(readings(waiting[~known], tables.frame("timings", ranges)))  # type: ignore[arg-type]
             waiting = waiting[known]
         if waiting.empty:
             break

@@ -901,14 +901,20 @@ def test_a_ladder_without_a_path_is_ranked_by_speed_or_by_what_costs_most(publis
 
 
 def cut_off(drawing: Drawing) -> list[str]:
-    """Texts that reach over the edge, but for ticks that are outside of their axis and are not drawn."""
+    """Texts that reach over the edge. A tick outside of its axis is not drawn."""
     drawing.draw_without_rendering()
     width, height = drawing.get_size_inches() * drawing.dpi
-    ticks = {id(tick) for axis in drawing.axes for tick in (*axis.get_xticklabels(), *axis.get_yticklabels())}
+    hidden = {
+        id(tick.label1)
+        for axis in drawing.axes
+        for own, limits in ((axis.xaxis, axis.get_xlim()), (axis.yaxis, axis.get_ylim()))
+        for tick in (*own.get_major_ticks(), *own.get_minor_ticks())
+        if not min(limits) <= tick.get_loc() <= max(limits)
+    }
     return [
         text.get_text()
         for text in drawing.findobj(Text)
-        if text.get_visible() and text.get_text().strip() and id(text) not in ticks
+        if text.get_visible() and text.get_text().strip() and id(text) not in hidden
         for box in [text.get_window_extent()]
         if not (-1 <= box.x0 <= box.x1 <= width + 1 and -1 <= box.y0 <= box.y1 <= height + 1)
     ]

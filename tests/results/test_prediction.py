@@ -11,8 +11,9 @@ import numpy as np
 import pandas as pd
 import pytest
 from factory import SESSION, Lab, Place
+from ladder.model.folders import Project
 from ladder.model.schemas import SAMPLES, SWEEP_TABLES
-from ladder.results import tables
+from ladder.results import prediction, tables
 from ladder.results.collect import summarised
 from ladder.results.prediction import _spreads as spreads_of
 from ladder.results.prediction import (
@@ -275,9 +276,7 @@ def test_a_cell_that_either_clock_may_time_has_a_range_for_both() -> None:
     sessions = sessions_of(200, where, seen, floors={1: 0.0, 2: 3.8}, us=67.0)
     sessions = sessions[sessions["speedup"] > 1.2]  # the shorter side is the kernel
     sessions["clock"] = np.where(sessions["host_gpus"] == 1, "device", "events")
-    sessions["clock_floor_us"] = (
-        sessions["host_gpus"].map({1: 2.1, 2: 3.8}) + 0.7
-    )  # an empty kernel's own time
+    sessions["clock_floor_us"] = 0.7 + sessions["host_gpus"].map({1: 2.1, 2: 3.8})  # with an empty kernel
     found = held_out(sessions)
     assert found.loc[("GPU", "all", "all"), "covered"] > 0.93
     assert found.loc[("kind of host", "all", "all"), "covered"] > 0.93
@@ -489,6 +488,27 @@ def test_the_published_coverage_follows_from_the_published_tables_and_is_what_is
         wide = pd.DataFrame(coverage(three))
         assert shortfalls(wide[(wide["left_out"] == "GPU") & (wide["sessions"] == "all")]) == []
         pd.testing.assert_frame_equal(again, rows, rtol=1e-5)
+
+
+@pytest.mark.published
+def test_what_clocks_and_kinds_of_host_add_is_what_the_published_sessions_say() -> None:
+    sessions = tables.read("sessions", Project(ROOT).published("nvidia-h200").root)
+    found = prepare_sessions(sessions)
+    alone = found[found["regime"].isin(["cold", "dirty"])]
+    by_device = alone["clock"].eq("device")
+    pairs = alone[by_device].merge(alone[~by_device], on="cell", suffixes=("", "_by_events"))
+    both = pairs.groupby("cell").median(numeric_only=True)
+    assert len(both) == 73
+    more = [both[f"{side}_by_events"] - both[side] for side in ("median_us", "reference_median_us")]
+    empty = both["clock_floor_us_by_events"] - pd.concat(more, axis=1).mean(axis=1)
+    assert round(float(empty.median()), 1) == prediction._EMPTY_US
+    chains = found[found["regime"] == "warm"].groupby(["cell", "host"])["median_us"].median().unstack()
+    chains = chains[chains[1.0].between(3, 30)].dropna()
+    assert len(chains) == 61
+    assert round(float((chains[2.0] - chains[1.0]).median()), 1) == prediction._CHAINS_APART_US
+    floors = sessions.groupby("host_gpus")["clock_floor_us"].median() - prediction._EMPTY_US
+    said = " ".join((ROOT / "docs/trust.md").read_text(encoding="utf-8").split())
+    assert f"add {floors[1]:.0f} µs on a GPU alone in its host, and {floors[2]:.0f} µs on one of two" in said
 
 
 def test_cells_that_repeat_well_have_narrower_intervals_than_others_of_their_class() -> None:

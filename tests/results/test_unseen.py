@@ -138,7 +138,7 @@ def test_the_page_on_trust_says_how_far_ranges_held() -> None:
         f"{whole['covered']:.0%} of {whole['readings']:,} readings on {whole['gpus']} GPUs",
         f"On the two GPUs that were alone in their host, {alone['covered']:.0%} of {alone['readings']:,} did",
         f"Of `stencil_reach`, on both kinds of host, {stencils['covered']:.0%} did",
-        f"`{least.name}`, GEMMs of few microseconds, had the lowest share: {least['covered']:.0%}",
+        f"`{least.name}`, GEMMs of a few microseconds, had the lowest share: {least['covered']:.0%}",
     ):
         assert text.replace("%", " %") in said
 
