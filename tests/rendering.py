@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from ladder.report.document import render
 from ladder.results import tables
 from ladder.results.run_data import RunData
 
+LEFT_BEHIND = re.compile(r".{0,60}(?:\bnan\b|\bNone\b|<NA>|&lt;NA&gt;|\*\* No \w+\.).{0,30}")
+"""What a missing number, table or compiler leaves in a text that was not written for it."""
 SWEEPS = ["fp32_ladder", "fp32_transpose", "bank_stride", "stencil_reach"]
 
 

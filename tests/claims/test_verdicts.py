@@ -214,7 +214,7 @@ def test_counters_decide_without_an_interval_and_say_what_is_missing() -> None:
     part = decide_part("wavefronts", waves, most=16, unit="")
     assert part.verdict == "refuted"
     assert part.evidence == (
-        "32 at pad=0, 8 at pad=4; left out because of missing data: no metric wavefronts (1)."
+        "32 at pad=0, 8 at pad=4; left out because of missing data: the metric wavefronts is not recorded (1)."
     )
     halves = data.ratios(
         data.timed("tiles", pad=4), data.timed("tiles", pad=0), lambda row: row.metric(WAVES), "n"
@@ -254,7 +254,7 @@ def test_without_counters_the_profilers_reason_is_given() -> None:
     note = {"sweep": "tiles", "stage": "profile", "subject": "ncu", "reason": "ncu was not found"}
     data = made(cell(1024, 1), notes=[note])
     part = decide_part("wavefronts", data.numbers(data.timed("tiles"), lambda row: row.metric(WAVES)), most=1)
-    assert part.evidence == "Not measured: no metric wavefronts: ncu was not found."
+    assert part.evidence == "Not measured: the metric wavefronts is not recorded: ncu was not found."
 
 
 def answer(part: Part) -> Parts:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
 from conftest import edit_yaml, make_project
 from factory import HERE, SESSION
@@ -106,7 +105,7 @@ def test_the_new_value_is_held_against_what_was_predicted(
 
 
 @pytest.mark.parametrize(
-    ("over_other", "value", "lies"), [(1.12, 1.12, True), (1.12, 1.0, False), (pd.NA, 1.0, True)]
+    ("over_other", "value", "lies"), [(1.12, 1.12, True), (1.12, 1.0, False), (None, 1.0, True)]
 )
 def test_over_another_library_the_prediction_is_that_over_it(
     over_other: Any, value: float, lies: bool

@@ -128,7 +128,10 @@ def test_a_ninth_question_is_a_function_and_a_template_and_stands_everywhere(
 
 def test_what_was_not_measured_says_so_and_why(lab: Lab) -> None:
     part = section(report(lab)["report"], "Findings")
-    assert "**Does double buffering pay?** The sweep fp32_buffering is not part of this run." in part
+    assert (
+        "**Does double buffering pay?** Not measured: the sweep fp32_buffering is not part of this run."
+        in part
+    )
     assert "Which three steps matter most in FP32? **Coalesced (6.0 times), then" in part
 
 

@@ -33,7 +33,7 @@ from ladder.report.figures.registry import FIGURES, render
 from ladder.report.links import Links
 from ladder.report.titles import message
 from ladder.results.run_data import RunData, gain
-from ladder.results.statistics import parameter
+from ladder.results.statistics import parameter, records
 from ladder.results.sweep_data import FigureData, NoDataError, SweepData
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba
@@ -241,9 +241,9 @@ def test_bars_are_the_gains_over_the_rung_that_each_changes_on_a_logarithmic_axi
 def test_a_rung_whose_gain_another_gpu_may_not_read_is_a_tie(parts: Sweeps) -> None:
     given = data(parts, "fp32_ladder", "ladder")
     here = given.here.iloc[[0]].assign(speedup=1.02, speedup_low=1.01, speedup_high=1.03)
-    assert gain(here.iloc[0]).verdict == "faster"
+    assert gain(records(here)[0]).verdict == "faster"
     wide = here.assign(predicted_low=0.99, predicted_high=1.05)
-    assert gain(wide.iloc[0]).verdict == "tied"
+    assert gain(records(wide)[0]).verdict == "tied"
 
 
 def test_titles_are_short_and_name_cublas_as_people_do(published: RunData) -> None:

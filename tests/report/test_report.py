@@ -153,7 +153,7 @@ def test_findings_come_from_the_data(pages: dict[str, str]) -> None:
     stencil = pages["stencil_reach"]
     assert "at k = 24, 32 no variant is ahead of it" in stencil
     assert "coarsened too, it is ahead in int32 at k = 2, 4, 8, 12, 16 of 2, 4, 8, 12, 16, 24, 32." in stencil
-    assert "registers spill in 2 variants" in stencil
+    assert "Registers spill in 2 variants" in stencil
 
 
 def test_every_rung_of_a_ladder_has_a_sentence_of_its_own(lab: Lab, pages: dict[str, str]) -> None:

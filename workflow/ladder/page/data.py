@@ -192,7 +192,7 @@ def _card(answer: Answer) -> dict[str, Any]:
             _html(f"**{head.strip()}** {text}" if head else text) for head, text in parts if text
         ),
         "sweep": answer.sweep,
-        "absent": answer.absent[:1].upper() + answer.absent[1:],
+        "absent": f"Not measured: {answer.absent}." if answer.absent else "",
     }
 
 
@@ -218,7 +218,7 @@ def run(folder: RunFolder, data: RunData, name: str, beside: RunFolder | None = 
     places = {
         (row["sweep"], row["variant"], size_label(size_of(row)), row["regime"]): place
         for place, row in enumerate(rows)
-        if pd.isna(row["baseline"])
+        if row["baseline"] is None
     }
     products = data.sweeps[PRODUCTS_SWEEP].entries if PRODUCTS_SWEEP in data.sweeps else []
     by_products = {entry.variant.kernel.name for entry in products}
@@ -244,10 +244,7 @@ def run(folder: RunFolder, data: RunData, name: str, beside: RunFolder | None = 
         "cards": [] if all(one.absent or not one.sweep for one in found) else [_card(one) for one in found],
         "uses": _uses(data, places),
         "verdicts": {line["id"]: line["verdict"] for line in claim_lines(claims)},
-        "claims": [
-            row | {"text": _source(row["source"])}
-            for row in records(claims.astype(object).where(claims.notna(), None))
-        ],
+        "claims": [row | {"text": _source(row["source"])} for row in records(claims)],
         "sweeps": {one: _sweep(data) for one, data in parts.items()},
         "timings": columns(shown),
         "resources": columns(_seen(data.frames["resources"].drop(columns="params"))),

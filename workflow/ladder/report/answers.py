@@ -1,9 +1,10 @@
 """The questions that a run answers, and what it answers.
 
 A question is a function over the tables: it returns the facts of its answer, numbers and rows, under @question. The
-sentences stand in workflow/report/answers/NAME.j2, which sets `headline`, at most 25 words, where there is more to say
-`also`, `why` and `exceptions`, and where there is a figure its `title`, at most 12 words. README, the report, the page
-and titles of figures are views of the answers.
+sentences stand in workflow/report/answers/NAME.j2 as macros: `headline`, at most 25 words, where there is more to say
+`also`, `why` and `exceptions`, and where there is a figure its `title`, at most 12 words. Each is rendered by itself:
+a number that is missing costs the sentence that needs it and no other. README, the report, the page and titles of
+figures are views of the answers.
 """
 
 import itertools
@@ -113,19 +114,26 @@ def _answer(of: Question, data: RunData, links: Links) -> Answer:
     known = Answer(of.name, of.asked, of.chapter, of.sweep if of.sweep in data.sweeps else "", of.front)
     try:
         facts = of.find(data)
+        template = TEMPLATES.get_template(f"answers/{of.name}.j2")
+        module = template.make_module({"data": data, "links": links, **facts})
+        said = {"headline": _sentence(module, "headline")}
     except Unmeasured as error:
         return _with(known, absent=text(error))
-    template = TEMPLATES.get_template(f"answers/{of.name}.j2")
-    given = {"data": data, "links": links, **facts}
-    module = template.make_module(given)
-    said = {
-        one: " ".join(str(getattr(module, one, "")).split())
-        for one in ("headline", "also", "why", "exceptions", "title")
-    }
+    for part in ("also", "why", "exceptions", "title"):
+        try:
+            said[part] = _sentence(module, part)
+        except Unmeasured:
+            said[part] = ""
     own = data.sweeps.get(of.sweep)
     files = zip(own.figures, own.figure_names(), strict=True) if own else ()
     shown = next((file for figure, file in files if figure.kind == of.figure), "")
     return _with(known, **said, figure=shown, facts=facts, table=facts.get("table", known.table))
+
+
+def _sentence(module: Any, name: str) -> str:
+    """What a macro of a template says, on one line; empty where the template has none."""
+    macro = getattr(module, name, None)
+    return " ".join(macro().split()) if macro else ""
 
 
 def _with(answer: Answer, **more: Any) -> Answer:
@@ -667,14 +675,14 @@ def trust(data: RunData) -> Facts:
     timed = data.frames["timings"]
     named = {*timed["sweep"]}
     sweeps = [row for row in unseen if row["part"] in named and row["readings"] >= stats.FEW]
-    once = stats.against_references(timed[timed["status"] == "ok"])["sessions"] == 1
+    sessions = stats.against_references(timed[timed["status"] == "ok"])["sessions"].dropna()
     return {
         "whole": whole,
         "unseen": {row["part"]: row for row in unseen},
         "least": (least := min(sweeps, key=lambda row: row["covered"], default=None)),
         "without": _without(unseen, least) if least else None,
         "worst": worst,
-        "once": once.mean(),
+        "once": float((sessions == 1).mean()) if len(sessions) else None,
         "itself": stats.against_itself(data.frames["sessions"]),
     }
 

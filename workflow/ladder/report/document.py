@@ -174,14 +174,14 @@ _WORST_FIRST = (REFUTED, NOT_HERE, UNDECIDED, EQUIVALENT, HOLDS, NOT_MEASURED)
 
 def _where(part: Mapping[str, Any]) -> str:
     """At which values a part has its verdict, where it has another one at others."""
-    found = "" if pd.isna(part["where"]) else str(part["where"])
+    found = part["where"] or ""
     own = (one for one in found.split("; ") if one.startswith(part["verdict"]))
     return next(own, "").removeprefix(part["verdict"]).strip() if "; " in found else ""
 
 
 def _number(part: Mapping[str, Any], short: bool = False) -> str:
     """1.50 x wavefronts per shared load: the number of a part, and what it is of, without details if `short`."""
-    if pd.isna(part["effect"]):
+    if part["effect"] is None:
         return ""
     label = str(part["part"]).rpartition(": ")[0]
     of = re.sub(r" over (?:[^,(]|\([^)]*\))*", "", label)
@@ -250,7 +250,7 @@ def _sanitized(rows: pd.DataFrame, resources: pd.DataFrame) -> dict[str, list[st
     seen, now = (
         {row["variant"]: row["cubin_sha256"] for row in stats.records(of)} for of in (rows, resources)
     )
-    known = [name for name, cubin in seen.items() if name in now and not pd.isna(cubin)]
+    known = [name for name, cubin in seen.items() if name in now and cubin is not None]
     changed = [name for name in known if now[name] != seen[name]]
     missing = sorted({*resources["kernel"]} - {*rows["kernel"]})
     return {"changed": changed, "unknown": [name for name in seen if name not in known], "missing": missing}

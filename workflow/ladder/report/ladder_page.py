@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
 from ladder.model.folders import RunFolder
 from ladder.model.kernel import Kernel, Variant
 from ladder.model.schemas import TableRow
@@ -63,7 +61,7 @@ class File:
 def decimals(value: Any) -> str:
     """A number with three decimals, where it is small or large with some digits; empty where it is unknown."""
     low, high = _DECIMALS
-    if pd.isna(value):
+    if value is None:
         return ""
     return f"{value:.3f}" if low <= value < high else number(value, 4 if value >= high else 3)
 
@@ -84,13 +82,13 @@ def _from_to(values: Sequence[float], unit: str) -> str:
 
 def conditions(data: SweepData, rows: Sequence[TableRow], each: str = "rung") -> str:
     """How rows of a sweep were measured: sizes, dtype, layout, state of the caches, clock, and on how many GPUs."""
-    layouts = sorted({str(row["layout"]) for row in rows if not pd.isna(row["layout"])})
+    layouts = sorted({str(row["layout"]) for row in rows if row["layout"] is not None})
     facts = [data.size_text, ", ".join(data.sweep.dtypes), *(f"layout {layout}" for layout in layouts)]
     facts.append(_REGIMES[data.regime])
     if rows:
-        clocks = [row["sm_clock_mhz"] for row in rows if not pd.isna(row["sm_clock_mhz"])]
+        clocks = [row["sm_clock_mhz"] for row in rows if row["sm_clock_mhz"] is not None]
         facts += [f"SM clock {_from_to(clocks, 'MHz')}"] if clocks else []
-        counts = [(row["gpus"], row["sessions"]) for row in rows if not pd.isna(row["gpus"])]
+        counts = [(row["gpus"], row["sessions"]) for row in rows if row["gpus"] is not None]
         if counts:
             gpus, sessions = zip(*counts, strict=True)
             facts.append(

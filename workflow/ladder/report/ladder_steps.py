@@ -60,8 +60,8 @@ def needs(row: TableRow, metrics: Metrics, gpu: Mapping[str, Any]) -> list[Count
     def of(name: str) -> float:
         return metrics.get(name, math.nan)
 
-    seconds, hertz = row["median_us"] * 1e-6, row.get("sm_clock_mhz", math.nan) * 1e6
-    cycles = (gpu.get("sms") or math.nan) * (math.nan if pd.isna(hertz) else hertz)
+    seconds, hertz = row["median_us"] * 1e-6, (row.get("sm_clock_mhz") or math.nan) * 1e6
+    cycles = (gpu.get("sms") or math.nan) * hertz
     moved, rate = of(DRAM_READ) + of(DRAM_WRITE), gpu.get("copy_gbytes_per_s")
     issued = seconds * of(_ISSUED) / 100
     return [
@@ -157,11 +157,10 @@ class Step:
 
 def resident(below: TableRow, above: TableRow) -> str:
     """That the faster one has a larger occupancy, by more blocks on a multiprocessor; else, or where unknown, empty."""
-    blocks, occupancy = (
-        [row.get(name, math.nan) for row in (below, above)] for name in ("blocks_per_sm", "occupancy")
-    )
-    if pd.isna([*blocks, *occupancy]).any():
+    names = ("blocks_per_sm", "occupancy")
+    if any(row.get(name) is None for row in (below, above) for name in names):
         return ""
+    blocks, occupancy = ([row[name] for row in (below, above)] for name in names)
     slow, fast = (0, 1) if above["median_us"] < below["median_us"] else (1, 0)
     if not all(ends[slow] < ends[fast] for ends in (blocks, occupancy)):
         return ""

@@ -27,7 +27,7 @@ def busy(row: TableRow, metrics: Metrics, gpu: Mapping[str, Any]) -> dict[str, f
     dram, *others = needs(row, metrics, gpu)
     shared, sectors, requests, issued = (one.seconds / row["median_us"] * 1e6 for one in others)
     # The row has the share that the bytes take which the problem needs.
-    rate, share_of_peak = (row.get(name, math.nan) for name in ("gbytes_per_s", "memory_fraction"))
+    rate, share_of_peak = (row.get(name) or math.nan for name in ("gbytes_per_s", "memory_fraction"))
     moved = dram.amount / row["median_us"] / 1e3
     shares = [metrics.get(name, math.nan) / 100 for name in _PIPES.values()]
     shares += [issued, moved / rate * share_of_peak, shared, max(sectors, requests)]

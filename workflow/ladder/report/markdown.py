@@ -1,10 +1,9 @@
 """Markdown as GitHub shows it: tables, intervals, text cut to length."""
 
+import math
 import re
 import sys
 from typing import Any
-
-import pandas as pd
 
 from ladder.results.statistics import Estimate
 
@@ -33,13 +32,13 @@ def unlinked(text: str) -> str:
 
 def cut(text: Any, length: int = 240) -> str:
     """Text on one line, its end replaced by an ellipsis where it is longer than `length`; empty where it is unknown."""
-    line = "" if pd.isna(text) else " ".join(str(text).split())
+    line = "" if text is None else " ".join(str(text).split())
     return line if len(line) <= length else line[: length - 1].rstrip() + "…"
 
 
 def number(value: Any, digits: int = 4) -> str:
     """A number with `digits` significant digits and no exponent; empty where it is unknown."""
-    if pd.isna(value):
+    if value is None or math.isnan(value):
         return ""
     known = float(value)
     if known == 0 or abs(known) >= 10 ** (digits - 1):
@@ -51,7 +50,7 @@ def number(value: Any, digits: int = 4) -> str:
 
 def share(value: Any, form: str) -> str:
     """A share in percent, in a format such as .2f; empty where it is unknown."""
-    return "" if pd.isna(value) else f"{100 * value:{form}} %"
+    return "" if value is None or math.isnan(value) else f"{100 * value:{form}} %"
 
 
 def magnitude(value: float, unit: str = "") -> str:

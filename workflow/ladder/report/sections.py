@@ -129,9 +129,9 @@ def group_failures(
     uncompiled = uncompiled[~uncompiled["variant"].isin(bad["variant"])]
     lines = []
     for row in records(pd.concat([uncompiled, bad])):
-        name = code(row["variant"]) if pd.isna(row["rung"]) else text(row["rung"])
+        name = text(row["rung"]) if row["rung"] else code(row["variant"])
         reason = cut(row["reason"])
-        if row["status"] == "incorrect" and not pd.isna(row["max_error"]):
+        if row["status"] == "incorrect" and row["max_error"] is not None:
             error = f"error {number(row['max_error'], 3)} over the bound {number(row['error_bound'], 3)}"
             reason = f"{reason}; {error}" if reason else error
         place = {"sweep": text(row["sweep"]), "sizes": size_label(size_of(row)), "variant": name}

@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import pandas as pd
-
 from ladder.model.cell import size_label
 from ladder.model.sweep import Entry
 from ladder.report.markdown import share
@@ -72,7 +70,7 @@ def shares_of(data: SweepData) -> Shares | None:
     column = "memory_fraction" if by_memory else "peak_fraction"
     reached = dict[str, Reached]()
     for row in [*records(data.ok.sort_values("median_us", ascending=False)), *records(data.here)]:
-        if not pd.isna(row[column]):
+        if row[column] is not None:
             here = stats.size_of(row) == data.size
             known = reached.get(row["variant"])
             if here or known is None:

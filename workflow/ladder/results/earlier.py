@@ -54,7 +54,8 @@ def errors_by_inputs(timings: pd.DataFrame, metrics: pd.DataFrame) -> list[Error
         Errors(row, kind, known[cell][f"max_error_{kind}"], other if other < NO_NUMBER else None)
         for cell, row in rows.items()
         for kind in ERROR_INPUTS
-        if (other := known[cell].get(f"reference_max_error_{kind}")) is not None
+        if f"max_error_{kind}" in known[cell]
+        and (other := known[cell].get(f"reference_max_error_{kind}")) is not None
     ]
 
 

@@ -106,9 +106,13 @@ def analysed_here(root: Path, device: str, arch: str) -> dict[str, Any]:
 
 
 def reproduced(published: RunFolder, folder: RunFolder) -> dict[str, int]:
-    """How many of the published variants compile here to the very same cubin."""
+    """How many of the variants that were published and have a cubin here have the very same one.
+
+    A variant whose compiler is missing here says nothing, nor does one for another architecture.
+    """
     theirs = tables.read("resources", published.tables, required=False)
     ours = tables.read("resources", folder.tables)
-    both = theirs.merge(ours, on=["sweep", "variant"], suffixes=("", "_here"))
-    both = both.dropna(subset=["cubin_sha256"]).drop_duplicates(["variant", "cubin_sha256"])
+    both = theirs.merge(ours, on=["sweep", "variant", "arch"], suffixes=("", "_here"))
+    both = both.dropna(subset=["cubin_sha256", "cubin_sha256_here"])
+    both = both.drop_duplicates(["variant", "cubin_sha256"])
     return {"same": int((both["cubin_sha256"] == both["cubin_sha256_here"]).sum()), "of": len(both)}

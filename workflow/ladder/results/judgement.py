@@ -9,7 +9,7 @@ import pandas as pd
 from ladder.measure.plan_records import WRONG, PlanRecords
 from ladder.model.errors import LadderError
 from ladder.model.plan import Task
-from ladder.model.schemas import SIZE_COLUMNS
+from ladder.model.schemas import SIZE_COLUMNS, TableRow
 from ladder.results import prediction, tables
 from ladder.results.collect import collect_sweep, summarised
 from ladder.results.statistics import estimate, records
@@ -43,22 +43,23 @@ class _Deviations:
     """Standard deviations of log speed-ups by class of cells, as components.csv has them."""
 
     def __init__(self, view: PlanRecords, components: pd.DataFrame | None) -> None:
-        self._table: Any = None
+        self._table = dict[str, TableRow]()
         self._classes = dict[tuple[Any, ...], str]()
         if components is None or components.empty:
             return
-        self._table = components.set_index("class")
+        self._table = {row["class"]: row for row in records(components)}
         for row in records(prediction.prepare_sessions(collect_sweep(view)["sessions"])):
-            size = (row[name] for name in SIZE_COLUMNS if not pd.isna(row[name]))
+            size = (row[name] for name in SIZE_COLUMNS if row[name] is not None)
             self._classes[(*size, row["regime"])] = row["class"]
 
     def of(self, task: Task, regime: str, names: Sequence[str]) -> float | None:
         """Of all the `names` together, in a cell's class, or the most of any class; None without a table."""
-        if self._table is None:
+        if not self._table:
             return None
         name = self._classes.get((*task.cell.size.values(), regime))
-        known = self._table.loc[name] if name in self._table.index else self._table.max()
-        return math.sqrt(sum(float(known[part]) ** 2 for part in names if not pd.isna(known[part])))
+        rows = [self._table[name]] if name in self._table else [*self._table.values()]
+        largest = [max((row[part] for row in rows if row[part] is not None), default=0.0) for part in names]
+        return math.hypot(*largest)
 
 
 def _cell(view: PlanRecords, deviations: _Deviations, task: Task, regime: str) -> JudgedCell:

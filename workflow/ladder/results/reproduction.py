@@ -35,7 +35,7 @@ def alone(sweep: Sweep, row: TableRow) -> Sweep:
     else:
         raise LadderError(f"the sweep {sweep.name} has no cell {identifier(row)} any more")
     entries = [replace(entry, sizes=(size,))]
-    if pd.isna(row["baseline"]):
+    if row["baseline"] is None:
         entries = [replace(entries[0], baseline=None)]
     elif entry.baseline is not None:
         entries.append(replace(entry.baseline, sizes=(size,)))  # it is compiled where it is launched
@@ -46,7 +46,7 @@ def alone(sweep: Sweep, row: TableRow) -> Sweep:
 
 def again(view: PlanRecords, row: TableRow) -> Outcome:
     """The outcome of the one cell that was measured, or of its pair with a baseline."""
-    about = not pd.isna(row["baseline"]), beta_of(row)
+    about = row["baseline"] is not None, beta_of(row)
     tasks = view.plan.tasks
     return outcome(view, next(task for task in tasks if (bool(task.baseline), task.cell.beta) == about))
 
@@ -61,7 +61,7 @@ def inside(row: TableRow, now: Outcome) -> bool | None:
     if status != "ok" or row["status"] != "ok":
         return bool(status == row["status"])
     expected, over = predicted(row), row.get(f"over_{result['reference']}")
-    same = result["reference"] == row["reference"] or pd.isna(over)
+    same = result["reference"] == row["reference"] or over is None
     value = result["speedup"] / (1.0 if same else over / row["speedup"])
     return bool(expected.low <= value <= expected.high) if expected.known else None
 

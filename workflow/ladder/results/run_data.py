@@ -62,7 +62,7 @@ class Row(dict[str, Any]):
         self.size, self.metrics = size or {}, metrics or {}
 
     def __missing__(self, name: str) -> Any:
-        raise Unmeasured(f"no {name}")
+        raise Unmeasured(f"its {name} is not recorded")
 
     @property
     def params(self) -> dict[str, Any]:
@@ -72,7 +72,7 @@ class Row(dict[str, Any]):
 
     def metric(self, name: str) -> float:
         if name not in self.metrics:
-            raise Unmeasured(f"no metric {name}")
+            raise Unmeasured(f"the metric {name} is not recorded")
         return self.metrics[name]
 
 
@@ -192,7 +192,7 @@ def read_frames(folder: Path) -> dict[str, pd.DataFrame]:
 
 
 def _names(row: Mapping[str, Any]) -> dict[str, Any]:
-    known = {name: value for name, value in row.items() if not stats.absent(value)}
+    known = {name: value for name, value in row.items() if value is not None}
     return {**known, **json.loads(row["params"])}
 
 

@@ -62,9 +62,21 @@ def listed(names: Sequence[str], most: int, between: str = "; ") -> str:
 
 
 def records(rows: pd.DataFrame) -> list[dict[str, Any]]:
-    """Rows as dictionaries; `to_dict` takes many times as long for a few rows of many columns."""
+    """Rows as dictionaries of Python values, with None where a value is missing.
+
+    This is the only way from a table to words: neither NaN nor pandas' NA may reach an `if` or a template.
+    `to_dict` takes many times as long for a few rows of many columns.
+    """
     names = [str(name) for name in rows]
-    return [dict(zip(names, values, strict=True)) for values in rows.to_numpy(dtype=object).tolist()]
+    return [
+        {name: None if _missing(value) else value for name, value in zip(names, values, strict=True)}
+        for values in rows.to_numpy(dtype=object).tolist()
+    ]
+
+
+def _missing(value: Any) -> bool:
+    """Whether a value of a frame is None, NA or NaN; `pandas.isna` of one value takes many times as long."""
+    return value is None or value is pd.NA or bool(value != value)
 
 
 def ok_rows(timings: pd.DataFrame, regime: str) -> pd.DataFrame:
@@ -93,14 +105,9 @@ def parameter(rows: pd.DataFrame, name: str) -> "pd.Series[Any]":
     return pd.Series([json.loads(text).get(name) for text in rows["params"]], index=rows.index, dtype=object)
 
 
-def absent(value: Any) -> bool:
-    """Whether a value of a row is none; `pandas.isna` of one value takes many times as long."""
-    return value is None or value is pd.NA or bool(value != value)
-
-
 def size_of(row: Mapping[str, Any]) -> dict[str, int]:
     """The size fields a row has."""
-    return {name: int(row[name]) for name in SIZE_COLUMNS if name in row and not absent(row[name])}
+    return {name: int(row[name]) for name in SIZE_COLUMNS if row.get(name) is not None}
 
 
 def cell_of(row: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -112,15 +119,14 @@ def identifier(row: Mapping[str, Any]) -> str:
     """A row as commands name it: SWEEP/VARIANT@SIZE:REGIME, :beta=1 with another beta, ~BASELINE paired with that
     rung."""
     baseline = row.get("baseline")
-    beside = "" if baseline is None or pd.isna(baseline) else f"~{baseline}"
+    beside = f"~{baseline}" if baseline else ""
     name = f"{row['sweep']}/{row['variant']}@{size_label(size_of(row))}:{row['regime']}"
     return name + beta_label(beta_of(row)) + beside
 
 
 def beta_of(row: Mapping[str, Any]) -> float:
     """The beta of a row, 0 where it has none."""
-    beta = row.get("beta")
-    return 0.0 if beta is None or pd.isna(beta) else float(beta)
+    return float(row.get("beta") or 0.0)
 
 
 def rate_column(rows: pd.DataFrame) -> tuple[str, str] | None:
@@ -130,9 +136,11 @@ def rate_column(rows: pd.DataFrame) -> tuple[str, str] | None:
     are bound by memory: operations would only mislead.
     Columns: memory_fraction, peak_fraction, copy_fraction, tflops, gbytes_per_s.
     """
-    moves = (rows["memory_fraction"] > _FAR * rows["peak_fraction"]).fillna(False)
-    if rows["copy_fraction"].notna().any() or rows["tflops"].isna().any() or (len(rows) and moves.all()):
-        return ("gbytes_per_s", "GB/s") if rows["gbytes_per_s"].notna().any() else None
+    names = ["memory_fraction", "peak_fraction", "copy_fraction", "tflops", "gbytes_per_s"]
+    known = rows[names].astype(float)  # rows of a single record have None for a missing number
+    moves = known["memory_fraction"] > _FAR * known["peak_fraction"]
+    if known["copy_fraction"].notna().any() or known["tflops"].isna().any() or (len(rows) and moves.all()):
+        return ("gbytes_per_s", "GB/s") if known["gbytes_per_s"].notna().any() else None
     return ("tflops", "TFLOP/s") if len(rows) else None
 
 
@@ -156,15 +164,20 @@ def ratio(own: Estimate, other: Estimate) -> Estimate:
 
 
 def estimate(row: Mapping[str, Any], column: str) -> Estimate:
-    """`column` of a row with COLUMN_low and COLUMN_high; the value itself where an end is unknown."""
-    value, *ends = (row.get(name, math.nan) for name in (column, f"{column}_low", f"{column}_high"))
-    return Estimate(value, *(value if math.isnan(end) else end for end in ends))
+    """`column` of a row with COLUMN_low and COLUMN_high; the value itself where an end is missing."""
+    value = row.get(column)
+    if value is None:
+        return UNKNOWN
+    ends = [row.get(f"{column}_{end}") for end in ("low", "high")]
+    return Estimate(value, *(value if end is None else end for end in ends))
 
 
 def predicted(row: Mapping[str, Any]) -> Estimate:
-    """A row's speed-up between the ends of what another GPU is predicted to read; UNKNOWN where nothing is."""
-    ends = [row.get(name, math.nan) for name in ("predicted_low", "predicted_high")]
-    return UNKNOWN if pd.isna(ends).any() else Estimate(row["speedup"], *ends)
+    """A row's speed-up between the ends of what another GPU is predicted to read; UNKNOWN where one is missing."""
+    value, low, high = (row.get(name) for name in ("speedup", "predicted_low", "predicted_high"))
+    if value is None or low is None or high is None:
+        return UNKNOWN
+    return Estimate(value, low, high)
 
 
 def comparable(rows: pd.DataFrame) -> bool:

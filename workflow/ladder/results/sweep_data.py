@@ -265,7 +265,7 @@ class SweepData(Origin):
                 label = ", ".join(f"{name}={shown_value(name, given)}" for name in named)
                 if len(self._kernels) > 1 or not label:
                     label = f"{row['kernel']} {label}".strip()
-                label = label if pd.isna(row["rung"]) else row["rung"]
+                label = row["rung"] or label
                 names[row["variant"]] = label + (f" ({row['dtype']})" if several else "")
         return names
 

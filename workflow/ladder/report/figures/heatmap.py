@@ -107,7 +107,7 @@ def _why(data: FigureData, place: dict[str, Any]) -> str:
         timed = timed[parameter(timed, name) == value]
     if len(timed):
         first = records(timed)[0]
-        reason = "" if pd.isna(first["reason"]) else f": {first['reason']}"
+        reason = f": {first['reason']}" if first["reason"] else ""
         return f"{first['status'].replace('_', ' ')}{reason}"
     best = data.sweep.entries[0].variant
     try:

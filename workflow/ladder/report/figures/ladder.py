@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import astuple
 from typing import Any
 
-import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
@@ -72,7 +71,7 @@ def _ladder(
         if step is not None and step.gain.known:
             _gain(gains, place, step, own, colors[variant])
         base.interval(speeds, place, row, style.INK if own else style.MUTED, ms=4.5 if own else 3.5)
-        if rate and not pd.isna(row[rate[0]]):
+        if rate and row[rate[0]] is not None:
             look: dict[str, Any] = {
                 "xycoords": ("axes fraction", "data"),
                 "va": "center",
@@ -143,7 +142,7 @@ def _ranked(data: FigureData, rows: Mapping[str, Any], order: Sequence[str]) -> 
         color = base.VERDICTS[gain(row).verdict]
         base.interval(axis, place, row, color)
         look: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "va": "center", "fontsize": 9}
-        if rate and not pd.isna(row[rate[0]]):
+        if rate and row[rate[0]] is not None:
             axis.annotate(
                 f"{change_label(row['speedup'])}, {number(row[rate[0]], 3)} {rate[1]}",
                 (1.02, place),
@@ -154,7 +153,7 @@ def _ranked(data: FigureData, rows: Mapping[str, Any], order: Sequence[str]) -> 
     ends = [
         row[f"{name}_{end}"] for row in done for name in ("speedup", "predicted") for end in ("low", "high")
     ]
-    ends = [end for end in ends if not pd.isna(end)]
+    ends = [end for end in ends if end is not None]
     base.factor_axis(axis, min(*ends, 1.0), max(*ends, 1.0))
     axis.axvline(1, color=style.REFERENCE, lw=1.2, ls="--", zorder=2)
     axis.set_yticks(range(len(fast)), [data.names[variant] for variant in fast], fontsize=9.5)
