@@ -7,7 +7,6 @@ from glob import has_magic
 
 from conftest import ROOT
 from ladder.gpu.instance import Instance
-from ladder.measure.conditions import measuring_files
 from ladder.model.problem import Problem
 
 PAGE = (ROOT / "docs" / "add-a-problem.md").read_text(encoding="utf-8")
@@ -27,9 +26,3 @@ def test_it_names_every_method_that_a_problem_and_its_instance_must_have() -> No
     demanded = Problem.__abstractmethods__ | Instance.__abstractmethods__
     assert len(demanded) >= 8
     assert [name for name in demanded if f"`{name}`" not in PAGE] == []
-
-
-def test_records_of_other_problems_do_not_depend_on_it() -> None:
-    for problem, depends in (("gemm", False), ("stencil", False), ("reduction", True)):
-        files = measuring_files("ladder.measure.worker", f"ladder.problems.{problem}.instance")
-        assert any("problems/reduction" in one for one in files) is depends, problem

@@ -26,14 +26,14 @@ FEATURES = {
     "compiling and reading machine code": "build/* cli/build !build/banks",
     "one GPU: memory, launches, timing, libraries": "gpu/* !gpu/external !gpu/workspace !gpu/stamps !gpu/unmapped",
     "measuring: worker, supervisor, store, sessions, winners": """measure/* cli/measure model/intervals results/forecast
-        !measure/beyond !measure/equivalence !measure/ncu !measure/profile_job !measure/sanitizer !measure/subjects
+        !measure/beyond !measure/ncu !measure/profile_job !measure/sanitizer !measure/subjects
         !measure/timer* !measure/traced !measure/watch !measure/zeros*""",
     "problems and their checks": "problems/* !problems/banks/*",
     "accesses beyond buffers, state between launches": """measure/beyond measure/watch gpu/unmapped
         gpu/workspace""",
     "references of a user's own": "gpu/external",
     "counters by Nsight Compute": "measure/ncu measure/profile_job measure/traced",
-    "checks of the timer, CUPTI's clock": "measure/timer* measure/subjects measure/equivalence gpu/stamps",
+    "checks of the timer, CUPTI's clock": "measure/timer* measure/subjects gpu/stamps",
     "zeros in place of random numbers": "measure/zeros*",
     "sanitizer": "measure/sanitizer catalogue/sanitizer_sweeps cli/sanitize",
     "model of the banks": "build/banks problems/banks/*",

@@ -3,36 +3,24 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOT, edit_yaml
+from conftest import edit_yaml
 from factory import DEVICE, NCU, SESSION, Lab, Place, failed
-from ladder.measure.conditions import measuring_code
 from ladder.measure.plan_records import PlanRecords
 from ladder.measure.profile_job import uncounted
 from ladder.measure.schedule import Schedule
 from ladder.measure.store import Records, read_store
 from ladder.model import code
-from ladder.model.cell import COUNTERS
+from ladder.model.cell import COUNTERS, TIMING_VERSION
 from ladder.model.plan import Task
+from ladder.problems.registry import PROBLEMS
 
 TILE = "gemm_register_tile"
-
-
-def forget() -> None:
-    """Digests of code are worked out anew."""
-    for known in (measuring_code, code.digest):
-        known.cache_clear()
-
-
-_PARSED = code._says.__wrapped__
-"""What a file says, without a cache."""
 
 
 @dataclass
@@ -53,18 +41,9 @@ class Measured:
     def settings(self, **measure: Any) -> None:
         self.lab.settings = {"measure": measure}
 
-    def code(self, file: str, before: str, after: str) -> None:
-        """Another text of a file of the package."""
-        path, read, says = code.PACKAGE / file, code.source, code._says
-
-        def source(asked: Path) -> str:
-            return read(asked).replace(before, after, 1) if asked == path else read(asked)
-
-        assert before in read(path)
-        self.patch.setattr(code, "source", source)
-        # Other files need not be parsed again.
-        self.patch.setattr(code, "_says", lambda one: (_PARSED if one == path else says)(one))
-        forget()
+    def version(self, problem: str) -> None:
+        """Another version of a problem's check."""
+        self.patch.setattr(type(PROBLEMS[problem]), "check_version", 2)
 
     def compiled(self, name: str) -> None:
         """Another machine code for every variant of a kernel."""
@@ -131,12 +110,9 @@ def measured(measured_once: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     lab = Lab(tmp_path / "project")
     shutil.copytree(measured_once, lab.root, dirs_exist_ok=True)
     found = Measured(lab, dict(PACKAGES))
-    as_it_stands = code.source
     monkeypatch.setattr("ladder.measure.conditions.package_version", found.packages.get)
     yield found
-    if code.source is not as_it_stands:
-        found.patch.undo()
-        forget()
+    found.patch.undo()
 
 
 CompileRequests = Callable[[str, Task, str], bool]
@@ -193,34 +169,21 @@ CHANGES: dict[str, tuple[Callable[[Measured], object], CompileRequests]] = {
     "cuBLAS": (lambda it: it.packages.update({"nvidia-cublas": "13.2"}), times_of(*GEMM)),
     "cuda-core": (lambda it: it.packages.update({"cuda-core": "9.9"}), every_time),
     # The code that measures.
-    "the code that checks": (
-        lambda it: it.code("measure/worker.py", "_REPLAYED = 0.7", "_REPLAYED = 0.8"),
-        every_time,
+    "the check of one problem": (
+        lambda it: it.version("stencil"),
+        lambda sweep, task, regime: sweep == "stencil_reach" and regime != COUNTERS,
     ),
-    "the code that checks one problem": (
-        lambda it: it.code("problems/stencil/instance.py", "INSTANCE = ", "INSTANCE = Other = "),
-        lambda sweep, task, regime: sweep == "stencil_reach",
+    "how cold launches are timed": (
+        lambda it: it.patch.setitem(TIMING_VERSION, "cold", 2),
+        lambda sweep, task, regime: regime == "cold",
     ),
-    "the timer": (lambda it: it.code("gpu/timing.py", "int(1.4 * count)", "int(1.5 * count)"), everything),
-    "an error of the timer": (
-        lambda it: it.code("gpu/timing.py", "enqueueing one launch took", "one launch took"),
-        nothing,
-    ),
-    "a column": (
-        lambda it: it.code("model/schemas.py", "sweep problem kernel", "sweep new problem kernel"),
-        nothing,
-    ),
-    "a helper of the tables": (
-        lambda it: it.code("results/collect.py", "def dtype_peaks", "def peaks_of_dtypes"),
-        nothing,
+    "how counters are read": (
+        lambda it: it.patch.setitem(TIMING_VERSION, COUNTERS, 2),
+        lambda sweep, task, regime: regime == COUNTERS,
     ),
     # What is compiled.
     "a kernel's machine code": (lambda it: it.compiled("wmma_tile"), uses("wmma_tile")),
     "machine code of a reference": (lambda it: it.compiled(TILE), uses(TILE)),
-    "the harness of a problem": (
-        lambda it: it.lab.harness.update(stencil="another"),
-        lambda sweep, task, regime: sweep == "stencil_reach",
-    ),
     # The documents.
     "a kernel's default": (
         # fp32_transpose names every value of bm, and what it measured stands.
@@ -474,36 +437,6 @@ def test_a_copied_folder_goes_on_where_it_was(measured: Measured, tmp_path: Path
     assert len(list(measured.lab.folder.records.glob("tensor_ladder-*"))) == 1
 
 
-# The worker's process depends on nothing else than what the digest covers, and the digest on nothing but what runs.
-
-
-def loaded_by(module: str) -> set[str]:
-    """Files of the package that a process has loaded after importing a module."""
-    script = (
-        f"import sys, {module}, ladder.problems.gemm.instance\n"
-        "print('\\n'.join(m.__file__ for n, m in sys.modules.items() if n.split('.')[0] == 'ladder'))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT / "workflow"
-    )
-    return {Path(line).relative_to(code.PACKAGE).as_posix() for line in done.stdout.splitlines()}
-
-
-@pytest.mark.parametrize("module", ["ladder.measure.worker", "ladder.measure.traced"])
-def test_the_digest_covers_every_file_that_the_process_loads(module: str) -> None:
-    covered = {
-        path.relative_to(code.PACKAGE).as_posix()
-        for path in code.closure([module, "ladder.problems.gemm.instance"])
-    }
-    # Nothing but names and docstrings stands in a package's own file, and gemm's is a problem's definition.
-    loaded = {
-        path for path in loaded_by(module) if not path.endswith("__init__.py") or "problems/gemm" in path
-    }
-    assert loaded <= covered
-    assert "gpu/timing.py" in covered
-    assert "problems/gemm/instance.py" in covered
-
-
 def test_measuring_knows_nothing_of_documents_and_tables() -> None:
     covered = {path.relative_to(code.PACKAGE).as_posix() for path in code.closure(["ladder.measure.worker"])}
     rooms = {path.split("/")[0] for path in covered}
@@ -513,103 +446,6 @@ def test_measuring_knows_nothing_of_documents_and_tables() -> None:
     )
     assert "measure/job.py" not in covered
     assert "measure/store.py" not in covered
-
-
-SNIPPET = '''\
-"""What it is about."""
-import os
-
-
-def f(value: int, *, other: str = "a") -> list[int]:
-    """Doubles."""
-    if value > 3 and other:
-        return [value * 2 for _ in range(3)]
-    return [value]
-'''
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        SNIPPET.replace("Doubles.", "Twice the value, as a list."),
-        SNIPPET.replace('    """Doubles."""\n', ""),
-        SNIPPET.replace("import os", "import os  # what for"),
-        SNIPPET.replace("value * 2 for", "(value * 2) for"),
-        SNIPPET.replace("\n\n\n", "\n"),
-        SNIPPET.replace('"a"', "'a'"),
-    ],
-)
-def test_comments_docstrings_and_layout_do_not_count(
-    other: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert other != SNIPPET
-    assert digest_of(other, tmp_path, monkeypatch) == digest_of(SNIPPET, tmp_path, monkeypatch)
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        SNIPPET.replace("value * 2", "value * 3"),
-        SNIPPET.replace("value > 3", "value >= 3"),
-        SNIPPET.replace("range(3)", "range(2)"),
-        SNIPPET.replace('"a"', '"b"'),
-        SNIPPET.replace("import os", "import sys"),
-        SNIPPET.replace("    return [value]", '    return ["""Doubles."""]'),
-    ],
-)
-def test_what_the_code_says_counts(other: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert other != SNIPPET
-    assert digest_of(other, tmp_path, monkeypatch) != digest_of(SNIPPET, tmp_path, monkeypatch)
-
-
-MESSAGES = """\
-def f(value):
-    why = f"{value} is too large"
-    if value == 1:
-        why += ", by far" if value else " and so on"
-        hint = "try a smaller one"
-        raise ValueError("refused", f"{why}; {hint}")
-    label = "the label"
-    name = "a name"
-    if value == 2:
-        raise ValueError(name)
-    found = look("for this")
-    if value == 3:
-        raise ValueError(found)
-    return label, name
-"""
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "counts"),
-    [
-        ("is too large", "is more than there is", False),
-        (", by far", ", by very far", False),
-        (" and so on", " or so", False),
-        ("try a smaller one", "take less", False),
-        ('"refused"', '"denied"', True),
-        ("the label", "another label", True),
-        ("a name", "another name", True),
-        ("for this", "for that", True),
-        ("if value == 1", "if value == 4", True),
-        ('by far" if value', 'by far" if not value', True),
-    ],
-)
-def test_texts_that_nothing_but_an_error_says_do_not_count(
-    before: str, after: str, counts: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert MESSAGES.count(before) == 1
-    changed = digest_of(MESSAGES.replace(before, after), tmp_path, monkeypatch)
-    assert (changed != digest_of(MESSAGES, tmp_path, monkeypatch)) == counts
-
-
-def digest_of(text: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    path = folder / "module.py"
-    path.write_text(text)
-    with monkeypatch.context() as patch:
-        patch.setattr(code, "PACKAGE", folder)
-        patch.setattr(code, "_says", _PARSED)
-        return code.digest_of([path])
 
 
 def due(view: PlanRecords, lab: Lab, uuid: str | None) -> list[tuple[int, list[str]]]:

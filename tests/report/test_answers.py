@@ -86,7 +86,10 @@ NINTH = """
 def ninth(data: RunData) -> Facts:
     return {"lives": 9}
 """
-SAID = """{% set headline %}It has {{ lives }} lives.{% endset %}{% set title %}All {{ lives }} lives{% endset %}"""
+SAID = """
+{% macro headline() %}It has {{ lives }} lives.{% endmacro %}
+{% macro title() %}All {{ lives }} lives{% endmacro %}
+"""
 READ = """
 import sys
 from pathlib import Path

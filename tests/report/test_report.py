@@ -215,25 +215,6 @@ def test_rungs_that_change_none_are_listed_against_the_reference(lab: Lab, pages
     assert "Each rung against the rung that it changes" in pages["fp32_ladder"]
 
 
-def test_the_report_says_by_how_many_kinds_of_code_rows_were_measured(
-    lab: Lab, pages: dict[str, str]
-) -> None:
-    timings = tables.read("timings", lab.folder.tables)
-    assert timings["check_code"].nunique() == 3, "one a problem"
-    assert timings["timing_code"].nunique() == 1
-    sessions = tables.read("sessions", lab.folder.tables)
-    assert {*sessions["check_code"]} == {*timings["check_code"]}
-    said = "rows of `timings.csv` with a result are of 3 kinds of checks and 1 kind of timers."
-    assert said in " ".join(pages["methodology"].split())
-    before = timings["sweep"] == "fp32_ladder"
-    columns = ["check_code", "timing_code"]
-    masked = timings.assign(**{name: timings[name].mask(before) for name in columns})
-    ok = timings["status"] == "ok"
-    assert timings["baseline"].notna().any(), "pairs with a baseline count too"
-    older = f"; of {(before & ok).sum()} of {ok.sum()} rows it is not recorded."
-    assert older in " ".join(report(lab, timings=masked)["methodology"].split())
-
-
 def test_a_large_ratio_to_a_slow_baseline_makes_nothing_the_fastest() -> None:
     rows = pd.DataFrame(
         {

@@ -9,6 +9,7 @@ class Axpy(Problem):
     """A vector scaled and added to another."""
 
     name = "axpy"
+    check_version = 1
     size_fields = ("elements",)
     dtypes = ("fp32",)
     buffers = ("x", "y")

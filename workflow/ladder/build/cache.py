@@ -29,7 +29,8 @@ Compilable = Request | TritonRequest
 class Cache:
     """A folder of cubins and facts, named by the keys of requests. It may be deleted at any time.
 
-    `published`: facts by key, for those who need no cubins: what is published of a request is not compiled.
+    `published`: facts by the last of a request's keys, for those who need no cubins: what is published of a request is
+    not compiled, and known where its compiler is missing.
     """
 
     def __init__(self, folder: Path, published: Mapping[str, dict[str, Any]] | None = None) -> None:
@@ -42,7 +43,7 @@ class Cache:
             cubin = (self.folder / f"{request.key}.cubin").read_bytes()
             if facts["status"] != "ok" or facts["cubin_sha256"] == sha256(cubin):
                 return facts
-        return self.published.get(request.key)
+        return self.published.get(request.keys[-1])
 
     def _keep(self, answers: Sequence[tuple[Compilable, bytes, dict[str, Any]]]) -> None:
         """Count the instructions of cubins for one architecture, and write all down."""

@@ -16,6 +16,9 @@ from elftools.elf.elffile import ELFFile
 
 from ladder.model.errors import LadderError
 
+FACTS_VERSION = 1
+"""Raise it when the same source, compiler and options give another cubin, or other facts of one: all compile again."""
+
 _INSTRUCTION = re.compile(r"^\s+/\*[0-9a-f]{4,}\*/\s+(.+?)\s*;", re.MULTILINE)
 _OPCODE = re.compile(r"(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*)")
 _ADDRESS = re.compile(r"c\[0x4\]\[(\w+)")

@@ -14,9 +14,8 @@ from typing import Any
 
 from cuda.bindings import nvrtc
 
-from ladder.build.cubin import kernel_names, machine_code_digest
+from ladder.build.cubin import FACTS_VERSION, kernel_names, machine_code_digest
 from ladder.build.sources import header_folders, include_closure
-from ladder.model import code
 from ladder.model.errors import LadderError
 from ladder.model.files import digest_json, sha256
 
@@ -156,7 +155,7 @@ class Request:
     def key(self) -> str:
         """Digest of all that the answer depends on."""
         given = [self.entries, self.arch, self.options, self.source_sha256]
-        return digest_json([*given, nvrtc_version(), code.digest("ladder.build.nvrtc")])[:32]
+        return digest_json([*given, nvrtc_version(), FACTS_VERSION])[:32]
 
     @property
     def keys(self) -> tuple[str, ...]:

@@ -18,9 +18,8 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field, ValidationError
 
 from ladder.build import triton_compiler as program
-from ladder.build.cubin import kernel_names, machine_code_digest
+from ladder.build.cubin import FACTS_VERSION, kernel_names, machine_code_digest
 from ladder.build.triton_sources import import_closure
-from ladder.model import code
 from ladder.model.architecture import arch_number
 from ladder.model.files import digest_json, sha256
 
@@ -106,8 +105,7 @@ class TritonRequest:
     def _key(self, compiler: str) -> str:
         given = {**asdict(self), "compiler": compiler}
         del given["source"], given["folders"]
-        modules = (__package__ + one for one in (".triton_request", ".triton_compiler"))
-        return digest_json([given, code.digest(*modules)])[:32]
+        return digest_json([given, FACTS_VERSION])[:32]
 
     @functools.cached_property
     def key(self) -> str:

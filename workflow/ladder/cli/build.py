@@ -46,11 +46,14 @@ def compiled(
 
 
 def compiled_facts(run: Run, published: PublishedFolder) -> dict[str, dict[str, Any]]:
-    """What the compiler says of the kernels of every sweep, by key: of this checkout's cache, or as it is published."""
+    """What the compiler says of the kernels of every sweep: of this checkout's cache, or as it is published.
+
+    By the last of a request's keys, which is the same on a host without its compiler.
+    """
     cache = Cache(run.project.root / run.config.compile.cache, read_facts(published.facts))
     of = (run.project.include, run.arch, run.config.compile.options)
     requests = (one for sweep in run.every_sweep.values() for one in CompileRequests(sweep, *of).requests)
-    return {one.key: facts for one in requests if (facts := cache.facts(one)) is not None}
+    return {one.keys[-1]: facts for one in requests if (facts := cache.facts(one)) is not None}
 
 
 def write_plan(plan: Plan, folder: RunFolder) -> Path:

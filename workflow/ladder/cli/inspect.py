@@ -12,7 +12,6 @@ from ladder.catalogue.sweeps import SweepDocument
 from ladder.claims.ledger import CLAIMS, check_claims, check_names
 from ladder.cli.load import run_of
 from ladder.cli.options import Config, Configfile, project
-from ladder.cli.rules import digest_list
 from ladder.model.document import Document
 from ladder.model.errors import LadderError, refuse, refuse_unknown
 from ladder.model.expressions import whole
@@ -53,7 +52,7 @@ def check(
 def reference(
     context: typer.Context,
     write: Annotated[
-        bool, typer.Option("--write", help="Update both README.md, ladder.md, measuring.md and the schemas.")
+        bool, typer.Option("--write", help="Update both README.md, ladder.md and the schemas.")
     ] = False,
 ) -> None:
     """Print the field reference of all documents, or write it down with schemas, README's numbers and ladder.md."""
@@ -70,7 +69,6 @@ def reference(
     replace_file(own.root / "docs" / "ladder.md", ladders(published, data, own.root).encode())
     for readme, lines in (
         (own.config / "README.md", text),
-        (own.root / "docs" / "measuring.md", digest_list()),
         (own.root / "README.md", learnt(published, data, own.root)),
     ):
         old = readme.read_text(encoding="utf-8")

@@ -1,12 +1,11 @@
 """Steps that need a GPU."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from ladder.cli.options import PlanFile, PlanFiles, folder_of, project
-from ladder.measure import equivalence, job, profile_job, timer_validation_job, zeros_job
+from ladder.measure import job, profile_job, timer_validation_job, zeros_job
 from ladder.measure.process_lifetime import end_with_parent
 from ladder.model.plan_file import read_plan
 
@@ -45,24 +44,6 @@ def clock(
     folder, given = folder_of(plans[0]), {path: read_plan(path) for path in plans}
     rows = timer_validation_job.validate_timer(given, folder, project(context).root, jobs)
     tables.write({"clock_nvbench": tables.frame("clock_nvbench", rows)}, folder.tables)
-
-
-def equivalent(
-    context: typer.Context,
-    plans: PlanFiles,
-    old: Annotated[
-        Path,
-        typer.Option(help="Checkout of the code before the change, such as of git worktree.", exists=True),
-    ],
-) -> None:
-    """Hold a timer that was only rewritten against the one before, on cells that the run has measured.
-
-    Where all classes of cells read alike within 0.2 %, what the old one measured stands. Exits 1 where they do not.
-    """
-    end_with_parent()
-    given = {path: read_plan(path) for path in plans}
-    found = equivalence.compare_timers(given, folder_of(plans[0]), project(context).root, old)
-    raise typer.Exit(0 if all(shift.small for shift in found) else 1)
 
 
 def zeros(

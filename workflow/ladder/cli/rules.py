@@ -1,7 +1,5 @@
 """What decides that a rule runs again: its inputs that come from documents and code, and every digest of code."""
 
-from collections.abc import Iterable
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -10,22 +8,12 @@ from ladder.catalogue.runs import Run, external_files, load
 from ladder.catalogue.settings import Setup
 from ladder.claims.ledger import check_claims
 from ladder.cli.app import STEPS
-from ladder.measure.conditions import (
-    PACKAGES,
-    SETTINGS,
-    TIMER,
-    measuring_code,
-    measuring_files,
-    timer_validation_code,
-    timer_validation_files,
-)
-from ladder.model import code
+from ladder.measure.conditions import code_versions
 from ladder.model.cell import COUNTERS
-from ladder.model.code import PACKAGE, closure, digest, digested
+from ladder.model.code import PACKAGE, closure, digest
 from ladder.model.files import digest_json, sha256
 from ladder.model.plan_file import to_json
 from ladder.model.sweep import Sweep
-from ladder.results.templates import TEMPLATES
 
 _LAUNCHED: Any = {"constraints": {"__all__": {"expr"}}, "launch": True, "arguments": True}
 
@@ -48,7 +36,7 @@ def step_files(step: str) -> list[Path]:
 
 def step_code(step: str) -> str:
     """Digest of all that the files of a step say, comments included."""
-    return digest_json([sha256(code.source(path).encode()) for path in step_files(step)])
+    return digest_json([sha256(path.read_bytes()) for path in step_files(step)])
 
 
 def _sweep(run: Run, sweep: Sweep) -> dict[str, Any]:
@@ -66,7 +54,7 @@ def _sweep(run: Run, sweep: Sweep) -> dict[str, Any]:
         "figures": sweep.figure_names(),
         "variants": len(sweep.variants),
         "counted": bool(sweep.counter_groups),
-        "code": {regime: measuring_code(sweep.problem.name, regime) for regime in ("", COUNTERS)},
+        "code": {one: code_versions(sweep.problem.name, one) for one in (*given.regimes, COUNTERS)},
         # Of what its plan says, and of everything that its cubins and their facts depend on.
         "digest": digest_json([plan, harness, keys, facts, launched]),
     }
@@ -80,54 +68,11 @@ def rule_inputs(setup: Setup) -> dict[str, Any]:
     run = load(setup)
     check_claims(run.sweeps, run.config.measure.precision)
     sweeps = {name: _sweep(run, sweep) for name, sweep in {**run.every_sweep, **run.sweeps}.items()}
-    steps = {step: step_code(step) for step in STEP_MODULES} | {"clock": timer_validation_code()}
+    steps = {step: step_code(step) for step in STEP_MODULES}
+    steps["clock"] = digest("ladder.measure.timer_validation")
     return {
         "sweeps": sweeps,
         "chosen": list(run.sweeps),
         "code": steps,
         "external": external_files(run.plans),
     }
-
-
-def code_digests() -> dict[str, list[str]]:
-    """Digests of the package's own code by name: the files that each covers, relative to the package.
-
-    Of what checks and counts, with the problem gemm; another problem has its own folder in its place.
-    """
-    problem = "ladder.problems.gemm.instance"
-    check, counters = (measuring_files(f"ladder.measure.{task}", problem) for task in ("worker", "traced"))
-    return {
-        "check": [file for file in check if file not in TIMER],
-        "timing": [*TIMER],
-        "counters": [file for file in counters if file not in TIMER],
-        "compile": _relative(digested(["ladder.build.nvrtc"])),
-        "compile_triton": _relative(
-            digested(["ladder.build.triton_request", "ladder.build.triton_compiler"])
-        ),
-        "facts": _relative(digested(["ladder.build.variants"])),
-        "clock": timer_validation_files(),
-        **{step: _relative(step_files(step)) for step in STEP_MODULES},
-    }
-
-
-def _relative(paths: Iterable[Path]) -> list[str]:
-    return [path.relative_to(PACKAGE).as_posix() for path in paths]
-
-
-def by_folder(files: Iterable[str]) -> str:
-    """Files folder by folder: `gpu`: device, timing; `model`: cell."""
-    split = (file.removesuffix(".py").removesuffix("/__init__").rpartition("/") for file in sorted(files))
-    found = groupby(sorted(split), key=lambda one: one[0])
-    return "; ".join(f"`{folder or 'ladder'}`: {', '.join(name for *_, name in of)}" for folder, of in found)
-
-
-def digest_list() -> str:
-    """The list, as Markdown."""
-    files = code_digests()
-    known: dict[str, object] = {
-        "files": {name: by_folder(of) for name, of in files.items()},
-        "settings": SETTINGS,
-    }
-    known["folders"] = {step: sorted({one.partition("/")[0] for one in files[step]}) for step in STEP_MODULES}
-    known["packages"] = PACKAGES
-    return TEMPLATES.get_template("digests.md.j2").render(known)

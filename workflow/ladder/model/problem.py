@@ -39,6 +39,8 @@ class Problem(ABC):
     """A kind of task; stateless."""
 
     name: ClassVar[str]  # also the name of its folder
+    check_version: ClassVar[int]
+    """Raise it when a result that passed may now be refused, or the reverse: all its cells are measured again."""
     place: ClassVar[int] = 100  # where its sweeps stand in the report, the lowest first
     size_fields: ClassVar[tuple[str, ...]]
     dtypes: ClassVar[tuple[str, ...]]

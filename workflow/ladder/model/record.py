@@ -1,7 +1,7 @@
 """Records: what was measured, under which conditions, in which session. They are appended and never rewritten."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -14,7 +14,7 @@ from ladder.model.errors import LadderError, refuse_unknown
 from ladder.model.files import digest_json
 from ladder.model.schemas import STATUSES
 
-SCHEMA = 1  # version of the records that this code writes and reads
+SCHEMA = 2  # version of the records that this code writes; it reads all up to this one
 NO_NUMBER = 1e300
 """The error of a result that is no number, as checks say it; also in place of infinity, which JSON does not have."""
 
@@ -222,6 +222,39 @@ class Record:
         return {"schema": SCHEMA, "record": given}
 
 
+_FIRST_VERSIONS = {
+    "03870e8bc60d76bd",
+    "3f43de215c629f5b",
+    "4d589addb71eed92",
+    "4e64acdcdcd904cd",
+    "9b30c9da2adb5082",
+    "ca172631323a85c6",
+    "cd96bce3182450b3",
+    "0042aeccee51c199",
+    "0848006e8911590a",
+    "5ad585ab3cdbb77b",
+    "82cf65a9b0178f45",
+    "889e42640f954692",
+    "c67bfb044fdfa9d0",
+    "d576e720cc918511",
+    "72c671e8b9ebecef",
+}
+"""Digests of the code that checked and timed, in records of schema 1, that are version 1 of each."""
+
+
+def _with_versions(tree: Mapping[str, Any], regime: str) -> dict[str, Any]:
+    """Conditions of a record of schema 1 as schema 2 has them: versions in place of digests of code.
+
+    A digest that is not known stays: it equals no version, and the record stands for nothing that is measured today.
+    """
+    found = {name: value for name, value in tree.items() if name != "harness"}
+    for name in {"check", "timing"} & {*tree}:
+        found[name] = 1 if tree[name] in _FIRST_VERSIONS else tree[name]
+    if regime == COUNTERS and found.get("check") == 1:
+        del found["check"]
+    return found
+
+
 _SESSION, _RECORD = TypeAdapter(Session), TypeAdapter(Record)
 _OF_SESSION, _OF_RECORD = TypeAdapter(_OfSession), TypeAdapter(_OfRecord)
 
@@ -237,6 +270,10 @@ def from_json(line: Any, where: str) -> Record | Session:
             _OF_SESSION.validate_python({"gpu": session.gpu, "tree": session.tree})
             return session
         record = _RECORD.validate_python(line["record"])
+        if line["schema"] == 1:
+            conditions = record.conditions
+            tree = _with_versions(conditions.tree, record.cell.regime)
+            record = replace(record, conditions=replace(conditions, tree=tree))
         _OF_RECORD.validate_python({"result": record.result})
         refuse_unknown(where, "status", record.status, STATUSES)
         if record.status == "ok" and record.cell.regime != COUNTERS:

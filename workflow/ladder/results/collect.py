@@ -86,12 +86,6 @@ OTHER_CODE = "counters made under other code"
 """Subject of a note; its reason is their date."""
 
 
-def measuring_code(record: Record) -> TableRow:
-    """By which code a record was measured: columns with the digests of what checked and of what timed."""
-    tree = record.conditions.tree
-    return {f"{name}_code": tree.get(name) for name in ("check", "timing")}
-
-
 class Collector:
     """Rows of one sweep as they grow. They may say more than their table has columns for."""
 
@@ -148,7 +142,6 @@ class Collector:
         slow = clock < highest * (1 - self.plan.job["throttle_share"]) if clock and highest else None
         known = {
             "throttled": slow,
-            **measuring_code(record),
             **(result.get("built") or {}),
             **(result.get("check") or {}),
             **device,
@@ -193,7 +186,6 @@ class Collector:
                 made |= {"gpu_uuid": session.gpu.get("uuid"), "regime": one.cell.regime}
                 made |= {"host_gpus": session.host.get("gpus"), "clock_floor_us": session.clock_floor_us}
                 made |= {"algorithm": one.result.get("algorithm") or None}
-                made |= measuring_code(one)
                 made |= {"chose": True} if self.chose.get(one.cell.id) == one.session else {}
                 found = {**summarised(one.result), **device_of(one.result)}
                 made["bound"] = self.bound(task, found, session.gpu)

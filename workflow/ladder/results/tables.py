@@ -26,9 +26,9 @@ _KINDS: dict[str, Any] = {
 """As objects: finding a type by its name takes longer than making a short column."""
 SCHEMAS: Mapping[str, Mapping[str, str]] = {**schemas.SCHEMAS, **EARLIER}
 _OF_TIMINGS = """algorithm baseline energy_pj_per_flop energy_pj_per_byte sessions gpus predicted_low predicted_high
-clock_floor_us clock fresh over_cublas over_cublaslt beta check_code timing_code reference_is
+clock_floor_us clock fresh over_cublas over_cublaslt beta reference_is
 memory_fraction"""
-_OF_SESSIONS = "baseline host_gpus clock_floor_us clock chose bound beta check_code timing_code"
+_OF_SESSIONS = "baseline host_gpus clock_floor_us clock chose bound beta"
 _LATER_SIZES = ("sequence", "heads", "d")
 _LATER = {
     "resources": ("sweep",),
@@ -40,6 +40,8 @@ _LATER = {
     "clock_nvbench": ("gpu_uuid", "sweep", "dtype", "device_us"),
 }
 """Columns that tables published earlier may not have."""
+_LEFT = {"timings": ("check_code", "timing_code"), "sessions": ("check_code", "timing_code")}
+"""Columns that tables published earlier may have; they are not read."""
 _DTYPES: dict[str, dict[str, Any]] = {
     table: {name: _KINDS[kind] for name, kind in SCHEMAS[table].items()} for table in SCHEMAS
 }
@@ -94,7 +96,9 @@ def read(table: str, folder: Path, required: bool = True) -> pd.DataFrame:
         whole = arrow.ReadOptions(block_size=len(data) + 1)
         arrow.read_csv(io.BytesIO(data), whole, arrow.ParseOptions(newlines_in_values=True))
         found = pd.read_csv(io.BytesIO(data), dtype=_DTYPES[table], keep_default_na=False, na_values=[""])
-        found = _unmarked(found) if b"'" in data else found
+        found = (_unmarked(found) if b"'" in data else found).drop(
+            columns=[*_LEFT.get(table, ())], errors="ignore"
+        )
         for text in found["params"] if table == "resources" else ():
             if not isinstance(json.loads(text), dict):
                 raise ValueError(f"params: {text!r} is no JSON object")

@@ -36,6 +36,7 @@ class Attention(Problem):
     """What each row of Q, a query, makes of V: its rows, weighed by the softmax of the query's products with keys."""
 
     name = "attention"
+    check_version = 1
     place = 7
     size_fields = ("sequence", "heads", "d")
     dtypes = ("bf16", "fp16", "fp8")

@@ -23,6 +23,7 @@ class Banks(Problem):
     """Repeated shared-memory accesses; `elements` is the number of accesses per lane."""
 
     name = "banks"
+    check_version = 1
     place = 2
     size_fields = ("elements",)
     dtypes = ("int32",)

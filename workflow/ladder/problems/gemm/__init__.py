@@ -37,6 +37,7 @@ class Gemm(Problem):
     """General matrix multiplication."""
 
     name = "gemm"
+    check_version = 1
     size_fields = ("m", "n", "k")
     dtypes = ("fp32", "tf32", "fp16", "fp16_acc16", "bf16", "fp8")
     layouts = ("NN", "TN")

@@ -13,6 +13,7 @@ class Reduction(Problem):
     """The sum of a line of numbers."""
 
     name = "reduction"
+    check_version = 1
     place = 4
     size_fields = ("elements",)
     dtypes = ("fp32", "bf16")

@@ -31,6 +31,7 @@ class Softmax(Problem):
     """Each row of a matrix as the shares of its exponentials."""
 
     name = "softmax"
+    check_version = 1
     place = 6
     size_fields = ("m", "n")
     dtypes = ("fp32", "bf16")

@@ -9,6 +9,7 @@ class Stencil(Problem):
     """Moving mean over a line; a kernel's parameter `k` says how far it reaches."""
 
     name = "stencil"
+    check_version = 1
     place = 3
     size_fields = ("elements",)
     dtypes = ("int32", "fp32")

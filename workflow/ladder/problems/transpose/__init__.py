@@ -23,6 +23,7 @@ class Transpose(Problem):
     """A matrix transposed out of place."""
 
     name = "transpose"
+    check_version = 1
     place = 5
     size_fields = ("m", "n")
     dtypes = ("fp32", "bf16")
