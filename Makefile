@@ -1,12 +1,11 @@
-# `make` sets up what is needed and runs the workflow; `make test` does the same for the tests. `make test-all` also runs
-# those that take ten seconds of snakemake and more, a browser or Slurm.
+# `make` sets up what is needed, and runs the workflow for the first screen; `make full` runs it for everything. `make
+# test` does the tests. `make test-all` also runs those that take ten seconds of snakemake and more, a browser or Slurm.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 CORES  ?= all
 STAMP  := $(VENV)/ready
 
-export PYTHONPATH := workflow
 # Each step is a process of its own, and would parse the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -15,21 +14,17 @@ ifeq ($(shell home="$${XDG_CACHE_HOME:-$$HOME/.cache}"; mkdir -p "$$home" 2>/dev
 export XDG_CACHE_HOME := $(CURDIR)/.cache
 endif
 
-.PHONY: all test test-all check-published lint format reference lock clean
+.PHONY: all full test test-all check-published lint format reference lock clean
 .DEFAULT_GOAL := all
 
-# On a host with a GPU that has no report yet, the cells of the first screen go ahead of all others, with report and page.
 SNAKEMAKE := $(BIN)/python -m snakemake --cores $(CORES)
-NO_REPORT := from pathlib import Path; from ladder.catalogue.settings import set_up; run = set_up(Path()); \
-  raise SystemExit(not run.measures or run.folder.report.is_file())
 
 all: $(STAMP)
-	@if $(BIN)/python -c '$(NO_REPORT)' 2> /dev/null; then \
-	  echo 'First the cells of the first screen, then all others.'; \
-	  $(SNAKEMAKE) --configfile config/first.yaml \
-	    && echo 'The first screen is there: see the report above. Now the rest:'; \
-	  $(BIN)/python -m ladder check | tail -n 2; \
-	fi
+	$(SNAKEMAKE) --configfile config/quick.yaml
+	@echo 'That was the first screen. The rest: `make full`, which is `snakemake --cores all`:'
+	@$(BIN)/ladder check | tail -n 1
+
+full: $(STAMP)
 	$(SNAKEMAKE)
 
 test: $(STAMP)
@@ -56,7 +51,7 @@ format: $(STAMP)
 	$(BIN)/snakefmt Snakefile workflow
 
 reference: $(STAMP)
-	$(BIN)/python -m ladder reference --write
+	$(BIN)/ladder reference --write
 
 clean:
 	rm -rf $(VENV) .snakemake .mypy_cache .ruff_cache .pytest_cache .hypothesis .cache report.html
@@ -74,6 +69,7 @@ $(STAMP): requirements.lock
 	rm -rf $(VENV)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -qq --no-compile --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
 # The pins hold for Linux and every Python that pyproject.toml accepts, hence one file without markers.

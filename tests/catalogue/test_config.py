@@ -176,10 +176,10 @@ def test_the_checkout_and_its_quick_configuration_are_accepted(everything: Run) 
         for run in (quick, everything)
     )
     assert few < all_of_them
-    assert quick.config.run != everything.config.run
+    assert quick.folder.root == everything.folder.root, "what it measures counts for all"
 
 
-FIRST = ROOT / "config" / "first.yaml"
+QUICK = ROOT / "config" / "quick.yaml"
 
 
 def test_a_run_of_some_cells_plans_and_compiles_these_alone_for_the_same_records(everything: Run) -> None:
@@ -222,15 +222,13 @@ def test_a_choice_of_cells_that_makes_no_sense_is_refused(
 
 
 @pytest.mark.published
-def test_the_first_screen_takes_at_most_three_minutes_of_measuring(everything: Run) -> None:
+def test_the_first_screen_takes_two_minutes_of_measuring(
+    everything: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Of five: compiling, starting processes and drawing take the rest. By the times of the published records."""
-    first = load(set_up(ROOT, [FIRST], {"device": "none"}))
-    archive = first.project.published("nvidia-h200").records
-    if not archive.is_dir():
-        pytest.skip("nothing is published")
-    kernels = {task.cell.kernel for name in first.sweeps for task in first.plans[name].tasks}
-    records = read_archive(archive, kernels)
-    spent = {one.cell.id: one.result["spent"] for one in records if one.result.get("spent")}
+    quick = load(set_up(ROOT, [QUICK], {"device": "none"}))
+    records = read_archive(quick.project.published("nvidia-h200").records)
+    spent = {record.cell.id: record.result["spent"] for record in records if record.result.get("spent")}
     seconds = {cell: one["wall_s"] / one["regimes"] for cell, one in spent.items() if one["regimes"]}
 
     def lasts(run: Run) -> tuple[float, float]:
@@ -238,15 +236,15 @@ def test_the_first_screen_takes_at_most_three_minutes_of_measuring(everything: R
         plans = [run.plans[name] for name in run.sweeps]
         timed = [(plan, task) for plan in plans for task in plan.tasks if task.launch]
         cells = [task.cell.in_regime(regime).id for plan, task in timed for regime in plan.regimes_of(task)]
+        cells += [choice.id for plan in plans for choice in plan.choices]
         known = [seconds[cell] for cell in cells if cell in seconds]
         return sum(known), len(known) / len(cells)
 
-    shortly, share = lasts(first)
-    assert share > 0.9, "sweeps that nobody has measured yet are not part of it"
-    assert shortly < 180 < 1800 < lasts(everything)[0], "those that lack records would only add"
-    assert first.folder.root == everything.folder.root, "so that what it measures counts for all"
-    sustained = [name for name in first.sweeps if any(task.sustained for task in first.plans[name].tasks)]
-    assert sustained == ["hopper_dtypes"]
+    first, whole = lasts(quick), lasts(everything)
+    with capsys.disabled():
+        print(f"\nmeasuring takes {first[0] / 60:.1f} min for the first screen, {whole[0] / 60:.0f} min for all")
+    assert first[1] > 0.9, "sweeps that nobody has measured yet are not part of it"
+    assert first[0] < 150
 
 
 def test_what_the_rules_need_is_kept_while_nothing_changes(project: Path) -> None:

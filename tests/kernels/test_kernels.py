@@ -6,7 +6,6 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
 from checkout import catalog, every_sweep, facts_of, facts_without_spills, published_facts
 from compiling import compile_text, compile_variants, kept_cache, opcodes
@@ -464,48 +463,6 @@ def test_the_default_sweeps_load_and_every_cell_is_supported() -> None:
 
 def test_the_tile_sweep_has_144_variants() -> None:
     assert len({entry.variant.id for entry in every_sweep()["fp32_tiles"].entries}) == 144
-
-
-@pytest.mark.published
-def test_the_default_sweeps_take_less_than_40_minutes_of_a_gpu_and_sustained_half_an_hour() -> None:
-    sweeps = every_sweep()
-    jobs = pd.read_csv(ROOT / "results" / "published" / "nvidia-h200" / "jobs.csv").set_index("sweep")
-    asked = {
-        name: sum(entry.absent(size) is None for entry, size in sweep.cells) for name, sweep in sweeps.items()
-    }
-    for_seconds = {
-        name: [
-            (entry, size)
-            for entry, size in sweep.cells
-            if entry.absent(size) is None and (entry.variant, size) in sweep.sustained
-        ]
-        for name, sweep in sweeps.items()
-    }
-    sustained = pd.Series({name: len(cells) for name, cells in for_seconds.items()})
-    sustained = sustained.reindex(jobs.index, fill_value=0)
-    # A job over a part of a sweep measured that part alone, whose cells may be the largest; one that measured fewer
-    # than all cells of a sweep may have measured those alone that run for seconds. Whole ones measured both.
-    whole = jobs["measured"] >= jobs["cells"] + sustained
-    known = jobs[(jobs["measured"] > 0) & (whole | (sustained == 0))]
-    known = known[known["cells"] >= pd.Series(asked).reindex(known.index)]
-    # To start a process takes 4 s, of a job that measured little the most; a sweep takes two.
-    cells_s = (known["wall_s"] - 4 * known["worker_starts"]).combine(known["gpu_s"], max)
-    # Choices of references count among what was measured, so that where there are many a cell is taken for shorter; one
-    # that runs for seconds takes up to a minute, which is taken for its sweep's other cells.
-    seconds_apart = sustained.reindex(known.index)
-    each = ((cells_s - 20 * seconds_apart) / (known["measured"] - seconds_apart)).to_dict()
-    assert len(each) > 20
-    assert min(each.values()) > 0
-    # Of a sweep that no such job measured a cell takes up to half a second; a sustained one takes 20 s anywhere.
-    seconds = {name: 8 + count * each.get(name, 0.5) for name, count in asked.items()}
-    assert 300 < sum(seconds.values()) < 2400, seconds
-    held = {  # a cell that two sweeps name is measured once
-        (entry.variant.id, *size.items(), str(sweeps[name].reference))
-        for name, cells in for_seconds.items()
-        for entry, size in cells
-    }
-    assert 60 <= len(held) <= 100
-    assert 20 * len(held) <= 1800
 
 
 def test_kernels_stay_readable() -> None:

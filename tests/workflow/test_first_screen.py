@@ -1,4 +1,4 @@
-"""`make` on a host with a GPU: the cells of the first screen, report and page ahead of all else, once."""
+"""`make`: the cells of the first screen with report and page; `make full`: all others as well."""
 
 from __future__ import annotations
 
@@ -12,50 +12,55 @@ import pytest
 from conftest import ROOT, edit_yaml, run_snakemake
 
 SOME = "sweeps={alone: 'k == 2'}"
-PYTHON = """#!/bin/sh
-echo "$@" >> asked
-case "$1" in -c) exit {no_report};; esac
-case "$*" in *first.yaml*) exit {first};; esac
+WRITES_IT_DOWN = """#!/bin/sh
+echo "${{0##*/}} $@" >> asked
+echo "12 cells to measure, about 3 min"
+exit {code}
 """
 
 
-def asked_of_make(folder: Path, no_report: int, first: int = 0) -> tuple[list[str], str]:
-    """What `make` runs with an interpreter that only writes it down, and what it prints."""
+def asked_of_make(folder: Path, *targets: str, code: int = 0) -> tuple[list[str], str, int]:
+    """What `make` runs with programs that only write it down, what it prints, and its exit code."""
     shutil.copy(ROOT / "Makefile", folder)
-    python = folder / ".venv/bin/python"
-    python.parent.mkdir(parents=True)
-    python.write_text(PYTHON.format(no_report=no_report, first=first))
-    python.chmod(0o755)
-    (folder / "requirements.lock").touch()
-    os.utime(folder / "requirements.lock", (0, 0))
+    programs = folder / ".venv/bin"
+    programs.mkdir(parents=True)
+    for name in ("python", "ladder"):
+        (programs / name).write_text(WRITES_IT_DOWN.format(code=code))
+        (programs / name).chmod(0o755)
+    for name in ("requirements.lock", "pyproject.toml"):
+        (folder / name).touch()
+        os.utime(folder / name, (0, 0))
     (folder / ".venv/ready").touch()
-    done = subprocess.run(
-        ["make", "CORES=3"], cwd=folder, capture_output=True, text=True, check=True, timeout=60
+    command = ["make", "CORES=3", *targets]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=60)
+    return (folder / "asked").read_text().splitlines(), done.stdout, done.returncode
+
+
+needs_make = pytest.mark.skipif(shutil.which("make") is None, reason="there is no make")
+
+
+@needs_make
+def test_make_runs_the_first_screen_and_says_what_the_rest_takes(tmp_path: Path) -> None:
+    asked, said, code = asked_of_make(tmp_path)
+    assert asked == ["python -m snakemake --cores 3 --configfile config/quick.yaml", "ladder check"]
+    assert said.endswith(
+        "That was the first screen. The rest: `make full`, which is `snakemake --cores all`:\n"
+        "12 cells to measure, about 3 min\n"
     )
-    lines = (folder / "asked").read_text().splitlines()
-    return [line for line in lines if not line.startswith("-c")], done.stdout
+    assert code == 0
 
 
-ALL = "-m snakemake --cores 3"
+@needs_make
+def test_make_full_runs_everything(tmp_path: Path) -> None:
+    assert asked_of_make(tmp_path, "full")[0] == ["python -m snakemake --cores 3"]
 
 
-@pytest.mark.skipif(shutil.which("make") is None, reason="there is no make")
-def test_make_measures_the_first_screen_first_where_there_is_a_gpu_and_no_report(tmp_path: Path) -> None:
-    asked, said = asked_of_make(tmp_path, no_report=0)
-    assert asked == [f"{ALL} --configfile config/first.yaml", "-m ladder check", ALL]
-    assert "The first screen is there" in said
-
-
-@pytest.mark.skipif(shutil.which("make") is None, reason="there is no make")
-def test_make_goes_on_where_a_cell_of_the_first_screen_fails(tmp_path: Path) -> None:
-    asked, said = asked_of_make(tmp_path, no_report=0, first=1)
-    assert asked[-1] == ALL
-    assert "The first screen is there" not in said
-
-
-@pytest.mark.skipif(shutil.which("make") is None, reason="there is no make")
-def test_make_makes_all_at_once_without_a_gpu_or_with_a_report(tmp_path: Path) -> None:
-    assert asked_of_make(tmp_path, no_report=1)[0] == [ALL]
+@needs_make
+def test_make_fails_where_the_first_screen_does(tmp_path: Path) -> None:
+    asked, said, code = asked_of_make(tmp_path, code=1)
+    assert "That was the first screen" not in said
+    assert code != 0
+    assert len(asked) == 1
 
 
 @pytest.mark.slow
