@@ -242,7 +242,9 @@ def test_the_first_screen_takes_two_minutes_of_measuring(
 
     first, whole = lasts(quick), lasts(everything)
     with capsys.disabled():
-        print(f"\nmeasuring takes {first[0] / 60:.1f} min for the first screen, {whole[0] / 60:.0f} min for all")
+        print(
+            f"\nmeasuring takes {first[0] / 60:.1f} min for the first screen, {whole[0] / 60:.0f} min for all"
+        )
     assert first[1] > 0.9, "sweeps that nobody has measured yet are not part of it"
     assert first[0] < 150
 

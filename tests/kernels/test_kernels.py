@@ -21,6 +21,7 @@ ARCH = "sm_90a"
 
 REPRESENTATIVE: list[tuple[str, str, dict[str, int | str]]] = [
     *((path.stem, "fp32", {}) for path in sorted((KERNELS / "gemm" / "fp32").glob("*.cu"))),
+    *((path.stem, "fp32", {}) for path in sorted((KERNELS / "gemm" / "as_written").glob("*.cu"))),
     *(
         (path.stem, next(iter(load_kernel(path.with_suffix(".yaml")).dtypes)), {})
         for path in sorted([*KERNELS.glob("memory_bound/*/*.cu"), *KERNELS.glob("attention/*.cu")])

@@ -23,7 +23,9 @@ enum class Lanes { rows, warp };
 
 constexpr int BM = 64, BN = 64, BK = 16, TM = 4, TN = 4, row_words = 64 + 4;
 
-__device__ inline float word_at(const float* tile, int step, int place) { return tile[step * row_words + place]; }
+__device__ inline float word_at(const float* tile, int step, int place) {
+    return tile[step * row_words + place];
+}
 
 // A thread's outputs along an edge of the tile: where the i-th of four lies.
 template <int Pieces>
@@ -67,9 +69,12 @@ hip_tile(const float* __restrict__ a, const float* __restrict__ b, float* __rest
 #pragma unroll
             for (int i = 0; i < Depth * TM * TN; ++i) {
                 const int t = i / (TM * TN), y = i / TN % TM, x = i % TN;
-                const float left = From == Operands::registers ? r_a[t][y] : word(s_a, step + t, place_of<Pieces>(ty, y));
-                const float right = From == Operands::registers ? r_b[t][x] : word(s_b, step + t, place_of<Pieces>(tx, x));
-                r_c[y][x] += left * right;
+                if constexpr (From == Operands::registers) {
+                    r_c[y][x] += r_a[t][y] * r_b[t][x];
+                } else {
+                    r_c[y][x] += word(s_a, step + t, place_of<Pieces>(ty, y)) *
+                                 word(s_b, step + t, place_of<Pieces>(tx, x));
+                }
             }
         }
         __syncthreads();  // all threads have read them
@@ -80,6 +85,7 @@ hip_tile(const float* __restrict__ a, const float* __restrict__ b, float* __rest
     for (int i = 0; i < TM * TN; i += width) {
         const int y = i / TN, x = i % TN;
         const Index row = first_row + place_of<Pieces>(ty, y);
-        store_combined_fp32<width>(c + row * n + first_column + place_of<Pieces>(tx, x), &r_c[y][x], alpha, beta);
+        float* out = c + row * n + first_column + place_of<Pieces>(tx, x);
+        store_combined_fp32<width>(out, &r_c[y][x], alpha, beta);
     }
 }

@@ -25,7 +25,8 @@ practice_plain_a(const float* __restrict__ a, const float* __restrict__ b, float
     float r_c[TM][TN] = {};
     for (int first = 0; first < k; first += BK) {
         store_vector(&s_a[row_a][column_a], load_vector<4>(a + (first_row + row_a) * k + first + column_a));
-        store_vector(&s_b[row_b][column_b], load_vector<4>(b + Index(first + row_b) * n + first_column + column_b));
+        store_vector(&s_b[row_b][column_b],
+                     load_vector<4>(b + Index(first + row_b) * n + first_column + column_b));
         __syncthreads();  // the tiles are complete
 
 #pragma unroll

@@ -11,6 +11,7 @@ from ladder.results.run_data import RunData
 _TITLES = {
     "fp32": "The FP32 ladder",
     "simt": "The FP32 ladder",
+    "as_written": "The FP32 ladder",
     "warp_mma": "Tensor cores, warp level",
     "hopper": "Hopper",
     "triton": "Triton",
