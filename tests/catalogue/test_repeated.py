@@ -40,7 +40,7 @@ def repeated(run: Run) -> dict[Cell, list[Task]]:
 
 def test_a_session_repeats_a_few_hundred_pairs(repeated: dict[Cell, list[Task]]) -> None:
     """A session of them takes some minutes. Each ladder of memory-bound kernels may have about 25 pairs of them."""
-    assert 300 <= sum(map(len, repeated.values())) <= 760
+    assert 300 <= sum(map(len, repeated.values())) <= 860
 
 
 def test_pairs_with_a_baseline_are_repeated_with_their_cells(

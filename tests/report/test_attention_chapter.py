@@ -202,7 +202,7 @@ def test_what_texts_say_of_attention_is_decided_from_pairs_of_rungs(
     def verdicts(of: RunData) -> list[str]:
         return [part.verdict for part in decided(one, of)[0] if isinstance(part, Part)]
 
-    assert verdicts(data) == [HOLDS, HOLDS]
+    assert {*verdicts(data)} == {HOLDS}
     timings = data.frames["timings"]
     own = timings["sweep"] == "attention"
     ends = ["speedup", "speedup_low", "speedup_high"]

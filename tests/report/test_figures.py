@@ -868,9 +868,8 @@ def own_figure(data: RunData, sweep: str, kind: str) -> FigureData:
 def test_a_variant_with_a_slow_baseline_of_its_own_says_so_and_heads_nothing(published: RunData) -> None:
     """Stores between the FFMAs are timed against a baseline with one block per multiprocessor."""
     given = own_figure(published, "fp32_buffering", "curves")
-    (own,) = given.own_baselines
-    assert given.own_baselines == {own: "min_blocks=1"}
-    assert "deposits=between" in own
+    assert set(given.own_baselines.values()) == {"min_blocks=1"}
+    (own,) = (variant for variant in given.own_baselines if "deposits=between" in variant)
     assert given.here.set_index("variant")["speedup"].idxmax() == own
     assert "deposits=between" not in message(given)
     shown = words(FIGURES["curves"](given)).replace("\n", " ")

@@ -5,7 +5,8 @@
 // one step of K lie apart, so that it takes four LDS.32. The compiler reads them otherwise: one LDS.128 along
 // the row is A for four steps of K.
 //
-// The text has no alpha and beta, which this kernel adds, and no bounds: m and n are multiples of 128, k of 8.
+// The text has no alpha and beta; this kernel adds them. It has no bounds: m and n are multiples of 128, k of
+// 8.
 
 #include "epilogue/combine_fp32.cuh"
 #include "types/index.cuh"

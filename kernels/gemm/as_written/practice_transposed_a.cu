@@ -4,7 +4,8 @@
 // side: one LDS.128 reads four. A thread's 8 x 8 outputs are four squares of 4 x 4, one in each quarter of
 // the tile. Padding longer rows keeps the transposed store off one bank.
 //
-// The text has no alpha and beta, which this kernel adds, and no bounds: m and n are multiples of 128, k of 8.
+// The text has no alpha and beta; this kernel adds them. It has no bounds: m and n are multiples of 128, k of
+// 8.
 //
 // Offset: words added to each row of both tiles.
 

@@ -7,10 +7,17 @@ from ladder.results.run_data import Row
 
 LOADS = "wavefronts per shared load over the fewest"
 ENOUGH = 1.05  # times the fewest wavefronts still count as without conflicts: other traffic adds some
+FEW = 0.05  # conflicts an access still count as none, for the same reason
 
 
 def metric(name: str) -> Callable[[Row], float]:
     return lambda row: row.metric(name)
+
+
+def conflicts(row: Row, access: str = "ld") -> float:
+    """Conflicts by the hardware's own counter per shared load (ld) or store (st)."""
+    counted = row.metric(f"l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{access}.sum")
+    return counted / row.metric(SHARED_REQUESTS_OF.format(access))
 
 
 def stalled(reason: str) -> Callable[[Row], float]:
@@ -32,11 +39,6 @@ def over_fewest(row: Row) -> float:
     """Wavefronts per shared load over the fewest: one for an LDS.32, two for an LDS.128 with 16 addresses or fewer."""
     words, vectors = row["lds_32"], row["lds_128"]
     return float(per_request(row) * (words + vectors) / (words + 2 * vectors))
-
-
-def stores_over_fewest(row: Row) -> float:
-    """Wavefronts per shared store over the fewest: one for each word of a transposed A, four for an STS.128 of B."""
-    return float(per_request(row, "st") * (row["bm"] + row["bn"] / 4) / (row["bm"] + row["bn"]))
 
 
 def shared_bytes(row: Row) -> float:

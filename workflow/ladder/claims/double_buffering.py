@@ -2,9 +2,11 @@
 
 from typing import Any
 
-from ladder.claims.counters import ENOUGH, LOADS, over_fewest, per_request, stalled, stores_over_fewest
-from ladder.claims.primitives import EQUIVALENT, SLIGHT, Parts, decide_part, note
-from ladder.results.run_data import Rows, RunData
+from ladder.claims.counters import ENOUGH, FEW, LOADS, conflicts, over_fewest, per_request, stalled
+from ladder.claims.primitives import SLIGHT, Parts, decide_part, note
+from ladder.results.run_data import Rows, RunData, Values
+
+CONFLICTS = "conflicts a shared load"
 
 
 def _lanes(data: RunData, lane_map: Any, split: Any, **wanted: Any) -> Rows:
@@ -16,6 +18,16 @@ def _lanes(data: RunData, lane_map: Any, split: Any, **wanted: Any) -> Rows:
 def _buffering(data: RunData, **wanted: Any) -> Rows:
     """Cells of register staging that store a tile after the FFMAs."""
     return data.timed("fp32_buffering", "gemm_staged", loader="staged", deposits="behind", **wanted)
+
+
+def _written(data: RunData, rung: Any, **wanted: Any) -> Rows:
+    """Cells of a kernel as the text has it."""
+    return data.timed("fp32_as_written", rung=rung, **wanted)
+
+
+def _pairs(data: RunData, rung: str, below: str) -> Values:
+    """Speed of one of the text's kernels over another, by size."""
+    return data.speeds_over(_written(data, rung), _written(data, below), "n")
 
 
 def double_buffer_barriers(data: RunData) -> Parts:
@@ -36,19 +48,41 @@ def double_buffer_barriers(data: RunData) -> Parts:
 
 
 def double_buffer_faster(data: RunData) -> Parts:
-    """Double buffering shared memory and registers is faster than the same kernel without.
+    """Double buffering, with its prefetch, is faster than kernel 6: load a tile, barrier, multiply, barrier.
 
     Source: double-buffering (double buffering).
     """
-    fetch_first = {"order": "prefetch_first"}
-    values = data.speeds(_buffering(data, stages=2, buffers=2, **fetch_first))
-    label = "speed of two pairs of tiles and two fragments over one of each"
-    speed = yield decide_part(label, values, least=1, margin=SLIGHT, per="n")
-    for name, stages, buffers in (("two pairs of tiles alone", 2, 1), ("two fragments alone", 1, 2)):
-        yield note(name, data.speeds(_buffering(data, stages=stages, buffers=buffers, **fetch_first)), "x")
-    counted = _buffering(data, n=4096, **fetch_first)
-    yield note("warps waiting at a barrier per instruction", data.numbers(counted, stalled("barrier")))
-    return f"Time both at your size: double buffering has {speed.span} the speed ({speed.where})."
+    speeds = _pairs(data, "double buffer", "kernel 6")
+    speed = yield decide_part("speed over kernel 6", speeds, least=1, margin=SLIGHT, per="n")
+    yield note(
+        "the same, one block a multiprocessor",
+        _pairs(data, "double buffer, one block", "kernel 6, one block"),
+        "x",
+    )
+    yield note("over prefetch alone", _pairs(data, "double buffer", "prefetch"), "x")
+    alone = _pairs(data, "double buffer, one block", "prefetch, one block")
+    yield note("over prefetch alone, one block a multiprocessor", alone, "x")
+    waits = data.numbers(
+        _written(data, ("kernel 6", "prefetch", "double buffer"), n=4096), stalled("long_scoreboard")
+    )
+    yield note("cycles an instruction waits for global memory", waits)
+    if not alone.found:
+        return f"Double buffer kernel 6: {speed.span} the speed."
+    return f"Double buffer where one block fits ({alone.span()} over prefetch alone); with two, prefetch is enough."
+
+
+def store_after_load(data: RunData) -> Parts:
+    """A tile that is stored to shared memory right behind its load is not overlapped with the multiplications.
+
+    Source: double-buffering (double buffering, registers in between).
+    """
+    speeds = _pairs(data, "prefetch", "kernel 6")
+    speed = yield decide_part(
+        "speed of storing behind the multiplications over at once", speeds, least=1, margin=SLIGHT, per="n"
+    )
+    waits = data.numbers(_written(data, ("kernel 6", "prefetch"), n=4096), stalled("long_scoreboard"))
+    yield note("cycles an instruction waits for global memory", waits)
+    return f"Store a tile behind the multiplications of the one before: {speed.span} the speed."
 
 
 def linear_map_conflicts_b(data: RunData) -> Parts:
@@ -57,11 +91,12 @@ def linear_map_conflicts_b(data: RunData) -> Parts:
     Source: double-buffering (lane maps).
     """
     both, a = (_lanes(data, "rows_2x16", "adjacent", n=1024, tiles=one) for one in ("padded", "interleaved"))
-    part = yield decide_part(f"{LOADS}, A and B", data.numbers(both, over_fewest), least=ENOUGH)
+    part = yield decide_part(f"{CONFLICTS}, A and B", data.numbers(both, conflicts), least=FEW, unit="")
     # Interleaved B is read in single words without conflicts, and A as before.
-    yield decide_part(f"{LOADS}, B interleaved", data.numbers(a, over_fewest), most=ENOUGH)
+    yield decide_part(f"{CONFLICTS}, B interleaved", data.numbers(a, conflicts), most=FEW, unit="")
+    yield note(LOADS, data.numbers(both, over_fewest), "x")
     advice = part.either("Do not number", "Number")
-    return f"{advice} a warp's threads 2 x 16: loads take {part.span} the fewest wavefronts."
+    return f"{advice} a warp's threads 2 x 16: a load has {part.span} conflicts."
 
 
 def zigzag_map_conflict_free(data: RunData) -> Parts:
@@ -70,27 +105,24 @@ def zigzag_map_conflict_free(data: RunData) -> Parts:
     Source: double-buffering (lane maps), after maxas.
     """
     rows = _lanes(data, "zigzag_8x4", "quadrants", n=1024)
-    loads = yield decide_part(LOADS, data.numbers(rows, over_fewest), most=ENOUGH)
-    splits = _lanes(data, "zigzag_4x8", ("adjacent", "contiguous", "quadrants"), n=1024)
-    yield note("wavefronts per shared load of the 4 x 8 zigzag", data.numbers(splits, per_request))
-    return f"{loads.either('Use', 'Check')} a zigzag in quadrants: loads take {loads.span} the fewest wavefronts."
+    part = yield decide_part(CONFLICTS, data.numbers(rows, conflicts), most=FEW, unit="")
+    yield note(LOADS, data.numbers(rows, over_fewest), "x")
+    return f"{part.either('Use', 'Check')} a zigzag in quadrants: a load has {part.span} conflicts."
 
 
 def plain_map_also_conflict_free(data: RunData) -> Parts:
-    """A plain 4 x 8 lane map in quadrants is conflict-free too, so that the zigzag is not needed.
+    """The mysterious conflict aside, a plain 4 x 8 lane map in quadrants is conflict-free too: no zigzag is needed.
 
     Source: double-buffering (lane maps).
     """
     rows = _lanes(data, "rows_4x8", "quadrants", n=1024)
-    yield decide_part(LOADS, data.numbers(rows, over_fewest), most=ENOUGH)
+    yield decide_part(CONFLICTS, data.numbers(rows, conflicts), most=FEW, unit="")
     # Not needed: slower by no more than a slight difference.
     values = data.speeds(_lanes(data, "rows_4x8", "quadrants"))
     speed = yield decide_part("speed over the zigzag", values, least=1 - SLIGHT, per="n")
-    maps = _lanes(data, ("rows_4x8", "zigzag_4x8"), "quadrants", n=1024)
-    yield note("warps held up by the queue of shared memory", data.numbers(maps, stalled("mio_throttle")))
+    yield note("wavefronts a load, the mysterious conflict", data.numbers(rows, per_request))
     # Of adjacent outputs `warp_4x16_over_8x8` says the opposite.
-    of_both = f"with outputs in quadrants a plain 4 x 8 has {speed.span} the speed of the zigzag"
-    return f"Time the lane map with the split that you use: {of_both}, conflicts or not."
+    return f"With outputs in quadrants take a plain 4 x 8: {speed.span} the speed of the zigzag."
 
 
 def transposed_store_conflicts(data: RunData) -> Parts:
@@ -98,15 +130,13 @@ def transposed_store_conflicts(data: RunData) -> Parts:
 
     Source: double-buffering (transposed A).
     """
-    rows = data.numbers(data.timed("fp32_transpose", transpose_a=1, n=1024), stores_over_fewest)
+    rows = data.numbers(data.timed("fp32_transpose", transpose_a=1, n=1024), lambda row: conflicts(row, "st"))
     plain, padded = (rows.only(tiles="padded", pad=pad) for pad in (0, 4))
-    stores = yield decide_part(
-        "wavefronts per shared store over the fewest, without padding", plain, least=ENOUGH
-    )
-    yield note("with four words of padding", padded, "x")
-    yield note("XOR-swizzled in groups of four", rows.only(tiles="xor_groups"), "x")
+    stores = yield decide_part("conflicts a shared store, without padding", plain, least=FEW, unit="")
+    yield note("with four words of padding", padded)
+    yield note("XOR-swizzled in groups of four", rows.only(tiles="xor_groups"))
     advice = stores.either("Pad or swizzle", "Leave")
-    return f"{advice} the tile of a transposed A: as it is, stores take {stores.span} the fewest wavefronts."
+    return f"{advice} the tile of a transposed A: as it is, a store has {stores.span} conflicts."
 
 
 def compute_first_faster_large(data: RunData) -> Parts:
@@ -143,17 +173,14 @@ def quadrants_vs_contiguous(data: RunData) -> Parts:
 
     Source: double-buffering (lane maps, an open question).
     """
-    values = data.speeds(_lanes(data, "zigzag_4x8", "contiguous"))
-    speed = yield decide_part(
-        "speed of a single piece over quadrants", values, most=1, margin=SLIGHT, per="n"
-    )
+    values = _pairs(data, "one piece, 128 threads", "four pieces")
+    label = "speed of kernel 10's single piece over sgemm_v3's four pieces"
+    speed = yield decide_part(label, values, most=1, margin=SLIGHT, per="n")
+    yield note("of a single piece, 256 threads", _pairs(data, "one piece, 256 threads", "four pieces"), "x")
+    yield note("with a zigzag of 4 x 8", data.speeds(_lanes(data, "zigzag_4x8", "contiguous")), "x")
     contiguous, quadrants = (data.timed("fp32_ablation", rung=name) for name in ("contiguous warps", "all"))
-    tuned = data.speeds_over(contiguous, quadrants, "n")
-    yield note("the same in the tuned kernel", tuned, "x")
-    alike = not tuned.found or (tuned.least >= 1 - SLIGHT and tuned.most <= 1 + SLIGHT)
-    advice = "Split as is simpler" if speed.verdict == EQUIVALENT and alike else "Time both splits"
-    in_tuned = f", in the tuned kernel {tuned.span()}" if tuned.found else ""
-    return f"{advice}: a warp with a single piece has {speed.span} the speed{in_tuned}."
+    yield note("in the tuned kernel", data.speeds_over(contiguous, quadrants, "n"), "x")
+    return f"Let a warp own a piece of each quarter: a single piece has {speed.span} the speed."
 
 
 def async_copy_helps(data: RunData) -> Parts:

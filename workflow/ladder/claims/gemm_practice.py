@@ -1,6 +1,8 @@
 """Claims of `gemm-practice`: FP32 and TF32 GEMMs, shared memory, stages, and the threadblock swizzle."""
 
-from ladder.claims.counters import ENOUGH, LOADS, metric, over_fewest, shared_bytes, wavefronts
+from typing import Any
+
+from ladder.claims.counters import ENOUGH, LOADS, metric, over_fewest, shared_bytes, stalled, wavefronts
 from ladder.claims.primitives import SLIGHT, Parts, decide_part, note
 from ladder.results.counters import DRAM_READ
 from ladder.results.run_data import Row, Rows, RunData, Value, Values
@@ -10,24 +12,107 @@ _SHARED = 228 * 1024  # bytes of a multiprocessor of compute capability 9.0; the
 _STAGED = ("mma_staged", "wmma_staged")
 
 
-def transpose_pays(data: RunData) -> Parts:
-    """Storing A transposed slows the stores to shared memory but wins overall, since fragments load as LDS.128.
+_TEXTBOOK = (
+    "4 register tile",
+    "5 outer product",
+    "6 vector loads",
+    "7 transposed A",
+    "8 padding",
+    "9 lane map",
+    "10 quadrants",
+    "11 register prefetch",
+    "12 double-buffered tiles",
+    "13 double-buffered fragments",
+)
+"""Rungs of fp32_ladder that the text climbs: tiling, vectors, transposing, padding, double buffering."""
 
-    Source: gemm-practice (transposed A).
+
+def _written(data: RunData, rung: Any, **wanted: Any) -> Rows:
+    """Cells of a kernel as the text has it."""
+    return data.timed("fp32_as_written", rung=rung, **wanted)
+
+
+def _pairs(data: RunData, rung: str, below: str) -> Values:
+    """Speed of one of the text's kernels over another, by size."""
+    return data.speeds_over(_written(data, rung), _written(data, below), "n")
+
+
+def _over_two(data: RunData, rung: str) -> Values:
+    """Speed with registers for one block a multiprocessor over that for two, where the grid fills the GPU."""
+    return _pairs(data, f"{rung}, one block", rung).only(n=lambda n: n >= 2048)
+
+
+def _rungs(data: RunData, rung: str, below: str) -> Values:
+    """Speed of a rung of the TF32 ladder over another, by size."""
+    own, other = (data.timed("tensor_ladder_tf32", rung=name) for name in (rung, below))
+    return data.speeds_over(own, other, "n")
+
+
+def _store_wavefronts(row: Row) -> float:
+    return wavefronts(row, "st")
+
+
+def transpose_pays(data: RunData) -> Parts:
+    """A transposed in shared memory pays, though it slows the stores: fragments load by vectors.
+
+    Source: gemm-practice (why transpose, why though it is slower).
     """
-    own = data.timed("fp32_transpose", transpose_a=1, tiles="padded")
-    speed = yield decide_part("speed over plain A", data.speeds(own), least=1, margin=SLIGHT, per="n")
-    own, plain = (data.timed("fp32_transpose", transpose_a=yes, tiles="padded", n=1024) for yes in (1, 0))
-    stores = data.ratios(own, plain, lambda row: wavefronts(row, "st"), "bk", "pad")
-    # Padding is the remedy for slow stores: what it leaves of them stands beside.
-    yield decide_part(
-        "wavefronts of stores over those of plain A, no padding", stores.only(pad=0), least=ENOUGH
+    speeds = _pairs(data, "transposed A", "plain A")
+    speed = yield decide_part("speed over plain A", speeds, least=1, margin=SLIGHT, per="n")
+    yield note("with OFFSET 4", _pairs(data, "transposed A, OFFSET 4", "plain A"), "x")
+    own, plain = (_written(data, rung, n=4096) for rung in ("transposed A", "plain A"))
+    yield note(
+        "wavefronts of stores over those of plain A", data.ratios(own, plain, _store_wavefronts, "n"), "x"
     )
-    yield note("wavefronts of stores with four words of padding", stores.only(pad=4), "x")
-    own, plain = (data.compiled("fp32_transpose", transpose_a=yes, tiles="padded") for yes in (1, 0))
-    more = data.ratios(own, plain, lambda row: row["lds_128"], "bk", "pad")
-    yield decide_part("LDS.128 over those of plain A", more, least=1.01)
-    return f"{speed.either('Transpose A', 'Time both')}: {speed.span} {speed.either('at every size', speed.where)}."
+    return f"{speed.either('Transpose A', 'Time both')}: {speed.span} the speed."
+
+
+def plain_a_needs_four_loads(data: RunData) -> Parts:
+    """Without transposing, four LDS.32 must be issued for the four values of A that one LDS.128 loads.
+
+    Source: gemm-practice (why transpose).
+    """
+    own, plain = (data.compiled("fp32_as_written", rung=rung) for rung in ("transposed A", "plain A"))
+    single = yield decide_part(
+        "LDS.32 of the kernel with plain A", data.numbers(plain, lambda row: row["lds_32"]), least=1, unit=""
+    )
+    vectors = data.ratios(plain, own, lambda row: row["lds_128"], "dtype")
+    yield note("LDS.128 of plain over those of transposed A", vectors, "x")
+    advice = single.either("Transpose A for vector loads", "Look at the SASS first")
+    return f"{advice}: the compiler may load plain A along K, four steps at once."
+
+
+def stalls_of_conflicts(data: RunData) -> Parts:
+    """Bank conflicts make warps wait by short scoreboard, and by MIO throttle where the queue is full.
+
+    Source: gemm-practice (bank conflicts).
+    """
+    given = {"bm": 128, "tiles": "padded", "n": 1024}
+    with_, without = (
+        data.timed("fp32_lane_maps", "gemm_staged", lane_map=lane_map, split=split, **given)
+        for lane_map, split in (("rows_2x16", "adjacent"), ("zigzag_8x4", "quadrants"))
+    )
+    short = data.ratios(with_, without, stalled("short_scoreboard"), "n")
+    part = yield decide_part("waits by short scoreboard, with conflicts over without", short, least=ENOUGH)
+    queue = data.numbers(with_, stalled("mio_throttle"))
+    yield decide_part(
+        "cycles an instruction waits by MIO throttle, with conflicts", queue, least=0.1, unit=""
+    )
+    yield note(
+        "cycles an instruction waits by short scoreboard", data.numbers(with_, stalled("short_scoreboard"))
+    )
+    return f"Look at short scoreboard where loads conflict: {part.span} the waits."
+
+
+def registers_for_64_sums(data: RunData) -> Parts:
+    """A thread with 64 sums may take 80 to 100 registers.
+
+    Source: gemm-practice (register pressure).
+    """
+    rungs = ("plain A", "transposed A", "transposed A, OFFSET 4", "kernel 6", "kernel 6, one block")
+    registers = data.numbers(data.compiled("fp32_as_written", rung=rungs), lambda row: row["registers"])
+    part = yield decide_part("registers a thread", registers, least=80, most=100, some=True, unit="")
+    return f"Plan for {part.span} registers a thread with 64 sums."
 
 
 def padding_needs_alignment(data: RunData) -> Parts:
@@ -49,7 +134,7 @@ def bcf_still_conflicts(data: RunData) -> Parts:
 
     Source: gemm-practice (bcf).
     """
-    rows = data.timed("fp32_lane_maps", lane_map="rows_2x16", split="quadrants", bm=128, n=1024)
+    rows = _written(data, "transposed A", n=1024)
     loads = yield decide_part(LOADS, data.numbers(rows, over_fewest), least=ENOUGH)
     return f"Count wavefronts before you call a kernel conflict-free: this one takes {loads.span} the fewest."
 
@@ -78,7 +163,7 @@ def smem_formula(data: RunData) -> Parts:
 
 
 def occupancy_collapse(data: RunData) -> Parts:
-    """Above half of a multiprocessor's shared memory, one block per multiprocessor remains.
+    """Above half of a multiprocessor's shared memory one block remains, and speed collapses: nothing fills its waits.
 
     Source: gemm-practice (stages).
     """
@@ -87,16 +172,21 @@ def occupancy_collapse(data: RunData) -> Parts:
         ("tensor", "tensor_tiles", "mma_staged"),
     ):
         rows = data.compiled(sweep, kernel)
-        large = Rows(sweep, [row for row in rows.found if shared_bytes(row) + 1024 > _SHARED / 2], rows.why)
-        blocks = data.numbers(large, lambda row: row["blocks_per_sm"])
-        yield decide_part(f"blocks per multiprocessor above half, {name} kernels", blocks, near=1, unit="")
-    deep = data.speeds(data.timed("fp32_async_stages", "gemm_staged", bk=32, n=4096))
-    yield note("speed of tiles of 32 K steps over register staging in tiles of 8", deep, "x")
-    return f"Plan for one block per multiprocessor above {_SHARED // 2048} KiB: they have {deep.span()} the speed."
+        above = Rows(sweep, [row for row in rows.found if shared_bytes(row) + 1024 > _SHARED / 2], rows.why)
+        blocks = data.numbers(above, lambda row: row["blocks_per_sm"])
+        yield decide_part(f"blocks a multiprocessor above half, {name} kernels", blocks, near=1, unit="")
+    # Registers leave one block here, in place of shared memory: the kernel is the same otherwise.
+    kernels = ("kernel 6", "prefetch", "double buffer")
+    ratios = [_over_two(data, rung) for rung in kernels]
+    large = Values("fp32_as_written", [one for own in ratios for one in own.found], ratios[0].why)
+    speed = yield decide_part("speed of one block over two, from 2048 on", large, most=0.9, per="rung")
+    return (
+        f"One block a multiprocessor is enough for a kernel that is pipelined: {speed.span} the speed of two."
+    )
 
 
 def block_swizzle_l2(data: RunData) -> Parts:
-    """A threadblock swizzle raises the L2 hit rate and cuts the bytes read from device memory at large N.
+    """A threadblock swizzle raises the L2 hit rate, cuts the bytes from device memory, and is faster at large N.
 
     Source: gemm-practice (block swizzle).
     """
@@ -108,26 +198,28 @@ def block_swizzle_l2(data: RunData) -> Parts:
         yield decide_part(f"L2 hit rate of the best width over rows, {name}", hits, least=1.005, per="n")
         read = data.ratios(own, rows, metric(DRAM_READ), "n").best("n", min)
         yield decide_part(f"bytes from DRAM of the best width over rows, {name}", read, most=0.99, per="n")
-    speed = data.speeds(data.timed("fp32_block_swizzle", strip=lambda strip: strip > 0)).best("n")
-    yield note("speed of the fastest width over rows, FP32", speed, "x")
-    than = "at least as fast as rows at some size" if speed.most >= 1 else "slower than rows"
-    fastest = f"the fastest width is {than}, {speed.span()} their speed"
-    return f"Swizzle to save traffic, and time it: in FP32 {fastest}."
+    # The text's kernel is WMMA in TF32, and it speaks of 16384.
+    wmma = _rungs(data, "6 threadblock swizzle", "5 three-stage pipeline").only(n=16384)
+    speed = yield decide_part("speed over rows at 16384, WMMA in TF32", wmma, least=1, margin=2 * SLIGHT)
+    fp32 = data.speeds(data.timed("fp32_block_swizzle", strip=lambda strip: strip > 0)).best("n")
+    yield note("speed of the fastest width over rows, FP32", fp32, "x")
+    return f"Swizzle large TF32 products: {speed.span} the speed at 16384."
 
 
 def cublas_best_small(data: RunData) -> Parts:
-    """Below 1024 cuBLAS is ahead of every hand-written kernel.
+    """Below 1024 tiling and vectors do not beat cuBLAS.
 
     Source: gemm-practice (results).
     """
-    parts = []
-    for name in ("fp32", "fp16", "tf32"):
-        sweep = "fp32_ladder" if name == "fp32" else f"tensor_ladder_{name}"
-        best = data.speeds(data.timed(sweep, n=lambda n: n < 1024)).best("n")
-        parts.append(decide_part(f"best speed over cuBLAS, {name}", best, most=1, margin=SLIGHT, per="n"))
-        yield parts[-1]
-    fp32, fp16, tf32 = (part.span for part in parts)
-    return f"Below 1024 expect {fp32} the speed of cuBLAS in FP32, {fp16} in fp16 and {tf32} in TF32."
+    fp32 = data.speeds(data.timed("fp32_ladder", n=lambda n: n < 1024, rung=_TEXTBOOK)).best("n")
+    part = yield decide_part(
+        "best speed over cuBLAS, rungs 4 to 13 in FP32", fp32, most=1, margin=SLIGHT, per="n"
+    )
+    wmma = data.speeds(data.timed("tensor_ladder_tf32", "wmma_staged", n=lambda n: n < 1024)).best("n")
+    yield decide_part("best speed over cuBLAS, WMMA in TF32", wmma, most=1, margin=SLIGHT, per="n")
+    small = data.speeds(data.timed("fp32_ladder", rung="19c small tile", n=lambda n: n < 1024))
+    yield note("a tile of 32 x 64 made for such sizes", small, "x")
+    return f"Below 1024 use cuBLAS or a small tile: the text's rungs have {part.span} its speed."
 
 
 def tf32_overtakes_at_2048(data: RunData) -> Parts:
@@ -135,7 +227,7 @@ def tf32_overtakes_at_2048(data: RunData) -> Parts:
 
     Source: gemm-practice (results).
     """
-    rows, others = data.timed("tensor_ladder_tf32"), data.timed("fp32_ladder")
+    rows, others = data.timed("tensor_ladder_tf32", "wmma_staged"), data.timed("fp32_ladder")
     found = []
     for row in rows.found:
         # FP32 cuBLAS is timed beside every rung: the spread of these times is its interval.
@@ -145,54 +237,43 @@ def tf32_overtakes_at_2048(data: RunData) -> Parts:
             found.append(Value(ratio(cublas, estimate(row, "median_us")), row=row, timed=(row,)))
     best = Values(rows.sweep, found, rows.why or others.why).best("n")
     large = best.only(n=lambda n: n >= 2048)
-    speed = yield decide_part("speed of the fastest rung over FP32 cuBLAS", large, least=1, per="n")
+    speed = yield decide_part("speed of the fastest WMMA rung over FP32 cuBLAS", large, least=1, per="n")
     yield note("speed of the fastest rung below 2048", best.only(n=lambda n: n < 2048), "x")
     advice = speed.either("Use TF32 where its precision is enough", "Time TF32")
     return f"{advice}: {speed.span} the speed of FP32 cuBLAS from 2048 on."
 
 
 def stage3_for_16384(data: RunData) -> Parts:
-    """At 16384 three stages hold up better than two.
+    """At 16384 three stages are faster than two.
 
     Source: gemm-practice (stages).
     """
-    every, wmma = [], {"kernel": "wmma_staged", "strip": 0}
-    for name, sweep, kernel in (
-        ("mma.sync", "tensor_stages_swizzle", {}),
-        ("WMMA", "tensor_ladder_tf32", wmma),
-    ):
-        three, two = (data.timed(sweep, n=(8192, 16384), stages=stages, **kernel) for stages in (3, 2))
-        gains = data.speeds_over(three, two, "n", "strip")
-        large, small = gains.only(n=16384), gains.only(n=8192)
-        # To hold up better is to keep more of the speed at 8192: the gain of the third stage grows with the size.
-        grown = large.over(small, "strip")
-        yield decide_part(f"gain of the third stage at 16384 over that at 8192, {name}", grown, least=1)
-        yield note(f"speed of three stages over two at 16384, {name}", large, "x")
-        every.append(large)
-    mma, by_wmma = (speeds.span() for speeds in every)
-    return f"Take three stages at 16384: they have {mma} the speed of two by mma.sync, {by_wmma} by WMMA."
+    wmma = _rungs(data, "5 three-stage pipeline", "4 two-stage pipeline")
+    speed = yield decide_part(
+        "speed of three stages over two at 16384, WMMA", wmma.only(n=16384), least=1, margin=2 * SLIGHT
+    )
+    three, two = (data.timed("tensor_stages_swizzle", n=16384, stages=stages) for stages in (3, 2))
+    yield note("the same by mma.sync", data.speeds_over(three, two, "n", "strip"), "x")
+    return f"Take three stages at 16384: {speed.span} the speed of two."
 
 
 def large_size_retention(data: RunData) -> Parts:
-    """The staged TF32 kernel with a threadblock swizzle keeps at least 90 % of its best rate at 16384.
+    """The TF32 WMMA kernel with three stages and a threadblock swizzle keeps 26 of its best 28 TFLOP/s at 16384.
 
     Source: gemm-practice (results).
     """
-    rows = data.timed("tensor_ladder_tf32", _STAGED, strip=8, stages=lambda stages: stages >= 3)
+    rows = data.timed("tensor_ladder_tf32", rung="6 threadblock swizzle")
 
     def rate(row: Row) -> Estimate:
         time = estimate(row, "median_us")
         return Estimate(*(row["tflops"] * time.value / end for end in (time.value, time.high, time.low)))
 
-    best = {}
-    for row in sorted(rows.found, key=lambda row: row["tflops"]):
-        best[row["variant"]] = row
-    large = [(row, best[row["variant"]]) for row in rows.found if row["n"] == 16384]
-    kept = [Value(ratio(rate(row), rate(most)), row=row, timed=(row, most)) for row, most in large]
+    best = max(rows.found, key=lambda row: float(row["tflops"]), default=None)
+    large = [row for row in rows.found if row["n"] == 16384]
+    kept = [Value(ratio(rate(row), rate(best)), row=row, timed=(row, best)) for row in large if best]
     values = Values(rows.sweep, kept, rows.why)
-    part = yield decide_part("rate at 16384 over the best of the same rung", values, least=0.9)
-    clocks = data.timed("tensor_ladder_tf32", "mma_staged", n=(2048, 16384), stages=4)
-    yield note("clock", data.numbers(clocks, lambda row: row["sm_clock_mhz"]), "MHz")
+    part = yield decide_part("rate at 16384 over its best", values, least=26 / 28)
+    yield note("clock", data.numbers(rows, lambda row: row["sm_clock_mhz"]), "MHz")
     return f"Expect {part.span} the best rate at 16384, and look at the clock before you blame the kernel."
 
 

@@ -5,32 +5,49 @@ from typing import Any
 from ladder.claims.primitives import SLIGHT, Part, Parts, decide_part
 from ladder.results.run_data import Rows, RunData
 
+_LADDER, _WRITTEN, _BUFFERING = "fp32_ladder", "fp32_as_written", "fp32_buffering"
 _STEPS = (
-    # what, rung, the rung that it is compared with, and whether it was faster in the source
-    ("32 x 32 tiles in shared memory over none", "3 shared tile", "2 coalesced loads", True),
-    ("several outputs per thread over one", "4 register tile", "3 shared tile", True),
-    ("outer products in registers over shared memory", "5 outer product", "4 register tile", False),
-    ("one element of A at a time over its column", "5b element of A", "5 outer product", True),
-    ("a transposed A and vector loads over one element", "7 transposed A", "5b element of A", True),
-    ("split loaders over loaders of both operands", "7b split loaders", "7 transposed A", False),
-    ("padding over none", "8 padding", "7 transposed A", True),
-    ("register staging over loading in place", "11 register prefetch", "10 quadrants", True),
-    ("two-dimensional arrays over linear ones", "8b declared array", "8 padding", False),
-    ("two shared tiles over one", "12 double-buffered tiles", "11 register prefetch", True),
-    ("two fragments over one", "13 double-buffered fragments", "12 double-buffered tiles", False),
+    # step of the source, what it changes, the sweep, its rung, the rung below, and whether it was faster in the source
+    ("2", "32 x 32 tiles in shared memory", _LADDER, "3 shared tile", "2 coalesced loads", True),
+    ("3", "several outputs per thread", _LADDER, "4 register tile", "3 shared tile", True),
+    ("3.1", "one step of K at a time", _LADDER, "5 outer product", "4 register tile", False),
+    ("3.2", "one element of A at a time", _LADDER, "5b element of A", "5 outer product", True),
+    ("3.3", "a transposed A and vector loads", _LADDER, "7 transposed A", "5b element of A", True),
+    ("3.4", "split loaders", _LADDER, "7b split loaders", "7 transposed A", False),
+    ("4", "padding", _LADDER, "8 padding", "7 transposed A", True),
+    ("5", "shared memory into registers ahead of the multiplications", _WRITTEN, "HIP 5", "HIP 4", True),
+    ("6", "two shared tiles, in C", _LADDER, "12 double-buffered tiles", "11 register prefetch", False),
+    ("7", "two steps of K at a time", _WRITTEN, "HIP 7", "HIP 5", True),
+    ("7.1", "two-dimensional arrays", _LADDER, "8b declared array", "8 padding", False),
+    ("7.2", "a function that reads shared memory", _WRITTEN, "HIP 7.2", "HIP 7", False),
     (
-        "stores between FFMAs over stores after them",
-        "13b interleaved stores",
-        "13 double-buffered fragments",
+        "7.3",
+        "stores between FFMAs",
+        _BUFFERING,
+        "double-buffered tiles and fragments, stores between",
+        "double-buffered tiles and fragments, one block",
         True,
     ),
+    (
+        "7.5",
+        "two fragments, in C",
+        _LADDER,
+        "13 double-buffered fragments",
+        "12 double-buffered tiles",
+        False,
+    ),
+    ("7.7", "a warp's outputs side by side", _WRITTEN, "HIP 7.7", "HIP 7", False),
+    ("9", "outputs in four squares of 2 x 2", _WRITTEN, "HIP 9", "HIP 7", False),
 )
+"""7.4, two shared tiles in assembler, and 7.6, two fragments in assembler, have no counterpart in CUDA C++."""
 
 
-def _step(data: RunData, label: str, rung: str, below: str, **condition: Any) -> Part:
-    """Speed of one rung of the FP32 ladder over another at 4096."""
-    rows, others = (data.timed("fp32_ladder", n=4096, rung=name) for name in (rung, below))
-    return decide_part(f"speed of {label}", data.speeds_over(rows, others, "n"), **condition)
+def _step(data: RunData, step: str, **condition: Any) -> Part:
+    """Speed of a step over the one below it at 4096."""
+    what, sweep, rung, below = next(one[1:5] for one in _STEPS if one[0] == step)
+    rows, others = (data.timed(sweep, n=4096, rung=name) for name in (rung, below))
+    label = f"speed with {what} (step {step})"
+    return decide_part(label, data.speeds_over(rows, others, "n"), **condition)
 
 
 def ladder_order(data: RunData) -> Parts:
@@ -39,12 +56,10 @@ def ladder_order(data: RunData) -> Parts:
     Source: hip-gemm (#1 to #9).
     """
     steps = {}
-    for label, rung, below, faster in _STEPS:
-        steps[rung] = yield _step(
-            data, label, rung, below, margin=SLIGHT, **{"least" if faster else "most": 1}
-        )
-    spans = {rung: step.span for rung, step in steps.items()}
-    paid = [f"{rung} ({span})" for rung, span in spans.items() if steps[rung].values.least > 1 + SLIGHT]
+    for step, *_, faster in _STEPS:
+        bound = {"least" if faster else "most": 1}
+        steps[step] = yield _step(data, step, margin=SLIGHT, **bound)
+    paid = [f"{step} ({part.span})" for step, part in steps.items() if part.values.least > 1 + SLIGHT]
     return f"Climb the steps that pay here: {', '.join(paid)}."
 
 
@@ -108,8 +123,7 @@ def split_loader_neutral(data: RunData) -> Parts:
 
     Source: hip-gemm (split loaders).
     """
-    label, rung, below, _ = _STEPS[5]
-    speed = yield _step(data, label, rung, below, near=0.98, margin=SLIGHT)  # about 2 %: from 1 to 3 %
+    speed = yield _step(data, "3.4", near=0.98, margin=SLIGHT)  # about 2 %: from 1 to 3 %
     pays = speed.values.least > 1 + SLIGHT  # as `ladder_order` counts it
     advice = "Split the loaders" if pays else "Split the loaders or not, as the code reads better"
-    return f"{advice} of a kernel without overlap: {speed.span} the speed at rung 7."
+    return f"{advice} of a kernel without overlap: {speed.span} the speed."

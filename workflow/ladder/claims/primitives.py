@@ -2,8 +2,11 @@
 
 Verdict of a value: what another GPU is predicted to read (where nothing is predicted, the 95 % interval over what was
 measured) lies inside the condition (holds), outside (refuted) or across its edge (undecided); where all of it lies
-within the margin around the edge, no difference matters (equivalent). A count has no interval. A part of a statement
-has the worst verdict of its values, or the best where the statement says "sometimes". The more values a part has, the
+within the margin around the edge, no difference matters (equivalent). A count has no interval. Where more is better,
+what lies above all that was said holds and more.
+
+A part of a statement has the worst verdict of its values, or the best where the statement says "sometimes". Where it is
+decided by size, and holds at some and is refuted at others, it holds only there. The more values a part has, the
 likelier one of them is refuted by chance, or holds by chance where one is enough: these verdicts stand only where they
 survive Holm's correction (Holm 1979).
 """
@@ -23,8 +26,8 @@ from ladder.results.run_data import Value, Values
 from ladder.results.statistics import Estimate
 from ladder.results.verdicts import NORMAL, SESSION
 
-HOLDS, REFUTED, EQUIVALENT, UNDECIDED, NOT_MEASURED = VERDICTS
-_WORST_FIRST = (REFUTED, NOT_MEASURED, UNDECIDED, EQUIVALENT, HOLDS)
+HOLDS, MORE, ONLY_WHERE, REFUTED, EQUIVALENT, UNDECIDED, NOT_MEASURED = VERDICTS
+_WORST_FIRST = (REFUTED, ONLY_WHERE, NOT_MEASURED, UNDECIDED, EQUIVALENT, HOLDS, MORE)
 SLIGHT = 0.01  # "faster" and "slower" mean by more than this share, where a source says no more
 _MOST_LISTED = 8
 
@@ -47,7 +50,7 @@ class Part:
 
     def either(self, holds: str, otherwise: str) -> str:
         """The first where the part holds, for advice."""
-        return holds if self.verdict == HOLDS else otherwise
+        return holds if self.verdict in (HOLDS, MORE) else otherwise
 
 
 Parts = Generator[Part | str, Any, str]
@@ -67,12 +70,27 @@ def combine(verdicts: Iterable[str], some: bool = False) -> str:
     return (max if some else min)(verdicts, key=_WORST_FIRST.index)
 
 
-def verdict_of_value(value: Estimate, least: float, most: float, margin: float = 0.0) -> str:
-    """Verdict of one value that is said to lie from `least` to `most`; `margin` is a share of the one edge there is."""
+def combine_groups(verdicts: Iterable[str], some: bool = False) -> str:
+    """Verdict over sizes or other values of a column: only where, if it holds at some and is refuted at others."""
+    known = {*verdicts}
+    if not some and REFUTED in known and known & {HOLDS, MORE}:
+        return ONLY_WHERE
+    return combine(known, some)
+
+
+def verdict_of_value(
+    value: Estimate, least: float, most: float, margin: float = 0.0, more: bool = False
+) -> str:
+    """Verdict of one value that is said to lie from `least` to `most`; `margin` is a share of the one edge there is.
+
+    more: a value above `most` is better than said.
+    """
     low, high = min(value.low, value.value), max(value.high, value.value)
     edge = least if math.isfinite(least) else most
     if margin and edge * (1 - margin) <= low and high <= edge * (1 + margin):
         return EQUIVALENT
+    if more and least <= low:
+        return MORE if low > most else HOLDS
     if least <= low and high <= most:
         return HOLDS
     return REFUTED if high < least or low > most else UNDECIDED
@@ -127,9 +145,12 @@ def decide_part(
     margin: float | None = None,
     per: str | None = None,
     some: bool = False,
+    more: bool = False,
     unit: str = "x",
 ) -> Part:
     """A part of a statement: every value (with `some`, one) is at least `least`, at most `most`, or near a number.
+
+    With both ends it lies between them; with `more`, what lies above `most` is better than said.
 
     `margin` is what counts as equal: a share of the edge, of `near` the distance from it. Without one it is, for values
     that were timed, what sessions on one GPU differ by. With `per` each value of that column has a verdict of its own.
@@ -139,6 +160,8 @@ def decide_part(
         timed = near is None and any(one.timed for one in values.found)
         margin = max(SESSION["kernel"], values.noise) if timed else 0.0
     said = f"at least {number(least)}" if math.isfinite(least) else f"at most {number(most)}"
+    if math.isfinite(least) and math.isfinite(most):
+        said = f"from {number(least)} to {number(most)}"
     if near is not None:
         least, most = near - margin, near + margin
         said = f"{number(near)} within {number(margin)}" if margin else number(near)
@@ -152,19 +175,20 @@ def decide_part(
         )
     equal = margin if near is None else 0.0
     decisive = [one.deciding for one in values.found]
-    alone = [verdict_of_value(value, least, most, equal) for value in decisive]
-    verdicts = corrected(decisive, alone, least, most, some)
-    groups: dict[Any, str] = {}
+    alone = [verdict_of_value(value, least, most, equal, more) for value in decisive]
+    verdicts = corrected(decisive, alone, least, math.inf if more else most, some)
+    by_key: dict[Any, list[str]] = {}
     for one, own in zip(values.found, verdicts, strict=True):
-        key = one.row[per] if per else None
-        groups[key] = combine([groups.get(key, own), own], some)
-    verdict = combine(groups.values(), some)
+        by_key.setdefault(one.row[per] if per else None, []).append(own)
+    groups = {key: combine(own, some) for key, own in by_key.items()}
+    verdict = combine_groups(groups.values(), some)
 
     def favour(value: Value) -> float:
         found = value.value
         return -abs(found - near) if near is not None else found if math.isfinite(least) else -found
 
-    deciding = [one for one, own in zip(values.found, verdicts, strict=True) if own == verdict]
+    worst = REFUTED if verdict == ONLY_WHERE else verdict
+    deciding = [one for one, own in zip(values.found, verdicts, strict=True) if own == worst]
     shown = [(own, [str(key) for key in groups if groups[key] == own]) for own in VERDICTS]
     where = "; ".join(f"{own} at {per} = {', '.join(keys)}" for own, keys in shown if per and keys)
     evidence = _found(values, verdicts, unit)

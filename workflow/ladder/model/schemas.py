@@ -10,7 +10,16 @@ _STATUSES = "ok compile_error unsupported launch_error incorrect out_of_bounds s
 STATUSES = tuple(_STATUSES.split())
 """What can become of a cell. `unmeasured` cells have no row."""
 
-VERDICTS = ("holds", "refuted", "equivalent", "undecided", "not measured")
+VERDICTS = (
+    "holds",
+    "holds and more",
+    "only where",
+    "refuted",
+    "equivalent",
+    "undecided",
+    "not measured",
+)
+"""holds and more: better than said. only where: it holds at some values and fails at others. refuted: it fails."""
 
 SIZE_COLUMNS = ("m", "n", "k", "elements", "sequence", "heads", "d")
 _SIZE_FIELDS = " ".join(f"{name}:int" for name in SIZE_COLUMNS)

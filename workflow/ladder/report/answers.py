@@ -15,7 +15,7 @@ from typing import Any
 
 from ladder.claims.counters import ENOUGH, per_request
 from ladder.claims.ledger import overall
-from ladder.claims.primitives import NOT_MEASURED, REFUTED
+from ladder.claims.primitives import NOT_MEASURED, ONLY_WHERE, REFUTED
 from ladder.model.cell import SUSTAINED, size_label
 from ladder.report import markdown, words
 from ladder.report.choices import PRODUCTS_SWEEP, THREE_PRODUCTS, Choice, Held, choices, slowed
@@ -349,7 +349,7 @@ def _padded(data: RunData) -> list[Row]:
     return [row for row in rows if row["n"] == max(one["n"] for one in rows)]
 
 
-@question("What does the power limit take?", "hopper", "hopper_dtypes")
+@question("What does the power limit take?", "hopper", "hopper_dtypes", front=False)
 def power_limit(data: RunData) -> Facts:
     """How much slower the recommended configurations are without pauses, at which clock and power."""
     every = slowed(data)
@@ -384,7 +384,7 @@ def _held_line(data: RunData, one: Choice, held: Held) -> list[tuple[str, str]]:
     ]
 
 
-@question("What do random data cost?", "hopper", "hopper_dtypes")
+@question("What do random data cost?", "hopper", "hopper_dtypes", front=False)
 def random_data(data: RunData) -> Facts:
     """How much faster GEMMs are with zeros in place of random numbers, in single launches and for seconds."""
     rows = stats.records(data.frames["zeros"])
@@ -709,6 +709,7 @@ def claims(data: RunData) -> Facts:
         "texts": decided[decided["id"].isin(here.index)]["source"].str.split(" ").str[0].nunique(),
         "claims": len(here),
         "refuted": int((here == REFUTED).sum()),
+        "partly": int((here == ONLY_WHERE).sum()),
         "there": len(there),
         "fails_there": int((there == REFUTED).sum()),
     }

@@ -12,7 +12,15 @@ import pandas as pd
 
 from ladder import __version__
 from ladder.claims.ledger import overall
-from ladder.claims.primitives import EQUIVALENT, HOLDS, NOT_MEASURED, REFUTED, UNDECIDED
+from ladder.claims.primitives import (
+    EQUIVALENT,
+    HOLDS,
+    MORE,
+    NOT_MEASURED,
+    ONLY_WHERE,
+    REFUTED,
+    UNDECIDED,
+)
 from ladder.model.cell import size_label
 from ladder.model.files import read_json, replace_file
 from ladder.model.folders import RunFolder
@@ -148,7 +156,7 @@ def _headlines(folder: RunFolder, data: RunData) -> dict[str, str]:
 def claim_lines(claims: pd.DataFrame) -> list[dict[str, Any]]:
     """A line a claim, what fails first: `id`, `source` (the text), `statement`, `verdict`, and the `number`.
 
-    The verdict and the number are those of its worst part; where that is refuted, and elsewhere not, they say where.
+    The verdict and the number are those of its worst part, and `where` says at which values it holds only there.
     Columns: id, verdict, source, statement, where, part, effect.
     """
     whole, lines = overall(claims), []
@@ -162,21 +170,21 @@ def claim_lines(claims: pd.DataFrame) -> list[dict[str, Any]]:
                 "source": text,
                 "statement": part["statement"],
                 "verdict": NOT_HERE if verdict == REFUTED and text in OTHER_GPU else verdict,
-                "where": _where(part) if verdict == REFUTED else "",
-                "number": _number(part, short=verdict != REFUTED),
+                "where": _where(part) if verdict == ONLY_WHERE else "",
+                "number": _number(part, short=verdict not in (REFUTED, ONLY_WHERE)),
             }
         )
     return sorted(lines, key=lambda line: _WORST_FIRST.index(line["verdict"]))
 
 
-_WORST_FIRST = (REFUTED, NOT_HERE, UNDECIDED, EQUIVALENT, HOLDS, NOT_MEASURED)
+_WORST_FIRST = (REFUTED, NOT_HERE, ONLY_WHERE, UNDECIDED, EQUIVALENT, HOLDS, MORE, NOT_MEASURED)
 
 
 def _where(part: Mapping[str, Any]) -> str:
-    """At which values a part has its verdict, where it has another one at others."""
-    found = part["where"] or ""
-    own = (one for one in found.split("; ") if one.startswith(part["verdict"]))
-    return next(own, "").removeprefix(part["verdict"]).strip() if "; " in found else ""
+    """n = 1024, 2048: at which values a part holds that is refuted at others."""
+    found = (part["where"] or "").split("; ")
+    holding = [one.partition(" at ")[2] for one in found if one.startswith((f"{HOLDS} at", f"{MORE} at"))]
+    return ", ".join(holding)
 
 
 def _number(part: Mapping[str, Any], short: bool = False) -> str:
