@@ -118,7 +118,7 @@ SCHEMAS: Mapping[str, Mapping[str, str]] = {
 SWEEP_TABLES = ("timings", "sessions", "metrics", "resources", "notes", "jobs")
 """Tables that are made sweep by sweep."""
 
-COLLECTED = (*SWEEP_TABLES, "components", "coverage")
+COLLECTED = (*SWEEP_TABLES, "times_and_counters", "components", "coverage")
 """What is made of all sweeps together."""
 
 SAMPLES = "samples.parquet"

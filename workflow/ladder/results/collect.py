@@ -22,6 +22,7 @@ from ladder.model.record import Record
 from ladder.model.schemas import SWEEP_TABLES, TableRow
 from ladder.problems.registry import PROBLEMS
 from ladder.results import tables
+from ladder.results.counters import times_and_counters
 from ladder.results.environment import read_as
 from ladder.results.statistics import BOTH, OVER, lag_1
 
@@ -311,4 +312,6 @@ def merge(parts: Mapping[str, Mapping[str, pd.DataFrame]], jobs: int = 1) -> dic
     )
 
     joined = {name: tables.concat([frames[name] for frames in parts.values()], name) for name in SWEEP_TABLES}
-    return combine_sessions(joined, jobs)
+    combined = combine_sessions(joined, jobs)
+    counted = times_and_counters(combined["timings"], combined["metrics"])
+    return combined | {"times_and_counters": tables.concat([counted], "times_and_counters")}

@@ -15,6 +15,7 @@ from ladder.model import schemas
 from ladder.model.errors import LadderError
 from ladder.model.files import replace_file
 from ladder.model.sweep import Sweep
+from ladder.results.counters import TIMES_AND_COUNTERS
 from ladder.results.earlier import EARLIER
 
 _KINDS: dict[str, Any] = {
@@ -24,7 +25,11 @@ _KINDS: dict[str, Any] = {
     "bool": pd.BooleanDtype(),
 }
 """As objects: finding a type by its name takes longer than making a short column."""
-SCHEMAS: Mapping[str, Mapping[str, str]] = {**schemas.SCHEMAS, **EARLIER}
+SCHEMAS: Mapping[str, Mapping[str, str]] = {
+    **schemas.SCHEMAS,
+    **EARLIER,
+    "times_and_counters": TIMES_AND_COUNTERS,
+}
 _OF_TIMINGS = """algorithm baseline energy_pj_per_flop energy_pj_per_byte sessions gpus predicted_low predicted_high
 clock_floor_us clock fresh over_cublas over_cublaslt beta reference_is
 memory_fraction"""
