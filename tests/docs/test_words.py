@@ -14,7 +14,7 @@ from ladder.claims.ledger import CLAIMS
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ROOT / "docs" / "sources.md"
 GLOSSARY = ROOT / "docs" / "glossary.md"
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 OWN = "own"
 """In place of a key: an idea of this project."""

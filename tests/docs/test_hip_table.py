@@ -1,0 +1,250 @@
+"""The kernels compile for AMD GPUs, docs/texts/hip.csv has what comes of it, and docs/texts/hip.md says so."""
+
+from __future__ import annotations
+
+import csv
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import hip_table
+import pytest
+from amd_isa import main_loop, resources, waits
+from ladder.model.errors import LadderError
+
+Row = dict[str, str]
+ROWS: list[Row] = [*csv.DictReader(hip_table.TABLE.read_text(encoding="utf-8").splitlines())]
+AGAIN = "run `PYTHONPATH=workflow python tools/hip_table.py` on Debian 12"
+STATIC = "; Occupancy: 3\n; NumSgprs: 20\n; NumVgprs: 70\n; NumAgprs: 0\n; TotalNumVgprs: 90\n"
+METADATA = "    .group_segment_fixed_size: 0\n    .private_segment_fixed_size: 0\n"
+SPILLS = "    .sgpr_spill_count: 0\n    .vgpr_spill_count: 0\n"
+
+DIRECT = """
+.LBB0_2:                                ;   in Loop: Header=BB0_3 Depth=1
+	s_or_b64 exec, exec, s[2:3]
+	s_waitcnt vmcnt(0)
+	ds_write_b32 v1, v2
+	s_barrier
+	v_fmac_f32_e32 v3, v4, v5
+	v_pk_fma_f32 v[6:7], v[8:9], v[10:11], v[6:7]
+	s_cbranch_scc0 .LBB0_5
+.LBB0_3:                                ; =>This Inner Loop Header: Depth=1
+	s_cbranch_execz .LBB0_2
+; %bb.4:                                ;   in Loop: Header=BB0_3 Depth=1
+	global_load_dword v2, v[0:1], off
+	s_branch .LBB0_2
+.LBB0_5:
+	v_fma_f32 v0, v0, v0, v0
+	global_store_dword v[0:1], v2, off
+"""
+"""A loop whose header stands behind its latch, with the load behind a guard."""
+
+AHEAD = """
+.LBB0_1:                                ; =>This Inner Loop Header: Depth=1
+	s_waitcnt vmcnt(1)
+	ds_write_b32 v1, v2
+	global_load_dword v2, v[0:1], off
+	global_load_dword v8, v[0:1], off
+	v_fmac_f32_e32 v3, v4, v5
+	s_waitcnt lgkmcnt(0)
+	v_fmac_f32_e32 v3, v4, v5
+	flat_load_dword v9, v[0:1]
+	s_cbranch_scc1 .LBB0_1
+; %bb.2:
+	s_endpgm
+"""
+"""A loop that loads for its next pass; the wait leaves the newest access alone."""
+
+
+def of(rung: str, **given: str) -> Iterator[Row]:
+    """Rows of a rung of the ladder, with launch bounds where nothing else is said."""
+    wanted = {"sweep": "fp32_ladder", "launch_bounds": "yes"} | given
+    found = [row for row in ROWS if row["rung"].split(" ")[0] == rung and wanted.items() <= row.items()]
+    assert found, rung
+    yield from found
+
+
+def number(row: Row, column: str) -> int:
+    return int(row[column])
+
+
+def test_a_load_that_is_used_at_once_is_waited_for_at_once() -> None:
+    path = main_loop(DIRECT)
+    assert [line.split()[0] for line in path][:2] == ["s_cbranch_execz", "global_load_dword"], "as it runs"
+    found = waits(path)
+    assert (found["loop_fmas"], found["loop_loads"], found["vmcnt"]) == (3, 1, "0")
+    assert (found["fmas_before_wait"], found["wait_ahead_of"]) == (0, "ds_write_b32")
+
+
+def test_a_load_for_the_next_pass_is_waited_for_behind_the_fmas() -> None:
+    found = waits(main_loop(AHEAD))
+    assert found["loop_flat_loads"] == 1, "its wait may be for shared memory"
+    # Of three accesses, vmcnt(1) waits for the two loads: the newest is the flat one.
+    assert (found["loop_loads"], found["vmcnt"], found["fmas_before_wait"]) == (2, "1", 2)
+
+
+def test_a_wait_that_leaves_a_load_under_way_is_not_its_own() -> None:
+    """Three accesses a pass: seven newer ones than the first load are there in the third pass behind its own."""
+    assert waits(main_loop(AHEAD.replace("vmcnt(1)", "vmcnt(7)")))["fmas_before_wait"] == 6
+    assert waits(main_loop(AHEAD.replace("vmcnt(1)", "vmcnt(63)")))["fmas_before_wait"] is None
+
+
+def test_a_kernel_without_fmas_has_no_main_loop() -> None:
+    assert main_loop(DIRECT.replace("_fma", "_max")) == []
+
+
+@pytest.mark.parametrize(
+    ("threads", "shared_bytes", "blocks", "waves"),
+    [(256, 0, 3, "3"), (1024, 0, 0, "0"), (512, 0, 1, "2"), (256, 33000, 1, "1"), (128, 16384, 4, "2")],
+)
+def test_blocks_are_whole_and_find_registers_and_shared_memory(
+    threads: int, shared_bytes: int, blocks: int, waves: str
+) -> None:
+    found = resources(STATIC + METADATA + SPILLS, threads, shared_bytes)
+    assert (found["blocks_per_cu"], found["waves_per_simd"]) == (blocks, waves)
+    assert (found["vgprs"], found["lds_bytes"]) == (70, shared_bytes)
+
+
+def test_without_apt_the_reason_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    with pytest.raises(LadderError, match="no apt-get"):
+        hip_table.unpack(tmp_path)
+
+
+def test_what_apt_says_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(*command: Any, **_: Any) -> subprocess.CompletedProcess[str]:
+        return subprocess.CompletedProcess(command, 100, "", "E: Unable to locate package clang-15")
+
+    monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr(subprocess, "run", run)
+    with pytest.raises(LadderError, match="Unable to locate package clang-15"):
+        hip_table.unpack(tmp_path)
+
+
+def test_the_page_shows_the_table() -> None:
+    part = hip_table.page_part(hip_table.TABLE.read_text(encoding="utf-8"))
+    assert part in hip_table.PAGE.read_text(encoding="utf-8"), AGAIN
+
+
+def test_a_pass_of_the_main_loop_multiplies_a_whole_tile() -> None:
+    tiled = [row for row in ROWS if row["variant"].startswith("gemm_staged") and not row["left_out"]]
+    assert len(tiled) > 40
+    for row in tiled:
+        outputs, depth = (4 * 4, 16) if row["sweep"] == "fp32_tiles" else (8 * 8, 8)
+        assert number(row, "loop_fmas") == outputs * depth, row
+        assert row["fmas_before_wait"], row
+
+
+# What docs/texts/hip.md says.
+
+
+@pytest.mark.parametrize("rung", ["3", "4", "5", "5b", "6", "7", "7c", "8", "8b", "9", "10"])
+def test_the_direct_loop_waits_right_behind_its_loads(rung: str) -> None:
+    for row in of(rung):
+        assert number(row, "fmas_before_wait") == 0
+        assert row["wait_ahead_of"].startswith("ds_write")
+
+
+def test_on_gfx908_the_direct_loop_waits_for_a_and_then_for_b() -> None:
+    assert all(
+        row["vmcnt"] == "0 0" for rung in ("3", "7", "8", "9", "10") for row in of(rung, arch="gfx908")
+    )
+
+
+def test_loads_ahead_of_their_tile_are_hidden_behind_the_fmas() -> None:
+    for row in of("11"):
+        assert number(row, "fmas_before_wait") == number(row, "loop_fmas")
+    for row in (*of("12"), *of("13")):
+        assert number(row, "fmas_before_wait") > 3 / 4 * number(row, "loop_fmas")
+        assert row["wait_ahead_of"].startswith("ds_write")
+    for row in (*of("11"), *of("12"), *of("13"), *of("13b")):
+        assert [row[key] for key in ("vmcnt", "vgpr_spills", "scratch_bytes", "agprs")] == [
+            "0",
+            "0",
+            "0",
+            "0",
+        ]
+
+
+def test_without_launch_bounds_the_overlap_is_gone() -> None:
+    lost = [*of("12", arch="gfx908", launch_bounds="no"), *of("13", launch_bounds="no")]
+    assert len(lost) == 3
+    for row in lost:
+        assert number(row, "fmas_before_wait") == 0
+        assert number(row, "vgpr_spills") > 0 < number(row, "scratch_bytes")
+    (kept,) = of("12", arch="gfx90a", launch_bounds="no")
+    assert number(kept, "fmas_before_wait") > 3 / 4 * number(kept, "loop_fmas")
+
+
+def test_a_plain_loop_is_multiply_adds_and_little_else() -> None:
+    for row in (row for rung in ("11", "12", "13", "13b") for row in of(rung, arch="gfx908")):
+        assert number(row, "loop_fmas") > 4 / 5 * number(row, "loop_instructions")
+
+
+def test_a_fetch_behind_the_fmas_spills_on_gfx908_alone() -> None:
+    for row in of("11b"):
+        assert (number(row, "vgpr_spills") > 100) == (row["arch"] == "gfx908")
+        assert number(row, "fmas_before_wait") == 0
+
+
+def test_volatile_reads_of_shared_memory_lose_their_address_space() -> None:
+    flat = {row["rung"].split(" ")[0] for row in ROWS if row["loop_flat_loads"] not in ("", "0")}
+    assert flat == {"5", "5b", "6"}
+    assert all(number(row, "vgpr_spills") > 0 for rung in flat for row in of(rung, arch="gfx90a"))
+
+
+def test_the_tile_of_the_text_fits_without_launch_bounds_and_the_larger_one_does_not() -> None:
+    mine = [row for row in ROWS if row["sweep"] == "fp32_tiles"]
+    for arch in hip_table.ARCHITECTURES:
+        bounded, free = ({**row, "launch_bounds": ""} for row in mine if row["arch"] == arch)
+        assert bounded == free
+        assert bounded["vgpr_spills"] == "0"
+    (large,) = of("10", arch="gfx908")
+    (spilling,) = of("10", arch="gfx908", launch_bounds="no")
+    assert large["waves_per_simd"] == "2" < mine[0]["waves_per_simd"]
+    assert number(spilling, "vgpr_spills") > 0
+
+
+def test_no_stencil_spills() -> None:
+    stencils = [row for row in ROWS if row["variant"].startswith("stencil")]
+    assert {"stencil_global", "stencil_shared", "stencil_register_cache", "stencil_window"} == {
+        row["variant"].split("-")[0] for row in stencils
+    }
+    assert {(row["vgpr_spills"], row["scratch_bytes"]) for row in stencils} == {("0", "0")}
+
+
+# With the compiler.
+
+
+@pytest.fixture(scope="module")
+def compiler() -> Path:
+    try:
+        return hip_table.unpack()
+    except LadderError as error:
+        pytest.skip(str(error))
+
+
+def variants(text: str) -> list[list[str]]:
+    """Architecture, sweep, rung, variant, launch bounds and why it is left out, of each row."""
+    return [line[:6] for line in csv.reader(text.splitlines())]
+
+
+@pytest.mark.slow
+def test_every_variant_compiles_and_the_table_is_what_this_compiler_makes(compiler: Path) -> None:
+    """Another compiler may need other registers: then it is enough that all compile."""
+    made = hip_table.table(compiler)
+    assert variants(made) == variants(hip_table.TABLE.read_text(encoding="utf-8")), AGAIN
+    if hip_table.compiler_of(compiler) != ROWS[0]["compiler"]:
+        pytest.skip(f"all compile; the numbers of the table are of {ROWS[0]['compiler']}")
+    assert made == hip_table.TABLE.read_text(encoding="utf-8"), AGAIN
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rung", ["14 cp.async", "15c split K"])
+def test_a_kernel_of_ptx_is_refused(compiler: Path, rung: str) -> None:
+    job = next(job for job in hip_table.selected() if job.rung == rung)
+    assert job.ptx == "cp.async"
+    with pytest.raises(LadderError, match="has PTX, which gfx908 does not execute"):
+        hip_table.compiled(compiler, job)
