@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 
@@ -11,50 +10,48 @@ from conftest import ROOT, environment
 from ladder.cli.app import main
 
 
-def banks(text: str) -> list[dict[int, list[int]]]:
-    """Per phase, the lanes each bank serves, as printed."""
-    found: list[dict[int, list[int]]] = []
-    for line in text.splitlines():
-        if line.startswith("phase"):
-            found.append({})
-        elif match := re.fullmatch(r"  bank +(\d+):([ \d]*)", line):
-            found[-1][int(match[1])] = [int(lane) for lane in match[2].split()]
-    return found
+def drawn(text: str) -> list[list[str]]:
+    """Of each wavefront what stands under each bank."""
+    rows = [line[5:] for line in text.splitlines()[2:]]
+    return [[row[at : at + 3].strip() for at in range(0, len(row), 3)] for row in rows]
 
 
 def test_rows_of_unit_stride_give_each_lane_its_bank(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["banks", "lane * 4"]) == 0
     text = capsys.readouterr().out
-    assert text.startswith("wavefronts 1, conflict degree 1\n")
-    assert banks(text) == [{bank: [bank] for bank in range(32)}]
+    assert text.startswith("wavefronts 1, conflict degree 1;")
+    assert text.splitlines()[1].split() == ["bank", *map(str, range(32))]
+    assert drawn(text) == [[str(bank) for bank in range(32)]]
 
 
 def test_a_column_of_32_words_falls_into_one_bank(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["banks", "lane * 128"]) == 0
     text = capsys.readouterr().out
-    assert text.startswith("wavefronts 32, conflict degree 32\n")
-    (phase,) = banks(text)
-    assert phase[0] == list(range(32))
-    assert not any(phase[bank] for bank in range(1, 32))
+    assert text.startswith("wavefronts 32, conflict degree 32;")
+    assert drawn(text) == [[str(lane), *["."] * 31] for lane in range(32)]
 
 
-def test_wide_accesses_are_shown_by_phase(capsys: pytest.CaptureFixture[str]) -> None:
+def test_wide_accesses_are_shown_by_quarters_of_the_warp(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["banks", "(lane % 8) * 144 + (lane // 8) * 16", "--width", "16"]) == 0
     text = capsys.readouterr().out
-    assert text.startswith("wavefronts 4, conflict degree 1\n")
-    shown = banks(text)
-    assert [sorted({lane for lanes in phase.values() for lane in lanes}) for phase in shown] == [
+    assert text.startswith("wavefronts 4, conflict degree 1;")
+    shown = drawn(text)
+    assert [sorted({int(lane) for lane in row}) for row in shown] == [
         list(range(start, start + 8)) for start in (0, 8, 16, 24)
     ]
-    assert shown[0][4] == [1], "lane 1 starts at byte 144, word 36"
+    assert shown[0][4:8] == ["1"] * 4, "lane 1 starts at byte 144, word 36"
 
 
-def test_missing_lanes_have_no_phase(capsys: pytest.CaptureFixture[str]) -> None:
+def test_lanes_of_one_word_are_marked(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["banks", "lane // 16 * 4"]) == 0
+    assert drawn(capsys.readouterr().out) == [["0+", "16+", *["."] * 30]]
+
+
+def test_missing_lanes_have_no_wavefront(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["banks", "lane * 8", "--width", "8", "--lanes", "16"]) == 0
     text = capsys.readouterr().out
-    assert text.startswith("wavefronts 1, conflict degree 1\n")
-    (first,) = banks(text)
-    assert sorted({lane for lanes in first.values() for lane in lanes}) == list(range(16))
+    assert text.startswith("wavefronts 1, conflict degree 1;")
+    assert drawn(text) == [[str(bank // 2) for bank in range(32)]]
 
 
 @pytest.mark.parametrize(
@@ -100,16 +97,16 @@ def test_what_is_no_number_is_refused_by_the_command_line(capsys: pytest.Capture
 def test_rows_of_ldmatrix_are_shown_by_matrix(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["banks", "lane * 64", "--matrices", "2"]) == 0
     text = capsys.readouterr().out
-    assert text.startswith("wavefronts 8, conflict degree 4\n")
-    first, second = banks(text)
-    assert first[0] == [0, 2, 4, 6]
-    assert second[16] == [9, 11, 13, 15]
+    assert text.startswith("wavefronts 8, conflict degree 4;")
+    shown = drawn(text)
+    assert [row[0] for row in shown[:4]] == ["0", "2", "4", "6"]
+    assert [row[16] for row in shown[4:]] == ["9", "11", "13", "15"]
 
 
 def test_phases_of_a_write_do_not_merge(capsys: pytest.CaptureFixture[str]) -> None:
     for words, count in ((["--write"], 4), ([], 2)):
         assert main(["banks", "0", "--width", "16", *words]) == 0
-        assert capsys.readouterr().out.startswith(f"wavefronts {count}, conflict degree 1\n")
+        assert capsys.readouterr().out.startswith(f"wavefronts {count}, conflict degree 1;")
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])

@@ -61,6 +61,16 @@ def wavefronts(offsets: Sequence[int], width: int = 4, merges: bool = True) -> i
     return sum(max(map(len, wanted.values())) for wanted in served(offsets, width, merges))
 
 
+def pictured(offsets: Sequence[int], width: int = 4, merges: bool = True) -> list[list[list[int]]]:
+    """Of each wavefront of an access the lanes that each bank serves. Raises ValueError."""
+    rows = []
+    for wanted in served(offsets, width, merges):
+        words = {bank: [*lanes_of.values()] for bank, lanes_of in wanted.items()}
+        for row in range(max(map(len, words.values()))):
+            rows.append([words[bank][row] if row < len(words.get(bank, ())) else [] for bank in range(BANKS)])
+    return rows
+
+
 def least_cycles(offsets: Sequence[int], width: int = 4) -> int:
     """Cycles of one access at least, however lanes are grouped: a bank has one word a cycle. Raises ValueError."""
     return max(map(len, _wanted(offsets, range(len(offsets)), width).values()))

@@ -89,7 +89,7 @@ def banks(
     ] = None,
     write: Annotated[bool, typer.Option("--write", help="The access is a write.")] = False,
 ) -> None:
-    """Predict bank conflicts of a shared-memory access: wavefronts, conflict degree and the lanes each bank serves."""
+    """Draw a shared-memory access: a row a wavefront, a column a bank, in it the lane that the bank serves."""
     if not 1 <= lanes <= model.LANES:
         raise refuse("command line", "--lanes", lanes, f"1 to {model.LANES}")
     refuse_unknown("command line", "--width", width, (1, 2, 4, 8, 16))
@@ -103,8 +103,7 @@ def banks(
         degree = model.conflict_degree(offsets, width, merges)
     except ValueError as error:
         raise LadderError(f"command line: offset: {error}") from error
-    said = {"count": count, "degree": degree, "phases": model.served(offsets, width, merges)}
-    said["banks"] = model.BANKS
+    said = {"count": count, "degree": degree, "wavefronts": model.pictured(offsets, width, merges)}
     print(TEMPLATES.get_template("banks.j2").render(said), end="")
 
 

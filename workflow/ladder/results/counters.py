@@ -14,8 +14,9 @@ SHARED_REQUESTS_OF = "smsp__inst_executed_op_shared_{}.sum"
 STALL_FOR = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
 """Warps that wait for a reason per instruction issued."""
 
+_SIZES = " ".join(f"{name}:int" for name in (*SIZE_COLUMNS, "taps"))
 _TIMES = columns(
-    f"""sweep problem kernel variant rung params dtype layout {" ".join(f"{name}:int" for name in SIZE_COLUMNS)} taps:int
+    f"""sweep problem kernel variant rung params dtype layout {_SIZES}
     regime median_us:float reference speedup:float speedup_low:float speedup_high:float tflops:float
     gbytes_per_s:float"""
 )
