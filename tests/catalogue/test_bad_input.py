@@ -312,7 +312,6 @@ MISTAKES = [
         text(SWEEP, "title:", "? {a: b}\n: 1\ntitle:"),
         (SWEEP, "line 1", "unhashable key"),
     ),
-    Mistake("no date", text(SWEEP, "The mean (alone)", "2020-13-45"), (SWEEP, "not valid YAML", "month")),
     Mistake(
         "number in quotes",
         text(SWEEP, "[2, 4]", "'2'"),
@@ -796,12 +795,19 @@ MISTAKES = [
             ("measure.lock_clocks", 10**30, ""),
             ("published", "/etc", "a folder name under results/published"),
             ("run", "r" * 300, "up to 100 letters"),
+            ("run", None, "other than published and null"),
+            ("device", "d" * 300, "of up to 100 letters"),
             ("compile.cache", "a\0b", "a folder"),
             ("compile.options", ["--time=/x"], "concerns no other file"),
             ("compile.options", ["-create-pch=/x"], "concerns no other file"),
             ("compile.options", ["--fdevice-time-trace=/x"], "concerns no other file"),
         )
     ],
+    Mistake(
+        "a rung of 104 letters",
+        document(SWEEP, lambda sweep: sweep["variants"][0].update(params={"k": 2}, rung="r" * 104)),
+        (SWEEP, "variants[0].rung", "at most 60 characters"),
+    ),
     Mistake(
         "two kernels of one name",
         lambda project: shutil.copytree(project / "kernels/stencil", project / "kernels/another"),

@@ -15,8 +15,9 @@ from conftest import ROOT
 from hypothesis import given
 from hypothesis import strategies as st
 from ladder.catalogue import settings
+from ladder.catalogue.documents import parse_yaml
 from ladder.catalogue.runs import Run, load
-from ladder.catalogue.settings import choose_device, merged, read_settings, set_up
+from ladder.catalogue.settings import choose_device, merged, parse_over, read_settings, set_up
 from ladder.cli.app import main
 from ladder.gpu import discovery
 from ladder.gpu.discovery import FoundGpu, visible
@@ -50,16 +51,19 @@ def test_merging_keeps_what_only_one_side_says_and_prefers_the_upper_layer(
             assert value == over[key]
 
 
-def test_layers_are_merged_field_by_field_and_words_of_the_command_line_take_the_fields_type(
-    tmp_path: Path,
-) -> None:
+def test_layers_are_merged_field_by_field_and_words_of_the_command_line_are_yaml(tmp_path: Path) -> None:
     layer = tmp_path / "layer.yaml"
     layer.write_text("measure: {precision: 0.05, cell_seconds: 0.2}\nsweeps: [one]\n")
-    over = {"measure": {"precision": "0.125", "lock_clocks": "1400"}, "run": "r1"}
+    over = parse_over(["measure={precision: 0.125, lock_clocks: 1400}", "run=r1"])
     config = read_settings(Project(ROOT), [layer], over)
     assert (config.measure.precision, config.measure.cell_seconds) == (0.125, 0.2)
     assert (config.measure.lock_clocks, config.run, config.sweeps) == (1400, "r1", ["one"])
     assert config.measure.deadline_s == read_settings(Project(ROOT), [], {}).measure.deadline_s
+
+
+def test_a_date_is_a_word_like_any_other() -> None:
+    for date in ("2026-11-29", "2026-13-45"):
+        assert parse_yaml(f"title: {date}", "here") == {"title": date}
 
 
 @pytest.mark.parametrize(

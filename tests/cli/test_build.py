@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 from checkout import PUBLISHED, loaded
-from conftest import edit, make_project
+from conftest import edit, make_project, run_snakemake
 from ladder.build.cache import Cache
 from ladder.build.variants import CompileRequests
 from ladder.cli.app import main
 from ladder.model.plan_file import facts_to_json, read_facts
+from ladder.model.schemas import SWEEP_TABLES
 
 
 def prepare(project: Path, run: str, *options: str) -> int:
@@ -29,6 +30,13 @@ def published_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
     facts = {path.stem: json.loads(path.read_text()) for path in cache.glob("*.json")}
     (folder / "facts.json").write_bytes(facts_to_json(facts))
     shutil.rmtree(cache)
+    for name in (
+        *(f"{table}.csv" for table in SWEEP_TABLES),
+        "environment.json",
+        "records/of_a_test.parquet",
+    ):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).touch()
     return project
 
 
@@ -57,6 +65,34 @@ def test_a_kernel_that_changed_since_is_compiled(project: Path, published: Path)
     assert cubins == {facts["cubin"] for facts in plan["variants"].values()}, (
         "the harness is the published one"
     )
+
+
+STEPS = (
+    ["prepare", "results/second/no-gpu", "alone"],
+    ["collect", "results/second/no-gpu", "alone"],
+    ["environment", "results/second/no-gpu", "--arch", "sm_90a"],
+    ["figures", "results/second/no-gpu", "alone"],
+)
+
+
+@pytest.mark.parametrize("step", STEPS, ids=lambda step: step[0])
+@pytest.mark.parametrize("part", ["environment.json", "timings.csv", "records/of_a_test.parquet"])
+def test_half_a_publication_is_refused_by_the_step_that_would_use_it(
+    project: Path, published: Path, step: list[str], part: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    (published / part).unlink()
+    assert main(["--root", str(project), *step, "--published", str(published)]) == 2
+    says = f"{published}: half a publication: {part.replace('of_a_test', '*')} missing. Restore it"
+    assert says in caplog.text
+
+
+def test_half_a_publication_is_refused_before_any_job_of_a_run(project: Path, published: Path) -> None:
+    edit(project / "config" / "config.yaml", "published: nvidia-h200", f"published: {published.name}")
+    (published / "environment.json").unlink()
+    outcome = run_snakemake(project, "-n")
+    assert outcome.code == 1
+    assert f"{published.name}: half a publication: environment.json missing" in outcome.text
+    assert not outcome.jobs
 
 
 @pytest.mark.parametrize(

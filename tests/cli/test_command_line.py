@@ -13,13 +13,14 @@ from typing import Any
 
 import pytest
 import yaml
-from conftest import assert_says
+from conftest import ROOT, assert_says, environment, run_snakemake
 from factory import SESSION
-from ladder.catalogue.settings import parse_over
+from ladder.catalogue.settings import parse_over, read_settings
 from ladder.claims.ledger import CLAIMS
 from ladder.cli.app import STEPS, main
 from ladder.measure.store import appending
 from ladder.model.files import write_json
+from ladder.model.folders import Project
 from snakemake.cli import parse_config
 
 CONFIG = "config/config.yaml"
@@ -74,7 +75,7 @@ def test_check_names_the_sizes_that_nothing_is_asked_for_at(
     path.write_text(yaml.safe_dump(document))
     assert main(["--root", str(project), "check"]) == 0
     text = capsys.readouterr().out
-    assert "alone: 2 variants, 1 sizes, 2 cells\n    nothing is asked for at 2^16\n" in text
+    assert "alone: 2 variants, 1 size, 2 cells\n    nothing is asked for at 2^16\n" in text
 
 
 def test_check_says_what_a_run_would_do(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -94,8 +95,11 @@ def test_check_says_what_a_run_would_do(project: Path, capsys: pytest.CaptureFix
             ["check", "--config", "measure={precison: 1}"],
             ("command line: --config: measure", "'precison'", "'precision'"),
         ),
-        (["check", "--config", "measure={precision: '[1'}"], ("--config: precision", "not valid YAML")),
-        (["check", "--config", "measure={seed: 2020-13-45}"], ("--config", "not valid YAML", "month")),
+        (["check", "--config", "measure={precision: '[1'}"], ("--config: measure.precision", "'[1'")),
+        (["check", "--config", "measure={precision: [1}"], ("--config", "not valid YAML")),
+        (["check", "--config", "measure={seed: 2020-13-45}"], ("--config: measure.seed", "'2020-13-45'")),
+        (["check", "--config", "run=null"], ("--config: run", "'null'", "other than published and null")),
+        (["check", "--config", "run="], ("--config: run", "None", "other than published and null")),
         (["check", "--configfile", "config/none.yaml"], ("config/none.yaml", "cannot be read")),
         (["prepare", "results/a/b", "alnoe"], ("configuration", "sweeps", "'alnoe'", "'alone'")),
         (["prepare", "results/a/b", "alone", "--arch", "sm_999"], ("compile", "takes no", "sm_999")),
@@ -178,6 +182,56 @@ def test_settings_given_twice_are_merged_as_snakemake_merges_them() -> None:
     expected = {"measure": {"precision": 0.01, "seed": 4}, "run": "b"}
     assert parse_over(given) == expected
     assert parse_config(given) == {**expected, "measure": {"precision": "0.01", "seed": "4"}}
+
+
+def test_docstrings_are_asked_for_where_python_drops_them(project: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-OO", "-m", "ladder", "check"],
+        cwd=project,
+        env=environment() | {"PYTHONPATH": str(ROOT / "workflow")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, "python -OO: docstrings are needed" in done.stderr) == (2, True), done.stderr
+
+
+NAMES = ["2026-11-29", "2026_11_29", "20261129", "1.10", "0123", "1e3", "true", "2026-13-45"]
+"""What YAML, or snakemake, takes for a date or a number; the last is none."""
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_run_may_be_called_by_a_date_or_a_number(name: str, project: Path, tmp_path: Path) -> None:
+    """As a word and in a file, with quotes and without."""
+    for written in (name, f"'{name}'", f'"{name}"'):
+        assert read_settings(Project(project), [], parse_over([f"run={written}"])).run == name
+        path = tmp_path / "own.yaml"
+        path.write_text(f"run: {written}\n")
+        assert read_settings(Project(project), [path], {}).run == name
+
+
+@pytest.mark.slow
+def test_snakemake_calls_a_run_as_the_steps_do(project: Path, tmp_path: Path) -> None:
+    for word in ("run=2026_11_29", "run='2026_11_29'"):
+        outcome = run_snakemake(project, "compile", "-n", "--config", word)
+        assert "results/2026_11_29/no-gpu/plans/alone.json" in outcome.text
+    path = tmp_path / "own.yaml"
+    path.write_text("run: 2026-11-29\n")
+    outcome = run_snakemake(project, "compile", "--configfile", str(path))
+    assert outcome.code == 0, outcome.text
+    assert (project / "results" / "2026-11-29" / "no-gpu" / "plans" / "alone.json").is_file()
+
+
+@pytest.mark.slow
+def test_no_run_is_called_null(project: Path, caplog: pytest.LogCaptureFixture) -> None:
+    says = "run: 'null' is not accepted"
+    outcome = run_snakemake(project, "-n", "--config", "run=null")
+    assert (outcome.code, says in outcome.text) == (1, True), outcome.text
+    assert main(["--root", str(project), "check", "--config", "run=null"]) == 2
+    assert says in caplog.text
+    (project / "config" / "config.yaml").write_text("run: null\n")
+    assert main(["--root", str(project), "check"]) == 2
+    assert says in caplog.records[-1].getMessage()
 
 
 def test_what_never_ends_is_not_read(

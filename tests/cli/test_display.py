@@ -69,6 +69,18 @@ def test_a_whole_run_is_at_most_a_hundred_lines_in_a_file(total: int, tmp_path: 
     assert "DAG" not in out.getvalue()
 
 
+def test_what_a_job_warns_of_is_said_when_it_is_done(tmp_path: Path) -> None:
+    out, log = io.StringIO(), tmp_path / "log"
+    display = Display(out)
+    send(display, LogEvent.RUN_INFO, stats={"total": 1})
+    start(display, 1, "Drawing the figures", log)
+    log.write_text(
+        "python -m ladder figures x\nwarning: a.png: Glyph 21452 missing\n[1/1] x\n a warning: no\n"
+    )
+    send(display, LogEvent.JOB_FINISHED, job_id=1)
+    assert out.getvalue().splitlines() == ["1 jobs", "warning: a.png: Glyph 21452 missing"]
+
+
 def test_a_terminal_shows_how_far_each_running_job_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -655,3 +655,23 @@ def test_what_triton_costs_is_over_libraries_and_over_cuda_beside_it(
         if one.name == "triton"
     ]
     assert empty.absent == "the sweep triton_gemm is not part of this run"
+
+
+def test_what_triton_costs_is_said_where_its_compiler_is_missing() -> None:
+    """All numbers of the answer are times; only why they are so takes what the compiler says."""
+    data = published_of("triton_gemm")
+
+    def answered(of: RunData) -> Answer:
+        links = Links(PUBLISHED, PUBLISHED.root, of)
+        return next(one for one in answers(of, links) if one.name == "triton")
+
+    resources = data.frames["resources"]
+    compiled = resources[~resources["variant"].str.startswith("triton_")]
+    assert 0 < len(compiled) < len(resources)
+    without = answered(RunData(data.sweeps, dict(data.frames) | {"resources": compiled}, data.environment))
+    whole = answered(data)
+    assert without.absent == ""
+    assert (without.headline, without.also) == (whole.headline, whole.also)
+    assert "; registers " in whole.why
+    assert without.why == whole.why.partition("; registers ")[0] + "."
+    assert "registers" not in without.table.heads

@@ -20,6 +20,7 @@ import pandas as pd
 import pytest
 import yaml
 from checkout import published_data
+from conftest import edit_yaml, environment
 from factory import Lab, failed
 from ladder.cli.app import main
 from ladder.model.folders import Project, RunFolder
@@ -28,6 +29,7 @@ from ladder.report import sections
 from ladder.report.answers import titles
 from ladder.report.document import TEMPLATES
 from ladder.report.figures import lines, style
+from ladder.report.figures.base import factor_axis
 from ladder.report.figures.curves import BELOW
 from ladder.report.figures.registry import FIGURES, render
 from ladder.report.links import Links
@@ -602,6 +604,104 @@ def test_counted_bytes_move_a_mark_of_the_roofline(parts: Sweeps) -> None:
     assert "counted by the profiler" in axis.get_xlabel()
     marks = {round(float(line.get_xdata()[0]), 2) for line in axis.lines if len(line.get_xdata()) == 1}
     assert marks == {round(2 * 4096**3 / 2e9, 2)}
+
+
+def shown_ticks(drawing: Drawing, upright: bool = False) -> list[str]:
+    """Labels on the first x axis, or y axis, as they are drawn."""
+    drawing.draw_without_rendering()
+    axis = drawing.axes[0]
+    own, ends = (axis.yaxis, axis.get_ylim()) if upright else (axis.xaxis, axis.get_xlim())
+    ticks = [*own.get_major_ticks(), *own.get_minor_ticks()]
+    inside = [tick.label1 for tick in ticks if min(ends) <= tick.get_loc() <= max(ends)]
+    return [label.get_text() for label in inside if label.get_visible() and label.get_text()]
+
+
+def test_a_roofline_of_one_intensity_has_an_axis_that_people_read(parts: Sweeps) -> None:
+    """No peak is known, and all bytes are the fewest: the marks lie within less than a decade."""
+    given = dataclasses.replace(data(parts, "fp32_ladder", "roofline"), environment={"gpu": {}})
+    few = given.timings[given.timings["rung"] == "naive"]
+    drawing = FIGURES["roofline"](dataclasses.replace(given, timings=few))
+    for upright in (False, True):
+        labels = shown_ticks(drawing, upright)
+        assert len(labels) >= 3
+        assert all(re.fullmatch(r"\d+(\.\d+)?", label) for label in labels)
+        assert len({*labels}) == len(labels)
+
+
+def test_the_roof_is_in_the_picture_of_what_memory_bounds(parts: Sweeps) -> None:
+    given = data(parts, "fp32_ladder", "roofline")
+    slow = given.timings.assign(gbytes_per_s=given.timings["gbytes_per_s"] * 1e4)
+    axis = FIGURES["roofline"](dataclasses.replace(given, timings=slow)).axes[0]
+    ridge = given.gpu["fp32_peak_tflops"] / given.gpu["copy_gbytes_per_s"] * 1e3
+    assert axis.get_xlim()[0] < ridge < axis.get_xlim()[1]
+
+
+LONG = "warp tiles with double buffered loads and swizzled stores, 00"
+"""As long as the name of a rung may be, but for one."""
+
+
+def long_names(lab: Lab) -> Sweeps:
+    """The ladder under names that are as long as they may be, each but the first with a baseline."""
+    path = lab.project.sweeps / "fp32_ladder.yaml"
+    document = yaml.safe_load(path.read_text())
+    names = [f"{LONG[:-2]}{place}" for place in range(len(document["variants"]))]
+    assert {len(name) for name in names} == {60}
+    for place, rung in enumerate(document["variants"]):
+        rung["rung"] = names[place]
+        if place:
+            rung["baseline"] = names[max(0, place - 2)]
+    path.write_text(yaml.safe_dump(document))
+    lab.record(["fp32_ladder"])
+    lab.collect(["fp32_ladder"])
+    return read(lab)
+
+
+def test_the_longest_names_leave_room_for_the_axes(tmp_path: Path) -> None:
+    """Warnings of the layout are errors here."""
+    parts = long_names(Lab(tmp_path))
+    for kind in ("ladder", "curves", "roofline"):
+        drawing = FIGURES[kind](data(parts, "fp32_ladder", kind))
+        assert not cut_off(drawing), kind
+        width = drawing.axes[0].get_window_extent().width / drawing.dpi
+        assert width > 0.3 * style.WIDTH, kind
+    ranked = dataclasses.replace(data(parts, "fp32_ladder", "ladder").sweep, tuning=True)
+    given = dataclasses.replace(data(parts, "fp32_ladder", "ladder"), sweep=ranked)
+    assert not cut_off(FIGURES["ladder"](given))
+
+
+def test_a_figure_of_one_size_names_it(parts: Sweeps, tmp_path: Path) -> None:
+    lab = Lab(tmp_path)
+    edit_yaml(lab.project.sweeps / "fp32_ladder.yaml", lambda sweep: sweep.update(sizes=[4096]))
+    lab.record(["fp32_ladder"])
+    lab.collect(["fp32_ladder"])
+    assert message(data(read(lab), "fp32_ladder", "curves")) == "34 % slower than cuBLAS at 4096"
+    assert message(data(parts, "fp32_ladder", "curves")).endswith("at all 5 sizes")
+
+
+def test_ends_that_are_nearly_alike_have_different_labels(parts: Sweeps) -> None:
+    axis = FIGURES["curves"](data(parts, "fp32_ladder", "curves")).axes[0]
+    factor_axis(axis, 0.00046479, 0.00046502)
+    labels = [text.get_text() for text in axis.get_xticklabels()]
+    assert len(labels) >= 3
+    assert len({*labels}) == len(labels)
+
+
+def test_what_is_wrong_with_a_picture_is_said_by_the_step(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    lab = Lab(tmp_path)
+    rung = "\N{CJK UNIFIED IDEOGRAPH-53CC}\N{CJK UNIFIED IDEOGRAPH-7F13}"
+    edit_yaml(lab.project.sweeps / "tensor_ladder.yaml", lambda sweep: sweep["variants"][0].update(rung=rung))
+    lab.record(["tensor_ladder"])
+    lab.collect(["tensor_ladder"])
+    command = [sys.executable, "-m", "ladder", "--root", str(lab.root), "figures", str(lab.folder.root)]
+    there = environment() | {"PYTHONPATH": str(ROOT / "workflow")}
+    subprocess.run([*command, "tensor_ladder"], env=there, check=True)
+    (said,) = [line for line in capfd.readouterr().err.splitlines() if line.startswith("warning: ")]
+    picture = lab.folder.figures / "tensor_ladder-1-ladder.png"
+    assert said.startswith(f"warning: {picture}: Glyph 21452 ")
+    assert said.endswith(" and 1 more")
+    assert picture.is_file()
 
 
 SHAPES = [

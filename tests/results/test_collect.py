@@ -21,6 +21,7 @@ from ladder.measure.store import Records, read_store
 from ladder.model.errors import LadderError
 from ladder.model.plan_file import read_plan
 from ladder.model.record import Conditions
+from ladder.model.schemas import SWEEP_TABLES
 from ladder.model.sweep import Sweep
 from ladder.results import tables
 from ladder.results.collect import collect_sweep, summarised
@@ -634,10 +635,8 @@ def published_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
     measured.record()
     measured.collect()
     published = measured.project.published("nvidia-h200")
-    tables.write(
-        {name: tables.read(name, measured.folder.tables) for name in ("timings", "notes", "jobs")},
-        published.tables,
-    )
+    tables.write({name: tables.read(name, measured.folder.tables) for name in SWEEP_TABLES}, published.tables)
+    shutil.copy(measured.folder.environment, published.environment)
     store = read_store(measured.folder.records)
     write_archive(published.records / "one.parquet", list(store), store.sessions.values())
     return measured.root
@@ -698,7 +697,7 @@ class TestWithoutAGpu:
         notes = self.collect(here, "fp32_ladder", facts=changed)["notes"]
         notes = notes[notes["stage"] == "published"]
         assert list(notes["subject"]) == ["gemm_shared_tile"]
-        assert list(notes["reason"]) == ["machine code differs from the published run's (1 variants)"]
+        assert list(notes["reason"]) == ["machine code differs from the published run's (1 variant)"]
 
     def test_nothing_published_is_a_note_not_an_error(self, here: Lab) -> None:
         frames = self.collect(here, "fp32_ladder", "nvidia-b200")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import random
@@ -17,16 +18,18 @@ from typing import Any
 import pandas as pd
 import pytest
 from conftest import ROOT, edit_yaml
-from factory import DEVICE, SESSION, Lab, failed
+from factory import DEVICE, SESSION, Lab, failed, make_facts
 from killing import calls_of
+from ladder.build.triton_request import MISSING
 from ladder.build.variants import CompileRequests
 from ladder.cli.app import main
 from ladder.gpu.timing import Blocks, Pairs
 from ladder.measure.worker import _result as recorded
 from ladder.model.files import replace_file, tree_digest, write_json
 from ladder.model.intervals import abba_ratios, median, median_interval
+from ladder.model.kernel import Variant
 from ladder.model.plan import tasks_as_compiled
-from ladder.model.plan_file import read_facts, read_plan, to_json
+from ladder.model.plan_file import facts_to_json, read_facts, read_plan, to_json
 from ladder.results import publish as publishing
 from ladder.results import tables
 from ladder.results.collect import OTHER_CODE
@@ -697,15 +700,65 @@ def test_a_device_folder_may_be_a_link(run: Run, tmp_path: Path) -> None:
             assert [path.name for path in folder.parent.iterdir()] == [name], "nothing is left beside it"
 
 
-def test_without_a_gpu_the_published_tables_are_made_anew_from_the_archive(released: Run) -> None:
-    before = released.published()
+@pytest.fixture
+def without_gpu(released: Run) -> Run:
+    """A run without a GPU of what is published."""
     here = Run(released.root, device="no-gpu")
     for sweep in here.sweeps().values():
         here.compile(sweep)
-    tables.write({"timings": before.assign(speedup=1.0)}, released.target)
-    assert here.publish() == 0
-    pd.testing.assert_frame_equal(released.published(), before)
-    assert len(list((released.target / "records").iterdir())) == 1
+    return here
+
+
+def test_without_a_gpu_there_is_nothing_new_to_publish(
+    without_gpu: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = without_gpu.files()
+    assert without_gpu.publish() == 2
+    assert "nothing new to publish: a run without a GPU adds no record" in caplog.text
+    assert "(--force overrides)" in caplog.text
+    assert without_gpu.files() == before
+
+
+def test_without_a_gpu_the_published_tables_are_made_anew_where_that_is_asked_for(without_gpu: Run) -> None:
+    before = without_gpu.published()
+    tables.write({"timings": before.assign(speedup=1.0)}, without_gpu.target)
+    assert without_gpu.publish("--force") == 0
+    pd.testing.assert_frame_equal(without_gpu.published(), before)
+    assert len(list((without_gpu.target / "records").iterdir())) == 1
+
+
+WITHOUT_COMPILER = {"status": "unsupported", "reason": MISSING}
+NUMBERS = ["registers", "instructions", "cubin_sha256"]
+"""What the compiler says of a variant, beside its own names and keys."""
+
+
+def test_what_is_published_of_variants_stays_where_their_compiler_is_missing(released: Run) -> None:
+    """As on a host with a GPU and without Triton, which measures the others."""
+    kernel = "wmma_tile-fp16"
+    of = (released.sweeps()["tensor_ladder"], released.project.include, "sm_90a", ())
+    known = {
+        request.key: {**make_facts(variant), "symbols": {}}
+        for variant, request in CompileRequests(*of).variants.items()
+    }
+    replace_file(released.target / "facts.json", facts_to_json(known))
+    before = released.published("resources").query(f"variant == '{kernel}'")
+    timed = released.published().query(f"variant == '{kernel}'")
+    released.run, released.finished = "without", "2026-11-21T10:00:00Z"
+
+    def facts(variant: Variant, given: dict[str, Any]) -> dict[str, Any]:
+        if variant.id != kernel:
+            return given
+        return {name: of for name, of in given.items() if name not in NUMBERS} | WITHOUT_COMPILER
+
+    released.measure(facts=facts, id="session-2", started="2026-11-21T09:00:00Z")
+    assert released.publish() == 0
+    after = released.published("resources").query(f"variant == '{kernel}'")
+    assert after[["status", *NUMBERS]].to_dict("records") == before[["status", *NUMBERS]].to_dict("records")
+    still = released.published().query(f"variant == '{kernel}'")
+    assert still[["status", "sessions", "speedup"]].to_dict("records") == (
+        timed[["status", "sessions", "speedup"]].to_dict("records")
+    )
+    assert set(read_facts(released.target / "facts.json")) >= set(known)
 
 
 def test_what_the_compiler_said_is_published_and_stays_without_the_cache(released: Run) -> None:
@@ -756,7 +809,23 @@ def test_a_failed_swap_puts_the_old_one_back(released: Run, monkeypatch: pytest.
     assert released.files() == before
 
 
-@pytest.mark.parametrize("part", ["timings.csv", "jobs.csv", "records"])
+def test_the_place_that_is_full_is_named(
+    released: Run, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    released.finished = "2026-11-21T10:00:00Z"
+    released.measure(change=slower, id="session-2", started="2026-11-21T09:00:00Z")
+
+    def full_disk(source: Path, target: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", str(source), None, str(target))
+
+    monkeypatch.setattr(shutil, "copyfile", full_disk)
+    assert released.publish() == 2
+    (archived,) = (released.target / "records").iterdir()
+    assert f"{archived.name}: No space left on device" in caplog.text
+    assert str(archived) not in caplog.text
+
+
+@pytest.mark.parametrize("part", ["timings.csv", "jobs.csv", "records", "environment.json"])
 def test_a_published_folder_that_lacks_a_part_is_refused(
     released: Run, part: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -764,8 +833,8 @@ def test_a_published_folder_that_lacks_a_part_is_refused(
     shutil.rmtree(path) if path.is_dir() else path.unlink()
     before = released.files()
     assert released.publish("--force") == 2
-    assert f"{path}" in caplog.text
-    assert "Restore it" in caplog.text
+    said = "records/*.parquet" if part == "records" else part
+    assert f"{released.target}: half a publication: {said} missing. Restore it" in caplog.text
     assert released.files() == before
 
 
@@ -849,3 +918,10 @@ def test_what_a_worker_records_follows_from_its_times(kind: type[Pairs]) -> None
     assert publishing.follows(result)
     assert not publishing.follows(result | {"speedup": result["speedup"] * 1.01})
     assert not publishing.follows(result | {"variant_us": result["variant_us"][:-2]})
+
+
+def test_a_choice_by_too_few_times_does_not_follow_from_them() -> None:
+    candidates = [
+        {"reference": name, "algorithm": "", "us": [us, us]} for name, us in (("one", 1.0), ("other", 2.0))
+    ]
+    assert not publishing.follows({"candidates": candidates, "reference": "one", "algorithm": ""})

@@ -212,7 +212,7 @@ def test_a_change_under_an_old_file_time_is_seen(file: str, finished: Path) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("gone", ["tables", "environment.json", "figures"])
+@pytest.mark.parametrize("gone", ["tables", "tables/samples.parquet", "environment.json", "figures"])
 def test_what_was_deleted_of_a_run_is_made_again(gone: str, finished: Path) -> None:
     path = finished / RESULTS / gone
     shutil.rmtree(path) if path.is_dir() else path.unlink()

@@ -15,7 +15,7 @@ from snakemake.shell import shell
 WORKFLOW = Path("workflow")
 sys.path.insert(0, str(WORKFLOW.resolve()))
 
-from ladder.catalogue.settings import set_up
+from ladder.catalogue.settings import parse_over, set_up
 from ladder.gpu.discovery import driver_version
 from ladder.measure.conditions import host_conditions
 from ladder.model.errors import LadderError
@@ -41,9 +41,13 @@ def _rule_inputs():
 
 
 try:
-    RUN = set_up(Path(), [Path(file) for file in workflow.overwrite_configfiles], over=config)
+    # As they were written: snakemake has made a number of a run's name such as 2026_11_29.
+    WORDS = [*workflow.config_settings.config_args]
+    RUN = set_up(Path(), [Path(file) for file in workflow.overwrite_configfiles], over=parse_over(WORDS))
     RULE_INPUTS = SimpleNamespace(**RUN.cached_on_disk(_rule_inputs))
     RULE_INPUTS.sweeps = {name: SimpleNamespace(**sweep) for name, sweep in RULE_INPUTS.sweeps.items()}
+    # Without a GPU the steps that read measurements are given the folder of published ones, if there is one.
+    STANDS_IN = [f"--published {shlex.quote(RUN.published.root.as_posix())}"] if RUN.published else []
 except LadderError as error:
     raise WorkflowError(str(error)) from None
 
@@ -221,7 +225,3 @@ def throughput_record():
     """Timing of a whole tuning sweep, where someone made it with tests/throughput.py."""
     record = RUN.folder.throughput
     return [record.as_posix()] if RUN.measures and record.is_file() else []
-
-
-# Without a GPU the steps that read measurements are given the folder of published ones, if there is one.
-STANDS_IN = [f"--published {shlex.quote(RUN.published.root.as_posix())}"] if RUN.published else []

@@ -88,6 +88,7 @@ rule write_report:
 
 rule report:
     input:
+        rules.collect_tables.output.samples,
         rules.write_report.input,
         rules.write_report.output,
         rules.draw_figures.output,
@@ -104,7 +105,7 @@ rule publish:
         run=RUN.config.run,
         device=RUN.device,
         files=[f"--configfile {shlex.quote(str(file))}" for file in workflow.overwrite_configfiles],
-        config=[f"--config {shlex.quote(f'{key}={json.dumps(value)}')}" for key, value in config.items()],
+        config=[f"--config {shlex.quote(word)}" for word in WORDS],
     message:
         "Publishing the run"
     shell:

@@ -12,10 +12,10 @@ _WRITES = "time|create-pch|pch|pch-dir|use-pch|fdevice-time-trace"
 _OPTION = "an NVRTC option that begins with a dash and concerns no other file"
 Option = Annotated[str, *matching(rf"-(?!-?({_WRITES})\b).*", _OPTION)]
 Folder = Annotated[str, *matching(r"[^\0]{1,1000}", "a folder")]
-_RUN = "a folder name of up to 100 letters, digits, '.', '_' and '-', other than published"
-RunName = Annotated[str, *matching(r"(?!published$)[A-Za-z0-9][A-Za-z0-9._-]{0,99}", _RUN)]
-_DEVICE = "auto, none, or the slug of a GPU such as nvidia-h200"
-Device = Annotated[str, *matching(r"[a-z0-9][a-z0-9-]*", _DEVICE)]
+_RUN = "a folder name of up to 100 letters, digits, '.', '_' and '-', other than published and null"
+RunName = Annotated[str, *matching(r"(?!(published|null)$)[A-Za-z0-9][A-Za-z0-9._-]{0,99}", _RUN)]
+_DEVICE = "auto, none, or the slug of a GPU, of up to 100 letters, digits and '-', such as nvidia-h200"
+Device = Annotated[str, *matching(r"[a-z0-9][a-z0-9-]{0,99}", _DEVICE)]
 _A_PUBLISHED = "a folder name under results/published, such as nvidia-h200"
 AutoArch = Annotated[str, *matching(f"auto|{ARCH}", "auto or an architecture such as sm_90a")]
 

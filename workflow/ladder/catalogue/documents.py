@@ -33,15 +33,23 @@ class _Constructor(SafeConstructor):
         return merged_keys
 
 
-def _loader() -> YAML:
-    """A parser of YAML 1.2 that makes plain data and refuses a key that is given twice."""
+_Constructor.add_constructor("tag:yaml.org,2002:timestamp", SafeConstructor.construct_yaml_str)
+
+
+def _loader(as_written: bool = False) -> YAML:
+    """A parser of YAML 1.2 that makes plain data, of a date text, and refuses a key that is given twice."""
+    if as_written:
+        return YAML(typ="base")
     loader = YAML(typ="safe")
     loader.Constructor = _Constructor
     return loader
 
 
-def parse_yaml(text: str, where: File) -> Any:
-    """The data of a YAML text. Raises LadderError, after `where`, for malformed text."""
+def parse_yaml(text: str, where: File, as_written: bool = False) -> Any:
+    """The data of a YAML text. Raises LadderError, after `where`, for malformed text.
+
+    `as_written`: every scalar is text, also 0123 and 2026_11_29, of which YAML makes numbers.
+    """
     depth = 0
     try:
         if len(text) > _MOST_CHARACTERS:
@@ -51,12 +59,12 @@ def parse_yaml(text: str, where: File) -> Any:
             if depth > _MOST_LEVELS or len(getattr(event, "value", "")) > _LONGEST:
                 line = event.start_mark.line + 1
                 raise ValueError(f"line {line}: over {_MOST_LEVELS} levels or {_LONGEST} characters")
-        return _loader().load(text)
+        return _loader(as_written).load(text)
     except MarkedYAMLError as error:
         mark = error.problem_mark
         line = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
         raise LadderError(f"{where}: {line}not valid YAML: {error.problem}") from error
-    except Exception as error:  # 2020-13-45 is a ValueError
+    except Exception as error:  # what the checks above raise, and what a parser in C does
         raise LadderError(f"{where}: not valid YAML: {error}") from error
 
 

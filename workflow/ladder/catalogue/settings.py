@@ -15,7 +15,7 @@ from ladder.gpu.discovery import find_gpus
 from ladder.model.architecture import TUNED_FOR
 from ladder.model.code import PACKAGE
 from ladder.model.errors import LadderError, refuse
-from ladder.model.files import digest_files, digest_json, file_sha256, read_json, write_json
+from ladder.model.files import digest_files, digest_json, file_sha256, read_json, read_text, write_json
 from ladder.model.folders import NO_GPU, Project, PublishedFolder, RunFolder
 
 
@@ -39,9 +39,15 @@ class Setup:
 
     @property
     def published(self) -> PublishedFolder | None:
-        """Published measurements that stand in where nothing is measured, if there are any."""
+        """Published measurements that stand in where nothing is measured, if there are any.
+
+        Raises LadderError where there is half a publication.
+        """
         folder = self.project.published(self.config.published)
-        return folder if not self.measures and folder.records.is_dir() else None
+        if self.measures or folder.is_empty:
+            return None
+        folder.refuse_half()
+        return folder
 
     @functools.cached_property
     def _read(self) -> str:
@@ -73,29 +79,32 @@ class Setup:
         return made
 
 
-def merged(base: Mapping[str, Any], over: Mapping[str, Any], typed: bool = False) -> dict[str, Any]:
-    """`base` with the fields of `over`; mappings are merged field by field, everything else is replaced.
-
-    If `typed`, words are read as YAML where `base` has no word: nested values of `--config` arrive as text.
-    """
+def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """`base` with the fields of `over`; mappings are merged field by field, everything else is replaced."""
     result = dict(base)
     for key, value in over.items():
-        old = base.get(key, "")
+        old = base.get(key)
         if isinstance(value, Mapping) and isinstance(old, Mapping):
-            value = merged(old, value, typed)
-        elif typed and isinstance(value, str) and not isinstance(old, str):
-            value = parse_yaml(value, f"command line: --config: {key}")
+            value = merged(old, value)
         result[key] = value
     return result
+
+
+def _read_settings(path: Path) -> dict[str, Any]:
+    """The fields of a file. The name of a run is text as it is written: it may be a date or a number."""
+    fields = read_yaml(path)
+    if "run" in fields:
+        fields["run"] = parse_yaml(read_text(path), path, as_written=True).get("run", fields["run"])
+    return fields
 
 
 def read_settings(project: Project, files: Iterable[Path], over: Mapping[str, Any]) -> Config:
     """config/config.yaml, then `files`, then `over`, merged and checked. Raises LadderError for the first mistake."""
     paths, settings = [project.config / "config.yaml", *files], dict[str, Any]()
     for path in paths:
-        settings = merged(settings, read_yaml(path))
+        settings = merged(settings, _read_settings(path))
     config = parse(Config, settings, " + ".join(map(str, paths)))
-    return parse(Config, merged(settings, over, typed=True), "command line: --config") if over else config
+    return parse(Config, merged(settings, over), "command line: --config") if over else config
 
 
 def choose_device(config: Config) -> tuple[str, str]:
@@ -123,11 +132,15 @@ def set_up(root: Path, files: Iterable[Path] = (), over: Mapping[str, Any] | Non
 
 
 def parse_over(given: Iterable[str]) -> dict[str, Any]:
-    """Settings given as KEY=VALUE, the value in YAML. Raises LadderError without a key, or for what is no YAML."""
+    """Settings given as KEY=VALUE, the value in YAML, for snakemake and the steps alike.
+
+    Raises LadderError without a key, or for what is no YAML.
+    """
     over: dict[str, Any] = {}
     for text in given:
         key, equals, value = text.partition("=")
         if not equals or not key:
             raise refuse("command line", "--config", text, "KEY=VALUE, such as run=quick")
-        over = merged(over, {key: parse_yaml(value, f"command line: --config: {text!r}")})
+        where = f"command line: --config: {text!r}"
+        over = merged(over, {key: parse_yaml(value, where, as_written=key == "run")})
     return over

@@ -49,7 +49,7 @@ class EntryDocument(Document):
     """parameter values; lists are axes, which are multiplied out"""
     dtypes: Some[str] | None = None
     """those of the sweep's dtypes that it runs in (default all)"""
-    rung: Text | None = None
+    rung: Annotated[str, Field(min_length=1, max_length=60)] | None = None
     """name of the step on a ladder (single combinations only)"""
     technique: Text | None = None
     """what the rung adds over the one below"""

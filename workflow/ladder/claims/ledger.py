@@ -1,6 +1,7 @@
 """The ledger: every claim of the sources, and claims.csv, which says what became of each part of it."""
 
 import inspect
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,6 +47,10 @@ def _claims(module: ModuleType) -> Iterator[Claim]:
         if inspect.isfunction(function) and function.__module__ == module.__name__ and name[0] != "_":
             statement, _, source = " ".join((function.__doc__ or "").split()).partition(" Source: ")
             takes = [*inspect.signature(function).parameters]
+            if sys.flags.optimize > 1:
+                raise LadderError(
+                    "python -OO: docstrings are needed: they hold the claims; accepted: python -O"
+                )
             if takes != ["data"] or not inspect.isgeneratorfunction(function) or not source:
                 raise LadderError(
                     f"{inspect.getfile(function)}: {name}: it is public, and no claim; accepted: a function of `data` "

@@ -25,6 +25,7 @@ from ladder.results.collect import accounts_of, changed_code, collect_sweep, mer
 from ladder.results.environment import analysed_here, measured_on, read_environment, reproduced
 from ladder.results.publish import copy_checks, kept_rows
 from ladder.results.published_records import records_of, write_samples
+from ladder.results.statistics import count
 
 
 def _stand_in(view: PlanRecords, published: PublishedFolder) -> dict[str, pd.DataFrame]:
@@ -33,7 +34,7 @@ def _stand_in(view: PlanRecords, published: PublishedFolder) -> dict[str, pd.Dat
     missing = frames["notes"][frames["notes"]["stage"] == "measure"]["subject"]
     said = [(subject, "not in the published run") for subject in missing]
     for kernel, variants in changed_code(view).items():
-        said.append((kernel, f"machine code differs from the published run's ({variants} variants)"))
+        said.append((kernel, f"machine code differs from the published run's ({count(variants, 'variant')})"))
     if not view.records.by_cell:
         said = [(name, f"no published measurements in {published.root.name}")]
     rows = [{"sweep": name, "stage": "published", "subject": one, "reason": why} for one, why in said]
@@ -81,7 +82,7 @@ def environment(
     measured = measured_on(read_store(folder.records), tables.read("sessions", folder.tables))
     document = analysed_here(project(context).root, folder.root.name, arch) | measured
     document |= {"timings_from": "measured" if measured else "none", "published": None}
-    if published is not None and (source := PublishedFolder(published)).environment.is_file():
+    if published is not None and not (source := PublishedFolder(published)).is_empty:
         document |= {"timings_from": "published", "published": read_environment(source)}
         document["reproduced_cubins"] = reproduced(source, folder)
     write_json(folder.environment, document)

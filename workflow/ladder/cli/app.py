@@ -95,7 +95,8 @@ def main(arguments: list[str] | None = None) -> int:
     except BrokenPipeError:
         pass
     except OSError as error:
-        logging.error("error: %s", f"{error.filename}: {error.strerror}" if error.filename else error)
+        place = error.filename2 or error.filename  # of a copy, the place that is full
+        logging.error("error: %s", f"{place}: {error.strerror}" if place else error)
         return mistake
     except Exception:
         logging.exception("the program failed; this is no mistake of yours:")

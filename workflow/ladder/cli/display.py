@@ -24,6 +24,8 @@ _CHATTER = re.compile(
 """Messages of snakemake that are left out here; all of them are in its own log, under .snakemake/log."""
 _DONE = re.compile(r"^\[(\d+)/(\d+)[^\]]*\] (.*)\n", re.MULTILINE)
 """Progress of a step in its log."""
+_WARNING = re.compile(r"^warning: .*$", re.MULTILINE)
+"""What a job says of its own work although it succeeds."""
 _FAILED_RULE = re.compile(r"^ *Error in rule (\w+):", re.MULTILINE)
 _LINES = 50
 """Lines of progress of a whole run in a file: one each 2 percent."""
@@ -145,6 +147,8 @@ class Display(logging.Handler):
         job = self.running.pop(jobid, None)
         if self.live is not None and job is not None and job.line is not None:
             self.live.remove_task(job.line)
+        for line in _WARNING.findall(_text(job.log)) if job is not None and job.log else ():
+            self.console.print(line)
         self.last = job.message if job else ""
         return self.last
 

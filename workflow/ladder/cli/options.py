@@ -32,7 +32,18 @@ Folder = Annotated[Path, typer.Argument(parser=_folder, metavar="FOLDER", help="
 SweepNames = Annotated[list[str], typer.Argument(metavar="SWEEP", help="Names of sweeps, in order.")]
 SweepName = Annotated[str, typer.Argument(metavar="SWEEP", help="Name of a sweep.")]
 _STAND_IN = "Without a GPU: published folder whose measurements stand in."
-Published = Annotated[Path | None, typer.Option(help=_STAND_IN, exists=True, file_okay=False)]
+
+
+def _whole(published: Path | None) -> Path | None:
+    """Raises LadderError for half a publication."""
+    if published is not None:
+        PublishedFolder(published).refuse_half()
+    return published
+
+
+Published = Annotated[
+    Path | None, typer.Option(help=_STAND_IN, exists=True, file_okay=False, callback=_whole)
+]
 _INTO = "Folder for tables and figures (default: tables/ and figures/ of the run)."
 
 Into = Annotated[

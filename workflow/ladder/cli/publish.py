@@ -43,8 +43,8 @@ def publish(
 ) -> None:
     """Merge a run's records into what is published of its device, and make the published tables and report anew.
 
-    A run without a GPU adds no records: the published tables are made again from the archive. With `--only` the
-    archive keeps the records of one commit, and tables are of these alone.
+    A run without a GPU adds no records and is refused: with `--force` the published tables are made again from the
+    archive. With `--only` the archive keeps the records of one commit, and tables are of these alone.
     """
     own = project(context)
     folder = own.run(run, device)

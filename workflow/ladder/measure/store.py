@@ -12,7 +12,7 @@ from typing import Any
 
 from ladder.model.cell import Cell
 from ladder.model.files import read_bytes
-from ladder.model.record import Record, Session, from_json
+from ladder.model.record import Record, Session, from_text
 
 Append = Callable[[Record | Session], None]
 
@@ -81,7 +81,7 @@ def read_store(folder: Path) -> Records:
         for number, line in enumerate(lines, 1):
             place = f"{path}: line {number}"
             try:
-                read.append(from_json(json.loads(line), place))
+                read.append(from_text(line, place))
             except (ValueError, RecursionError):  # a last line cut short by a kill is no damage
                 found.unreadable += [place] if number < len(lines) else []
     return found.add(read)

@@ -3,7 +3,8 @@
 import re
 from pathlib import Path
 
-from ladder.model.errors import refuse
+from ladder.model.errors import LadderError, refuse
+from ladder.model.schemas import SWEEP_TABLES
 
 NO_GPU = "no-gpu"  # device folder of a run on a host without a GPU: its timings are published ones
 
@@ -48,6 +49,25 @@ class PublishedFolder(RunFolder):
         super().__init__(root)
         self.tables, self.history = root, root / "history"
         self.facts = root / "facts.json"
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.root.is_dir() or not any(self.root.iterdir())
+
+    def refuse_half(self) -> None:
+        """Raises LadderError for a folder that lacks records, tables or environment.
+
+        Who publishes would lose them for good, and who reads would report that nothing was published.
+        """
+        if self.is_empty:
+            return
+        needed = (self.environment.name, *(f"{table}.csv" for table in SWEEP_TABLES), "records/*.parquet")
+        missing = [name for name in needed if not any(self.root.glob(name))]
+        if missing:
+            raise LadderError(
+                f"{self.root}: half a publication: {', '.join(missing)} missing. Restore it, such as by `git restore`, "
+                "or move the whole folder away to begin with none"
+            )
 
 
 class Project:

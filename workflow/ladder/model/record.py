@@ -1,5 +1,6 @@
 """Records: what was measured, under which conditions, in which session. They are appended and never rewritten."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
@@ -10,7 +11,7 @@ from typing_extensions import TypedDict
 
 from ladder.model.cell import COUNTERS, Cell
 from ladder.model.document import reading
-from ladder.model.errors import LadderError, refuse_unknown
+from ladder.model.errors import LadderError, refuse, refuse_unknown
 from ladder.model.files import digest_json
 from ladder.model.schemas import STATUSES
 
@@ -32,9 +33,16 @@ Time = Annotated[str, AfterValidator(_check_time)]
 Name = Annotated[str, Field(max_length=200, pattern=r"^[^./\x00-\x1f\x7f-][^/\x00-\x1f\x7f]*$")]
 _Hex = Annotated[str, Field(pattern=r"^[0-9a-f]{7,64}$")]
 _Line = Annotated[str, Field(max_length=1000, pattern=r"^[^\x00-\x1f\x7f]+$")]
-_Positive = Annotated[float, Field(gt=0)]
-_Times = Annotated[list[_Positive], Field(min_length=1)]
-_Number = float | None
+_Words = Annotated[str, Field(max_length=1000)]
+# Wide bounds: what lies outside was never measured, and would overflow where it is squared, counted or scaled.
+_Us = Annotated[float, Field(ge=1e-6, le=1e12)]
+_Times = Annotated[list[_Us], Field(min_length=1)]
+_Ratio = Annotated[float, Field(ge=1e-9, le=1e9)]
+_Number = Annotated[float, Field(ge=-1e18, le=1e18, allow_inf_nan=False)] | None
+_Amount = Annotated[float, Field(ge=0, le=1e18, allow_inf_nan=False)] | None
+_Error = Annotated[float, Field(ge=0, le=NO_NUMBER)] | None
+_Count = Annotated[int, Field(ge=0, le=2**53)]
+_Few = Annotated[int, Field(ge=0, le=2**15 - 1)]
 _OPEN = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)
 
 
@@ -53,32 +61,49 @@ class Card(TypedDict, total=False):
     __pydantic_config__ = _OPEN  # type: ignore[misc]
     name: _Line | None
     uuid: Name | None
-    sms: int | None
-    memory_bytes: _Number
-    l2_bytes: _Number
-    sm_clock_max_mhz: _Number
-    power_limit_w: _Number
-    copy_gbytes_per_s: _Number
-    memory_peak_gbytes_per_s: _Number
-    fp32_peak_tflops: _Number
-    tensor_peak_tflops: dict[str, _Number] | None
+    sms: _Few | None
+    memory_bytes: _Amount
+    l2_bytes: _Amount
+    sm_clock_max_mhz: _Amount
+    power_limit_w: _Amount
+    copy_gbytes_per_s: _Amount
+    memory_peak_gbytes_per_s: _Amount
+    fp32_peak_tflops: _Amount
+    tensor_peak_tflops: dict[str, _Amount] | None
+
+
+class Host(TypedDict, total=False):
+    """What is known of a host, besides what another version adds; `gpus` counts all that it has."""
+
+    __pydantic_config__ = _OPEN  # type: ignore[misc]
+    cpu: _Words | None
+    cores: _Few | None
+    memory_bytes: _Amount
+    gpus: _Few | None
+
+
+class Versions(TypedDict, total=False):
+    """What is known of the software, besides what another version adds; None of a package that is not installed."""
+
+    __pydantic_config__ = _OPEN  # type: ignore[misc]
+    driver: _Words | None
+    cublas: _Words | None
+    python: _Words | None
+    packages: dict[str, _Words | None]
 
 
 class _OfSession(TypedDict):
     gpu: Card
+    host: Host
+    versions: Versions
     tree: Tree
-
-
-class _Summary(TypedDict):
-    __pydantic_config__ = _OPEN  # type: ignore[misc]
-    median_us: _Positive
 
 
 class _Check(TypedDict, total=False):
     __pydantic_config__ = _OPEN  # type: ignore[misc]
-    max_error: _Number
-    error_bound: _Number
-    launches: int
+    max_error: _Error
+    error_bound: _Error
+    launches: _Count
 
 
 class _Device(TypedDict, total=False):
@@ -94,7 +119,7 @@ class _Observation(TypedDict):
     __pydantic_config__ = _OPEN  # type: ignore[misc]
     metric: str
     unit: str | None
-    value: _Number
+    value: Annotated[float, Field(ge=-1e18, le=NO_NUMBER)] | None
 
 
 class _Partner(TypedDict):
@@ -108,9 +133,9 @@ class _Candidate(_Partner):
 
 
 class _RunnerUp(_Partner):
-    longer: _Positive
-    longer_low: _Positive
-    longer_high: _Positive
+    longer: _Ratio
+    longer_low: _Ratio
+    longer_high: _Ratio
 
 
 class Result(TypedDict, total=False):
@@ -126,15 +151,14 @@ class Result(TypedDict, total=False):
     __pydantic_config__ = _OPEN  # type: ignore[misc]
     variant_us: _Times
     reference_us: _Times
-    summary: _Summary
-    speedup: _Positive
-    speedup_low: _Positive
-    speedup_high: _Positive
+    speedup: _Ratio
+    speedup_low: _Ratio
+    speedup_high: _Ratio
     stopped_by: str
     clock: str
     reference: str
     algorithm: str | None
-    references: dict[str, _Positive]
+    references: dict[str, _Us]
     algorithms: dict[str, str]
     candidates: Annotated[list[_Candidate], Field(min_length=1)]
     runner_up: _RunnerUp | None
@@ -149,7 +173,13 @@ class Result(TypedDict, total=False):
     transient: bool
 
 
+class _OfCell(TypedDict):
+    __pydantic_config__ = _OPEN  # type: ignore[misc]
+    size: dict[str, _Count]
+
+
 class _OfRecord(TypedDict):
+    cell: _OfCell
     result: Result
 
 
@@ -179,7 +209,7 @@ class Session:
     host: Mapping[str, Any] = field(default_factory=dict)
     versions: Mapping[str, Any] = field(default_factory=dict)
     tree: Mapping[str, Any] = field(default_factory=dict)
-    clock_floor_us: float | None = None
+    clock_floor_us: _Amount = None
     note: str = ""
 
     def to_json(self) -> dict[str, Any]:
@@ -202,7 +232,7 @@ class Record:
     time: Time
     status: str
     reason: str = ""
-    limit_s: float | None = None
+    limit_s: _Amount = None
     result: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -259,6 +289,41 @@ _SESSION, _RECORD = TypeAdapter(Session), TypeAdapter(Record)
 _OF_SESSION, _OF_RECORD = TypeAdapter(_OfSession), TypeAdapter(_OfRecord)
 
 
+_NEEDED = ("speedup", "speedup_low", "speedup_high", "reference", "variant_us", "reference_us")
+_NEEDED_OF_CHOICE = ("candidates", "reference", "algorithm", "references", "runner_up", "tied")
+
+
+def _refuse_incomplete(record: Record, schema: int, where: str) -> None:
+    """Raises LadderError for a result without a field that the steps behind it need."""
+    if record.status != "ok" or record.cell.regime == COUNTERS:
+        return
+    needed = _NEEDED if record.cell.kernel else _NEEDED_OF_CHOICE
+    missing = [name for name in needed if name not in record.result]
+    if missing:
+        early = ": a record of a release before v3, which this version does not read"
+        why = early if schema == 1 else ""
+        raise LadderError(f"{where}: result: the field {missing[0]!r} is missing{why}")
+
+
+def from_text(text: str, where: str, **times: Any) -> Record | Session:
+    """A line of a store, which is at `where`; `times` are fields of the result that are kept beside the text.
+
+    Raises ValueError where it is no JSON, and LadderError as `from_json`.
+    """
+    line = json.loads(text)
+    if "\\ud" in text.lower():  # half of a pair may stand there, which no file in UTF-8 can hold
+        try:
+            json.dumps(line, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            half = error.object[error.start]
+            raise refuse(
+                where, "a text", half, "text that UTF-8 can hold, without halves of pairs"
+            ) from error
+    if times:
+        line["record"]["result"] |= times
+    return from_json(line, where)
+
+
 def from_json(line: Any, where: str) -> Record | Session:
     """A line of a store, which is at `where`. Raises LadderError for a newer schema, or where it is no such line."""
     with reading(where):
@@ -267,21 +332,15 @@ def from_json(line: Any, where: str) -> Record | Session:
             raise LadderError(f"{where}: records of schema {line['schema']}: {wanted}")
         if "session" in line:
             session = _SESSION.validate_python(line["session"])
-            _OF_SESSION.validate_python({"gpu": session.gpu, "tree": session.tree})
+            known = {name: getattr(session, name) for name in _OfSession.__annotations__}
+            _OF_SESSION.validate_python(known)
             return session
         record = _RECORD.validate_python(line["record"])
         if line["schema"] == 1:
             conditions = record.conditions
             tree = _with_versions(conditions.tree, record.cell.regime)
             record = replace(record, conditions=replace(conditions, tree=tree))
-        _OF_RECORD.validate_python({"result": record.result})
+        _OF_RECORD.validate_python({"cell": {"size": record.cell.size}, "result": record.result})
         refuse_unknown(where, "status", record.status, STATUSES)
-        if record.status == "ok" and record.cell.regime != COUNTERS:
-            needed = (
-                ("speedup", "variant_us", "reference_us")
-                if record.cell.kernel
-                else ("candidates", "reference", "algorithm", "tied")
-            )
-            if missing := [name for name in needed if name not in record.result]:
-                raise LadderError(f"{where}: result: the field {missing[0]!r} is missing")
+        _refuse_incomplete(record, line["schema"], where)
     return record

@@ -465,7 +465,9 @@ def _beside(data: RunData, one: "InTriton | None") -> Line:
         return [(head, "") for head in heads]
     unit, *shares = limit
     said = [f"{unit}: {', '.join(markdown.share(each, '.0f') for each in shares)}"]
-    said += [f"{one.top[name]}, {one.ours[name]}" for name in heads[1:]]
+    for name in heads[1:]:
+        known = name in one.top and name in one.ours  # not where their compiler is missing
+        said.append(f"{one.top[name]}, {one.ours[name]}" if known else "")
     return list(zip(heads, said, strict=True))
 
 

@@ -121,6 +121,9 @@ def _everywhere(data: FigureData, best: Sequence[Mapping[str, Any]]) -> str:
         f"at all {len(best)} {places}" if count == len(best) else f"at {count} of {len(best)} {places}"
         for count in (verdicts.count(FASTER), verdicts.count(SLOWER))
     )
+    if len(best) == 1:
+        said = _over(data, best[0])
+        return f"{said[0].upper()}{said[1:]} at {size_label(size_of(best[0]))}"
     if FASTER in verdicts:
         most = max(row["speedup"] for row, verdict in zip(best, verdicts, strict=True) if verdict == FASTER)
         return f"Faster than {rival(data)} {ahead}, up to {change_label(most)}"

@@ -37,6 +37,10 @@ _STEP_US = 0.032
 """Between two of the timestamps by which the GPU's own clock times a launch: all times on an H200 are multiples."""
 
 
+_MOST_CORRELATED = 0.98
+"""Of successive ratios: the interval is then ten times as wide. Published records reach 0.91."""
+
+
 def _half_step_us(result: Mapping[str, Any]) -> float:
     """By how much a record's medians may be wrong because its clock moves in steps."""
     return _STEP_US / 2 if result.get("clock") == "device" else 0.0
@@ -56,14 +60,14 @@ def summarised(result: Mapping[str, Any]) -> TableRow:
     the interval is widened by the root of n over that, in logarithms. Then half a step of the clock in each time moves
     both ends outwards.
     """
-    if "variant_us" not in result:
+    if "variant_us" not in result:  # of a record without times
         return dict(result)
     own, reference, half = result["variant_us"], result["reference_us"], _half_step_us(result)
     low, high = median_interval(own)
     found = {**result, "median_us": median(own), "median_us_low": low - half, "median_us_high": high + half}
     found |= {"samples": len(own), "cv": np.std(own, ddof=1) / np.mean(own) if len(own) > 1 else None}
     found |= {"reference_median_us": median(reference)}
-    correlation = max(lag_1(abba_ratios(own, reference)), 0.0)
+    correlation = min(max(lag_1(abba_ratios(own, reference)), 0.0), _MOST_CORRELATED)
     wider = math.sqrt((1 + correlation) / (1 - correlation))
     steps = half / found["median_us"] + half / found["reference_median_us"]
     low, high = (

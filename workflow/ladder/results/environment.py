@@ -13,7 +13,7 @@ from ladder.model.document import reading
 from ladder.model.errors import LadderError
 from ladder.model.files import read_json
 from ladder.model.folders import RunFolder
-from ladder.model.record import Card, Session, Tree
+from ladder.model.record import Card, Session, Tree, Versions
 from ladder.results import tables
 
 
@@ -85,7 +85,7 @@ def measured_on(records: Records, table: pd.DataFrame) -> dict[str, Any]:
     return {
         "gpu": gpus[0],
         "gpus": gpus,
-        **last.versions,
+        **{name: of for name, of in last.versions.items() if name in Versions.__annotations__},
         "host": dict(last.host),
         "tree": dict(last.tree),
         "trees": list({str(one.tree.get("digest")): dict(one.tree) for one in sessions}.values()),

@@ -26,8 +26,8 @@ from ladder.model.cell import COUNTERS, cell_name
 from ladder.model.errors import LadderError
 from ladder.model.folders import PublishedFolder, RunFolder
 from ladder.model.intervals import abba_ratios, ratio_interval
-from ladder.model.plan import tasks_as_compiled
-from ladder.model.plan_file import read_plan
+from ladder.model.plan import Plan, tasks_as_compiled
+from ladder.model.plan_file import read_facts, read_plan
 from ladder.model.record import Record, Session
 from ladder.model.schemas import SWEEP_TABLES
 from ladder.results import tables
@@ -131,6 +131,8 @@ class Publication:
                 f"{listed(gone, 5)}: published, and not in {self.folder.tables}: would go; {_MADE_BY}"
             )
         if not run.measures and not self.only:
+            if not self.additions:
+                found.append("nothing new to publish: a run without a GPU adds no record")
             return found
         timed = [
             (cell_name(one.variant, one.cell), one) for one in self.chosen if one.cell.regime != COUNTERS
@@ -189,7 +191,9 @@ class Publication:
                 if not self.only:
                     parts[name] = kept_rows(name, self.published, SWEEP_TABLES)
                 continue
-            view = replace(self.views[name], records=self.published_records, fall_back=True)
+            view = self.views[name]
+            plan = self._with_published_facts(view.plan)
+            view = replace(view, plan=plan, records=self.published_records, fall_back=True)
             jobs, profile = accounts_of(self.folder, view.plan)
             kept = kept_rows(name, self.published, ("notes", "jobs"))
             if profile is None:  # all other notes are made from records
@@ -200,6 +204,27 @@ class Publication:
                 parts[name]["jobs"] = kept["jobs"]
         measured = {name: part for name, part in parts.items() if len(part["timings"])}
         return merge(measured, os.cpu_count() or 1)
+
+    def _with_published_facts(self, plan: Plan) -> Plan:
+        """A plan in which variants whose compiler this run lacked are as they were published."""
+        # With the bindings of CUDA, which tables are read without.
+        from ladder.build.triton_request import MISSING
+        from ladder.build.variants import CompileRequests, variant_facts
+
+        lacking = {name for name, facts in plan.variants.items() if facts.get("reason") == MISSING}
+        if not lacking:
+            return plan
+        run, published = self.run, read_facts(self.published.facts)
+        asked = CompileRequests(
+            run.every_sweep[plan.sweep], run.project.include, run.arch, run.config.compile.options
+        )
+        facts = {
+            variant.id: variant_facts(variant, request, published[request.keys[-1]])
+            for variant, request in asked.variants.items()
+            if variant.id in lacking and request.keys[-1] in published
+        }
+        tasks = tasks_as_compiled(plan.tasks, {name: facts.get(name, {}) for name in plan.variants})
+        return replace(plan, variants={**plan.variants, **facts}, tasks=tasks)
 
     def write_records(self, fresh: PublishedFolder) -> None:
         """The archive with the run's records added, in a file of their own. Of records that are not of the commit that
@@ -234,12 +259,13 @@ def error_is_above_bound(check: Mapping[str, Any]) -> bool:
 
 
 def follows(result: Mapping[str, Any]) -> bool:
-    """Whether a speed-up with its interval, or a choice, follows from its times; of a summary nothing can be said."""
-    if "candidates" in result:
-        decided = decide(result["candidates"])
+    """Whether a speed-up with its interval, or a choice, follows from its times."""
+    if candidates := result.get("candidates"):
+        fewest = min(len(one["us"]) for one in candidates)
+        if len(candidates) > 1 and fewest < 4:
+            return False  # an interval takes two groups
+        decided = decide(candidates)
         return all(result[name] == value for name, value in decided.items())
-    if "variant_us" not in result:
-        return True
     own, reference = result["variant_us"], result["reference_us"]
     if len(own) != len(reference):
         return False
@@ -254,21 +280,6 @@ def follows(result: Mapping[str, Any]) -> bool:
 def _latest() -> str:
     """Later times are in the future, whichever host measured."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + _CLOCKS_DIFFER_S))
-
-
-def refuse_half(published: PublishedFolder) -> None:
-    """Raises LadderError for a published folder that lacks records or tables: they would be gone for good."""
-    if not published.root.exists() or not any(published.root.iterdir()):
-        return
-    needed = [published.tables / f"{table}.csv" for table in SWEEP_TABLES]
-    missing = [path for path in needed if not path.is_file()]
-    if not any(published.records.glob("*.parquet")):
-        missing.append(published.records / "*.parquet")
-    if missing:
-        raise LadderError(
-            f"{', '.join(map(str, missing))}: missing, though {published.root} holds a publication, of which nothing "
-            "may get lost. Restore it, such as by `git restore`, or move the whole folder away to publish from nothing"
-        )
 
 
 def published_column(published: PublishedFolder, table: str, column: str) -> list[str]:
@@ -294,7 +305,7 @@ def load_publication(run: Run, folder: RunFolder, published: PublishedFolder, on
 
     `only`: a commit; what was measured from it, by the run or before, is all that is published.
     """
-    refuse_half(published)
+    published.refuse_half()
     records, views = read_store(folder.records), {}
     for name in run.sweeps:
         # What a run for one commit did not measure may be in the archive.

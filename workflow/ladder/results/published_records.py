@@ -16,7 +16,7 @@ from ladder.model.errors import LadderError
 from ladder.model.files import replace_file
 from ladder.model.folders import PublishedFolder, RunFolder
 from ladder.model.plan import Plan
-from ladder.model.record import Record, Session, from_json
+from ladder.model.record import Record, Session, from_text
 from ladder.model.schemas import SIZE_COLUMNS
 
 _SAMPLES = ("variant_us", "reference_us")
@@ -80,11 +80,11 @@ def read_archive_file(path: Path, kernels: Sequence[str] | None = None) -> Recor
     try:
         sessions = json.loads(pq.read_schema(path).metadata[b"sessions"])
         rows = pq.read_table(path, columns=["record", *_SAMPLES], filters=chosen).to_pylist()
-        found += [from_json(session, str(path)) for session in sessions]
+        found += [from_text(json.dumps(session), str(path)) for session in sessions]
         for number, row in enumerate(rows, 1):
-            line = json.loads(row.pop("record"))
-            line["record"]["result"] |= {name: times for name, times in row.items() if times is not None}
-            found.append(from_json(line, f"{path}: row {number}"))
+            text = row.pop("record")
+            times = {name: us for name, us in row.items() if us is not None}
+            found.append(from_text(text, f"{path}: row {number}", **times))
     except (OSError, pa.ArrowException, KeyError, TypeError, ValueError, RecursionError) as error:
         raise LadderError(f"{path}: not an archive of records: {error}") from error
     return Records().add(found)

@@ -18,7 +18,8 @@ from ladder.results.sweep_data import FigureData
 from ladder.results.verdicts import FASTER, SLOWER, TIED
 
 _TITLE_WIDTH, _ABOUT_WIDTH = 70, 112  # characters of a line
-_LONGEST = 140  # characters of a title that a figure has room for
+_NAME_WIDTH = 46  # characters of a line of a name beside the axes
+_LONGEST = 160  # characters of a title that a figure has room for
 _LEGEND_WIDTH = 116  # characters of a legend that fit side by side, each line or mark counted as eight
 _FACTORS = [
     [one * 10.0**power for power in range(-4, 4) for one in ones]
@@ -104,8 +105,16 @@ def factor_axis(axis: Axes, low: float, high: float, upright: bool = False, most
     own.set_major_locator(NullLocator())
     own.set_minor_locator(NullLocator())
     own.set_minor_formatter(NullFormatter())
-    own.set_ticks(ticks, [f"{tick:.4g}" for tick in ticks])
+    labels = [f"{tick:.4g}" for tick in ticks]
+    if len({*labels}) < len(ticks):  # between ends that are nearly alike
+        labels = [f"{tick:.9g}" for tick in ticks]
+    own.set_ticks(ticks, labels)
     (axis.set_ylim if upright else axis.set_xlim)(low, high)
+
+
+def broken(name: str) -> str:
+    """A name in lines that leave room for the axes beside it."""
+    return textwrap.fill(name, _NAME_WIDTH)
 
 
 def only_ticks(axis: Axes, values: Sequence[float], labels: Sequence[str] | None = None) -> None:

@@ -18,6 +18,7 @@ from ladder.results.sweep_data import FigureData
 from ladder.results.verdicts import gain
 
 _ROW, _TALLEST = 0.27, 7.0  # inches from row to row, and of all rows
+_LINE = 0.13  # inches of a line of a label, where it has more than one
 
 
 def _color(step: Step, main: bool) -> str:
@@ -46,25 +47,37 @@ def _no_result(axis: Axes, place: int, row: Mapping[str, Any]) -> None:
     axis.text(1, place, f" no result: {row['status']}", **look)
 
 
+def _rows(labels: Sequence[str]) -> tuple[float, float]:
+    """Height of all rows in inches and size of their labels in points, of which some may have more than one line."""
+    lines = max(label.count("\n") + 1 for label in labels)
+    tallest = _ROW if lines == 1 else _LINE * (lines + 1)
+    height = min(tallest * len(labels), _TALLEST)
+    return height, min(9.5, 42 * height / len(labels) / lines)
+
+
 def _ladder(
     data: FigureData, known: Mapping[str, Step], rows: Mapping[str, Any], order: Sequence[str]
 ) -> Figure:
     main = {entry.variant.id for entry in path_to_fastest(data)}
-    height = min(_ROW * len(order), _TALLEST)
-    shape: dict[str, Any] = {"columns": 2, "sharey": True, "gridspec_kw": {"width_ratios": [2.2, 1]}}
-    figure, (gains, speeds) = base.canvas(data, 1.75 + height, data.size_text, **shape)
     # Where no path leads on, nothing lies beside it.
     one, changed = changed_by_all(data), changed_rungs(data, order)
+    labels = [
+        base.broken(data.names[variant] + (f" (on {changed[variant]})" if variant in changed else ""))
+        for variant in order
+    ]
+    height, size = _rows(labels)
+    shape: dict[str, Any] = {"columns": 2, "sharey": True, "gridspec_kw": {"width_ratios": [2.2, 1]}}
+    figure, (gains, speeds) = base.canvas(data, 1.75 + height, data.size_text, **shape)
     colors = {
         variant: _color(step, variant in main or bool(one))
         for variant, step in known.items()
         if step.gain.known
     }
-    rate, labels = rate_column(data.here), []
+    rate = rate_column(data.here)
     for place, variant in enumerate(order):
         row, step, own = rows[variant], known.get(variant), variant in main
-        name = data.names[variant] + (f" (on {changed[variant]})" if variant in changed else "")
-        labels.append(name if own else f"{name}    ")  # a branch is indented
+        if not own:  # a branch is indented
+            labels[place] = "\n".join(f"{line}    " for line in labels[place].splitlines())
         if row["status"] != "ok":
             _no_result(gains, place, row)
             continue
@@ -104,7 +117,7 @@ def _ladder(
             "ha": "right",
         }
         speeds.annotate(rate[1], (1.24, 1), (0, 2), color=style.MUTED, **head)
-    gains.set_yticks(range(len(order)), labels, fontsize=min(9.5, 42 * height / len(order)))
+    gains.set_yticks(range(len(order)), labels, fontsize=size)
     gains.set_ylim(len(order) - 0.4, -0.6)
     for label, variant in zip(gains.get_yticklabels(), order, strict=True):
         label.set_color(style.INK if variant in main else style.MUTED)
@@ -131,7 +144,8 @@ def _ranked(data: FigureData, rows: Mapping[str, Any], order: Sequence[str]) -> 
     fast = sorted(
         order, key=lambda variant: -rows[variant]["speedup"] if rows[variant]["status"] == "ok" else math.inf
     )
-    height = min(_ROW * len(fast), _TALLEST)
+    labels = [base.broken(data.names[variant]) for variant in fast]
+    height, size = _rows(labels)
     figure, (axis,) = base.canvas(data, 1.5 + height, data.size_text)
     rate = rate_column(data.here)
     for place, variant in enumerate(fast):
@@ -156,7 +170,7 @@ def _ranked(data: FigureData, rows: Mapping[str, Any], order: Sequence[str]) -> 
     ends = [end for end in ends if end is not None]
     base.factor_axis(axis, min(*ends, 1.0), max(*ends, 1.0))
     axis.axvline(1, color=style.REFERENCE, lw=1.2, ls="--", zorder=2)
-    axis.set_yticks(range(len(fast)), [data.names[variant] for variant in fast], fontsize=9.5)
+    axis.set_yticks(range(len(fast)), labels, fontsize=size)
     axis.set(ylim=(len(fast) - 0.4, -0.6), xlabel=f"speed relative to {rival(data)}\n{base.RANGES}")
     axis.grid(axis="y", visible=False)
     return figure

@@ -1,6 +1,8 @@
 """Every figure kind and the function that draws it. A new figure is one function and its line here."""
 
 import io
+import logging
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
@@ -14,6 +16,7 @@ from ladder.measure.process_lifetime import die_with_parent
 from ladder.model.files import replace_file
 from ladder.report.figures import banks, curves, heatmap, ladder, roofline, shapes
 from ladder.report.figures.base import message
+from ladder.results.statistics import listed
 from ladder.results.sweep_data import FigureData, NoDataError, SweepData
 
 FIGURES: dict[str, Callable[[FigureData], Figure]] = {
@@ -40,8 +43,14 @@ def render(data: FigureData) -> bytes:
 
 
 def _draw(data: SweepData, folder: Path, titles: Mapping[str, str]) -> str:
+    """Draw the figures of a sweep. What matplotlib says of one, such as letters that no font has, is a warning."""
     for figure, name in zip(data.sweep.figures, data.sweep.figure_names(), strict=True):
-        replace_file(folder / name, render(data.drawn(figure, titles.get(name, ""))))
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            replace_file(folder / name, render(data.drawn(figure, titles.get(name, ""))))
+        said = dict.fromkeys(str(one.message) for one in caught)
+        if said:
+            logging.warning("warning: %s: %s", folder / name, listed([*said], 1))
     return data.sweep.name
 
 

@@ -1,7 +1,6 @@
 """Roofline: speed over operational intensity, under the measured copy bandwidth and the arithmetic peaks."""
 
 import math
-import textwrap
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from ladder.results.counters import DRAM_READ, DRAM_WRITE
 from ladder.results.sweep_data import FigureData
 
 MOST = 9
+_SHORT = 100  # ratio of the ends of an axis below which it names more than powers of ten
 
 
 def _marks(data: FigureData, rows: pd.DataFrame) -> pd.DataFrame:
@@ -41,7 +41,8 @@ def _roofs(axis: Axes, data: FigureData, marks: pd.DataFrame) -> float:
     bandwidth = (copied or data.gpu.get("memory_peak_gbytes_per_s") or math.nan) / 1e3
     peaks = {dtype: peak for dtype, peak in dtype_peaks(data.gpu).items() if dtype in data.sweep.dtypes}
     ridges = [peak / bandwidth for peak in peaks.values()]
-    start, end = np.nanmin([*ridges, marks["intensity"].min()]) / 2, marks["intensity"].max() * 4
+    start = np.nanmin([*ridges, marks["intensity"].min()]) / 2
+    end = np.nanmax([*(2 * ridge for ridge in ridges), marks["intensity"].max() * 4])
     # The slope ends where it meets the highest peak.
     x = np.array([start, min(end, max(ridges, default=end))])
     if bandwidth > 0:
@@ -105,18 +106,24 @@ def draw(data: FigureData) -> Figure:
         [x for x, _, _ in places], [y for _, y, _ in places], color=style.AHEAD, lw=0.8, alpha=0.5, zorder=3
     )
     axis.set_ylim(marks["tflops"].min() / 1.5, max(highest, marks["tflops"].max()) * 1.6)
-    ends = [(x, y, f"{data.names[row['variant']]}, {number(y, 3)}", style.INK) for x, y, row in places]
+    for own in (axis.xaxis, axis.yaxis):
+        own.set_major_formatter("{x:g}")
+        own.set_minor_formatter(NullFormatter())
+    # Powers of ten are too few of a short axis.
+    for upright, (low, high) in enumerate((axis.get_xlim(), axis.get_ylim())):
+        if high < _SHORT * low:
+            base.factor_axis(axis, low, high, upright=bool(upright))
+    ends = [
+        (x, y, base.broken(f"{data.names[row['variant']]}, {number(y, 3)}"), style.INK)
+        for x, y, row in places
+    ]
     ends.append((axis.get_xlim()[1], float(rate), f"{rival(data)}, {number(rate, 3)}", style.REFERENCE))
     base.at_ends(axis, 3.6, ends)
-    axis.xaxis.set_major_formatter("{x:g}")
-    axis.yaxis.set_major_formatter("{x:g}")
-    axis.yaxis.set_minor_formatter(NullFormatter())
     basis = "filled: DRAM bytes counted; hollow: each operand moved once"
     if marks["counted"].nunique() == 1:
         hollow = "each operand moved once, marks set side by side"
         basis = "DRAM bytes counted by the profiler" if marks["counted"].all() else hollow
     clock = data.gpu.get("sm_clock_max_mhz")
-    at = f"; peaks at the highest clock, {clock} MHz" if clock else ""
-    meaning = textwrap.fill(f"({basis}{at})", 88)
-    axis.set(xlabel=f"operational intensity, FLOP/byte\n{meaning}", ylabel="TFLOP/s")
+    at = f";\npeaks at the highest clock, {clock} MHz" if clock else ""
+    axis.set(xlabel=f"operational intensity, FLOP/byte\n({basis}{at})", ylabel="TFLOP/s")
     return figure

@@ -1,0 +1,255 @@
+"""A record is refused by field and value, or every step behind it takes it: none ends in a traceback."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import edit_yaml
+from factory import SESSION, Lab
+from ladder.cli.app import main
+from ladder.measure.store import read_store
+from ladder.model.errors import LadderError
+from ladder.model.record import NO_NUMBER
+from ladder.results.published_records import read_archive, write_archive
+from rendering import LEFT_BEHIND
+
+SWEEP, LIBRARIES = "tensor_ladder", ["cublas", "cublaslt"]
+Line = dict[str, Any]
+Change = Callable[[Line], Line | None]
+
+
+@pytest.fixture(scope="module")
+def recorded_once(tmp_path_factory: pytest.TempPathFactory) -> Lab:
+    """A run of one sweep with records, one of them of a choice; shared, so look at it only."""
+    lab = Lab(tmp_path_factory.mktemp("recorded"))
+    edit_yaml(lab.project.sweeps / f"{SWEEP}.yaml", lambda sweep: sweep.update(references=LIBRARIES))
+    lab.record([SWEEP])
+    return lab
+
+
+@pytest.fixture
+def recorded(recorded_once: Lab, tmp_path: Path) -> Lab:
+    """The run, to change."""
+    shutil.copytree(recorded_once.root, tmp_path, dirs_exist_ok=True)
+    return replace(recorded_once, root=tmp_path)
+
+
+def change_lines(lab: Lab, change: Change) -> None:
+    """Change every line of the store, or leave it out (None)."""
+    for path in lab.folder.records.iterdir():
+        lines = [change(json.loads(line)) for line in path.read_text().splitlines()]
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines if line is not None))
+
+
+def in_session(part: str, field: str, value: Any) -> Change:
+    """A session in which a part (`host`, `versions`, `gpu`) says another value of a field."""
+
+    def change(line: Line) -> Line:
+        if "session" in line:
+            line["session"][part][field] = value
+        return line
+
+    return change
+
+
+def in_result(**fields: Any) -> Change:
+    """Results of kernels with other fields."""
+
+    def change(line: Line) -> Line:
+        if "record" in line and line["record"]["cell"]["kernel"]:
+            line["record"]["result"] |= fields
+        return line
+
+    return change
+
+
+def without(field: str, kernel: bool = True) -> Change:
+    """Results of kernels, or those of choices, without a field."""
+
+    def change(line: Line) -> Line:
+        if "record" in line and bool(line["record"]["cell"]["kernel"]) == kernel:
+            line["record"]["result"].pop(field)
+        return line
+
+    return change
+
+
+def steps(lab: Lab) -> list[int]:
+    """Exit codes of the steps behind the records, up to the first that fails."""
+    folder, codes = str(lab.folder.root), list[int]()
+    for words in (
+        ["collect", folder, SWEEP],
+        ["environment", folder, "--arch", "sm_90a"],
+        ["claims", folder, SWEEP],
+        ["figures", folder, SWEEP],
+        ["report", folder, SWEEP],
+    ):
+        codes.append(main(["--root", str(lab.root), *words]))
+        if codes[-1]:
+            break
+    return codes
+
+
+REFUSED: list[tuple[Change, str]] = [
+    (without("reference"), "result: the field 'reference' is missing"),
+    (without("speedup_low"), "result: the field 'speedup_low' is missing"),
+    (without("speedup_high"), "result: the field 'speedup_high' is missing"),
+    (without("references", kernel=False), "result: the field 'references' is missing"),
+    (without("runner_up", kernel=False), "result: the field 'runner_up' is missing"),
+    (in_session("host", "gpus", [None]), "host.gpus: [None] is not accepted"),
+    (in_session("host", "gpus", 10**29), "host.gpus: 1000"),
+    (in_session("host", "cpu", 3), "host.cpu: 3 is not accepted"),
+    (in_session("host", "cores", "16"), "host.cores: '16' is not accepted"),
+    (in_session("host", "memory_bytes", 1e300), "host.memory_bytes: 1e+300 is not accepted"),
+    (in_session("versions", "python", ["3.12"]), "versions.python: ['3.12'] is not accepted"),
+    (in_session("versions", "driver", 580), "versions.driver: 580 is not accepted"),
+    (in_session("versions", "packages", None), "versions.packages: None is not accepted"),
+    (in_session("versions", "packages", {"a": 1}), "versions.packages.a: 1 is not accepted"),
+    (in_session("gpu", "sms", 10**29), "gpu.sms: 1000"),
+    (in_session("gpu", "copy_gbytes_per_s", -1.0), "gpu.copy_gbytes_per_s: -1.0 is not accepted"),
+    (in_result(speedup_high=1e308), "result.speedup_high: 1e+308 is not accepted"),
+    (in_result(speedup_low=1e-300), "result.speedup_low: 1e-300 is not accepted"),
+    (in_result(variant_us=[1e308] * 4), "result.variant_us.0: 1e+308 is not accepted"),
+    (in_result(variant_us=[1e-300] * 4), "result.variant_us.0: 1e-300 is not accepted"),
+    (in_result(check={"launches": 10**29}), "result.check.launches: 1000"),
+    (in_result(copy_us=10**29), "result.copy_us: 1000"),
+    (in_result(algorithm="\ud800"), "a text: '\\ud800' is not accepted"),
+    (in_result(a_later_field="\ud800"), "a text: '\\ud800' is not accepted"),
+    (in_session("versions", "a_later_field", {"\udfff": 1}), "a text: '\\udfff' is not accepted"),
+]
+
+
+@pytest.mark.parametrize(("change", "says"), REFUSED, ids=[says for _, says in REFUSED])
+def test_what_no_step_could_take_is_refused_by_line_and_field(
+    recorded: Lab, change: Change, says: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    change_lines(recorded, change)
+    assert steps(recorded) == [2]
+    (path,) = recorded.folder.records.iterdir()
+    assert f"error: {path}: line " in caplog.text
+    assert says in caplog.text
+
+
+def all_of(*changes: Change) -> Change:
+    """Several changes of a line, one after another; none of them leaves it out."""
+
+    def change(line: Line) -> Line:
+        for one in changes:
+            line = one(line) or line
+        return line
+
+    return change
+
+
+def empty(*parts: str) -> Change:
+    """A session that says nothing in some of its parts."""
+
+    def change(line: Line) -> Line:
+        for part in parts if "session" in line else ():
+            line["session"][part] = {}
+        return line
+
+    return change
+
+
+def of_times(us: float) -> Change:
+    return in_result(variant_us=[us] * 4, reference_us=[us] * 4)
+
+
+def of_speedups(low: float, middle: float, high: float) -> Change:
+    return in_result(speedup_low=low, speedup=middle, speedup_high=high)
+
+
+def without_clock(line: Line) -> Line:
+    """As of a slice of a GPU."""
+    if "session" in line:
+        line["session"]["gpu"].pop("sm_clock_max_mhz")
+    return line
+
+
+OBSERVED = [
+    {"metric": name, "unit": None, "value": NO_NUMBER}
+    for name in ("max_error_wide", "dram__bytes_read.sum", "dram__bytes_write.sum")
+]
+ALWAYS_SLOWER = [float(place + 1) for place in range(2000)]
+TAKEN: dict[str, Change] = {
+    "nothing is known of host, software and GPU": empty("host", "versions", "gpu"),
+    "the most of everything": all_of(
+        in_session("host", "gpus", 2**15 - 1),
+        in_session("host", "memory_bytes", 1e18),
+        in_session("gpu", "sm_clock_max_mhz", 1e18),
+        of_speedups(1e9, 1e9, 1e9),
+        of_times(1e12),
+        in_result(check={"max_error": NO_NUMBER, "error_bound": NO_NUMBER}, observations=OBSERVED),
+    ),
+    "the least of everything": all_of(
+        in_session("host", "cpu", ""),
+        in_session("versions", "packages", {"triton": None}),
+        in_session("gpu", "tensor_peak_tflops", None),
+        in_session("gpu", "sm_clock_max_mhz", 0),
+        of_speedups(1e-9, 1e-9, 1e-9),
+        of_times(1e-6),
+    ),
+    "an interval that says nothing": all_of(
+        of_speedups(1e-9, 1.0, 1e9), in_result(variant_us=[1.0] * 2000, reference_us=ALWAYS_SLOWER)
+    ),
+    "one time a side, and words of a later release": all_of(
+        in_result(variant_us=[1.0], reference_us=[1.0], algorithm="\U0001f600"),
+        in_session("versions", "gpu", 3),
+    ),
+    "a GPU of which NVML does not say the highest clock": without_clock,
+    "a store without the lines of its sessions": lambda line: None if "session" in line else line,
+}
+"""Stores are merged by copying their files, so that those with the sessions may be left behind."""
+
+
+@pytest.mark.parametrize("change", TAKEN.values(), ids=TAKEN.keys())
+def test_what_is_accepted_is_reported(recorded: Lab, change: Change) -> None:
+    change_lines(recorded, change)
+    assert steps(recorded) == [0] * 5
+    assert main(["compare", *[str(recorded.folder.root)] * 2]) == 0
+    for page in recorded.folder.root.rglob("*.md"):
+        found = LEFT_BEHIND.search(page.read_text())
+        assert found is None, (page, found[0])
+
+
+def early(line: Line) -> Line:
+    """As releases before v3 kept what they had imported: medians in place of times."""
+    if "record" in line:
+        result = line["record"]["result"]
+        for name in ("variant_us", "reference_us"):
+            result.pop(name, None)
+        result["summary"] = {"median_us": 1.0}
+    return line | {"schema": 1}
+
+
+BEFORE_V3 = "a record of a release before v3, which this version does not read"
+
+
+def test_a_store_of_a_release_before_v3_is_named_as_such(
+    recorded: Lab, caplog: pytest.LogCaptureFixture
+) -> None:
+    change_lines(recorded, early)
+    assert steps(recorded) == [2]
+    assert f"'variant_us' is missing: {BEFORE_V3}" in caplog.text
+
+
+def test_an_archive_of_a_release_before_v3_is_named_as_such(tmp_path: Path) -> None:
+    lab, path = Lab(tmp_path / "lab"), tmp_path / "archive" / "old.parquet"
+    lab.record([SWEEP])
+    records = [
+        replace(record, result={name: of for name, of in record.result.items() if name != "variant_us"})
+        for record in read_store(lab.folder.records)
+        if record.cell.kernel
+    ]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ladder.model.record.SCHEMA", 1)
+        write_archive(path, records, [SESSION])
+    with pytest.raises(LadderError, match=rf"old\.parquet: row 1: .*{BEFORE_V3}"):
+        read_archive(path.parent)
