@@ -266,9 +266,33 @@ def test_options_and_architecture_reach_the_compiler(workshop: Workshop) -> None
     assert refused["status"] == "compile_error"
 
 
+def test_a_byte_order_mark_is_no_part_of_a_source(workshop: Workshop) -> None:
+    _, plain = workshop.compile(SIMPLE)
+    _, marked = workshop.compile("\ufeff" + SIMPLE)
+    assert (workshop.folder / "kernel.cu").read_bytes().startswith(b"\xef\xbb\xbf#include")
+    assert marked["status"] == "ok", marked["reason"]
+    assert marked["cubin_sha256"] == plain["cubin_sha256"]
+    assert marked["source_sha256"] != plain["source_sha256"], "the file is another one"
+    workshop.write("include/scale.cuh", SCALE.replace("T(2)", "T(3)"))
+    _, changed = workshop.compile("\ufeff" + SIMPLE)
+    assert changed["source_sha256"] != marked["source_sha256"], "its first line is read"
+
+
+@pytest.mark.parametrize("header", ["algorithm", "stdint.h", "cuda.h"])
+def test_a_header_of_the_host_is_told_with_the_page_that_names_others(
+    header: str, workshop: Workshop
+) -> None:
+    _, facts = workshop.compile(f"#include <{header}>\n{SIMPLE}")
+    assert facts["status"] == "compile_error"
+    assert "cannot open source file" in facts["reason"]
+    assert facts["reason"].endswith("see 'From nvcc to NVRTC' in docs/add-a-kernel.md")
+    page = (ROOT / "docs" / "add-a-kernel.md").read_text(encoding="utf-8")
+    assert "## From nvcc to NVRTC\n" in page
+
+
 def test_cudas_own_headers_are_found_without_a_toolkit() -> None:
     source = "#include <cuda_fp16.h>\n#include <mma.h>\n__global__ void kernel(half* out) { *out = __float2half(1.f); }"
-    cubin, symbols, _ = compile_source(source, "half.cu", ["kernel"], [], "sm_90a")
+    cubin, symbols, *_ = compile_source(source, "half.cu", ["kernel"], [], "sm_90a")
     assert symbols["kernel"].encode() in cubin
 
 

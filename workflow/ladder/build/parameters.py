@@ -2,10 +2,9 @@
 
 from collections.abc import Sequence
 
-from ladder.model.kernel import Argument, Kernel
+from ladder.model.kernel import SCALAR_BYTES, Argument, Kernel
 
 _POINTER_BYTES, _MAP_BYTES = 8, 128
-_SCALAR_BYTES = {"int32": 4, "int64": 8, "float32": 4}
 _FIT = {4: "int32 or float32", _POINTER_BYTES: "int64, a pointer or a workspace", _MAP_BYTES: "a tensor map"}
 """What an argument may be, by the bytes of its parameter."""
 
@@ -13,7 +12,7 @@ _FIT = {4: "int32 or float32", _POINTER_BYTES: "int64, a pointer or a workspace"
 def _bytes(argument: Argument, triton: bool) -> list[int]:
     """Bytes of the parameters that an argument is: in Triton extents and strides follow a descriptor."""
     if argument.kind == "scalar":
-        return [_SCALAR_BYTES[argument.type or ""]]
+        return [SCALAR_BYTES[argument.type or ""]]
     if argument.kind != "tensor_map":
         return [_POINTER_BYTES]
     rank = len(argument.box or ()) if triton else 0

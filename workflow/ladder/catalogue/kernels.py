@@ -11,7 +11,7 @@ from ladder.model.errors import LadderError, refuse, refuse_unknown, within
 from ladder.model.expressions import FUNCTIONS, words
 from ladder.model.kernel import Argument, Kernel
 from ladder.model.plan import L2_PROMOTIONS
-from ladder.model.problem import ELEMENT_BYTES
+from ladder.model.problem import ELEMENT_BYTES, WEIGHTS
 from ladder.problems.registry import PROBLEMS
 
 
@@ -24,6 +24,7 @@ def load_kernel(path: Path) -> Kernel:
     _check_fields(kernel)
     for index, argument in enumerate(kernel.arguments):
         _check_argument(kernel, argument, f"arguments[{index}]")
+    _check_complete(kernel)
     _try_expressions(kernel)
     _check_language(kernel)
     return kernel
@@ -51,7 +52,16 @@ def _check_fields(kernel: Kernel) -> None:
             )
     for index, layout in enumerate(kernel.layouts):
         refuse_unknown(path, f"layouts[{index}]", layout, problem.layouts)
-    taken = {*problem.size_fields, "layout", "element_bytes", "kernel", "dtype", "rung", *FUNCTIONS}
+    taken = {
+        *problem.size_fields,
+        *problem.scalars,
+        "layout",
+        "element_bytes",
+        "kernel",
+        "dtype",
+        "rung",
+        *FUNCTIONS,
+    }
     taken |= {*keyword.kwlist}
     for name, axis in kernel.parameters.items():
         if name in taken:
@@ -108,12 +118,49 @@ def _check_argument(kernel: Kernel, argument: Argument, where: str) -> None:
             raise refuse(kernel.path, f"{where}.l2_promotion", promotion, [*L2_PROMOTIONS, *parameters])
     if argument.kind == "workspace":
         return
-    scalars = [*problem.scalars, *problem.size_fields, *parameters]
-    known = scalars if argument.kind == "scalar" else problem.buffers
-    refuse_unknown(kernel.path, f"{where}.{argument.kind}", argument.name, known)
-    for value in parameters[argument.name].values if argument.scalar in parameters else ():
+    if argument.kind == "scalar":
+        _check_scalar(kernel, argument, where)
+    else:
+        refuse_unknown(kernel.path, f"{where}.{argument.kind}", argument.name, problem.buffers)
+
+
+def _check_scalar(kernel: Kernel, argument: Argument, where: str) -> None:
+    """Hold a scalar's type to what it is, and the values of a parameter to the type."""
+    problem, name = kernel.problem, argument.name
+    if name in problem.scalars and argument.type != "float32":
+        raise refuse(
+            kernel.path, f"{where}.type", argument.type, "float32", why=f"{name} is a number of fp32"
+        )
+    if name in problem.size_fields and argument.type == "float32":
+        raise refuse(kernel.path, f"{where}.type", argument.type, "int32, int64", why=f"{name} is a size")
+    for value in kernel.parameters[name].values if name in kernel.parameters else ():
         if isinstance(value, str) or abs(value) >= 2**31:
-            raise refuse(kernel.path, f"parameters.{argument.name}.values", value, f"an int32, for {where}")
+            raise refuse(kernel.path, f"parameters.{name}.values", value, f"an int32, for {where}")
+
+
+def _check_complete(kernel: Kernel) -> None:
+    """Raises LadderError where the arguments leave out a buffer or a scalar of the problem, or have one in vain."""
+    path, problem = kernel.path, kernel.problem
+    scalars = {one.name for one in kernel.arguments if one.kind == "scalar"}
+    buffers = {one.name for one in kernel.arguments if one.kind in ("pointer", "tensor_map")}
+    weights = [name for name in problem.scalars if name in WEIGHTS]
+    if kernel.weights == "none" and not weights:
+        why = f"{problem.name} has no alpha and beta"
+        raise refuse(path, "weights", kernel.weights, "no such field", why=why)
+    if kernel.weights == "none" and (taken := [name for name in weights if name in scalars]):
+        why = f"the arguments have {', '.join(taken)}"
+        raise refuse(
+            path, "weights", kernel.weights, "no such field, or arguments without alpha and beta", why=why
+        )
+    needed = [name for name in problem.scalars if not (kernel.weights == "none" and name in weights)]
+    missing = {name: f"{{pointer: {name}}}" for name in problem.buffers if name not in buffers}
+    missing |= {name: f"{{scalar: {name}, type: float32}}" for name in needed if name not in scalars}
+    if missing:
+        names, lines = ", ".join(missing), ", ".join(missing.values())
+        wanted = f"add {lines}, to the parameters of {kernel.source.name} as well"
+        if weights and missing.keys() <= {*weights}:
+            wanted += "; or say `weights: none`, for a kernel that computes with alpha = 1 and beta = 0 alone"
+        raise LadderError(f"{path}: arguments: {names} of {problem.name}: no argument names it: {wanted}")
 
 
 def _try_expressions(kernel: Kernel) -> None:
@@ -130,6 +177,12 @@ def _try_expressions(kernel: Kernel) -> None:
     fields += [
         (f"arguments[{i}].shape", str(e)) for i, one in enumerate(kernel.arguments) for e in one.shape or ()
     ]
+    scalars = {
+        f"arguments[{i}].scalar": one
+        for i, one in enumerate(kernel.arguments)
+        if one.kind == "scalar" and one.name not in kernel.problem.scalars
+    }
+    fields += [(field, one.name) for field, one in scalars.items()]
     if given := kernel.triton:
         fields += [(f"triton.constants.{name}", str(one)) for name, one in given.constants.items()]
         fields += [("triton.num_warps", str(given.num_warps)), ("triton.num_stages", str(given.num_stages))]
@@ -143,6 +196,9 @@ def _try_expressions(kernel: Kernel) -> None:
         raise LadderError(f"{kernel.path}: parameters: the defaults break the constraint {broken.expr}")
     variant.broken(size)
     variant.geometry(size)
+    for field, one in scalars.items():
+        with within(f"{path}: {field}"):
+            one.value(variant.names(size))
 
 
 class Catalog(Mapping[str, Kernel]):
