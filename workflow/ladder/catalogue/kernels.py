@@ -8,7 +8,7 @@ from pathlib import Path
 from ladder.build.triton_sources import function, parameters
 from ladder.catalogue.documents import documents_in, parse, read_yaml
 from ladder.model.errors import LadderError, refuse, refuse_unknown, within
-from ladder.model.expressions import FUNCTIONS, words
+from ladder.model.expressions import FUNCTIONS, evaluate, whole, words
 from ladder.model.kernel import Argument, Kernel
 from ladder.model.plan import L2_PROMOTIONS
 from ladder.model.problem import ELEMENT_BYTES, WEIGHTS
@@ -24,8 +24,8 @@ def load_kernel(path: Path) -> Kernel:
     _check_fields(kernel)
     for index, argument in enumerate(kernel.arguments):
         _check_argument(kernel, argument, f"arguments[{index}]")
-    _check_complete(kernel)
     _try_expressions(kernel)
+    _check_complete(kernel)
     _check_language(kernel)
     return kernel
 
@@ -163,32 +163,34 @@ def _check_complete(kernel: Kernel) -> None:
         raise LadderError(f"{path}: arguments: {names} of {problem.name}: no argument names it: {wanted}")
 
 
+def _expressions(kernel: Kernel) -> Iterator[tuple[str, str]]:
+    """The field of each expression, besides those of the launch, and its text."""
+    for index, condition in enumerate(kernel.constraints):
+        yield f"constraints[{index}].expr", condition.expr
+    for index, one in enumerate(kernel.arguments):
+        given = {
+            "box": one.box or [],
+            "shape": one.shape or [],
+            "bytes": [one.bytes] if one.workspace else [],
+        }
+        given["scalar"] = [one.name] if one.kind == "scalar" else []
+        for field, expressions in given.items():
+            yield from ((f"arguments[{index}].{field}", str(text)) for text in expressions)
+    if triton := kernel.triton:
+        for name, value in triton.constants.items():
+            yield f"triton.constants.{name}", str(value)
+        yield "triton.num_warps", str(triton.num_warps)
+        yield "triton.num_stages", str(triton.num_stages)
+
+
 def _try_expressions(kernel: Kernel) -> None:
     """Look up the names in every expression, and evaluate it once at the defaults; a mistake names its field."""
     path, size = kernel.path, dict.fromkeys(kernel.problem.size_fields, 4096)
-    known = [*kernel.parameters, "layout", "element_bytes", *size, *FUNCTIONS]
-    fields = [(f"constraints[{i}].expr", one.expr) for i, one in enumerate(kernel.constraints)]
-    fields += [
-        (f"arguments[{i}].box", str(e)) for i, one in enumerate(kernel.arguments) for e in one.box or ()
-    ]
-    fields += [
-        (f"arguments[{i}].bytes", str(one.bytes)) for i, one in enumerate(kernel.arguments) if one.workspace
-    ]
-    fields += [
-        (f"arguments[{i}].shape", str(e)) for i, one in enumerate(kernel.arguments) for e in one.shape or ()
-    ]
-    scalars = {
-        f"arguments[{i}].scalar": one
-        for i, one in enumerate(kernel.arguments)
-        if one.kind == "scalar" and one.name not in kernel.problem.scalars
-    }
-    fields += [(field, one.name) for field, one in scalars.items()]
-    if given := kernel.triton:
-        fields += [(f"triton.constants.{name}", str(one)) for name, one in given.constants.items()]
-        fields += [("triton.num_warps", str(given.num_warps)), ("triton.num_stages", str(given.num_stages))]
-    for field, expression in fields:
+    names = [*kernel.parameters, "layout", "element_bytes", *size, *FUNCTIONS]
+    for field, expression in _expressions(kernel):
         with within(f"{path}: {field}"):
             used = frozenset.union(*words(expression))
+        known = [*kernel.problem.scalars, *names] if field.endswith(".scalar") else names
         for name in sorted(used):
             refuse_unknown(path, field, name, known, why=f"no such name, in {expression!r}")
     variant = kernel.variant({}, next(iter(kernel.dtypes)), excluded=True)
@@ -196,9 +198,12 @@ def _try_expressions(kernel: Kernel) -> None:
         raise LadderError(f"{kernel.path}: parameters: the defaults break the constraint {broken.expr}")
     variant.broken(size)
     variant.geometry(size)
-    for field, one in scalars.items():
-        with within(f"{path}: {field}"):
-            one.value(variant.names(size))
+    for index, one in enumerate(kernel.arguments):
+        if one.kind == "scalar" and one.name not in kernel.problem.scalars:
+            # Whether its type holds the value is looked at for each size that is asked for.
+            with within(f"{path}: arguments[{index}].scalar"):
+                value = evaluate if one.type == "float32" else whole
+                value(one.name, variant.names(size))
 
 
 class Catalog(Mapping[str, Kernel]):
