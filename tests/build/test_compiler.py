@@ -290,6 +290,22 @@ def test_a_header_of_the_host_is_told_with_the_page_that_names_others(
     assert "## From nvcc to NVRTC\n" in page
 
 
+def test_what_the_page_names_in_place_of_headers_of_the_host_compiles() -> None:
+    stays = ("cuda_runtime.h", "cuda_fp16.h", "mma.h", "cooperative_groups.h", "cuda/barrier")
+    headers = ("cuda/std/cstdint", "cuda/std/limits", "math_constants.h", *stays)
+    page = (ROOT / "docs" / "add-a-kernel.md").read_text(encoding="utf-8")
+    lines = [f"#include <{header}>" for header in headers if f"<{header}>" in page]
+    assert len(lines) == len(headers)
+    kernel = """
+    using cuda::std::uint32_t;
+    __global__ void kernel(float* out, uint32_t n) {
+      assert(n > 0);
+      out[n] = fmaxf(-CUDART_INF_F, cuda::std::numeric_limits<float>::lowest());
+    }
+    """
+    assert compile_source("\n".join(lines) + kernel, "k.cu", ["kernel"], [], "sm_90a").symbols
+
+
 def test_cudas_own_headers_are_found_without_a_toolkit() -> None:
     source = "#include <cuda_fp16.h>\n#include <mma.h>\n__global__ void kernel(half* out) { *out = __float2half(1.f); }"
     cubin, symbols, *_ = compile_source(source, "half.cu", ["kernel"], [], "sm_90a")

@@ -81,7 +81,7 @@ def _only_read(variable: str, statements: Sequence[str]) -> bool:
 
 
 def tables(ptx: str) -> list[str]:
-    """Names of the global variables of a module that its code only reads, sorted."""
+    """Names of the global variables of a module that its code reads and does no more with, sorted."""
     text = _UNREAD.sub("", ptx)
     if _UNUSUAL.search(ptx) or _UNCLEAR.search(text):
         return []
@@ -94,5 +94,6 @@ def tables(ptx: str) -> list[str]:
         found = _VARIABLE.fullmatch(statement)
         variables |= {found["name"]} if found else set()
         others |= set() if found else _names(statement)
-    functions = [re.split("[;{}]", body) for body in bodies] if variables else []
-    return sorted(one for one in variables - others if all(_only_read(one, body) for body in functions))
+    used = (variables - others) & _names("\n".join(bodies))
+    functions = [re.split("[;{}]", body) for body in bodies] if used else []
+    return sorted(one for one in used if all(_only_read(one, body) for body in functions))
