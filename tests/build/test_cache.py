@@ -199,7 +199,7 @@ def test_state_is_named_with_what_is_accepted_in_its_place(tmp_path: Path, reque
     )
     assert reasons == {
         "read": "",
-        "write": f"uses what outlives a launch: lut; {accepted}",
+        "write": f"uses what outlives a launch: lut; in place of a global variable accepted: {accepted}",
         "heap": "uses what outlives a launch: malloc",
     }
     assert found[asked["read"].key]["tables"] == ["lut"]

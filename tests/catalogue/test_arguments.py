@@ -133,7 +133,7 @@ def test_what_its_type_does_not_hold_is_refused_at_the_size(
         (
             [*BUFFERS, WEIGHTS[0]],
             {"weights": "none"},
-            ("weights: 'none'", "the arguments have alpha", "without alpha"),
+            ("weights: 'none'", "the arguments have alpha", "arguments without"),
         ),
         ([*BUFFERS, *WEIGHTS], {"weights": "all"}, ("weights: 'all' is not accepted", "none")),
         (

@@ -48,13 +48,11 @@ def _is_of(facts: dict[str, Any], cubin: bytes) -> bool:
 def _state(cubin: bytes, listing: Sequence[str], tables: Collection[str]) -> str:
     """What a kernel uses that outlives a launch, and what it may use instead; empty without anything."""
     names = persistent_symbols(cubin, listing, tables)
-    if not names:
-        return ""
-    variables = [name for name in names if name in global_variables(cubin)]
-    accepted = (
-        "; a global variable may be __constant__, an array inside the kernel, or a table that is only read"
-    )
-    return f"uses what outlives a launch: {', '.join(names)}{accepted if variables else ''}"
+    reason = f"uses what outlives a launch: {', '.join(names)}" if names else ""
+    if global_variables(cubin).intersection(names):
+        accepted = "__constant__ memory, an array inside the kernel, or a table that is only read"
+        reason += f"; in place of a global variable accepted: {accepted}"
+    return reason
 
 
 class Cache:
@@ -98,7 +96,9 @@ class Cache:
                 pass
         except OSError as error:
             why = f"no file can be written there ({error.strerror})"
-            raise refuse("configuration", "compile.cache", str(self.folder), "a folder", why) from error
+            raise refuse(
+                "configuration", "compile.cache", str(self.folder), "a folder to write to", why
+            ) from error
 
     def fill(self, requests: Sequence[Compilable], jobs: int, timeout_s: float) -> dict[str, dict[str, Any]]:
         """Facts by key; what is missing is compiled, `jobs` at once. All are for one architecture.

@@ -42,17 +42,18 @@ def other_parameters(kernel: Kernel, takes: Sequence[int]) -> str:
     elif len(has) > len(takes):
         advice = f"leave out {len(has) - len(takes)}"
     else:
-        (number, _), size = next(
-            (each, size) for each, size in zip(described, takes, strict=True) if each[1] != size
-        )
-        argument, accepted = (
-            kernel.arguments[number],
-            _FIT.get(size, "none, so that the source must take another type"),
-        )
-        kind = f"{argument.kind} {argument.name}" + (f" as {argument.type}" if argument.type else "")
-        advice = f"arguments[{number}] is the {kind}; accepted, of {size} bytes: {accepted}"
+        differing = [place for place, size in enumerate(takes) if size != has[place]]
+        advice = _differs(kernel, described[differing[0]][0], takes[differing[0]])
     source = f"{kernel.entry.partition('<')[0]} takes {_counted(takes)}"
     return f"{kernel.path.name}: arguments: {source}; the description has {_counted(has)}: {advice}"
+
+
+def _differs(kernel: Kernel, number: int, size: int) -> str:
+    """What to do about the argument in whose place a kernel takes `size` bytes."""
+    argument = kernel.arguments[number]
+    kind = f"{argument.kind} {argument.name}" + (f" as {argument.type}" if argument.type else "")
+    accepted = _FIT.get(size, "none, so that the source must take another type")
+    return f"arguments[{number}] is the {kind}; accepted, of {size} bytes: {accepted}"
 
 
 def _counted(sizes: Sequence[int]) -> str:

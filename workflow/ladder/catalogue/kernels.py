@@ -2,7 +2,7 @@
 
 import keyword
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from ladder.build.triton_sources import function, parameters
@@ -52,17 +52,8 @@ def _check_fields(kernel: Kernel) -> None:
             )
     for index, layout in enumerate(kernel.layouts):
         refuse_unknown(path, f"layouts[{index}]", layout, problem.layouts)
-    taken = {
-        *problem.size_fields,
-        *problem.scalars,
-        "layout",
-        "element_bytes",
-        "kernel",
-        "dtype",
-        "rung",
-        *FUNCTIONS,
-    }
-    taken |= {*keyword.kwlist}
+    taken = {*problem.size_fields, *problem.scalars, *FUNCTIONS, *keyword.kwlist}
+    taken |= {"layout", "element_bytes", "kernel", "dtype", "rung"}
     for name, axis in kernel.parameters.items():
         if name in taken:
             raise refuse(path, "parameters", name, "a name without another meaning in expressions")
@@ -126,59 +117,66 @@ def _check_argument(kernel: Kernel, argument: Argument, where: str) -> None:
 
 def _check_scalar(kernel: Kernel, argument: Argument, where: str) -> None:
     """Hold a scalar's type to what it is, and the values of a parameter to the type."""
-    problem, name = kernel.problem, argument.name
+    path, problem, name = kernel.path, kernel.problem, argument.name
     if name in problem.scalars and argument.type != "float32":
-        raise refuse(
-            kernel.path, f"{where}.type", argument.type, "float32", why=f"{name} is a number of fp32"
-        )
+        raise refuse(path, f"{where}.type", argument.type, "float32", why=f"{name} is a number of fp32")
     if name in problem.size_fields and argument.type == "float32":
-        raise refuse(kernel.path, f"{where}.type", argument.type, "int32, int64", why=f"{name} is a size")
+        raise refuse(path, f"{where}.type", argument.type, "int32, int64", why=f"{name} is a size")
     for value in kernel.parameters[name].values if name in kernel.parameters else ():
         if isinstance(value, str) or abs(value) >= 2**31:
-            raise refuse(kernel.path, f"parameters.{name}.values", value, f"an int32, for {where}")
+            raise refuse(path, f"parameters.{name}.values", value, f"an int32, for {where}")
+
+
+def _check_weights(kernel: Kernel, scalars: Collection[str]) -> None:
+    """Raises LadderError where `weights: none` is said in vain: of a problem without any, or beside them."""
+    if kernel.weights is None:
+        return
+    weights = [name for name in kernel.problem.scalars if name in WEIGHTS]
+    why = "" if weights else f"{kernel.problem.name} has no {' and '.join(WEIGHTS)}"
+    if taken := [name for name in weights if name in scalars]:
+        why = f"the arguments have {', '.join(taken)}"
+    if why:
+        accepted = "no such field, or a problem with alpha and beta and arguments without them"
+        raise refuse(kernel.path, "weights", kernel.weights, accepted, why=why)
 
 
 def _check_complete(kernel: Kernel) -> None:
-    """Raises LadderError where the arguments leave out a buffer or a scalar of the problem, or have one in vain."""
-    path, problem = kernel.path, kernel.problem
+    """Raises LadderError where no argument names a buffer or a scalar of the problem, unless it is a weight that the
+    kernel does without."""
+    problem = kernel.problem
     scalars = {one.name for one in kernel.arguments if one.kind == "scalar"}
     buffers = {one.name for one in kernel.arguments if one.kind in ("pointer", "tensor_map")}
-    weights = [name for name in problem.scalars if name in WEIGHTS]
-    if kernel.weights == "none" and not weights:
-        why = f"{problem.name} has no alpha and beta"
-        raise refuse(path, "weights", kernel.weights, "no such field", why=why)
-    if kernel.weights == "none" and (taken := [name for name in weights if name in scalars]):
-        why = f"the arguments have {', '.join(taken)}"
-        raise refuse(
-            path, "weights", kernel.weights, "no such field, or arguments without alpha and beta", why=why
-        )
-    needed = [name for name in problem.scalars if not (kernel.weights == "none" and name in weights)]
+    _check_weights(kernel, scalars)
+    needed = [name for name in problem.scalars if kernel.weights is None or name not in WEIGHTS]
     missing = {name: f"{{pointer: {name}}}" for name in problem.buffers if name not in buffers}
     missing |= {name: f"{{scalar: {name}, type: float32}}" for name in needed if name not in scalars}
-    if missing:
-        names, lines = ", ".join(missing), ", ".join(missing.values())
-        wanted = f"add {lines}, to the parameters of {kernel.source.name} as well"
-        if weights and missing.keys() <= {*weights}:
-            wanted += "; or say `weights: none`, for a kernel that computes with alpha = 1 and beta = 0 alone"
-        raise LadderError(f"{path}: arguments: {names} of {problem.name}: no argument names it: {wanted}")
+    if not missing:
+        return
+    wanted = f"add {', '.join(missing.values())}, to the parameters of {kernel.source.name} as well"
+    if missing.keys() <= {*WEIGHTS}:
+        wanted += "; or say `weights: none`, for a kernel that computes with alpha = 1 and beta = 0 alone"
+    names = ", ".join(missing)
+    raise LadderError(f"{kernel.path}: arguments: {names} of {problem.name}: no argument names it: {wanted}")
+
+
+def _of_argument(argument: Argument) -> Iterator[tuple[str, str]]:
+    """The field of each expression of an argument, and its text."""
+    for field, extents in (("box", argument.box), ("shape", argument.shape)):
+        yield from ((field, str(extent)) for extent in extents or ())
+    if argument.kind == "workspace":
+        yield "bytes", str(argument.bytes)
+    if argument.kind == "scalar":
+        yield "scalar", argument.name
 
 
 def _expressions(kernel: Kernel) -> Iterator[tuple[str, str]]:
-    """The field of each expression, besides those of the launch, and its text."""
+    """The field of each expression besides those of the launch, and its text."""
     for index, condition in enumerate(kernel.constraints):
         yield f"constraints[{index}].expr", condition.expr
-    for index, one in enumerate(kernel.arguments):
-        given = {
-            "box": one.box or [],
-            "shape": one.shape or [],
-            "bytes": [one.bytes] if one.workspace else [],
-        }
-        given["scalar"] = [one.name] if one.kind == "scalar" else []
-        for field, expressions in given.items():
-            yield from ((f"arguments[{index}].{field}", str(text)) for text in expressions)
+    for index, argument in enumerate(kernel.arguments):
+        yield from ((f"arguments[{index}].{field}", text) for field, text in _of_argument(argument))
     if triton := kernel.triton:
-        for name, value in triton.constants.items():
-            yield f"triton.constants.{name}", str(value)
+        yield from ((f"triton.constants.{name}", str(value)) for name, value in triton.constants.items())
         yield "triton.num_warps", str(triton.num_warps)
         yield "triton.num_stages", str(triton.num_stages)
 
@@ -199,11 +197,11 @@ def _try_expressions(kernel: Kernel) -> None:
     variant.broken(size)
     variant.geometry(size)
     for index, one in enumerate(kernel.arguments):
-        if one.kind == "scalar" and one.name not in kernel.problem.scalars:
-            # Whether its type holds the value is looked at for each size that is asked for.
-            with within(f"{path}: arguments[{index}].scalar"):
-                value = evaluate if one.type == "float32" else whole
-                value(one.name, variant.names(size))
+        if one.kind != "scalar" or one.name in kernel.problem.scalars:
+            continue
+        value = evaluate if one.type == "float32" else whole
+        with within(f"{path}: arguments[{index}].scalar"):
+            value(one.name, variant.names(size))  # at the sizes that are asked for its type must hold it, too
 
 
 class Catalog(Mapping[str, Kernel]):
