@@ -21,9 +21,9 @@ from typing import Any
 from cuda.bindings import nvrtc
 from ladder.build.cache import Cache, Compilable
 from ladder.build.cubin import disassemble, instruction_counts
+from ladder.build.cubin import parameter_bytes as parameters_of
 from ladder.build.nvrtc import Request, compile_source, nvrtc_version
 from ladder.build.sources import header_folders
-from ladder.build.triton_compiler import _parameter_bytes
 from ladder.build.variants import variant_facts, variant_request
 from ladder.model import code
 from ladder.model.files import digest_json, replace_file, sha256
@@ -182,18 +182,9 @@ def compile_ptx(source: Path, entry: str, includes: Sequence[Path], text: str | 
 
 
 def parameter_bytes(request: Request) -> dict[str, list[int]]:
-    """Bytes of each parameter of the entries. They do not depend on optimising, which takes most of the time."""
-    text, folders = request.source.read_text(encoding="utf-8"), [request.source.parent, *request.includes]
-
-    def make() -> dict[str, list[int]]:
-        ptx, symbols = _ptx(request.source.name, text, request.entries, folders, "--device-debug")
-        return {
-            entry: _parameter_bytes(ptx, symbol)
-            for entry, symbol in zip(request.entries, symbols, strict=True)
-        }
-
-    found: dict[str, list[int]] = kept(["parameters", request.key], make)
-    return found
+    """Bytes of each parameter of the entries."""
+    code, facts = compile_request(request)
+    return {entry: parameters_of(code, symbol) for entry, symbol in facts["symbols"].items()}
 
 
 def listings(cubins: Sequence[bytes], arch: str) -> list[list[str]]:

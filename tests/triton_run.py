@@ -143,8 +143,8 @@ def _launched(given: Launch) -> dict[str, np.ndarray]:
             begins = 0.0 if one.workspace == "zeroed" else math.nan
             tensors[one.workspace] = _Tensor(np.full(whole(one.bytes, names) // 4, begins, np.float32))
             return tensors[one.workspace]
-        if one.scalar:
-            return names[one.scalar]
+        if one.kind == "scalar":
+            return names[one.name]
         tensor = tensors[one.name]
         if one.pointer:
             return tensor

@@ -1,9 +1,11 @@
 """The cache of compiled kernels: what is requested twice is compiled once, and one bad source harms no other."""
 
+import json
 import os
 import re
 import signal
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -149,3 +151,119 @@ def test_a_compiler_that_crashes_harms_no_other(tmp_path: Path, request_of: Any)
     found = cache.fill(requests, 2, 60)
     assert "the compiler crashed" in found[crash.key]["reason"]
     assert [found[one.key]["status"] for one in requests] == ["compile_error", "ok", "ok"]
+
+
+COPY = """
+template <int k> __global__ void kernel(const float* in, float* out) {
+  __shared__ alignas(128) float tile[1024];
+  __shared__ alignas(8) unsigned long long barrier;
+  const unsigned to = __cvta_generic_to_shared(tile), at = __cvta_generic_to_shared(&barrier);
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
+               : : "r"(to), "l"(in), "r"(4096), "r"(at) : "memory");
+  COUNT out[threadIdx.x] = tile[threadIdx.x];
+}
+"""
+LUT = "constexpr float lut[4] = {1, 2, 3, 4};\n" + GOOD.replace("= k;", "= lut[int(out[k]) & 3];")
+
+
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_120a", "sm_121a"])
+def test_a_bulk_copy_to_a_cluster_is_no_state_also_where_the_driver_has_a_function_for_it(
+    arch: str, tmp_path: Path, request_of: Any
+) -> None:
+    copies = replace(request_of("copies", COPY.replace("COUNT", "")), arch=arch)
+    counter = "__device__ int seen;" + COPY.replace("COUNT", "seen++;")
+    counts = replace(request_of("counts", counter), arch=arch)
+    found = Cache(tmp_path / "cache").fill([copies, counts], 1, 60)
+    assert found[copies.key]["status"] == "ok", found[copies.key]["reason"]
+    assert found[counts.key]["status"] == "stateful"
+    assert found[counts.key]["reason"].startswith("uses what outlives a launch: seen;")
+    cubin = (tmp_path / "cache" / f"{copies.key}.cubin").read_bytes()
+    assert (b"__cuda_syscall_cp_async_bulk" in cubin) is (arch != "sm_90a")
+
+
+def test_state_is_named_with_what_is_accepted_in_its_place(tmp_path: Path, request_of: Any) -> None:
+    cache = Cache(tmp_path / "cache")
+    asked = {
+        "read": request_of("read", LUT),
+        "write": request_of(
+            "write", "__device__ " + LUT.replace("constexpr", "").replace("= lut", "= ++lut")
+        ),
+        "heap": request_of(
+            "heap", "template <int k> __global__ void kernel(int** out) { *out = new int[k]; }"
+        ),
+    }
+    found = cache.fill([*asked.values()], 1, 60)
+    reasons = {name: found[one.key]["reason"] for name, one in asked.items()}
+    accepted = (
+        "a global variable may be __constant__, an array inside the kernel, or a table that is only read"
+    )
+    assert reasons == {
+        "read": "",
+        "write": f"uses what outlives a launch: lut; in place of a global variable accepted: {accepted}",
+        "heap": "uses what outlives a launch: malloc",
+    }
+    assert found[asked["read"].key]["tables"] == ["lut"]
+
+
+def of_an_older_release(cache: Cache, request: Request, **changes: Any) -> None:
+    path = cache.folder / f"{request.key}.json"
+    facts = json.loads(path.read_text())
+    del facts["parameter_bytes"], facts["tables"]
+    path.write_text(json.dumps(facts | changes))
+
+
+def test_what_an_older_release_compiled_is_not_compiled_again_and_gets_its_parameters(
+    tmp_path: Path, request_of: Any, compiled: Callable[[], list[str]]
+) -> None:
+    cache, request = Cache(tmp_path / "cache"), request_of("a")
+    cache.fill([request], 1, 60)
+    of_an_older_release(cache, request)
+    assert cache.fill([request], 1, 60)[request.key]["parameter_bytes"] == [8]
+    assert compiled() == ["a"]
+
+
+def test_what_an_older_release_called_stateful_over_a_table_is_compiled_again(
+    tmp_path: Path, request_of: Any, compiled: Callable[[], list[str]]
+) -> None:
+    cache, request = Cache(tmp_path / "cache"), request_of("lut", LUT)
+    cache.fill([request], 1, 60)
+    of_an_older_release(cache, request, status="stateful", reason="uses what outlives a launch: lut")
+    assert cache.fill([request], 1, 60)[request.key]["status"] == "ok"
+    assert compiled() == ["lut", "lut"]
+
+
+@pytest.mark.parametrize("place", ["/proc/nope", "file", "file/below"])
+def test_a_folder_that_cannot_be_written_is_said_before_anything_is_compiled(
+    place: str, tmp_path: Path, request_of: Any, compiled: Callable[[], list[str]]
+) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(
+        LadderError, match=r"compile.cache: '.*' is not accepted; no file can be written there \("
+    ):
+        Cache(tmp_path / place).fill([request_of("a")], 1, 60)
+    assert compiled() == []
+
+
+def test_a_folder_that_has_everything_need_not_be_written(
+    tmp_path: Path, request_of: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache, request = Cache(tmp_path / "cache"), request_of("a")
+    found = cache.fill([request], 1, 60)
+    monkeypatch.setattr(Cache, "_refuse_if_not_writable", lambda self: pytest.fail("it is not written"))
+    assert cache.fill([request], 1, 60) == found
+
+
+def test_the_assembler_that_runs_out_of_memory_is_quoted_and_no_file(
+    tmp_path: Path, request_of: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ptxas then writes to where the compiler lists the files that it opens."""
+    monkeypatch.setattr("ladder.build.cache._MEMORY_BYTES", 2 * 2**30)
+    big = "__constant__ char big[10000000000];\n" + GOOD.replace("= k;", "= big[int(out[k])];")
+    cache, request = Cache(tmp_path / "cache"), request_of("big", big)
+    facts = cache.fill([request], 1, 100)[request.key]
+    assert facts["status"] == "compile_error"
+    assert re.fullmatch(
+        r"the compiler ran out of memory: ptxas fatal +: Memory allocation failure \(of 2 GiB\)",
+        facts["reason"],
+    )
+    assert cache.facts(request) is None, "it is compiled again where there is more"

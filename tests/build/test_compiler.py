@@ -266,9 +266,49 @@ def test_options_and_architecture_reach_the_compiler(workshop: Workshop) -> None
     assert refused["status"] == "compile_error"
 
 
+def test_a_byte_order_mark_is_no_part_of_a_source(workshop: Workshop) -> None:
+    _, plain = workshop.compile(SIMPLE)
+    _, marked = workshop.compile("\ufeff" + SIMPLE)
+    assert (workshop.folder / "kernel.cu").read_bytes().startswith(b"\xef\xbb\xbf#include")
+    assert marked["status"] == "ok", marked["reason"]
+    assert marked["cubin_sha256"] == plain["cubin_sha256"]
+    assert marked["source_sha256"] != plain["source_sha256"], "the file is another one"
+    workshop.write("include/scale.cuh", SCALE.replace("T(2)", "T(3)"))
+    _, changed = workshop.compile("\ufeff" + SIMPLE)
+    assert changed["source_sha256"] != marked["source_sha256"], "its first line is read"
+
+
+@pytest.mark.parametrize("header", ["algorithm", "stdint.h", "cuda.h"])
+def test_a_header_of_the_host_is_told_with_the_page_that_names_others(
+    header: str, workshop: Workshop
+) -> None:
+    _, facts = workshop.compile(f"#include <{header}>\n{SIMPLE}")
+    assert facts["status"] == "compile_error"
+    assert "cannot open source file" in facts["reason"]
+    assert facts["reason"].endswith("see 'From nvcc to NVRTC' in docs/add-a-kernel.md")
+    page = (ROOT / "docs" / "add-a-kernel.md").read_text(encoding="utf-8")
+    assert "## From nvcc to NVRTC\n" in page
+
+
+def test_what_the_page_names_in_place_of_headers_of_the_host_compiles() -> None:
+    stays = ("cuda_runtime.h", "cuda_fp16.h", "mma.h", "cooperative_groups.h", "cuda/barrier")
+    headers = ("cuda/std/cstdint", "cuda/std/limits", "math_constants.h", *stays)
+    page = (ROOT / "docs" / "add-a-kernel.md").read_text(encoding="utf-8")
+    lines = [f"#include <{header}>" for header in headers if f"<{header}>" in page]
+    assert len(lines) == len(headers)
+    kernel = """
+    using cuda::std::uint32_t;
+    __global__ void kernel(float* out, uint32_t n) {
+      assert(n > 0);
+      out[n] = fmaxf(-CUDART_INF_F, cuda::std::numeric_limits<float>::lowest());
+    }
+    """
+    assert compile_source("\n".join(lines) + kernel, "k.cu", ["kernel"], [], "sm_90a").symbols
+
+
 def test_cudas_own_headers_are_found_without_a_toolkit() -> None:
     source = "#include <cuda_fp16.h>\n#include <mma.h>\n__global__ void kernel(half* out) { *out = __float2half(1.f); }"
-    cubin, symbols, _ = compile_source(source, "half.cu", ["kernel"], [], "sm_90a")
+    cubin, symbols, *_ = compile_source(source, "half.cu", ["kernel"], [], "sm_90a")
     assert symbols["kernel"].encode() in cubin
 
 

@@ -10,7 +10,7 @@ import pytest
 from compiling import compile_text, listings, opcodes
 from cuda.pathfinder import find_nvidia_binary_utility
 from elftools.common.exceptions import ELFError
-from ladder.build.cubin import COUNTED, disassemble, instruction_counts, persistent_symbols
+from ladder.build.cubin import COUNTED, disassemble, instruction_counts, kernel_names, persistent_symbols
 from ladder.build.nvrtc import CompileError, compile_source
 from ladder.model.errors import LadderError
 
@@ -144,6 +144,18 @@ def test_each_function_is_listed_as_the_disassembler_lists_it_in_place(tmp_path:
     assert found.count("EXIT") >= 2
 
 
+def test_a_kernel_has_a_section_of_arguments_and_a_function_of_the_device_has_none() -> None:
+    source = """
+    __device__ __noinline__ int twice(int x) { return 2 * x; }
+    __global__ void one(int* p) { *p = twice(*p); }
+    __global__ void none() {}
+    """
+    for options in ((), ("--device-debug",)):  # with which functions have sections of their own
+        cubin, symbols, *_ = compile_source(source, "k.cu", ["one", "none"], [], "sm_90a", options)
+        assert sorted(kernel_names(cubin)) == sorted(symbols.values())
+        assert (b".text._Z5twicei" in cubin) is bool(options)
+
+
 def test_what_is_no_cubin_is_refused() -> None:
     with pytest.raises(ELFError):
         disassemble([b"no cubin"], "sm_90a")
@@ -173,6 +185,10 @@ LASTING = {
     "one of two": (
         "__device__ int a, b[9]; __global__ void k(int* p) { p[0] = b[3] + 0 * sizeof(a); }",
         ["b"],
+    ),
+    "an index beside a constant place": (
+        "__device__ int a[9], b; __global__ void k(int* p) { b = 1; a[p[1]] = 2; }",
+        ["a", "b"],
     ),
     "an index": ("__device__ int b[9]; __global__ void k(int* p) { p[0] = b[p[1]]; b[p[2]] = 1; }", ["b"]),
     "the heap": ("__global__ void k(int** p) { p[0] = new int[4]; }", ["malloc"]),

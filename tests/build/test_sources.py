@@ -100,6 +100,27 @@ def test_a_header_of_an_option_is_refused(option: str, workshop: Workshop) -> No
     assert "by an include that its digest does not follow" in facts["reason"]
 
 
+def test_a_file_whose_name_looks_like_a_message_of_the_assembler_is_refused(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The compiler looks in the working folder, too, and names such a file without a folder."""
+    monkeypatch.chdir(workshop.secret.parent)
+    Path("ptxas fatal : x").write_text("#define X 7\n")
+    facts = workshop.compile(f'#define H "ptxas fatal : x"\n#include H\n{KERNEL}')
+    assert facts["status"] == "compile_error"
+    assert facts["reason"].startswith("the compiler opens ptxas fatal : x, which is not accepted")
+
+
+@pytest.mark.parametrize("text", ['#include "x\0.cuh"\n' + KERNEL, KERNEL + "// \0\n"])
+def test_a_source_with_nul_is_refused_with_its_line(text: str, workshop: Workshop) -> None:
+    """No file has such a name, and NVRTC would read no further."""
+    line = 1 + text.index("\0") // len(KERNEL)
+    with pytest.raises(
+        LadderError, match=rf"kernel1.cu: line {line}: a NUL character; accepted: text without one"
+    ):
+        workshop.request(text)
+
+
 @pytest.mark.parametrize("include", ["#include <{}>", '#define H "{}"\n#include H'])
 def test_no_text_of_another_file_ends_in_a_message(include: str, workshop: Workshop) -> None:
     facts = workshop.compile(include.format(workshop.secret) + "\n" + KERNEL)
@@ -128,7 +149,7 @@ min_arch: sm_70
 include: [{include}]
 parameters: {{k: {{values: [2], default: 2, description: reach}}}}
 launch: {{grid: [1], block: [1]}}
-arguments: [{{pointer: output}}]
+arguments: [{{pointer: input}}, {{pointer: output}}]
 """
 
 
@@ -237,7 +258,7 @@ def test_facts_are_those_of_the_kernel_whatever_a_warning_says(workshop: Worksho
 
 
 def test_a_symbol_of_the_harness_is_refused(workshop: Workshop) -> None:
-    text = 'extern "C" __global__ void _Z7nothingv(int* out) { *out = 5; }\n'
+    text = 'extern "C" __global__ void _Z7nothingv(int*, int* out) { *out = 5; }\n'
     request = workshop.request(text, entry="_Z7nothingv")
     found = request.compile()[1]
     assert found["status"] == "ok"
@@ -253,6 +274,6 @@ def described(request: Request) -> Variant:
     path.write_text(
         """{summary: s, problem: stencil, origin: [own], entry: _Z7nothingv, dtypes: {int32: {}}, min_arch: sm_80,
         parameters: {k: {values: [2], default: 2, description: reach}}, launch: {grid: [1], block: [32]},
-        arguments: [{pointer: output}]}"""
+        arguments: [{pointer: input}, {pointer: output}]}"""
     )
     return load_kernel(path).variant({}, "int32")

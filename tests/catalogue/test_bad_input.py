@@ -68,6 +68,11 @@ def parameter(name: str) -> Callable[[Path], object]:
     return document(KERNEL, lambda kernel: kernel["parameters"].update({name: axis}))
 
 
+def argument(given: dict[str, object]) -> Callable[[Path], object]:
+    """Give the kernel another argument."""
+    return document(KERNEL, lambda kernel: kernel["arguments"].append(given))
+
+
 def axis(*values: object) -> dict[str, Any]:
     """An axis of a kernel."""
     return {"values": list(values), "default": values[0], "description": "an axis"}
@@ -369,6 +374,27 @@ MISTAKES = [
         "option there is none of",
         document(CONFIG, lambda config: config["compile"].update(options=["--fast"])),
         ("compile", "takes no", "--fast"),
+    ),
+    *(
+        Mistake(
+            f"option {option}",
+            document(
+                CONFIG, lambda config, option=option: config["compile"].update(options=["-lineinfo", option])
+            ),
+            (
+                CONFIG,
+                "compile.options[1]",
+                f"'{option}' is not accepted",
+                "-lineinfo, --use_fast_math",
+                "(-dlto",
+            ),
+        )
+        for option in ("-G", "-dlto", "--gpu-architecture=sm_100", "-arch=sm_80", "-rdc=true", "--optix-ir")
+    ),
+    Mistake(
+        "a NUL in the name of a header",
+        source('#include "a\0.cuh"'),
+        (SOURCE, "line 1: a NUL character", "text without one"),
     ),
     Mistake("source that is not UTF-8", source("// Größe"), (SOURCE, "not UTF-8", "0xf6")),
     Mistake(
@@ -683,6 +709,40 @@ MISTAKES = [
         "unknown argument",
         text(KERNEL, "pointer: input", "pointer: in"),
         (KERNEL, "arguments[0].pointer", "'in'", "input, output"),
+    ),
+    Mistake(
+        "an output that no argument names",
+        document(KERNEL, lambda kernel: kernel["arguments"].pop(1)),
+        (KERNEL, "arguments", "output of stencil", "add {pointer: output}", "alone.cu as well"),
+    ),
+    Mistake(
+        "weights of a problem without any",
+        document(KERNEL, lambda kernel: kernel.update(weights="none")),
+        (KERNEL, "weights: 'none' is not accepted", "stencil has no alpha and beta"),
+    ),
+    Mistake(
+        "a size as a float",
+        text(KERNEL, "elements, type: int32", "elements, type: float32"),
+        (KERNEL, "arguments[2].type", "'float32'", "elements is a size", "int32, int64"),
+    ),
+    *(
+        Mistake(
+            f"the scalar {given}",
+            document(
+                KERNEL,
+                lambda kernel, given=given: kernel["arguments"].append({"scalar": given, "type": "int32"}),
+            ),
+            (KERNEL, "arguments[3].scalar", *says),
+        )
+        for given, says in {
+            "elments": ("'elments'", "did you mean 'elements'", "in 'elments'"),
+            "elements * reach": ("'reach'", "in 'elements * reach'", "k, threads"),
+            "elements / 3": ("gave 1365.3", "a whole number is needed"),
+            "elements *": ("expression 'elements *'",),
+            "'a'": ("expression \"'a'\"", "not str"),
+            0.5: ("gave 0.5, a whole number is needed",),
+            "elements ** 2": ("gave 4294967296, an int32 is needed",),
+        }.items()
     ),
     Mistake(
         "substitution the entry does not have",

@@ -153,7 +153,7 @@ from ladder.problems.stencil import PROBLEM
 
 text = Path(sys.argv[2]).read_text()
 names = [f"keeps_in_l2<{keeps}>" for keeps in ("true", "false")]
-cubin, symbols, _ = compile_source(text, "keeps.cu", names, [], sys.argv[1])
+cubin, symbols, *_ = compile_source(text, "keeps.cu", names, [], sys.argv[1])
 own, facts = harness(PROBLEM, "fp32", sys.argv[1]).compile()
 gpu = Gpu(own, facts["symbols"])
 timer, code, count = Timer(gpu), ObjectCode.from_cubin(cubin), 2**22
@@ -189,7 +189,7 @@ from ladder.problems.stencil import PROBLEM
 
 text = Path(sys.argv[2]).read_text()
 names = [f"shared_words<{leaves}>" for leaves in ("true", "false")]
-cubin, symbols, _ = compile_source(text, "shared.cu", names, [], sys.argv[1])
+cubin, symbols, *_ = compile_source(text, "shared.cu", names, [], sys.argv[1])
 own, facts = harness(PROBLEM, "fp32", sys.argv[1]).compile()
 gpu = Gpu(own, facts["symbols"])
 code, found, size = ObjectCode.from_cubin(cubin), gpu.allocate(16), 48 * 1024

@@ -3,7 +3,7 @@
 enum class Fault { none, race, outside, uninitialised, trap };
 
 template <Fault fault>
-__global__ void unsafe(const unsigned char* a, unsigned char* c, int m, int k) {
+__global__ void unsafe(const unsigned char* a, const unsigned char*, unsigned char* c, int m, int k) {
   constexpr long long element_bytes = 4;  // of tf32, whose kernel reads behind A
   __shared__ unsigned char tile[64];
   const int lane = threadIdx.x;

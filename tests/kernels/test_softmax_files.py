@@ -67,7 +67,7 @@ def launch(
     memory, out = Memory(), np.full(words(elements).shape, 0xFFFFFFFF, np.uint32)
     pointers = memory.buffer(0, words(elements), writable=False), memory.buffer(0, out, writable=True)
     names = {"m": rows, "n": columns}
-    arguments = [*pointers, *(names[one.scalar] for one in given.kernel.arguments if one.scalar)]
+    arguments = [*pointers, *(names[one.name] for one in given.kernel.arguments if one.kind == "scalar")]
     shape = memory, rule.block[0]
     if "cp.async.bulk" in ptx:
         cluster = int(given.params.get("cluster", 1))

@@ -27,7 +27,7 @@ from ladder.measure.request import Request
 from ladder.model.errors import LadderError
 from ladder.model.folders import Project
 from ladder.model.kernel import Variant
-from ladder.model.plan import Plan
+from ladder.model.plan import Launch, Plan
 from ladder.model.plan_file import read_plan, to_json
 from ladder.model.problem import GATE, NOTHING
 from ladder.model.sweep import Sweep
@@ -342,6 +342,34 @@ def test_every_edge_is_verified_with_every_kind_of_inputs(
         assert {kind for kind, alpha, beta in own if (alpha, beta) == (1.0, 0.0)} == {*PROBLEM.inputs}
         assert len(own) == len(PROBLEM.inputs) + 1, "and other weights, or C over infinity"
     assert {(alpha, beta) for *_, alpha, beta in seen} >= {(0.0, -1.5), (-1.5, 1.0), (2.0, 0.0)}
+
+
+def without_weights(plan: Plan) -> Plan:
+    """As of a kernel that says `weights: none`: it is launched without alpha and beta."""
+
+    def launched(launch: Launch) -> Launch:
+        return replace(launch, arguments=tuple(one for one in launch.arguments if "scalar" not in one))
+
+    edges = {
+        name: tuple(replace(one, launch=launched(one.launch)) for one in of)
+        for name, of in plan.edges.items()
+    }
+    tasks = tuple(replace(one, launch=launched(one.launch)) if one.launch else one for one in plan.tasks)
+    return replace(plan, edges=edges, tasks=tasks)
+
+
+def test_a_kernel_without_weights_is_verified_with_alpha_1_and_beta_0_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the edges with every kind of inputs, and at the size that is timed."""
+    plan = without_weights(plan_of("fp32_tiles", tmp_path))
+    seen = checked(plan, tmp_path, monkeypatch)
+    assert {(alpha, beta) for *_, alpha, beta in seen} == {(1.0, 0.0)}
+    assert len(seen) == len(plan.edges[plan.tasks[0].variant]) * len(PROBLEM.inputs)
+    seen.clear()
+    answer = worker.Worker(plan, tmp_path).answer(request(plan, 0, "dirty"))
+    assert answer["results"]["dirty"]["status"] == "ok"
+    assert {(alpha, beta) for *_, alpha, beta in seen} == {(1.0, 0.0)}
 
 
 def test_a_kernel_for_long_k_alone_is_verified_at_several_k_with_every_kind(

@@ -594,7 +594,7 @@ def own_entries(dtype: str) -> dict[str, str]:
 def own_kernels(dtype: str, arch: str) -> tuple[bytes, dict[str, str]]:
     """Cubin of mutations.cu, and a symbol for each type that sums are made in."""
     entries, text = own_entries(dtype), OWN.read_text(encoding="utf-8")
-    cubin, symbols, _ = compile_source(text, OWN.name, [*entries.values()], [PACKAGE / "gpu"], arch)
+    cubin, symbols, *_ = compile_source(text, OWN.name, [*entries.values()], [PACKAGE / "gpu"], arch)
     return cubin, {of: symbols[entry] for of, entry in entries.items()}
 
 

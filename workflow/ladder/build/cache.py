@@ -5,17 +5,24 @@ import logging
 import multiprocessing
 import operator
 import resource
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, TimeoutError
 from pathlib import Path
 from typing import Any
 
 from pebble import ProcessExpired, ProcessPool
 
-from ladder.build.cubin import disassemble, instruction_counts, persistent_symbols
+from ladder.build.cubin import (
+    disassemble,
+    global_variables,
+    instruction_counts,
+    parameter_bytes,
+    persistent_symbols,
+)
 from ladder.build.nvrtc import Request
 from ladder.build.triton_request import TritonRequest
-from ladder.model.errors import LadderError
+from ladder.model.errors import LadderError, refuse
 from ladder.model.files import read_json, replace_file, sha256, write_json
 
 _MEMORY_BYTES = 8 * 2**30  # of one compiler: templates that grow exponentially must not take the host down
@@ -24,6 +31,28 @@ _BATCH = 32  # cubins at most that one run of the disassembler counts
 
 
 Compilable = Request | TritonRequest
+
+
+def _is_of(facts: dict[str, Any], cubin: bytes) -> bool:
+    """Whether facts are those of a cubin. Facts of older releases get what was not looked at then."""
+    if facts["cubin_sha256"] != sha256(cubin):
+        return False
+    if "parameter_bytes" not in facts:
+        if facts["status"] == "stateful":  # perhaps over a table that is only read
+            return False
+        symbol = next(iter(facts["symbols"].values()))
+        facts["parameter_bytes"] = parameter_bytes(cubin, symbol)
+    return True
+
+
+def _state(cubin: bytes, listing: Sequence[str], tables: Collection[str]) -> str:
+    """What a kernel uses that outlives a launch, and what it may use instead; empty without anything."""
+    names = persistent_symbols(cubin, listing, tables)
+    reason = f"uses what outlives a launch: {', '.join(names)}" if names else ""
+    if global_variables(cubin).intersection(names):
+        accepted = "__constant__ memory, an array inside the kernel, or a table that is only read"
+        reason += f"; in place of a global variable accepted: {accepted}"
+    return reason
 
 
 class Cache:
@@ -41,7 +70,7 @@ class Cache:
         with contextlib.suppress(LadderError, OSError, KeyError):
             facts = read_json(self.folder / f"{request.key}.json") or {}
             cubin = (self.folder / f"{request.key}.cubin").read_bytes()
-            if facts["status"] != "ok" or facts["cubin_sha256"] == sha256(cubin):
+            if facts["status"] == "compile_error" or _is_of(facts, cubin):
                 return facts
         return self.published.get(request.keys[-1])
 
@@ -50,13 +79,26 @@ class Cache:
         listings = disassemble([cubin for _, cubin, _ in answers if cubin], answers[0][0].arch)
         found = iter(listings)
         for request, cubin, facts in answers:
-            listing = next(found) if cubin else []
-            if cubin and (names := ", ".join(persistent_symbols(cubin, listing))):
-                facts |= {"status": "stateful", "reason": f"uses what outlives a launch: {names}"}
-            facts |= instruction_counts(listing) if cubin else {}
+            if cubin:
+                listing = next(found)
+                facts |= instruction_counts(listing)
+                if reason := _state(cubin, listing, facts.get("tables", ())):
+                    facts |= {"status": "stateful", "reason": reason}
             for key in request.keys:
                 replace_file(self.folder / f"{key}.cubin", cubin)
                 write_json(self.folder / f"{key}.json", facts)
+
+    def _refuse_if_not_writable(self) -> None:
+        """Raises LadderError where nothing can be kept: before anything is compiled in vain."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=self.folder):
+                pass
+        except OSError as error:
+            why = f"no file can be written there ({error.strerror})"
+            raise refuse(
+                "configuration", "compile.cache", str(self.folder), "a folder to write to", why
+            ) from error
 
     def fill(self, requests: Sequence[Compilable], jobs: int, timeout_s: float) -> dict[str, dict[str, Any]]:
         """Facts by key; what is missing is compiled, `jobs` at once. All are for one architecture.
@@ -73,6 +115,7 @@ class Cache:
         answers = list[tuple[Compilable, bytes, dict[str, Any]]]()
         if not missing:
             return {key: facts or {} for key, facts in found.items()}
+        self._refuse_if_not_writable()
         # Not forked: the pool replaces a crashed process while this one has threads, and a lock that one of them holds
         # would stay locked in the fork. No fork server: its socket fails under a long TMPDIR.
         context = multiprocessing.get_context("spawn")

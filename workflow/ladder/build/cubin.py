@@ -5,10 +5,11 @@ import io
 import itertools
 import re
 import shutil
+import struct
 import subprocess
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from cuda.pathfinder import find_nvidia_binary_utility
@@ -25,7 +26,12 @@ _ADDRESS = re.compile(r"c\[0x4\]\[(\w+)")
 _RELOCATED = re.compile(r"\.rela?\.nv\.constant(\d+)")
 _CONSTANTS = re.compile(r"c\[0x0\]\[0x(?:50|d0|120)\]")
 """The constants that hold the address of constant memory: before sm_90, on sm_90, and later."""
-_CODE = ".text."
+_CODE, _ARGUMENTS, _ATTRIBUTES = ".text.", ".nv.constant0.", ".nv.info."
+"""Sections of a kernel: its instructions, the constant bank of its arguments, and what the driver must know of it."""
+_PARAMETER, _WITH_VALUE = 0x17, 4
+"""The attribute of one parameter (EIATTR_KPARAM_INFO), and the form of an attribute whose value follows its head."""
+_SYSTEM_CALLS = ("__cuda_syscall_cp_async_bulk",)
+"""How begin the names of the driver's functions that carry out one instruction: on sm_120 a bulk copy to a cluster."""
 _INSTRUCTION_BYTES = 16  # of every architecture since sm_70
 _COLUMNS = "ffma hmma hgmma ldsm sts ldg stg ldgsts utmaldg shfl bar ldl stl"
 COUNTED = {name: (name.upper(),) for name in _COLUMNS.split()} | {"hgmma": ("HGMMA", "QGMMA", "IGMMA")}
@@ -60,8 +66,25 @@ def disassemble(cubins: Sequence[bytes], arch: str) -> list[list[str]]:
 
 def kernel_names(cubin: bytes) -> list[str]:
     """Symbols of the kernels in a cubin, each of which has a section of instructions and one of arguments."""
-    names = [section.name for section in ELFFile(io.BytesIO(cubin)).iter_sections()]
-    return [name.removeprefix(_CODE) for name in names if name.startswith(_CODE)]
+    sections = [section.name for section in ELFFile(io.BytesIO(cubin)).iter_sections()]
+    functions = [name.removeprefix(_CODE) for name in sections if name.startswith(_CODE)]
+    return [name for name in functions if _ARGUMENTS + name in sections]
+
+
+def parameter_bytes(cubin: bytes, kernel: str) -> list[int]:
+    """Bytes of each parameter of a kernel, by its symbol, in order."""
+    section: Any = ELFFile(io.BytesIO(cubin)).get_section_by_name(_ATTRIBUTES + kernel)
+    data, place, sizes = section.data() if section else b"", 0, dict[int, int]()
+    while place < len(data):
+        form, attribute, value = struct.unpack_from("<BBH", data, place)
+        place += 4
+        if form != _WITH_VALUE:
+            continue
+        if attribute == _PARAMETER:
+            _, number, _, layout = struct.unpack_from("<IHHI", data, place)
+            sizes[number] = layout >> 18
+        place += value
+    return [sizes[number] for number in sorted(sizes)]
 
 
 def instruction_counts(instructions: Iterable[str]) -> dict[str, int]:
@@ -81,8 +104,11 @@ def instruction_counts(instructions: Iterable[str]) -> dict[str, int]:
     return counts
 
 
-def persistent_symbols(cubin: bytes, instructions: Sequence[str]) -> list[str]:
-    """What a cubin's code uses that outlives a launch: names of global variables and device functions."""
+def persistent_symbols(cubin: bytes, instructions: Sequence[str], tables: Collection[str] = ()) -> list[str]:
+    """What a cubin's code uses that outlives a launch: names of global variables and device functions.
+
+    `tables`: global variables that are only read, which are no state (ptx.py finds them).
+    """
     elf = ELFFile(io.BytesIO(cubin))
     symbols: Any = elf.get_section_by_name(".symtab")
     banks: dict[str, dict[int, str]] = {"4": {}}
@@ -100,12 +126,24 @@ def persistent_symbols(cubin: bytes, instructions: Sequence[str]) -> list[str]:
     offsets = {found[1].replace("RZ", "0x0") for line in instructions for found in _ADDRESS.finditer(line)}
     if offsets:
         undefined = [one for one in symbols.iter_symbols() if one["st_shndx"] == "SHN_UNDEF"]
-        if calls := sorted(one.name for one in undefined if one["st_info"]["type"] == "STT_FUNC"):
+        functions = [one.name for one in undefined if one["st_info"]["type"] == "STT_FUNC"]
+        if calls := sorted(name for name in functions if not name.startswith(_SYSTEM_CALLS)):
             return calls
-        # An address is two words; a computed index may be of any.
-        known = {int(offset, 16) & ~7 for offset in offsets if offset.startswith("0x")}
-        used.update({addresses[offset] for offset in known} or addresses.values())
-    return sorted(used)
+        if all(offset.startswith("0x") for offset in offsets):
+            used.update(addresses[int(offset, 16) & ~7] for offset in offsets)  # an address is two words
+        else:  # a computed index may be of any
+            used.update(addresses.values())
+        used.difference_update(functions)
+    return sorted(used.difference(tables))
+
+
+def global_variables(cubin: bytes) -> set[str]:
+    """Names of what lies in a cubin's global memory."""
+    elf = ELFFile(io.BytesIO(cubin))
+    symbols: Any = elf.get_section_by_name(".symtab")
+    names = [section.name for section in elf.iter_sections()]
+    placed = [one for one in symbols.iter_symbols() if isinstance(one["st_shndx"], int)]
+    return {one.name for one in placed if names[one["st_shndx"]].startswith(".nv.global")}
 
 
 def machine_code_digest(cubin: bytes) -> str:

@@ -10,12 +10,13 @@ import time
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from cuda.bindings import nvrtc
 
-from ladder.build.cubin import FACTS_VERSION, kernel_names, machine_code_digest
-from ladder.build.sources import header_folders, include_closure
+from ladder.build.cubin import FACTS_VERSION, kernel_names, machine_code_digest, parameter_bytes
+from ladder.build.ptx import tables
+from ladder.build.sources import header_folders, include_closure, read_source
 from ladder.model.errors import LadderError
 from ladder.model.files import digest_json, sha256
 
@@ -29,8 +30,15 @@ _RESOURCES = (
 _LIST_FILES = "-Xcudafe=--trace_includes"
 """The front end's option that lists the files it opens on standard error, indented by depth."""
 _BUILT_IN = "__nv_"
+_PTXAS = re.compile(r"ptxas +(?:fatal|error|warning|info) *:")
+"""How a message of ptxas begins, which it writes to standard error where it cannot go on."""
+_NO_MEMORY = re.compile("out of memory|Memory allocation failure")
 _IGNORED = re.compile(r"\(?\b(C7508|C7511|C7515)\b\)?")
 """ptxas warnings that setmaxnreg was ignored or wgmma serialised: the kernel is not what its source says."""
+
+
+_NO_FILE = "cannot open source file"
+_HINT = "NVRTC has no headers of the host: see 'From nvcc to NVRTC' in docs/add-a-kernel.md"
 
 
 class CompileError(LadderError):
@@ -66,9 +74,8 @@ def _standard_error() -> Iterator[Any]:
             os.close(kept)
 
 
-def _refuse_other_files(listing: str, files: Collection[Path], folders: Sequence[Path]) -> None:
+def _refuse_other_files(opened: Sequence[str], files: Collection[Path], folders: Sequence[Path]) -> None:
     """Raises CompileError for a file that was opened and is none of `files` nor CUDA's own: no digest holds it."""
-    opened = [line.strip() for line in listing.splitlines()]
     if not any(name.startswith(_BUILT_IN) for name in opened):
         raise LadderError(f"NVRTC {nvrtc_version()} does not list the files that it opens")
     known = {os.path.realpath(file) for file in files}
@@ -85,6 +92,15 @@ def _refuse_other_files(listing: str, files: Collection[Path], folders: Sequence
         raise CompileError(f"the compiler opens {name}, {why}")
 
 
+class Compiled(NamedTuple):
+    """A cubin, symbols by name expression, the log with ptxas' resource lines, and the PTX that it was made from."""
+
+    cubin: bytes
+    symbols: dict[str, str]
+    log: str
+    ptx: str
+
+
 def compile_source(
     text: str,
     name: str,
@@ -93,10 +109,8 @@ def compile_source(
     arch: str,
     options: tuple[str, ...] = (),
     files: Collection[Path] | None = None,
-) -> tuple[bytes, dict[str, str], str]:
-    """(cubin, symbols by name expression, log with ptxas' resource lines).
-
-    `files`: all that it may open besides CUDA's headers; None where any will do.
+) -> Compiled:
+    """`files`: all that it may open besides CUDA's headers; None where any will do.
 
     Raises CompileError and MemoryError.
     """
@@ -110,21 +124,27 @@ def compile_source(
         with _standard_error() as listing:
             (status,) = nvrtc.nvrtcCompileProgram(program, len(flags), [flag.encode() for flag in flags])
             listing.seek(0)
-            opened = listing.read().decode(errors="replace")
+            lines = [line.strip() for line in listing.read().decode(errors="replace").splitlines()]
+        said = [line for line in lines if _PTXAS.match(line) and not os.path.exists(line)]
         log_bytes = b" " * _succeeded(nvrtc.nvrtcGetProgramLogSize(program))
         _succeeded(nvrtc.nvrtcGetProgramLog(program, log_bytes))
         # Where ptxas fails, its part of the log is joined by a NUL.
         log = log_bytes.rstrip(b"\0 \n").replace(b"\0", b"").decode(errors="replace")
         if files is not None and status != nvrtc.nvrtcResult.NVRTC_ERROR_INVALID_OPTION:
-            _refuse_other_files(opened, files, includes)  # ahead of the log, which may quote them
+            # Ahead of the log, which may quote them.
+            _refuse_other_files([line for line in lines if line not in said], files, includes)
+        log = "\n".join(filter(None, [log, *said]))
         if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
-            if "out of memory" in log or status == nvrtc.nvrtcResult.NVRTC_ERROR_OUT_OF_MEMORY:
-                raise MemoryError("the compiler ran out of memory")
+            if _NO_MEMORY.search(log) or status == nvrtc.nvrtcResult.NVRTC_ERROR_OUT_OF_MEMORY:
+                raise MemoryError(": ".join(["the compiler ran out of memory", *said]))
             raise CompileError(log or status.name)
         cubin = b" " * _succeeded(nvrtc.nvrtcGetCUBINSize(program))
         _succeeded(nvrtc.nvrtcGetCUBIN(program, cubin))
+        ptx = b" " * _succeeded(nvrtc.nvrtcGetPTXSize(program))
+        _succeeded(nvrtc.nvrtcGetPTX(program, ptx))
         names = [_succeeded(nvrtc.nvrtcGetLoweredName(program, entry.encode())) for entry in entries]
-        return cubin, {entry: name.decode() for entry, name in zip(entries, names, strict=True)}, log
+        symbols = {entry: name.decode() for entry, name in zip(entries, names, strict=True)}
+        return Compiled(cubin, symbols, log, ptx.rstrip(b"\0").decode(errors="replace"))
     finally:
         nvrtc.nvrtcDestroyProgram(program)
 
@@ -171,11 +191,13 @@ class Request:
         """(cubin, facts); no bytes if it does not compile. Raises LadderError without CUDA's headers, MemoryError."""
         facts: dict[str, Any] = {"status": "ok", "reason": "", "nvrtc": nvrtc_version()}
         facts |= {"source_sha256": self.source_sha256, "options": self.options}
-        named = (self.source.read_text(encoding="utf-8"), self.source.name, list(self.entries))
+        named = (read_source(self.source), self.source.name, list(self.entries))
         folders, start = [self.source.parent, *self.includes], time.perf_counter()
         files = include_closure(self.source, *self.includes)
         try:
-            cubin, facts["symbols"], log = compile_source(*named, folders, self.arch, self.options, files)
+            cubin, facts["symbols"], log, ptx = compile_source(
+                *named, folders, self.arch, self.options, files
+            )
             if ignored := _IGNORED.search(log):
                 why = "the compiler did not do what the source says"
                 raise CompileError(f"{ignored[1]}: {why}: {log[:2000]}")
@@ -186,14 +208,17 @@ class Request:
                 raise CompileError(f"{self.source.name} has other kernels, {others}: {why}")
         except CompileError as error:
             cubin = b""
-            facts |= {"status": "compile_error", "reason": str(error)}
+            reason = f"{error}\n{_HINT}" if _NO_FILE in str(error) else str(error)
+            facts |= {"status": "compile_error", "reason": reason}
         facts["compile_s"] = round(time.perf_counter() - start, 3)
         if cubin:
-            lines = _RESOURCES.format(symbol=re.escape(next(iter(facts["symbols"].values()))))
+            symbol = next(iter(facts["symbols"].values()))
+            lines = _RESOURCES.format(symbol=re.escape(symbol))
             # The last ones: a warning of the front end, which comes first, may quote anything.
             found = [*re.finditer(lines, log, re.MULTILINE)]
             if not found:
                 raise LadderError(f"the compiler's log has no resource lines: {log[:400]}")
             facts |= {fact: int(number or 0) for fact, number in found[-1].groupdict().items()}
             facts |= {"cubin_sha256": sha256(cubin), "machine_code": machine_code_digest(cubin)}
+            facts |= {"parameter_bytes": parameter_bytes(cubin, symbol), "tables": tables(ptx)}
         return cubin, facts

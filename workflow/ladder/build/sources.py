@@ -36,13 +36,21 @@ def header_folders() -> tuple[str, ...]:
     return tuple(str(path) for folder in folders for path in (folder, folder / "cccl") if path.is_dir())
 
 
+def read_source(path: Path) -> str:
+    """Text of a source or a header without a byte order mark, which NVRTC would take for a token of the source.
+
+    Raises LadderError as read_text.
+    """
+    return read_text(path).removeprefix("\ufeff")
+
+
 @functools.cache
 def _direct_includes(path: Path) -> tuple[tuple[str, bool], ...]:
     """Files included, and whether by quotes, but for those in comments and behind `#if 0`, which the compiler skips.
 
     Includes written in other ways are left to the compiler's own list, which refuses what is not found here.
     """
-    text = _UNREAD.sub(lambda found: found[1] or "", read_text(path))
+    text = _UNREAD.sub(lambda found: found[1] or "", read_source(path))
     found, unread = list[tuple[str, bool]](), 0  # how many #if deep in what is not read
     for directive, quoted, bracketed, never in _DIRECTIVE.findall(text):
         if directive == "include":

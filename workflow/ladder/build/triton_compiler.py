@@ -9,14 +9,12 @@ import ctypes
 import importlib.util
 import json
 import os
-import re
 import signal
 import sys
 from pathlib import Path
 from typing import Any
 
 REQUEST, ANSWER, CUBIN = "request.json", "answer.json", "kernel.cubin"
-_SIZES = {"8": 1, "16": 2, "32": 4, "64": 8}  # of a parameter in PTX, by the digits of its type
 _NEEDED = ("global_scratch_size", "profile_scratch_size", "launch_cooperative_grid", "launch_pdl")
 """Metadata of what a launch would have to provide."""
 _HOST = ("/dev", "/proc", "/sys", "/usr")
@@ -103,21 +101,6 @@ def _compile(asked: dict[str, Any]) -> Any:
     return triton.compile(source, target=GPUTarget("cuda", asked["arch"], 32), options=asked["options"])
 
 
-def _parameter_bytes(ptx: str, name: str) -> list[int]:
-    """Bytes of each parameter of a kernel."""
-    head = re.search(rf"\.entry\s+{re.escape(name)}\s*\(([^)]*)\)", ptx)
-    if head is None:
-        raise Refused(f"its PTX has no entry {name}")
-    found = []
-    for line in filter(None, map(str.strip, head[1].split(","))):
-        kind = re.search(r"\.[busf](\d+)", line)
-        count = re.search(r"\[(\d+)\]$", line)
-        if kind is None or kind[1] not in _SIZES:
-            raise Refused(f"its PTX has a parameter {line}, of a type that no launch has")
-        found.append(_SIZES[kind[1]] * (int(count[1]) if count else 1))
-    return found
-
-
 def answer(asked: dict[str, Any]) -> dict[str, Any]:
     """What a launch must know of a kernel, and its cubin as a file. Raises Refused, or what Triton raises."""
     made = _compile(asked)
@@ -135,7 +118,6 @@ def answer(asked: dict[str, Any]) -> dict[str, Any]:
         "symbol": about.name,
         "threads": 32 * about.num_warps,
         "shared_bytes": about.shared,
-        "parameter_bytes": _parameter_bytes(made.asm["ptx"], about.name),
         "tensor_maps": [{"box": [*one["block_size"]], "swizzle": one["swizzle"]} for one in maps],
     }
 

@@ -18,7 +18,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field, ValidationError
 
 from ladder.build import triton_compiler as program
-from ladder.build.cubin import FACTS_VERSION, kernel_names, machine_code_digest
+from ladder.build.cubin import FACTS_VERSION, kernel_names, machine_code_digest, parameter_bytes
 from ladder.build.triton_sources import import_closure
 from ladder.model.architecture import arch_number
 from ladder.model.files import digest_json, sha256
@@ -33,7 +33,6 @@ _RESOURCES = (
 )
 """Lines of ptxas about a kernel, by facts."""
 _SWIZZLES = ("none", "32B", "64B", "128B")
-_POINTER_BYTES = 8
 _LONGEST = 4000  # of a message of the compiler
 _KEPT = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH")
 """What of the environment the compiler is given."""
@@ -52,7 +51,6 @@ class _Answer(BaseModel):
     symbol: str
     threads: Annotated[int, Field(ge=32, le=1024)]
     shared_bytes: Count
-    parameter_bytes: list[Count]
     tensor_maps: list[_TensorMap]
 
 
@@ -69,14 +67,6 @@ def compiler() -> str:
             done = subprocess.run([tool, "--version"], capture_output=True, text=True, check=False)
             found += [f"{tool.name} {one}" for one in re.findall(r"\bV(\d[\d.]*)", done.stdout)]
     return ", ".join(found)
-
-
-def _argument_bytes(kind: str) -> list[int]:
-    """Bytes of the parameters that an argument of a type becomes: a descriptor is followed by extents and strides."""
-    if kind.startswith("tensordesc"):
-        rank = kind.count(",") + 1
-        return [128, *[4] * rank, *[8] * rank]
-    return [_POINTER_BYTES if kind.startswith("*") or kind == "i64" else 4]
 
 
 @dataclass(frozen=True)
@@ -135,7 +125,7 @@ class TritonRequest:
                 if "error" in found:
                     raise ValueError(found["error"])
                 cubin = (Path(place) / program.CUBIN).read_bytes()
-                facts |= self._launch(_Answer.model_validate(found), kernel_names(cubin))
+                facts |= self._launch(_Answer.model_validate(found), cubin)
                 resources = [*re.finditer(_RESOURCES, log)]
                 facts |= {name: int(number or 0) for name, number in resources[-1].groupdict().items()}
             except (OSError, LookupError, ValueError, TypeError, ValidationError) as error:
@@ -177,22 +167,17 @@ class TritonRequest:
             raise ChildProcessError(f"{done.returncode}: {done.stderr.strip().rpartition(chr(10))[2][:400]}")
         return done.stdout
 
-    def _launch(self, found: _Answer, kernels: list[str]) -> dict[str, Any]:
-        """What a launch must know. Raises ValueError where a kernel's parameters are not those of its arguments."""
-        if kernels != [found.symbol]:
+    def _launch(self, found: _Answer, cubin: bytes) -> dict[str, Any]:
+        """What a launch must know. Raises ValueError for other kernels, or as many descriptors as no arguments are."""
+        if (kernels := kernel_names(cubin)) != [found.symbol]:
             raise ValueError(f"its cubin has the kernels {kernels}; accepted: one, {found.symbol}")
         maps = [one for one in self.types if one.startswith("tensordesc")]
-        own = [size for kind in self.types for size in _argument_bytes(kind)]
-        given, hidden = found.parameter_bytes[: len(own)], found.parameter_bytes[len(own) :]
-        if given != own or {*hidden} - {_POINTER_BYTES} or len(maps) != len(found.tensor_maps):
-            wanted = f"{own}, and pointers behind them that need no memory"
-            raise ValueError(
-                f"the compiler made parameters of {found.parameter_bytes} bytes; known is how to launch {wanted}"
-            )
+        if len(maps) != len(found.tensor_maps):
+            raise ValueError(f"the compiler made {len(found.tensor_maps)} tensor maps; accepted: {len(maps)}")
         return {
             "symbols": {self.entry: found.symbol},
             "threads": found.threads,
             "shared_bytes": found.shared_bytes,
-            "hidden_pointers": len(hidden),
+            "parameter_bytes": parameter_bytes(cubin, found.symbol),
             "tensor_maps": [{"box": one.box, "swizzle": _SWIZZLES[one.swizzle]} for one in found.tensor_maps],
         }

@@ -10,6 +10,7 @@ from typing import Any
 from ladder.build.cache import Compilable
 from ladder.build.nvrtc import Request
 from ladder.build.occupancy import occupancy
+from ladder.build.parameters import hidden_pointers, other_parameters
 from ladder.build.sources import include_closure, source_digest
 from ladder.build.triton_request import TritonRequest, compiler
 from ladder.build.triton_sources import import_closure, import_digest
@@ -45,6 +46,12 @@ def variant_facts(
     if taken := sorted({*found["symbols"].values()} & {*reserved}):
         reason = f"the symbol {taken[0]} is that of a kernel of the harness; accepted: any other name"
         return facts | {"status": "compile_error", "reason": reason}
+    if "parameter_bytes" in found:  # what was published before they were looked at has none
+        takes = found["parameter_bytes"]
+        if reason := other_parameters(variant.kernel, takes):
+            return facts | {"status": "compile_error", "reason": reason}
+        if variant.kernel.triton:
+            facts["hidden_pointers"] = hidden_pointers(variant.kernel, takes)
     unexpected = variant.kernel.spills == "never" and request.arch == TUNED_FOR
     if found["spill_store_bytes"] and unexpected:
         why = f"{variant.kernel.path.name} does not say `spills: allowed`"

@@ -8,9 +8,15 @@ from ladder.model.document import ARCH, Document, Share, Some, Text, matching, t
 
 Positive = Annotated[float, Field(gt=0)]
 Pairs = Annotated[int, Field(ge=12, le=1_000_000)]
-_WRITES = "time|create-pch|pch|pch-dir|use-pch|fdevice-time-trace"
-_OPTION = "an NVRTC option that begins with a dash and concerns no other file"
-Option = Annotated[str, *matching(rf"-(?!-?({_WRITES})\b).*", _OPTION)]
+_FILES = "time|create-pch|pch|pch-dir|use-pch|fdevice-time-trace"
+_TARGET = "gpu-architecture|arch"
+_NO_KERNEL = "device-debug|G|dlink-time-opt|dlto|gen-opt-lto|optix-ir|fdevice-syntax-only"
+_LINKED = "relocatable-device-code|rdc|device-c|dc|device-w|dw|extensible-whole-program|ewp"
+_OPTION = (
+    "an NVRTC option that begins with a dash, such as -lineinfo, --use_fast_math or --maxrregcount=64, and concerns no "
+    "other file, no architecture (which is `arch`), no debugging (-G) and no linking (-dlto, -rdc)"
+)
+Option = Annotated[str, *matching(rf"-(?!-?({_FILES}|{_TARGET}|{_NO_KERNEL}|{_LINKED})(?![\w-])).*", _OPTION)]
 Folder = Annotated[str, *matching(r"[^\0]{1,1000}", "a folder")]
 _RUN = "a folder name of up to 100 letters, digits, '.', '_' and '-', other than published and null"
 RunName = Annotated[str, *matching(r"(?!(published|null)$)[A-Za-z0-9][A-Za-z0-9._-]{0,99}", _RUN)]

@@ -2,16 +2,16 @@
 
 import keyword
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from ladder.build.triton_sources import function, parameters
 from ladder.catalogue.documents import documents_in, parse, read_yaml
 from ladder.model.errors import LadderError, refuse, refuse_unknown, within
-from ladder.model.expressions import FUNCTIONS, words
+from ladder.model.expressions import FUNCTIONS, evaluate, whole, words
 from ladder.model.kernel import Argument, Kernel
 from ladder.model.plan import L2_PROMOTIONS
-from ladder.model.problem import ELEMENT_BYTES
+from ladder.model.problem import ELEMENT_BYTES, WEIGHTS
 from ladder.problems.registry import PROBLEMS
 
 
@@ -25,6 +25,7 @@ def load_kernel(path: Path) -> Kernel:
     for index, argument in enumerate(kernel.arguments):
         _check_argument(kernel, argument, f"arguments[{index}]")
     _try_expressions(kernel)
+    _check_complete(kernel)
     _check_language(kernel)
     return kernel
 
@@ -51,8 +52,8 @@ def _check_fields(kernel: Kernel) -> None:
             )
     for index, layout in enumerate(kernel.layouts):
         refuse_unknown(path, f"layouts[{index}]", layout, problem.layouts)
-    taken = {*problem.size_fields, "layout", "element_bytes", "kernel", "dtype", "rung", *FUNCTIONS}
-    taken |= {*keyword.kwlist}
+    taken = {*problem.size_fields, *problem.scalars, *FUNCTIONS, *keyword.kwlist}
+    taken |= {"layout", "element_bytes", "kernel", "dtype", "rung"}
     for name, axis in kernel.parameters.items():
         if name in taken:
             raise refuse(path, "parameters", name, "a name without another meaning in expressions")
@@ -108,34 +109,86 @@ def _check_argument(kernel: Kernel, argument: Argument, where: str) -> None:
             raise refuse(kernel.path, f"{where}.l2_promotion", promotion, [*L2_PROMOTIONS, *parameters])
     if argument.kind == "workspace":
         return
-    scalars = [*problem.scalars, *problem.size_fields, *parameters]
-    known = scalars if argument.kind == "scalar" else problem.buffers
-    refuse_unknown(kernel.path, f"{where}.{argument.kind}", argument.name, known)
-    for value in parameters[argument.name].values if argument.scalar in parameters else ():
+    if argument.kind == "scalar":
+        _check_scalar(kernel, argument, where)
+    else:
+        refuse_unknown(kernel.path, f"{where}.{argument.kind}", argument.name, problem.buffers)
+
+
+def _check_scalar(kernel: Kernel, argument: Argument, where: str) -> None:
+    """Hold a scalar's type to what it is, and the values of a parameter to the type."""
+    path, problem, name = kernel.path, kernel.problem, argument.name
+    if name in problem.scalars and argument.type != "float32":
+        raise refuse(path, f"{where}.type", argument.type, "float32", why=f"{name} is a number of fp32")
+    if name in problem.size_fields and argument.type == "float32":
+        raise refuse(path, f"{where}.type", argument.type, "int32, int64", why=f"{name} is a size")
+    for value in kernel.parameters[name].values if name in kernel.parameters else ():
         if isinstance(value, str) or abs(value) >= 2**31:
-            raise refuse(kernel.path, f"parameters.{argument.name}.values", value, f"an int32, for {where}")
+            raise refuse(path, f"parameters.{name}.values", value, f"an int32, for {where}")
+
+
+def _check_weights(kernel: Kernel, scalars: Collection[str]) -> None:
+    """Raises LadderError where `weights: none` is said in vain: of a problem without any, or beside them."""
+    if kernel.weights is None:
+        return
+    weights = [name for name in kernel.problem.scalars if name in WEIGHTS]
+    why = "" if weights else f"{kernel.problem.name} has no {' and '.join(WEIGHTS)}"
+    if taken := [name for name in weights if name in scalars]:
+        why = f"the arguments have {', '.join(taken)}"
+    if why:
+        accepted = "no such field, or a problem with alpha and beta and arguments without them"
+        raise refuse(kernel.path, "weights", kernel.weights, accepted, why=why)
+
+
+def _check_complete(kernel: Kernel) -> None:
+    """Raises LadderError where no argument names a buffer or a scalar of the problem, unless it is a weight that the
+    kernel does without."""
+    problem = kernel.problem
+    scalars = {one.name for one in kernel.arguments if one.kind == "scalar"}
+    buffers = {one.name for one in kernel.arguments if one.kind in ("pointer", "tensor_map")}
+    _check_weights(kernel, scalars)
+    needed = [name for name in problem.scalars if kernel.weights is None or name not in WEIGHTS]
+    missing = {name: f"{{pointer: {name}}}" for name in problem.buffers if name not in buffers}
+    missing |= {name: f"{{scalar: {name}, type: float32}}" for name in needed if name not in scalars}
+    if not missing:
+        return
+    wanted = f"add {', '.join(missing.values())}, to the parameters of {kernel.source.name} as well"
+    if missing.keys() <= {*WEIGHTS}:
+        wanted += "; or say `weights: none`, for a kernel that computes with alpha = 1 and beta = 0 alone"
+    names = ", ".join(missing)
+    raise LadderError(f"{kernel.path}: arguments: {names} of {problem.name}: no argument names it: {wanted}")
+
+
+def _of_argument(argument: Argument) -> Iterator[tuple[str, str]]:
+    """The field of each expression of an argument, and its text."""
+    for field, extents in (("box", argument.box), ("shape", argument.shape)):
+        yield from ((field, str(extent)) for extent in extents or ())
+    if argument.kind == "workspace":
+        yield "bytes", str(argument.bytes)
+    if argument.kind == "scalar":
+        yield "scalar", argument.name
+
+
+def _expressions(kernel: Kernel) -> Iterator[tuple[str, str]]:
+    """The field of each expression besides those of the launch, and its text."""
+    for index, condition in enumerate(kernel.constraints):
+        yield f"constraints[{index}].expr", condition.expr
+    for index, argument in enumerate(kernel.arguments):
+        yield from ((f"arguments[{index}].{field}", text) for field, text in _of_argument(argument))
+    if triton := kernel.triton:
+        yield from ((f"triton.constants.{name}", str(value)) for name, value in triton.constants.items())
+        yield "triton.num_warps", str(triton.num_warps)
+        yield "triton.num_stages", str(triton.num_stages)
 
 
 def _try_expressions(kernel: Kernel) -> None:
     """Look up the names in every expression, and evaluate it once at the defaults; a mistake names its field."""
     path, size = kernel.path, dict.fromkeys(kernel.problem.size_fields, 4096)
-    known = [*kernel.parameters, "layout", "element_bytes", *size, *FUNCTIONS]
-    fields = [(f"constraints[{i}].expr", one.expr) for i, one in enumerate(kernel.constraints)]
-    fields += [
-        (f"arguments[{i}].box", str(e)) for i, one in enumerate(kernel.arguments) for e in one.box or ()
-    ]
-    fields += [
-        (f"arguments[{i}].bytes", str(one.bytes)) for i, one in enumerate(kernel.arguments) if one.workspace
-    ]
-    fields += [
-        (f"arguments[{i}].shape", str(e)) for i, one in enumerate(kernel.arguments) for e in one.shape or ()
-    ]
-    if given := kernel.triton:
-        fields += [(f"triton.constants.{name}", str(one)) for name, one in given.constants.items()]
-        fields += [("triton.num_warps", str(given.num_warps)), ("triton.num_stages", str(given.num_stages))]
-    for field, expression in fields:
+    names = [*kernel.parameters, "layout", "element_bytes", *size, *FUNCTIONS]
+    for field, expression in _expressions(kernel):
         with within(f"{path}: {field}"):
             used = frozenset.union(*words(expression))
+        known = [*kernel.problem.scalars, *names] if field.endswith(".scalar") else names
         for name in sorted(used):
             refuse_unknown(path, field, name, known, why=f"no such name, in {expression!r}")
     variant = kernel.variant({}, next(iter(kernel.dtypes)), excluded=True)
@@ -143,6 +196,12 @@ def _try_expressions(kernel: Kernel) -> None:
         raise LadderError(f"{kernel.path}: parameters: the defaults break the constraint {broken.expr}")
     variant.broken(size)
     variant.geometry(size)
+    for index, one in enumerate(kernel.arguments):
+        if one.kind != "scalar" or one.name in kernel.problem.scalars:
+            continue
+        value = evaluate if one.type == "float32" else whole
+        with within(f"{path}: arguments[{index}].scalar"):
+            value(one.name, variant.names(size))  # at the sizes that are asked for its type must hold it, too
 
 
 class Catalog(Mapping[str, Kernel]):

@@ -17,7 +17,7 @@ _MOST_BYTES = 2**40  # of a workspace, more than any GPU has
 _JOB = ("deadline_s", "busy", "remeasure", "throttle_share", "sessions", "split")
 
 
-def _argument(argument: Argument, names: Mapping[str, Any], where: str) -> dict[str, Any]:
+def _argument(argument: Argument, variant: Variant, names: Mapping[str, Any], where: str) -> dict[str, Any]:
     if argument.kind == "pointer":
         return {"pointer": argument.name}
     if argument.kind == "workspace":
@@ -31,9 +31,11 @@ def _argument(argument: Argument, names: Mapping[str, Any], where: str) -> dict[
             "workspace": argument.name,
             "bytes": size,
         }
+    if argument.name in variant.kernel.problem.scalars:
+        return {"scalar": argument.name, "type": argument.type}
     if argument.kind == "scalar":
-        given = {"value": names[argument.name]} if argument.name in names else {"scalar": argument.name}
-        return {**given, "type": argument.type}
+        with within(f"{where}.scalar"):
+            return {"value": argument.value(names), "type": argument.type}
     with within(f"{where}.box"):
         box = [whole(extent, names) for extent in argument.box or ()]
     if not all(1 <= extent <= 256 for extent in box):
@@ -53,7 +55,7 @@ def _argument(argument: Argument, names: Mapping[str, Any], where: str) -> dict[
 def _launch(variant: Variant, size: Size) -> Launch:
     names, geometry = variant.names(size), vars(variant.geometry(size))
     where, listed = f"{variant.kernel.path}: arguments", enumerate(variant.kernel.arguments)
-    arguments = tuple([_argument(one, names, f"{where}[{index}]") for index, one in listed])
+    arguments = tuple([_argument(one, variant, names, f"{where}[{index}]") for index, one in listed])
     return Launch(**geometry, variant=variant.id, params=variant.params, arguments=arguments)
 
 

@@ -398,6 +398,16 @@ class _SweepFile:
                 raise refuse(self.path, f"{field}.where", given.where, accepted)
         return tuple((entry.variant, size) for entry, size in asked)
 
+    def _accumulated(self, reference: Reference) -> Selection:
+        """Raises LadderError for a kernel that does not take beta, or one that is timed against such a kernel."""
+        found = self._selected(self.document.accumulated, "accumulated")
+        for variant, _ in found:
+            for kernel in filter(None, (variant.kernel, reference.kernel)):
+                if kernel.weights == "none":
+                    why = f"{kernel.path.name} says `weights: none`"
+                    raise refuse(self.path, "accumulated", variant.id, "kernels that take beta", why=why)
+        return found
+
     def _figure(self, index: int, figure: Figure) -> Figure:
         axes = sorted({name for variant in self.entries for name in variant.params})
         for axis in ("x", "y", "hue"):
@@ -407,7 +417,7 @@ class _SweepFile:
         return figure.model_copy(update={"at": at})
 
     def sweep(self) -> Sweep:
-        document = self.document
+        document, reference = self.document, self._reference()
         return Sweep(
             name=self.path.stem,
             title=document.title,
@@ -418,14 +428,14 @@ class _SweepFile:
             sizes_without_cells=tuple(size for size in self.sizes if size not in self.sizes_with_cells),
             entries=tuple(self.entries.values()),
             excluded=self.excluded,
-            reference=self._reference(),
+            reference=reference,
             precision=document.precision,
             regimes=tuple(document.regimes),
             counted=self._selected(document.counters, "counters"),
             counter_groups=tuple(document.counters.groups) if document.counters else (),
             sustained=self._selected(document.sustained, "sustained"),
             repeated=self._selected(document.repeated, "repeated"),
-            accumulated=self._selected(document.accumulated, "accumulated"),
+            accumulated=self._accumulated(reference),
             errors=self._selected(document.errors, "errors"),
             tuning=document.tuning,
             figures=tuple(self._figure(index, figure) for index, figure in enumerate(document.figures)),

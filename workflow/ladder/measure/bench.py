@@ -49,6 +49,10 @@ class CellOutcome(Exception):
         self.spoilt = spoilt
 
 
+def _takes_beta(launch: Launch) -> bool:
+    return any(argument.get("scalar") == "beta" for argument in launch.arguments)
+
+
 class Bench:
     """Holds the GPU and the instance of the current size, dtype and layout.
 
@@ -227,12 +231,12 @@ class Bench:
         return self._small[key]
 
     def _verify_edge(self, edge: Edge, cell: Cell, number: int) -> None:
-        """At one size with inputs of every kind, with alpha = 1 and beta = 0; if there is beta, with others for one."""
+        """At one size with inputs of every kind, with alpha = 1 and beta = 0; if it takes beta, with others for one."""
         instance = self._edge_instance(edge, cell)
         kinds = self.problem.inputs
         for kind in kinds if self._inputs(instance) else kinds[:1]:
             weights = [(1.0, 0.0, "nan")]
-            if "beta" in self.problem.scalars and kind == kinds[number % len(kinds)]:
+            if _takes_beta(edge.launch) and kind == kinds[number % len(kinds)]:
                 weights.append(_WEIGHTS[number % len(_WEIGHTS)])
             with instance.inputs_of_kind(kind):
                 for weight in weights:
@@ -277,8 +281,8 @@ class Bench:
         return [instance.tensors[name] for name in self.problem.buffers if name not in instance.outputs]
 
     def refuse_other_weights(self, launch: Launch, instance: Instance) -> None:
-        """Raises CellOutcome where a kernel is wrong at this size with other alpha and beta, if there are any."""
-        if "beta" not in self.problem.scalars:
+        """Raises CellOutcome where a kernel is wrong at this size with other alpha and beta, if it takes any."""
+        if not _takes_beta(launch):
             return
         own, (alpha, beta, before) = instance.scalars, _WEIGHTS[0]
         instance.use_scalars(alpha, beta, before)

@@ -72,6 +72,11 @@ A_VALUE = "a whole number or a word, of printable characters"
 Value = Annotated[ParamValue, *taking(A_VALUE, is_parameter)]
 _EXPRESSION = "a whole number or an expression over parameters, sizes and ceil_div, align_up, min, max, gcd"
 Expression = Annotated[int | str, *taking(_EXPRESSION, lambda value: is_value(value) and value != "")]
+_NUMBER = "a number or an expression over parameters, sizes and ceil_div, align_up, min, max, gcd"
+Number = Annotated[
+    int | float | str,
+    *taking(_NUMBER, lambda value: value != "" and (isinstance(value, float) or is_value(value))),
+]
 Name = Annotated[str, *matching(r"[a-z][a-z0-9_]*", "a name in lower case, digits and underscores")]
 ARCH, AN_ARCH = r"sm_[0-9]{2,3}a?", "an architecture such as sm_80 or sm_90a"
 Arch = Annotated[str, *matching(ARCH, AN_ARCH)]

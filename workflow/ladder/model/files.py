@@ -21,14 +21,18 @@ def read_bytes(path: Path) -> bytes:
 
 
 def read_text(path: Path) -> str:
-    """Text of a file in UTF-8. Raises LadderError where it cannot be read or is none."""
+    """Text of a file in UTF-8, without NUL. Raises LadderError where it cannot be read or is none."""
     try:
-        return read_bytes(path).decode()
+        text = read_bytes(path).decode()
     except OSError as error:
         raise LadderError(f"{path}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         where = f"byte {error.object[error.start]:#04x} at {error.start}"
         raise LadderError(f"{path}: not UTF-8: {where}") from error
+    if "\0" in text:  # no name of a file has one, and a compiler reads no further
+        line = text[: text.index("\0")].count("\n") + 1
+        raise LadderError(f"{path}: line {line}: a NUL character; accepted: text without one")
+    return text
 
 
 def sha256(data: bytes) -> str:

@@ -11,7 +11,18 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, PrivateAttr, ValidationInfo, WithJsonSchema, model_validator
 
 from ladder.model.architecture import MOST_CLUSTER, MOST_SHARED_BYTES, lacking, limits_of
-from ladder.model.document import Arch, Condition, Document, Expression, Name, Some, Text, Value, matching
+from ladder.model.document import (
+    Arch,
+    Condition,
+    Document,
+    Expression,
+    Name,
+    Number,
+    Some,
+    Text,
+    Value,
+    matching,
+)
 from ladder.model.errors import LadderError, refuse, refuse_unknown, within
 from ladder.model.expressions import evaluate, whole, words
 from ladder.model.plan import Geometry
@@ -23,6 +34,9 @@ _MEMORY = Condition(
     expr=f"launch.shared_bytes <= {MOST_SHARED_BYTES}",
     reason=f"a block has at most {MOST_SHARED_BYTES >> 10} KiB of shared memory, on any architecture",
 )
+SCALAR_BYTES = {"int32": 4, "int64": 8, "float32": 4}
+"""Bytes of a scalar argument, by its type."""
+_MOST_FLOAT32 = (2 - 2**-23) * 2.0**127
 Dims = Annotated[list[Expression], Field(min_length=1, max_length=3)]
 Identifier = Annotated[str, *matching(r"[A-Za-z_]\w*", "a name of Python")]
 
@@ -50,8 +64,8 @@ class Argument(Document):
 
     pointer: str | None = None
     """buffer of the problem"""
-    scalar: str | None = None
-    """size, scalar or parameter of the problem"""
+    scalar: Number | None = None
+    """scalar of the problem (alpha or beta of a GEMM), or an expression over the size and parameters, such as m * n"""
     type: Literal["int32", "int64", "float32"] | None = None
     """a scalar's type in the kernel"""
     divisible_by: Expression = 1
@@ -74,12 +88,14 @@ class Argument(Document):
 
     @model_validator(mode="after")
     def _one_kind(self) -> Self:
-        given = self.model_fields_set - ({"divisible_by"} if self.scalar else {"l2_promotion"})
+        given = self.model_fields_set - (
+            {"divisible_by"} if "scalar" in self.model_fields_set else {"l2_promotion"}
+        )
         maps = ({"tensor_map", "box", "swizzle"}, {"tensor_map", "box", "shape"})
         known = ({"pointer"}, {"scalar", "type"}, *maps, {"workspace", "bytes"})
         if given not in known:
             forms = "{pointer: NAME}, {workspace: zeroed|scratch, bytes: ...}, "
-            forms += "{scalar: NAME, type: int32|int64|float32}"
+            forms += "{scalar: EXPRESSION, type: int32|int64|float32}"
             forms += (
                 " or {tensor_map: NAME, box: [...], swizzle: ...}, in Triton with shape in place of swizzle"
             )
@@ -88,11 +104,24 @@ class Argument(Document):
 
     @functools.cached_property
     def kind(self) -> str:
-        return next(kind for kind in ("pointer", "workspace", "scalar", "tensor_map") if getattr(self, kind))
+        kinds = ("pointer", "workspace", "scalar", "tensor_map")
+        return next(kind for kind in kinds if getattr(self, kind) is not None)
 
     @functools.cached_property
     def name(self) -> str:
         return str(getattr(self, self.kind))
+
+    def value(self, names: Mapping[str, Any]) -> int | float:
+        """Of a scalar that is an expression. Raises LadderError where its type does not hold it."""
+        if self.type == "float32":
+            value = evaluate(self.name, names)
+            if isinstance(value, bool) or abs(value) > _MOST_FLOAT32:
+                raise LadderError(f"expression {self.name!r}: gave {value!r}, a float32 is needed")
+            return float(value)
+        number, most = whole(self.name, names), 2 ** (8 * SCALAR_BYTES[self.type or ""] - 1)
+        if not -most <= number < most:
+            raise LadderError(f"expression {self.name!r}: gave {number}, an {self.type} is needed")
+        return number
 
 
 class LaunchRule(Document):
@@ -165,6 +194,9 @@ class Kernel(Document):
     """the kernel's arguments in order"""
     spills: Literal["never", "allowed"] = "never"
     """whether register spills are expected on sm_90a, for variants that show them; elsewhere they are only reported"""
+    weights: Literal["none"] | None = None
+    """none: of a problem with alpha and beta, the kernel takes neither and computes with alpha = 1, beta = 0 alone; it
+    is verified with these alone, as references are"""
     nan_at_alpha_zero: bool = False
     """whether NaN in A or B may reach C where alpha is 0; in BLAS, C = beta * C"""
 
@@ -192,8 +224,8 @@ class Kernel(Document):
         """That arguments are as divisible as the compiler assumes."""
         for one in self.arguments:
             if one.divisible_by != 1:
-                why = f"is compiled for {one.scalar} divisible by {one.divisible_by}"
-                yield Condition(expr=f"{one.scalar} % ({one.divisible_by}) == 0", reason=why)
+                why = f"is compiled for {one.name} divisible by {one.divisible_by}"
+                yield Condition(expr=f"({one.name}) % ({one.divisible_by}) == 0", reason=why)
 
     @functools.cached_property
     def block(self) -> Dims:

@@ -15,6 +15,8 @@ _NARROW = {"fp16": "__half", "bf16": "__nv_bfloat16", "fp8": "__nv_fp8_e4m3"}
 C_TYPES = {"fp32": "float", "tf32": "Tf32", "int32": "int", **_NARROW}
 """Element types of the harness's kernels, by dtype."""
 
+WEIGHTS = ("alpha", "beta")
+"""Scalars that a kernel need not take: it is then verified with alpha = 1 and beta = 0 alone."""
 COPY = "copy"  # the one library that does not solve the problem: a copy of its data, which no kernel can beat
 INPUTS = ("uniform", "positive", "integers", "wide", "equal", "spikes", "masked")
 """Kinds of inputs, by their number in harness.cuh, which says what they are; a problem has some of them."""
