@@ -88,10 +88,10 @@ KERNELS = {
         "banks", ["int32"], {"tile_layout": _axis("plain", "padded", "xor"), "warps": _axis(1, 8)}
     ),
     "stencil_shared": _kernel(
-        "stencil", ["int32"], {"k": _axis(2, 4, 8, 12, 16, 24, 32), "coarsen": _axis(1, 2, 4, 8)}
+        "stencil", ["int32"], {"radius": _axis(1, 2, 4, 6, 8, 12, 16), "coarsen": _axis(1, 2, 4, 8)}
     ),
     "stencil_register_cache": _kernel(
-        "stencil", ["int32"], {"k": _axis(2, 4, 8, 12, 16, 24, 32), "coarsen": _axis(1, 2, 4, 8)}
+        "stencil", ["int32"], {"radius": _axis(1, 2, 4, 6, 8, 12, 16), "coarsen": _axis(1, 2, 4, 8)}
     ),
 }
 
@@ -180,15 +180,15 @@ SWEEPS: dict[str, dict[str, Any]] = {
         "dtypes": ["int32"],
         "sizes": ["2**28"],
         "variants": [
-            {"kernel": "stencil_shared", "params": {"k": [2, 4, 8, 12, 16, 24, 32]}},
+            {"kernel": "stencil_shared", "params": {"radius": [1, 2, 4, 6, 8, 12, 16]}},
             {
                 "kernel": "stencil_register_cache",
-                "params": {"k": [2, 4, 8, 12, 16, 24, 32], "coarsen": [1, 2, 4, 8]},
+                "params": {"radius": [1, 2, 4, 6, 8, 12, 16], "coarsen": [1, 2, 4, 8]},
             },
         ],
         "references": [{"kernel": "stencil_shared", "params": {"coarsen": 1}}],
         "figures": [
-            {"kind": "stencil", "caption": "Speed-up over shared memory.", "x": "k", "hue": "coarsen"}
+            {"kind": "stencil", "caption": "Speed-up over shared memory.", "x": "radius", "hue": "coarsen"}
         ],
     },
 }
@@ -254,11 +254,11 @@ def true_speedup(variant: Variant, size: dict[str, int]) -> float:
     if variant.kernel.problem.name == "banks":
         return 1 / conflict_degree(int(params.get("stride", 1)))
     if variant.kernel.problem.name == "stencil":
-        k, coarsen = int(params["k"]), int(params["coarsen"])
+        radius, coarsen = int(params["radius"]), int(params["coarsen"])
         if name == "stencil_shared":
             return 1.0
-        spill = 0.5 if k >= 24 and coarsen == 8 else 1.0
-        return spill * (1.05 - 0.014 * (k - 2)) * (1 + 0.12 * math.log2(coarsen))
+        spill = 0.5 if radius >= 12 and coarsen == 8 else 1.0
+        return spill * (1.05 - 0.028 * (radius - 1)) * (1 + 0.12 * math.log2(coarsen))
     speed = SPEED[name] * (0.7 if next(iter(size.values())) < 1024 else 1.0)
     if params.get("mapping") == "column":
         speed /= 6
@@ -485,8 +485,8 @@ class Lab:
 def make_facts(variant: Variant) -> dict[str, Any]:
     """Facts as the compiler writes them."""
     params = variant.params
-    k, coarsen = int(params.get("k", 0)), int(params.get("coarsen", 1))
-    spills = 64 if k >= 24 and coarsen == 8 else 0
+    radius, coarsen = int(params.get("radius", 0)), int(params.get("coarsen", 1))
+    spills = 64 if radius >= 12 and coarsen == 8 else 0
     return {
         "variant": variant.id,
         "kernel": variant.kernel.name,
@@ -498,7 +498,7 @@ def make_facts(variant: Variant) -> dict[str, Any]:
         "cubin": variant.id,
         "status": "ok",
         "reason": None,
-        "registers": 32 + 2 * k + 4 * coarsen,
+        "registers": 32 + 4 * radius + 4 * coarsen,
         "shared_bytes_static": 8192,
         "shared_bytes_dynamic": 0,
         "local_bytes": spills,

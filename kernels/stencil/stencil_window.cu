@@ -1,11 +1,11 @@
-// output[i] = mean(input[i .. i + K]) for i < elements - K: four neighbouring outputs from sums of four
-// neighbouring inputs.
+// output[i] = mean(input[i .. i + 2 Radius]) for i < elements - 2 Radius: four neighbouring outputs from sums
+// of four neighbouring inputs.
 //
 // The technique: shared partial sums (own). All accesses to global memory move quads (16 bytes); neighbouring
 // lanes move neighbouring quads. The four windows that begin in a quad share every quad that lies wholly
 // between their ends: it enters all of them as one number, its sum. Only the ragged ends are summed per
-// output. At K = 32 an output costs about seven additions and three exchanges, instead of 32 of each. Nothing
-// is ever subtracted from a sum, so the result rounds no worse than adding the inputs one by one.
+// output. At radius 16 an output costs about seven additions and three exchanges, instead of 32 of each.
+// Nothing is ever subtracted from a sum, so the result rounds no worse than adding the inputs one by one.
 //
 // Where a thread finds the quads of its neighbours (Exchange):
 //   shuffle   registers of the warp; a warp's rows are consecutive, so a row's neighbours to the right are
@@ -13,7 +13,7 @@
 //   shared    quads and their sums pass through shared memory, once for the block
 //   direct    every thread loads them itself; the hardware's L1 is the cache
 //
-// T: int or float. K: reach in elements, at most 32. Outputs: outputs per thread, 4 or more. Block: threads
+// T: int or float. Radius: in elements, at most 16. Outputs: outputs per thread, 4 or more. Block: threads
 // per block.
 
 #include "simt/stencil.cuh"
@@ -21,20 +21,20 @@
 
 enum class Exchange { shuffle, shared, direct };
 
-template <int K, CacheHint Hint, class T>
+template <int Halo, CacheHint Hint, class T>
 __device__ inline void store_means(T* line, Index at, Index end, const Quad<T>& sums) {
     Quad<T> means;
 #pragma unroll
-    for (int i = 0; i < 4; ++i) means.word[i] = mean<K + 1>(sums.word[i]);
+    for (int i = 0; i < 4; ++i) means.word[i] = mean<Halo + 1>(sums.word[i]);
     store_quad<Hint>(line, at, end, means);
 }
 
-template <class T, int K, int Outputs, int Block, Exchange Source, CacheHint Hint>
+template <class T, int Radius, int Outputs, int Block, Exchange Source, CacheHint Hint>
 __global__ void __launch_bounds__(Block)
 stencil_window(const T* __restrict__ input, T* __restrict__ output, Index elements) {
-    static_assert(K <= 32 && Outputs % 4 == 0, "a row of 32 quads reaches over the next row, no further");
+    static_assert(Radius <= 16 && Outputs % 4 == 0, "a row of 32 quads ends in the next row, no further");
     constexpr int rows = Outputs / 4;
-    constexpr int halo = (K + 3) / 4;  // quads
+    constexpr int halo = 2 * Radius, halo_quads = (halo + 3) / 4;
     // Lanes that own consecutive quads: a row. Every row of a warp, or of a block, continues the one before.
     constexpr int width = Source == Exchange::shuffle ? 32 : Block;
     const int place = threadIdx.x % width;
@@ -43,7 +43,7 @@ stencil_window(const T* __restrict__ input, T* __restrict__ output, Index elemen
     Quad<T> row[rows + 1] = {};
     if constexpr (Source != Exchange::direct) {
         load_quads<rows>(row, input, first, width * 4, elements);
-        if (place < halo) row[rows] = load_quad(input, first + rows * width * 4, elements);
+        if (place < halo_quads) row[rows] = load_quad(input, first + rows * width * 4, elements);
     }
 
     if constexpr (Source == Exchange::shuffle) {
@@ -57,13 +57,13 @@ stencil_window(const T* __restrict__ input, T* __restrict__ output, Index elemen
             const auto right = [&](int m, T here, T next) {
                 return __shfl_sync(0xffffffffu, place < m ? next : here, threadIdx.x + m);
             };
-            const Quad<T> windows = four_windows<K>(
+            const Quad<T> windows = four_windows<halo>(
                 row[r], [&](int m) { return right(m, sums[r], sums[r + 1]); },
                 [&](int m, int last) { return right(m, part(row[r], 0, last), part(row[r + 1], 0, last)); });
-            store_means<K, Hint>(output, first + r * width * 4, elements - K, windows);
+            store_means<halo, Hint>(output, first + r * width * 4, elements - halo, windows);
         }
     } else if constexpr (Source == Exchange::shared) {
-        constexpr int line = Block * rows + halo;
+        constexpr int line = Block * rows + halo_quads;
         __shared__ Quad<T> quads[line];
         __shared__ T sums[line];
 #pragma unroll
@@ -78,21 +78,21 @@ stencil_window(const T* __restrict__ input, T* __restrict__ output, Index elemen
 #pragma unroll
         for (int r = 0; r < rows; ++r) {
             const int at = r * Block + place;
-            const Quad<T> windows = four_windows<K>(
+            const Quad<T> windows = four_windows<halo>(
                 row[r], [&](int m) { return sums[at + m]; },
                 [&](int m, int last) { return part(quads[at + m], 0, last); });
-            store_means<K, Hint>(output, first + r * width * 4, elements - K, windows);
+            store_means<halo, Hint>(output, first + r * width * 4, elements - halo, windows);
         }
     } else {
 #pragma unroll
         for (int r = 0; r < rows; ++r) {
             const Index at = first + r * width * 4;
-            Quad<T> near[halo + 1];
-            load_quads<halo + 1>(near, input, at, 4, elements);
-            const Quad<T> windows = four_windows<K>(
+            Quad<T> near[halo_quads + 1];
+            load_quads<halo_quads + 1>(near, input, at, 4, elements);
+            const Quad<T> windows = four_windows<halo>(
                 near[0], [&](int m) { return part(near[m], 0, 3); },
                 [&](int m, int last) { return part(near[m], 0, last); });
-            store_means<K, Hint>(output, at, elements - K, windows);
+            store_means<halo, Hint>(output, at, elements - halo, windows);
         }
     }
 }

@@ -24,10 +24,12 @@ DOCUMENT: dict[str, Any] = {
     "summary": "a kernel of the tests",
     "problem": "stencil",
     "origin": ["test"],
-    "entry": "kernel<{T}, {k}>",
+    "entry": "kernel<{T}, {radius}>",
     "dtypes": {"fp32": {"T": "float"}},
     "min_arch": "sm_80",
-    "parameters": {"k": {"values": [2, 4], "default": 2, "unit": "elements", "description": "reach"}},
+    "parameters": {
+        "radius": {"values": [2, 4], "default": 2, "unit": "elements", "description": "neighbours"}
+    },
     "launch": {"grid": ["ceil_div(elements, 256)"], "block": [256]},
     "arguments": [{"pointer": "input"}, {"pointer": "output"}, {"scalar": "elements", "type": "int32"}],
 }
@@ -35,10 +37,10 @@ DOCUMENT: dict[str, Any] = {
 SIMPLE = """\
 #include "scale.cuh"
 // Twice the input.
-template <typename T, int k>
+template <typename T, int radius>
 __global__ void kernel(const T* input, T* output, int elements) {
   const int i = blockIdx.x * blockDim.x + threadIdx.x;
-  if (i < elements - k) output[i] = scale(input[i + k]);
+  if (i < elements - radius) output[i] = scale(input[i + radius]);
 }
 """
 SCALE = """\
@@ -48,18 +50,18 @@ template <typename T>
 __device__ T scale(T value) { return T(2) * value; }
 """
 SHARED = """\
-template <typename T, int k>
+template <typename T, int radius>
 __global__ void kernel(const T* input, T* output, int elements) {
-  __shared__ T fixed[100 * k];
+  __shared__ T fixed[100 * radius];
   extern __shared__ T given[];
-  fixed[threadIdx.x % (100 * k)] = input[threadIdx.x];
+  fixed[threadIdx.x % (100 * radius)] = input[threadIdx.x];
   given[threadIdx.x] = input[threadIdx.x + 1];
   __syncthreads();
   output[threadIdx.x] = fixed[threadIdx.x / 2] + given[threadIdx.x ^ 1];
 }
 """
 SPILLING = """\
-template <typename T, int k>
+template <typename T, int radius>
 __global__ void __launch_bounds__(1024, 2) kernel(const T* input, T* output, int elements) {
   T live[96];
 #pragma unroll
@@ -70,7 +72,7 @@ __global__ void __launch_bounds__(1024, 2) kernel(const T* input, T* output, int
 }
 """
 IGNORED_SETMAXNREG = """\
-template <typename T, int k>
+template <typename T, int radius>
 __global__ void __launch_bounds__(384) kernel(const T* input, T* output, int elements) {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
   output[threadIdx.x] = input[threadIdx.x];
@@ -119,7 +121,7 @@ def test_facts_say_what_was_compiled_for_what_and_with_what_result(workshop: Wor
     expected = {
         "variant": "kernel-fp32",
         "kernel": "kernel",
-        "params": {"k": 2},
+        "params": {"radius": 2},
         "dtype": "fp32",
         "arch": "sm_90a",
         "entry": "kernel<float, 2>",
@@ -140,7 +142,7 @@ def test_facts_say_what_was_compiled_for_what_and_with_what_result(workshop: Wor
 
 
 def test_static_and_dynamic_shared_bytes_are_told_apart_and_both_limit_occupancy(workshop: Workshop) -> None:
-    launch = DOCUMENT["launch"] | {"shared_bytes": "60 * 1024 + 4 * k"}
+    launch = DOCUMENT["launch"] | {"shared_bytes": "60 * 1024 + 4 * radius"}
     _, facts = workshop.compile(SHARED, launch=launch)
     assert facts["status"] == "ok", facts["reason"]
     assert facts["shared_bytes_static"] == 100 * 2 * 4
@@ -152,7 +154,7 @@ def test_static_and_dynamic_shared_bytes_are_told_apart_and_both_limit_occupancy
 
 
 def test_a_compile_error_is_data_with_the_compilers_words(workshop: Workshop) -> None:
-    cubin, facts = workshop.compile(SIMPLE.replace("elements - k", "elments - k"))
+    cubin, facts = workshop.compile(SIMPLE.replace("elements - radius", "elments - radius"))
     assert cubin == b""
     assert facts["status"] == "compile_error"
     assert 'identifier "elments" is undefined' in facts["reason"]
@@ -164,7 +166,7 @@ def test_a_compile_error_is_data_with_the_compilers_words(workshop: Workshop) ->
 
 def test_what_only_the_assembler_refuses_is_a_compile_error_too(workshop: Workshop, tmp_path: Path) -> None:
     """In a process of the pool, as in a run: in one that has done much else NVRTC says "internal error" at times."""
-    _, request = workshop.asked(SHARED.replace("100 * k", "100000"))
+    _, request = workshop.asked(SHARED.replace("100 * radius", "100000"))
     cache = Cache(tmp_path / "cache")
     facts = cache.fill([request], 1, 60)[request.key]
     assert (facts["status"], "cubin_sha256" in facts) == ("compile_error", False)
@@ -256,7 +258,7 @@ def test_a_header_nobody_includes_changes_nothing(workshop: Workshop) -> None:
 
 
 def test_options_and_architecture_reach_the_compiler(workshop: Workshop) -> None:
-    fused = SIMPLE.replace("scale(input[i + k])", "scale(input[i + k]) * input[i] + T(1)")
+    fused = SIMPLE.replace("scale(input[i + radius])", "scale(input[i + radius]) * input[i] + T(1)")
     cubin, plain = workshop.compile(fused)
     unfused, _ = workshop.compile(fused, options=("--fmad=false",))
     assert [instruction_counts(one)["ffma"] for one in listings([cubin, unfused], "sm_90a")] == [1, 0]

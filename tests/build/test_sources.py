@@ -147,7 +147,7 @@ entry: kernel
 dtypes: {{fp32: {{}}}}
 min_arch: sm_70
 include: [{include}]
-parameters: {{k: {{values: [2], default: 2, description: reach}}}}
+parameters: {{radius: {{values: [2], default: 2, description: unused}}}}
 launch: {{grid: [1], block: [1]}}
 arguments: [{{pointer: input}}, {{pointer: output}}]
 """
@@ -273,7 +273,7 @@ def described(request: Request) -> Variant:
     path = request.source.with_suffix(".yaml")
     path.write_text(
         """{summary: s, problem: stencil, origin: [own], entry: _Z7nothingv, dtypes: {int32: {}}, min_arch: sm_80,
-        parameters: {k: {values: [2], default: 2, description: reach}}, launch: {grid: [1], block: [32]},
+        parameters: {radius: {values: [2], default: 2, description: unused}}, launch: {grid: [1], block: [32]},
         arguments: [{pointer: input}, {pointer: output}]}"""
     )
     return load_kernel(path).variant({}, "int32")

@@ -59,7 +59,9 @@ def text(file: str, old: str, new: str) -> Callable[[Path], object]:
 
 def kept_where(expression: str) -> Callable[[Path], object]:
     """Let an expression decide which combinations of the sweep stay."""
-    return text(SWEEP, "    params: {k: [2, 4]}", f"    params: {{k: [2, 4]}}\n    where: {expression}")
+    return text(
+        SWEEP, "    params: {radius: [2, 4]}", f"    params: {{radius: [2, 4]}}\n    where: {expression}"
+    )
 
 
 def parameter(name: str) -> Callable[[Path], object]:
@@ -145,7 +147,14 @@ NONE = '#include "none.cuh"'
 MAP = {"tensor_map": "input", "swizzle": "none"}
 NAMES = ["$(touch P)y", "a b", "{sweep}", "'q'", "-x", "a.b", "ü"]
 TAKEN = ["elements", "layout", "element_bytes", "min", "if"]
-ENTRIES = ["alone<{T:d}>", "alone<{T!r}>", "alone<{T[0]}>", "alone<{T}, {k>", "alone<T}>", "alone<{T:{k}}>"]
+ENTRIES = [
+    "alone<{T:d}>",
+    "alone<{T!r}>",
+    "alone<{T[0]}>",
+    "alone<{T}, {radius>",
+    "alone<T}>",
+    "alone<{T:{radius}}>",
+]
 SO = "shared_object: lib.so, entry: f"
 REFERENCES: list[tuple[str, str, tuple[str, ...]]] = [
     ("nothing", "{entry: f}", ("references[0]", "is not accepted", "{python: FILE.py, entry: NAME}")),
@@ -240,13 +249,13 @@ MISTAKES = [
     Mistake("condition of text", kept_where("layout"), (SWEEP, "variants[0].where", "'layout'", "not str")),
     Mistake(
         "constraint of text",
-        text(KERNEL, "threads * k <= 2048", "'yes'"),
+        text(KERNEL, "threads * radius <= 2048", "'yes'"),
         (KERNEL, "constraints", "not str"),
     ),
     Mistake(
         "constraint that divides by zero at one value",
-        text(KERNEL, "threads * k <= 2048", "threads // (k - 4)"),
-        (KERNEL, "constraints", "threads // (k - 4)", "zero"),
+        text(KERNEL, "threads * radius <= 2048", "threads // (radius - 4)"),
+        (KERNEL, "constraints", "threads // (radius - 4)", "zero"),
     ),
     Mistake(
         "misspelt name in a constraint after one that a small size breaks",
@@ -303,7 +312,7 @@ MISTAKES = [
         "millions of combinations",
         document(
             SWEEP,
-            lambda sweep: sweep["variants"][0].update(params={"k": [2] * 1000, "threads": [128] * 1000}),
+            lambda sweep: sweep["variants"][0].update(params={"radius": [2] * 1000, "threads": [128] * 1000}),
         ),
         (SWEEP, "variants: 2000000 combinations", "at most 200000"),
     ),
@@ -320,7 +329,7 @@ MISTAKES = [
     Mistake(
         "number in quotes",
         text(SWEEP, "[2, 4]", "'2'"),
-        (SWEEP, "params.k", "'2' is not accepted (it is text)"),
+        (SWEEP, "params.radius", "'2' is not accepted (it is text)"),
     ),
     *(
         Mistake(f"{field} of {value!r}", measure(**{field: value}), (CONFIG, f"measure.{field}", *says))
@@ -498,47 +507,47 @@ MISTAKES = [
     ),
     Mistake(
         "unknown parameter",
-        text(SWEEP, "params: {k:", "params: {reach:"),
-        (SWEEP, "variants[0].params", "'reach'", "alone has no such parameter", "k, threads"),
+        text(SWEEP, "params: {radius:", "params: {reach:"),
+        (SWEEP, "variants[0].params", "'reach'", "alone has no such parameter", "radius, threads"),
     ),
     Mistake(
         "value outside the declared ones",
-        text(SWEEP, "k: [2, 4]", "k: [2, 3]"),
-        (SWEEP, "variants[0].params.k", "3 is not accepted", "2, 4, 8"),
+        text(SWEEP, "radius: [2, 4]", "radius: [2, 3]"),
+        (SWEEP, "variants[0].params.radius", "3 is not accepted", "2, 4, 8"),
     ),
     Mistake(
         "dtype of an entry that the sweep does not have",
-        text(SWEEP, "    params: {k: [2, 4]}", "    params: {k: [2, 4]}\n    dtypes: [int32]"),
+        text(SWEEP, "    params: {radius: [2, 4]}", "    params: {radius: [2, 4]}\n    dtypes: [int32]"),
         (SWEEP, "variants[0].dtypes[0]", "'int32'", "the sweep has no such dtype", "fp32"),
     ),
     Mistake(
         "combination the constraints exclude",
-        text(SWEEP, "k: [2, 4]", "k: 8, threads: 512"),
-        (SWEEP, "variants[0].params", "no more than 2048 loads a block", "threads * k <= 2048"),
+        text(SWEEP, "radius: [2, 4]", "radius: 8, threads: 512"),
+        (SWEEP, "variants[0].params", "no more than 2048 loads a block", "threads * radius <= 2048"),
     ),
     Mistake(
         "combinations of which nothing is left",
-        kept_where("k > 4"),
+        kept_where("radius > 4"),
         (SWEEP, "variants[0].params", "no combination is left after the constraints and where"),
     ),
     Mistake(
         "combinations of which nothing is left at any size",
-        kept_where("k * elements > 2**22"),
+        kept_where("radius * elements > 2**22"),
         (SWEEP, "variants[0].params", "no combination is left after the constraints and where"),
     ),
     Mistake(
         "unknown name in the expression that keeps a combination",
         kept_where("elments > 4"),
-        (SWEEP, "variants[0].where", "'elments'", "known names", "elements", "k, layout"),
+        (SWEEP, "variants[0].where", "'elments'", "known names", "elements", "layout", "radius"),
     ),
     Mistake(
         "unknown name that no size and no combination leads to",
         kept_where("elements > 4 or reach > 4"),
-        (SWEEP, "variants[0].where", "'reach'", "known names", "elements", "k, layout"),
+        (SWEEP, "variants[0].where", "'reach'", "known names", "elements", "layout", "radius"),
     ),
     Mistake(
         "unknown function in the expression that keeps a combination",
-        kept_where("k > 1 or root(k) > 4"),
+        kept_where("radius > 1 or root(radius) > 4"),
         (SWEEP, "variants[0].where", "'root'", "known names", "log2"),
     ),
     Mistake(
@@ -550,9 +559,9 @@ MISTAKES = [
         "size no variant that is asked for there supports",
         text(
             SWEEP,
-            "sizes: [2**16, 2**20]\nvariants:\n  - kernel: alone\n    params: {k: [2, 4]}",
-            "sizes: [2**16, 2**20 + 1]\nvariants:\n  - kernel: alone\n    params: {k: [2, 4]}\n"
-            "    where: k == 2 or elements == 2**16",
+            "sizes: [2**16, 2**20]\nvariants:\n  - kernel: alone\n    params: {radius: [2, 4]}",
+            "sizes: [2**16, 2**20 + 1]\nvariants:\n  - kernel: alone\n    params: {radius: [2, 4]}\n"
+            "    where: radius == 2 or elements == 2**16",
         ),
         (SWEEP, "sizes[1]", "1048577", "no variant of variants[0]", "elements are a multiple of 256"),
     ),
@@ -560,7 +569,7 @@ MISTAKES = [
         "variant of two entries, though at different sizes",
         text(
             SWEEP,
-            "    params: {k: [2, 4]}",
+            "    params: {radius: [2, 4]}",
             "    where: elements < 2**18\n  - kernel: alone\n    where: elements > 2**18",
         ),
         (SWEEP, "variants[1]", "'alone-fp32'", "each variant once"),
@@ -572,12 +581,16 @@ MISTAKES = [
     ),
     Mistake(
         "entry that keeps no size",
-        text(SWEEP, "    params: {k: [2, 4]}", "    params: {k: [2, 4]}\n    where: k > 4\n    reason: none"),
-        (SWEEP, "variants[0].where", "k > 4", "an expression that keeps a size"),
+        text(
+            SWEEP,
+            "    params: {radius: [2, 4]}",
+            "    params: {radius: [2, 4]}\n    where: radius > 4\n    reason: none",
+        ),
+        (SWEEP, "variants[0].where", "radius > 4", "an expression that keeps a size"),
     ),
     Mistake(
         "reason for nothing",
-        text(SWEEP, "    params: {k: [2, 4]}", "    params: {k: [2, 4]}\n    reason: none"),
+        text(SWEEP, "    params: {radius: [2, 4]}", "    params: {radius: [2, 4]}\n    reason: none"),
         (SWEEP, "variants[0].reason", "'none'", "a reason beside `where` only"),
     ),
     Mistake(
@@ -613,19 +626,19 @@ MISTAKES = [
     ),
     Mistake(
         "figure over a parameter that does not exist",
-        text(SWEEP, "kind: curves,", "kind: heatmap, x: reach, y: k,"),
-        (SWEEP, "figures[0].x", "'reach'", "k, threads"),
+        text(SWEEP, "kind: curves,", "kind: heatmap, x: reach, y: radius,"),
+        (SWEEP, "figures[0].x", "'reach'", "radius, threads"),
     ),
     Mistake(
         "counters of no variant",
-        text(SWEEP, "figures:", "counters: {groups: [memory], where: k > 4}\nfigures:"),
-        (SWEEP, "counters.where", "'k > 4'", "an expression that keeps a variant"),
+        text(SWEEP, "figures:", "counters: {groups: [memory], where: radius > 4}\nfigures:"),
+        (SWEEP, "counters.where", "'radius > 4'", "an expression that keeps a variant"),
     ),
     Mistake(
         "counters at a size where nothing is asked for",
         text(
             SWEEP,
-            "    params: {k: [2, 4]}",
+            "    params: {radius: [2, 4]}",
             "    where: elements > 2**18\ncounters: {groups: [memory], sizes: [2**16]}",
         ),
         (SWEEP, "counters.sizes[0]", "'2**16'", "no variant is asked for there", "one of the sweep's sizes"),
@@ -638,7 +651,7 @@ MISTAKES = [
     Mistake(
         "figure of a size where nothing is asked for",
         lambda project: (
-            edit(project / SWEEP, "    params: {k: [2, 4]}", "    where: elements > 2**18"),
+            edit(project / SWEEP, "    params: {radius: [2, 4]}", "    where: elements > 2**18"),
             edit(project / SWEEP, "kind: curves,", "kind: ladder, at: 2**16,"),
         ),
         (SWEEP, "figures[0].at", "'2**16'", "no variant is asked for there", "one of the sweep's sizes"),
@@ -647,11 +660,11 @@ MISTAKES = [
         "counters of variants that are not asked for at the size to profile",
         text(
             SWEEP,
-            "    params: {k: [2, 4]}",
-            "    params: {k: [2, 4]}\n    where: k == 2 or elements > 2**18\n"
-            "counters: {groups: [memory], where: k == 4}",
+            "    params: {radius: [2, 4]}",
+            "    params: {radius: [2, 4]}\n    where: radius == 2 or elements > 2**18\n"
+            "counters: {groups: [memory], where: radius == 4}",
         ),
-        (SWEEP, "counters.where", "'k == 4'", "a variant asked for at one of these sizes"),
+        (SWEEP, "counters.where", "'radius == 4'", "a variant asked for at one of these sizes"),
     ),
     Mistake(
         "counters of variants by a name that does not exist",
@@ -660,7 +673,7 @@ MISTAKES = [
     ),
     Mistake(
         "variant named twice",
-        text(SWEEP, "k: [2, 4]", "k: [2, 2]"),
+        text(SWEEP, "radius: [2, 4]", "radius: [2, 2]"),
         (SWEEP, "variants[0]", "'alone-fp32'", "each variant once"),
     ),
     Mistake(
@@ -680,11 +693,11 @@ MISTAKES = [
     ),
     Mistake(
         "misspelt name in an expression",
-        text(KERNEL, "ceil_div(elements - k, threads)", "ceil_div(elments - k, threads)"),
+        text(KERNEL, "ceil_div(elements - 2 * radius, threads)", "ceil_div(elments - 2 * radius, threads)"),
         (
             KERNEL,
             "launch",
-            "ceil_div(elments - k, threads)",
+            "ceil_div(elments - 2 * radius, threads)",
             "'elments' is not defined",
             "known names: ",
             "elements",
@@ -697,13 +710,13 @@ MISTAKES = [
     ),
     Mistake(
         "expression that reaches for Python",
-        text(KERNEL, "threads * k <= 2048", "threads.__class__ == 1"),
+        text(KERNEL, "threads * radius <= 2048", "threads.__class__ == 1"),
         (KERNEL, "constraints[0].expr", "threads.__class__ == 1", "Attribute is not available"),
     ),
     Mistake(
         "default outside the values",
         text(KERNEL, "default: 2,", "default: 3,"),
-        (KERNEL, "parameters.k.default", "3 is not accepted", "2, 4, 8"),
+        (KERNEL, "parameters.radius.default", "3 is not accepted", "2, 4, 8"),
     ),
     Mistake(
         "unknown argument",
@@ -746,28 +759,28 @@ MISTAKES = [
     ),
     Mistake(
         "substitution the entry does not have",
-        text(KERNEL, "alone<{T}, {k}>", "alone<{type}, {k}>"),
-        (KERNEL, "entry (for fp32)", "'type'", "T, k, threads"),
+        text(KERNEL, "alone<{T}, {radius}>", "alone<{type}, {radius}>"),
+        (KERNEL, "entry (for fp32)", "'type'", "T, radius, threads"),
     ),
     Mistake(
         "launch geometry that is none at one of the sizes",
-        text(KERNEL, "ceil_div(elements - k, threads)", "max(0, 1 - elements // 2**18)"),
+        text(KERNEL, "ceil_div(elements - 2 * radius, threads)", "max(0, 1 - elements // 2**18)"),
         (KERNEL, "launch.grid", "[0] is not accepted", "whole numbers >= 1"),
     ),
     Mistake(
         "parameter the problem's check needs",
-        text(KERNEL, "  k: {values", "  reach: {values"),
-        (KERNEL, "parameters", "needs a parameter 'k'"),
+        text(KERNEL, "  radius: {values", "  reach: {values"),
+        (KERNEL, "parameters", "needs a parameter 'radius'"),
     ),
     Mistake(
         "a value as a number and as a word",
-        document(KERNEL, lambda kernel: kernel["parameters"]["k"].update(values=[2, 4, "4"])),
-        (KERNEL, "parameters.k.values: [2, 4, '4'] is not accepted", "each value once"),
+        document(KERNEL, lambda kernel: kernel["parameters"]["radius"].update(values=[2, 4, "4"])),
+        (KERNEL, "parameters.radius.values: [2, 4, '4'] is not accepted", "each value once"),
     ),
     Mistake(
         "a value three times",
-        document(KERNEL, lambda kernel: kernel["parameters"]["k"].update(values=[2, 2, 4])),
-        (KERNEL, "parameters.k.values: [2, 2, 4] is not accepted", "each value once"),
+        document(KERNEL, lambda kernel: kernel["parameters"]["radius"].update(values=[2, 2, 4])),
+        (KERNEL, "parameters.radius.values: [2, 2, 4] is not accepted", "each value once"),
     ),
     Mistake(
         "two variants of one name",
@@ -821,7 +834,9 @@ MISTAKES = [
         "entries that stand for too much together",
         document(
             SWEEP,
-            lambda sweep: sweep.update(variants=[{"kernel": "alone", "params": {"k": [2] * 1000}}] * 101),
+            lambda sweep: sweep.update(
+                variants=[{"kernel": "alone", "params": {"radius": [2] * 1000}}] * 101
+            ),
         ),
         (SWEEP, "variants: 202000 combinations", "accepted: at most 200000 in a sweep"),
     ),
@@ -934,12 +949,12 @@ def test_an_include_that_the_compiler_finds_or_does_not_read_is_no_mistake(
     ("change", "arguments", "says"),
     [
         (
-            text(SWEEP, "k: [2, 4]", "k: [2, 3]"),
+            text(SWEEP, "radius: [2, 4]", "radius: [2, 3]"),
             (),
-            ("WorkflowError", SWEEP, "variants[0].params.k", "3 is not accepted", "2, 4, 8"),
+            ("WorkflowError", SWEEP, "variants[0].params.radius", "3 is not accepted", "2, 4, 8"),
         ),
         (
-            text(KERNEL, "ceil_div(elements - k, threads)", "max(0, 1 - elements // 2**18)"),
+            text(KERNEL, "ceil_div(elements - 2 * radius, threads)", "max(0, 1 - elements // 2**18)"),
             (),
             ("WorkflowError", KERNEL, "launch.grid", "[0] is not accepted", "whole numbers >= 1"),
         ),

@@ -31,8 +31,8 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A project with two rungs of which one changes the other, and what is published of them."""
     folder = make_project(tmp_path_factory.mktemp("reproduce") / "project")
     rungs = [
-        {"kernel": "alone", "params": {"k": 2}, "rung": "narrow"},
-        {"kernel": "alone", "params": {"k": 4}, "rung": "wide", "baseline": "narrow"},
+        {"kernel": "alone", "params": {"radius": 2}, "rung": "narrow"},
+        {"kernel": "alone", "params": {"radius": 4}, "rung": "wide", "baseline": "narrow"},
     ]
     edit_yaml(folder / "config/sweeps/alone.yaml", lambda sweep: sweep.update(variants=rungs))
     sweep = load_sweeps(folder / "config/sweeps", Catalog(folder / "kernels"), ["alone"])["alone"]
@@ -84,7 +84,7 @@ def again(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]
     return run
 
 
-WIDE, NARROW = "alone/alone-fp32-k=4@2^16:cold", "alone/alone-fp32@2^16:cold"
+WIDE, NARROW = "alone/alone-fp32-radius=4@2^16:cold", "alone/alone-fp32@2^16:cold"
 
 
 @pytest.mark.parametrize(

@@ -69,9 +69,9 @@ def test_the_tutorial_adds_a_kernel_with_two_files_and_a_sweep_that_names_it(cop
     own = resources[resources["kernel"] == "stencil_direct"]
     assert len(own) == 8
     assert set(own["status"]) == {"ok"}
-    # k + 1 loads an output, and none through shared memory, as the text says.
-    reach = own["params"].map(lambda params: json.loads(params)["k"])
-    assert (own["ldg"] == reach + 1).all()
+    # 2 radius + 1 loads an output, and none through shared memory, as the text says.
+    radius = own["params"].map(lambda params: json.loads(params)["radius"])
+    assert (own["ldg"] == 2 * radius + 1).all()
     assert (own["lds_32"] == 0).all()
     assert set(resources["kernel"]) == {"stencil_direct", "stencil_shared"}
     assert (folder / "sweeps/stencil_direct/stencil_direct-1-stencil.png").is_file()

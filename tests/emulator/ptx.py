@@ -312,6 +312,8 @@ class Machine:
             return self._barrier
         if _COUNT.fullmatch(step.opcode):
             return partial(self._count, step)
+        if step.opcode == "activemask.b32":
+            return partial(self._active, to)
         if name == "shfl" and kind == "b32":
             return partial(self._shuffle, modifiers[1], step.operands)
         if name == "setp":
@@ -433,6 +435,11 @@ class Machine:
             raise Fault("a shuffle or a vote that does not name all lanes")
         if (warps.any(axis=1) != warps.all(axis=1)).any():
             raise Fault("a shuffle or a vote that not all lanes of a warp reach")
+
+    def _active(self, to: str, mask: Array) -> None:
+        """A bit for each lane of the warp that runs this instruction."""
+        bits = np.where(mask.reshape(-1, 32), np.uint32(1) << np.arange(32, dtype=np.uint32), np.uint32(0))
+        self._set(to, np.bitwise_or.reduce(bits, axis=1).repeat(32), mask)
 
     def _shuffle(self, mode: str, operands: tuple[str, ...], mask: Array) -> None:
         to, value, source, clamp, members = operands

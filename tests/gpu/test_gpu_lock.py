@@ -204,10 +204,10 @@ def plan(temporary: Path) -> Path:
     mean, harness = ({"status": "ok", "machine_code": letter * 64, "cubin": letter} for letter in "ab")
     for letter in "ab":
         (temporary / f"{letter}.cubin").touch()
-    cell = Cell("mean", {"k": 2}, "fp32", "", {"elements": 64}, "dirty", Reference(libraries=("copy",)))
+    cell = Cell("mean", {"radius": 1}, "fp32", "", {"elements": 64}, "dirty", Reference(libraries=("copy",)))
     launch = Launch(
         variant="mean-fp32",
-        params={"k": 2},
+        params={"radius": 1},
         grid=(1, 1, 1),
         block=(32, 1, 1),
         cluster=None,

@@ -76,7 +76,7 @@ def test_calls_of_gemm(dtype: str, layout: str) -> None:
 @pytest.mark.parametrize("dtype", PROBLEMS["stencil"].dtypes)
 def test_calls_of_the_stencil(dtype: str) -> None:
     gpu: Any = FakeGpu("stencil", dtype)
-    use(StencilInstance(gpu, {"elements": 1031}, dtype, ""), {"k": 3})
+    use(StencilInstance(gpu, {"elements": 1031}, dtype, ""), {"radius": 3})
     assert {"compare_stencil", "check_stretches"} <= gpu.called
 
 

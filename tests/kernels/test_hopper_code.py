@@ -349,7 +349,7 @@ entry: kernel
 dtypes: {fp32: {}}
 min_arch: sm_90a
 parameters:
-  k: {values: [2], default: 2, description: unused}
+  radius: {values: [2], default: 2, description: unused}
 launch: {grid: [1], block: [128]}
 arguments: [{pointer: input}]
 """

@@ -58,14 +58,14 @@ REPRESENTATIVE: list[tuple[str, str, dict[str, int | str]]] = [
     ("bank_access", "int32", {"access": "write", "width": 16}),
     ("bank_broadcast", "int32", {"pattern": "bank_row"}),
     ("bank_matrix", "int32", {"tile_layout": "xor", "row_bytes": 64}),
-    ("stencil_shared", "fp32", {"k": 32, "coarsen": 8}),
-    ("stencil_register_cache", "int32", {"k": 32, "coarsen": 8}),
-    ("stencil_register_cache", "int32", {"k": 25, "coarsen": 8}),
-    ("stencil_global", "int32", {"k": 32}),
-    ("stencil_window", "fp32", {"k": 32, "outputs": 16}),
-    ("stencil_window", "int32", {"k": 32, "store": "streaming"}),
-    ("stencil_window", "int32", {"k": 32, "outputs": 8, "exchange": "shared"}),
-    ("stencil_window", "fp32", {"k": 32, "exchange": "direct"}),
+    ("stencil_shared", "fp32", {"radius": 32, "coarsen": 8, "block": 1024}),
+    ("stencil_register_cache", "int32", {"radius": 25, "coarsen": 8, "block": 1024}),
+    ("stencil_register_cache", "int32", {"radius": 32, "coarsen": 8, "block": 1024}),
+    ("stencil_global", "int32", {"radius": 16}),
+    ("stencil_window", "fp32", {"radius": 16, "outputs": 16}),
+    ("stencil_window", "int32", {"radius": 16, "store": "streaming"}),
+    ("stencil_window", "int32", {"radius": 16, "outputs": 8, "exchange": "shared"}),
+    ("stencil_window", "fp32", {"radius": 16, "exchange": "direct"}),
 ]
 """Of the sweeps, so that what is published of those that did not change is known."""
 IN_NO_SWEEP: list[tuple[str, str, dict[str, int | str]]] = [
@@ -75,10 +75,10 @@ IN_NO_SWEEP: list[tuple[str, str, dict[str, int | str]]] = [
     ("mma_staged", "bf16", {"bn": 256, "bk": 64, "stages": 4}),
     ("mma_tma", "fp16", {}),
     ("mma_tma", "tf32", {"bm": 256, "bn": 128}),
-    ("stencil_global", "fp32", {"k": 32}),
-    ("stencil_register_cache", "fp32", {"k": 32, "coarsen": 8, "lanes": 8}),
-    ("stencil_register_cache", "int32", {"k": 25, "coarsen": 8, "lanes": 16}),
-    ("stencil_window", "int32", {"k": 32, "outputs": 32, "store": "streaming"}),
+    ("stencil_global", "fp32", {"radius": 32}),
+    ("stencil_register_cache", "fp32", {"radius": 32, "coarsen": 8, "lanes": 8}),
+    ("stencil_register_cache", "int32", {"radius": 25, "coarsen": 8, "lanes": 16}),
+    ("stencil_window", "int32", {"radius": 16, "outputs": 32, "store": "streaming"}),
 ]
 
 
@@ -171,33 +171,43 @@ def test_outer_product_is_fused_multiply_adds() -> None:
 
 
 def test_register_cache_shuffles_instead_of_sharing_memory() -> None:
-    found = facts("stencil_register_cache", "int32", k=16, coarsen=4)
+    found = facts("stencil_register_cache", "int32", radius=8, coarsen=4)
     assert found["shfl"] == 16 * 4
     assert found["bar"] == found["lds_32"] == found["sts"] == 0
     assert found["ldg"] == 4 + 1, "one register per output and one of halo"
-    (listing,) = code(variant("stencil_register_cache", "int32", k=16, coarsen=4))
+    (listing,) = code(variant("stencil_register_cache", "int32", radius=8, coarsen=4))
     assert not any(name.startswith("VOTE") for name in listing), (
         "no mask is taken from who happens to be active"
     )
-    shared = facts("stencil_shared", "int32", k=16, coarsen=4)
+    shared = facts("stencil_shared", "int32", radius=8, coarsen=4)
     assert shared["shfl"] == 0
     assert shared["lds_32"] == 17 * 4
 
 
+def test_a_mask_of_who_is_active_costs_instructions_and_a_full_one_none() -> None:
+    masks = [variant("stencil_register_cache", "int32", mask=mask) for mask in ("full", "active")]
+    full, active = code(*masks)
+    assert sum(count for name, count in active.items() if name.startswith("VOTE")) >= 1
+    assert {name: count for name, count in full.items() if name.startswith("VOTE")} == {}
+    assert facts_of(masks[0])["instructions"] < facts_of(masks[1])["instructions"]
+
+
 def test_tiles_shuffle_as_often_as_a_warp_and_keep_more_halo() -> None:
-    tiles = [variant("stencil_register_cache", "int32", k=16, coarsen=4, lanes=lanes) for lanes in (16, 32)]
+    tiles = [
+        variant("stencil_register_cache", "int32", radius=8, coarsen=4, lanes=lanes) for lanes in (16, 32)
+    ]
     for one, listing in zip(tiles, code(*tiles), strict=True):
         found = facts_of(one)
         assert found["shfl"] == 16 * 4
         assert found["bar"] == found["lds_32"] == found["sts"] == 0
         assert not any(name.startswith("VOTE") for name in listing)
     # A tap of 8 or 16 turns a tile of 8 lanes all around: a lane reads itself, in the next register.
-    assert facts("stencil_register_cache", "int32", k=15, coarsen=4, lanes=8)["ldg"] == 4 + 2
-    assert facts("stencil_register_cache", "int32", k=15, coarsen=4, lanes=16)["ldg"] == 4 + 1
+    assert facts("stencil_register_cache", "int32", radius=7, coarsen=4, lanes=8)["ldg"] == 4 + 2
+    assert facts("stencil_register_cache", "int32", radius=7, coarsen=4, lanes=16)["ldg"] == 4 + 1
 
 
 def test_global_stencil_loads_every_tap() -> None:
-    found = facts("stencil_global", "int32", k=16)
+    found = facts("stencil_global", "int32", radius=8)
     assert found["ldg"] == 17
     assert found["shfl"] == found["sts"] == found["bar"] == 0
 
@@ -205,7 +215,8 @@ def test_global_stencil_loads_every_tap() -> None:
 @pytest.mark.parametrize("exchange", ["shuffle", "shared", "direct"])
 def test_window_moves_quads_and_adds_few(exchange: str) -> None:
     windows = [
-        variant("stencil_window", dtype, k=32, outputs=8, exchange=exchange) for dtype in ("int32", "fp32")
+        variant("stencil_window", dtype, radius=16, outputs=8, exchange=exchange)
+        for dtype in ("int32", "fp32")
     ]
     for one, listing in zip(windows, code(*windows), strict=True):
         found = facts_of(one)
@@ -222,7 +233,7 @@ def test_window_moves_quads_and_adds_few(exchange: str) -> None:
 
 def test_streaming_stores_say_so() -> None:
     streaming, plain = code(
-        *(variant("stencil_window", k=8, outputs=8, store=store) for store in ("streaming", "plain"))
+        *(variant("stencil_window", radius=4, outputs=8, store=store) for store in ("streaming", "plain"))
     )
     assert streaming["STG.E.EF.128"] == plain["STG.E.128"] == 2
     assert streaming["STG.E.128"] == plain["STG.E.EF.128"] == 0
@@ -260,11 +271,16 @@ def test_wmma_reaches_the_tensor_cores() -> None:
         ("bank_column", "int32", {}, 4 * 32 * 32),
         ("bank_column", "int32", {"tile_layout": "padded"}, 4 * 32 * 33),
         ("bank_column", "int32", {"tile_layout": "xor"}, 4 * 32 * 32),
-        ("stencil_shared", "int32", {"k": 16, "coarsen": 4}, 4 * (256 * 4 + 16)),
-        ("stencil_register_cache", "int32", {"k": 16, "coarsen": 4}, 0),
-        ("stencil_register_cache", "int32", {"k": 16, "coarsen": 4, "lanes": 8}, 0),
-        ("stencil_window", "int32", {"k": 16}, 0),
-        ("stencil_window", "int32", {"k": 16, "outputs": 8, "exchange": "shared"}, (16 + 4) * (256 * 2 + 4)),
+        ("stencil_shared", "int32", {"radius": 8, "coarsen": 4}, 4 * (256 * 4 + 16)),
+        ("stencil_register_cache", "int32", {"radius": 8, "coarsen": 4}, 0),
+        ("stencil_register_cache", "int32", {"radius": 8, "coarsen": 4, "lanes": 8}, 0),
+        ("stencil_window", "int32", {"radius": 8}, 0),
+        (
+            "stencil_window",
+            "int32",
+            {"radius": 8, "outputs": 8, "exchange": "shared"},
+            (16 + 4) * (256 * 2 + 4),
+        ),
     ],
 )
 def test_shared_bytes(name: str, dtype: str, params: dict[str, int | str], expected: int) -> None:
@@ -411,11 +427,11 @@ def test_the_grid_covers_c_and_no_block_is_idle(name: str) -> None:
 
 def test_the_grid_of_the_window_covers_the_outputs() -> None:
     for exchange, outputs in (("shuffle", 12), ("shared", 8), ("direct", 4)):
-        one = variant("stencil_window", "fp32", k=31, exchange=exchange, outputs=outputs)
-        for elements in (1, 31, 32, 256 * outputs + 31, 256 * outputs + 32, 2**28):
+        one = variant("stencil_window", "fp32", radius=15, exchange=exchange, outputs=outputs)
+        for elements in (1, 30, 31, 256 * outputs + 30, 256 * outputs + 31, 2**28):
             blocks, _, _ = one.geometry({"elements": elements}).grid
-            assert blocks * 256 * outputs >= elements - 31
-            assert blocks == 1 or (blocks - 1) * 256 * outputs < elements - 31
+            assert blocks * 256 * outputs >= elements - 30
+            assert blocks == 1 or (blocks - 1) * 256 * outputs < elements - 30
 
 
 def test_a_line_in_shared_memory_has_a_limit() -> None:
@@ -425,7 +441,7 @@ def test_a_line_in_shared_memory_has_a_limit() -> None:
 
 @pytest.mark.parametrize("name", ["stencil_shared", "stencil_register_cache"])
 def test_stencils_launch_at_least_one_block(name: str) -> None:
-    one = variant(name, "int32", k=32, coarsen=2)
+    one = variant(name, "int32", radius=16, coarsen=2)
     for elements in (1, 32, 33, 256 * 2 + 32, 256 * 2 + 33, 2**28):
         blocks, _, _ = one.geometry({"elements": elements}).grid
         assert blocks >= 1

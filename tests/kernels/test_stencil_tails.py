@@ -14,6 +14,7 @@ from covering import all_pairs
 from emulator.ptx import Array, Fault, Machine, Memory, parse
 from ladder.catalogue.kernels import load_kernel
 from ladder.model.kernel import Variant
+from ladder.problems.stencil import halo
 from numpy.lib.stride_tricks import sliding_window_view
 
 pytestmark = pytest.mark.slow
@@ -22,14 +23,14 @@ KERNELS = Path(__file__).resolve().parents[2] / "kernels"
 POISON = 0x7FC0DEAD
 BLOCK = 128
 LENGTHS = range(1, 201)
-REACHES = (1, 2, 4, 7, 16, 25, 32)
+RADII = (1, 2, 4, 7, 12, 16, 25, 32)
 SHAPES: dict[str, list[dict[str, Any]]] = {
     "stencil_global": [{}],
     "stencil_shared": [{"coarsen": coarsen} for coarsen in (1, 3, 8)],
     "stencil_register_cache": [
         {"coarsen": coarsen, "lanes": lanes} for coarsen in (1, 3) for lanes in (8, 16, 32)
     ]
-    + [{"coarsen": 8}],
+    + [{"coarsen": 8}, {"mask": "active"}],
     "stencil_window": [
         {"outputs": outputs, "exchange": exchange}
         for outputs in (4, 12)
@@ -37,7 +38,7 @@ SHAPES: dict[str, list[dict[str, Any]]] = {
     ]
     + [{"store": "streaming"}],
 }
-"""Every stencil kernel, and the parameters beside the reach with which it is tried."""
+"""Every stencil kernel, and the parameters beside the radius with which it is tried."""
 
 
 def variant(name: str, dtype: str = "int32", kernels: Path = KERNELS, **params: Any) -> Variant:
@@ -69,29 +70,29 @@ def run(given: Variant, lengths: list[int], include: Path = KERNELS / "include")
 
 def wrong(given: Variant, line: Array, output: Array) -> str:
     """What is wrong with an output, by the rule of the problem `stencil` (the harness' compare_stencil); else empty."""
-    reach = given.params["k"]
-    means = max(len(line) - reach, 0)
+    more = halo(given.params)
+    means = max(len(line) - more, 0)
     if (output[means:] != POISON).any():
         return f"n = {len(line)}: written behind the last output"
     if not means:
         return ""
-    windows = sliding_window_view(line.astype(np.int64 if given.dtype == "int32" else np.float64), reach + 1)
+    windows = sliding_window_view(line.astype(np.int64 if given.dtype == "int32" else np.float64), more + 1)
     sums = windows.sum(axis=1)
     found = output[:means].view(line.dtype)
     if given.dtype == "int32":
-        expected = np.sign(sums) * (np.abs(sums) // (reach + 1))
+        expected = np.sign(sums) * (np.abs(sums) // (more + 1))
         bad = found != expected
     else:
         size = np.abs(windows).sum(axis=1)
-        bad = ~(np.abs(found.astype(np.float64) * (reach + 1) - sums) <= (reach + 2) * 2.0**-24 * size)
+        bad = ~(np.abs(found.astype(np.float64) * (more + 1) - sums) <= (more + 2) * 2.0**-24 * size)
     return f"n = {len(line)}: wrong at {np.flatnonzero(bad).tolist()[:8]}" if bad.any() else ""
 
 
 def around_blocks(given: Variant) -> list[int]:
     """Lengths at which the last block has one output, or all it can have, and their neighbours."""
     outputs = BLOCK * int(given.params.get("outputs", given.params.get("coarsen", 1)))
-    reach = int(given.params["k"])
-    ends = (outputs, outputs + reach, 2 * outputs + reach)
+    more = halo(given.params)
+    ends = (outputs, outputs + more, 2 * outputs + more)
     return sorted({end + step for end in ends for step in range(-2, 3)} - set(LENGTHS))
 
 
@@ -104,10 +105,17 @@ def test_every_stencil_kernel_is_tried() -> None:
     assert set(SHAPES) == kernels, "SHAPES has the parameters of each stencil"
 
 
-@pytest.mark.parametrize(("name", "dtype", "reach"), all_pairs([*SHAPES], ["int32", "fp32"], REACHES))
-def test_every_length_is_right(name: str, dtype: str, reach: int) -> None:
+FAR = [name for name in SHAPES if name != "stencil_window"]
+TRIED = [
+    *all_pairs(FAR, ["int32", "fp32"], RADII),
+    *all_pairs(["stencil_window"], ["int32", "fp32"], [radius for radius in RADII if radius <= 16]),
+]
+
+
+@pytest.mark.parametrize(("name", "dtype", "radius"), TRIED)
+def test_every_length_is_right(name: str, dtype: str, radius: int) -> None:
     for shape in SHAPES[name]:
-        given = variant(name, dtype, k=reach, **shape)
+        given = variant(name, dtype, radius=radius, **shape)
         found = mistakes(given, [*LENGTHS, *around_blocks(given)])
         assert not found, f"{given.id}: {found[:3]}"
 
@@ -116,25 +124,27 @@ def test_every_length_is_right(name: str, dtype: str, reach: int) -> None:
 
 OUTSIDE, BARRIER, SHUFFLE = "outside of its buffer", "before the barrier", "not all lanes"
 WRONG, BEHIND = "wrong at", "written behind"
-EARLY = "    if (first + lane + K >= elements) return;\n    T cache"
+EARLY = "    if (first + lane + halo >= elements) return;\n    T cache"
 PLANTED: list[tuple[str, dict[str, Any], str, str, str]] = [
-    ("stencil_global", {}, "at + K >= elements", "at + K > elements", OUTSIDE),
-    ("stencil_global", {}, "at + K >= elements", "at + K + 1 >= elements", WRONG),
+    ("stencil_global", {}, "at + halo >= elements", "at + halo > elements", OUTSIDE),
+    ("stencil_global", {}, "at + halo >= elements", "at + halo + 1 >= elements", WRONG),
     ("stencil_shared", {}, "first + at < elements", "first + at <= elements", OUTSIDE),
-    ("stencil_shared", {}, "at < outputs + K &&", "at < outputs + K - 1 &&", WRONG),
+    ("stencil_shared", {}, "at < outputs + halo &&", "at < outputs + halo - 1 &&", WRONG),
     ("stencil_shared", {}, "__syncthreads();", "", BARRIER),
-    ("stencil_shared", {}, "at + K < elements", "at + K <= elements", BEHIND),
-    ("stencil_register_cache", {"coarsen": 2}, "at < outputs + K &&", "at < outputs + K - 1 &&", WRONG),
+    ("stencil_shared", {}, "at + halo < elements", "at + halo <= elements", BEHIND),
+    ("stencil_register_cache", {"coarsen": 2}, "at < outputs + halo &&", "at < outputs + halo - 1 &&", WRONG),
     ("stencil_register_cache", {}, "    T cache", EARLY, SHUFFLE),
+    ("stencil_register_cache", {"mask": "active"}, "    T cache", EARLY, "not name all lanes"),
+    ("stencil_register_cache", {"radius": 32}, "near + 1, registers - 1", "near + 1, 1", WRONG),
     ("stencil_register_cache", {"lanes": 8}, "lane < turn", "lane <= turn", WRONG),
     ("stencil_register_cache", {"lanes": 16}, "turn, Lanes)", "turn)", WRONG),
-    ("stencil_window", {}, "place < halo", "place + 1 < halo", WRONG),
-    ("stencil_window", {}, "(K + 3) / 4", "(K + 3) / 4 - 1", WRONG),
+    ("stencil_window", {}, "place < halo_quads", "place + 1 < halo_quads", WRONG),
+    ("stencil_window", {}, "(halo + 3) / 4", "(halo + 3) / 4 - 1", WRONG),
     ("stencil_window", {"exchange": "shared"}, "__syncthreads();", "", BARRIER),
     ("quad", {}, "if (at + 4 <= elements)", "if (at + 3 <= elements)", OUTSIDE),
     ("quad", {}, "if (at + 4 <= end)", "if (at + 3 <= end)", BEHIND),
     ("quad", {}, "if (at + i < end)", "if (at + i <= end)", BEHIND),
-    ("quad", {"exchange": "direct", "k": 11}, "quad > K / 4 ?", "quad >= K / 4 ?", WRONG),
+    ("quad", {"exchange": "direct", "radius": 5}, "quad > Halo / 4 ?", "quad >= Halo / 4 ?", WRONG),
 ]
 """A kernel, or the header of the quads; parameters; what is replaced by what; what the test must find."""
 
@@ -147,7 +157,7 @@ def test_a_planted_mistake_is_found(
     for room in ("stencil", "include"):
         shutil.copytree(KERNELS / room, kernels / room)
     edit(kernels / ("include/simt/stencil.cuh" if name == "quad" else f"stencil/{name}.cu"), old, new)
-    given = variant("stencil_window" if name == "quad" else name, kernels=kernels, **{"k": 7, **params})
+    given = variant("stencil_window" if name == "quad" else name, kernels=kernels, **{"radius": 7, **params})
     try:
         found = mistakes(given, [*LENGTHS, *around_blocks(given)], kernels / "include")
     except Fault as fault:

@@ -46,3 +46,38 @@ def test_the_digests_of_the_third_release_are_version_1() -> None:
 def test_a_digest_of_any_other_code_is_no_version() -> None:
     assert read(1, check="0123456789abcdef", timing="72c671e8b9ebecef")["check"] == "0123456789abcdef"
     assert read(2, check=1, timing=1, harness="stays") == {"check": 1, "timing": 1, "harness": "stays"}
+
+
+def read_stencil(k: int, schema: int = 1) -> Record:
+    """A record of the third release as it is read, whose parameter k was the whole halo."""
+    own, other = {"k": k, "coarsen": 4, "block": 256}, {"k": k, "coarsen": 1, "block": 256}
+    cell = {"kernel": "stencil_register_cache", "params": own, "dtype": "int32", "layout": ""}
+    cell |= {"size": {"elements": 64}, "regime": "cold"}
+    cell |= {"reference": {"kernel": "stencil_shared", "params": other}}
+    halo = "" if k == 2 else f"-k={k}"
+    record = {"cell": cell, "variant": f"stencil_register_cache-int32{halo}-coarsen=4", "sweep": "s"}
+    record |= {"session": "a", "time": "2026-11-20T10:00:00Z", "status": "ok", "conditions": {}}
+    times = {"speedup": 1.5, "variant_us": [2.0], "reference_us": [3.0]}
+    record |= {"result": {**times, "reference": f"stencil_shared-int32{halo}"}}
+    found = from_json({"schema": schema, "record": record}, "here")
+    assert isinstance(found, Record)
+    return found
+
+
+@pytest.mark.parametrize(("k", "radius", "named"), [(2, 1, ""), (4, 2, "-radius=2"), (32, 16, "-radius=16")])
+def test_the_halo_of_the_third_release_is_twice_the_radius(k: int, radius: int, named: str) -> None:
+    found = read_stencil(k)
+    assert found.cell.params == {"radius": radius, "coarsen": 4, "block": 256}
+    assert found.cell.reference.params == {"radius": radius, "coarsen": 1, "block": 256}
+    assert found.variant == f"stencil_register_cache-int32{named}-coarsen=4"
+    assert found.result["reference"] == f"stencil_shared-int32{named}"
+    assert found.result["variant_us"] == [2.0]
+
+
+def test_an_odd_halo_has_no_radius_and_stays() -> None:
+    found = read_stencil(25)
+    assert found.cell.params["k"] == found.cell.reference.params["k"] == 25
+    assert found.variant == "stencil_register_cache-int32-k=25-coarsen=4"
+    assert read_stencil(4, schema=2).cell.params["k"] == 4, (
+        "k of a later record is whatever its kernel calls k"
+    )

@@ -60,7 +60,7 @@ int prepare_fp32(void** own, int64_t m, int64_t n, int64_t k, float alpha, float
 int fails() { return 3; }
 """
 
-STENCILS = [{"kernel": "stencil_shared", "params": {"k": [2, 16], "coarsen": [1, 4]}}]
+STENCILS = [{"kernel": "stencil_shared", "params": {"radius": [1, 8], "coarsen": [1, 4]}}]
 PYTHON = """
 calls, launches = [], []
 
@@ -171,11 +171,13 @@ def test_where_the_answer_depends_on_a_parameter_a_reference_gets_it(tmp_path: P
     reference = {"python": python_file(tmp_path), "entry": "good"}
     plan = own_plan(tmp_path, [reference], problem="stencil", sizes=[2**16], variants=STENCILS)
     own = worker.Worker(plan, tmp_path)
-    reach = [task.launch.params["k"] for task in plan.tasks if task.launch]
+    radii = [task.launch.params["radius"] for task in plan.tasks if task.launch]
     for index in (0, *range(4)):
         assert own.answer(Request(index, ["dirty"]))["results"]["dirty"]["status"] == "ok"
-    assert [given[2]["k"] for given in module_of(plan).calls] == [2, 2, 16, 16], "for both places of outputs"
-    assert list(dict.fromkeys(reach)) == [2, 16]
+    assert [given[2]["radius"] for given in module_of(plan).calls] == [1, 1, 8, 8], (
+        "for both places of outputs"
+    )
+    assert list(dict.fromkeys(radii)) == [1, 8]
 
 
 def test_errors_of_a_callable_are_recorded_beside_those_of_the_kernel(

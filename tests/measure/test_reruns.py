@@ -87,7 +87,7 @@ def thinned(sweep: dict[str, Any]) -> None:
     """A few cells of each kind: many alike depend on the same."""
     sweep["sizes"] = [size for size in sweep["sizes"] if size not in (512, 2048)]
     for variant in sweep["variants"]:
-        for name in {"stride", "k"} & variant.get("params", {}).keys():
+        for name in {"stride", "radius"} & variant.get("params", {}).keys():
             variant["params"][name] = variant["params"][name][:3]
 
 

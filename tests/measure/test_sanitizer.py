@@ -245,11 +245,11 @@ def test_a_field_of_the_size_without_an_extent_is_named_with_the_list_that_lacks
 
 
 def test_what_the_defaults_do_not_take_is_launched_as_a_sweep_does_or_has_a_reason(project: Path) -> None:
-    edit(project / "kernels/stencil/alone.yaml", "threads * k <= 2048", "k != 2 or elements < 0")
+    edit(project / "kernels/stencil/alone.yaml", "threads * radius <= 2048", "radius != 2 or elements < 0")
     catalog = Catalog(project / "kernels")
     tasks = planned(catalog, load_sweeps(project / "config/sweeps", catalog, None))
     (task,) = (task for task in tasks if task.cell.kernel == "alone")
-    assert task.cell.params["k"] == 4
+    assert task.cell.params["radius"] == 4
     assert task.launch is not None
     (sweep,) = sanitizer_sweeps(catalog, {})  # where no sweep has another
     alone = next(entry for entry in sweep.entries if entry.variant.kernel.name == "alone")

@@ -83,7 +83,7 @@ def test_a_compiling_job_fits_beside_a_gpu_that_measures(tmp_path: Path) -> None
     edit_yaml(project / "config/config.yaml", lambda config: config.update(device="nvidia-made-up-gpu"))
     edit_yaml(
         project / "config/sweeps/alone.yaml",
-        lambda sweep: sweep["variants"][0].update(params={"k": [2, 4, 8], "threads": [128, 256, 512]}),
+        lambda sweep: sweep["variants"][0].update(params={"radius": [2, 4, 8], "threads": [128, 256, 512]}),
     )
     there = environment() | {"PYTHONPATH": str(MADE_UP), "MADE_UP_GPUS": "here:2"}
 

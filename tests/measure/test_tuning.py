@@ -146,15 +146,15 @@ def test_one_that_took_too_long_is_tried_again_under_a_longer_deadline(tmp_path:
     assert asked(lab) == {(SECOND, 4096)}
 
 
-def test_stencils_compete_at_one_reach_and_gemms_in_one_dtype(tmp_path: Path) -> None:
+def test_stencils_compete_at_one_radius_and_gemms_in_one_dtype(tmp_path: Path) -> None:
     lab = tuned(tmp_path, "stencil_reach")
     lab.record(["stencil_reach"])
     view = lab.view("stencil_reach")
     chosen = [view.fastest(among) for among in view.competitors()]
-    reaches = [{view.plan.tasks[one.index].cell.params["k"] for one in three} for three in chosen]
-    assert sorted(map(list, reaches)) == [[2], [4], [8], [12], [16], [24], [32]]
-    at_24 = [view.plan.tasks[one.index] for three in chosen for one in three]
-    assert [task.cell.params["coarsen"] for task in at_24 if task.cell.params["k"] == 24] == [1, 4, 2]
+    radii = [{view.plan.tasks[one.index].cell.params["radius"] for one in three} for three in chosen]
+    assert sorted(map(list, radii)) == [[1], [2], [4], [6], [8], [12], [16]]
+    at_12 = [view.plan.tasks[one.index] for three in chosen for one in three]
+    assert [task.cell.params["coarsen"] for task in at_12 if task.cell.params["radius"] == 12] == [1, 4, 2]
 
 
 def test_against_two_libraries_time_decides(tmp_path: Path) -> None:

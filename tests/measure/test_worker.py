@@ -533,7 +533,7 @@ def test_the_least_time_counts_inputs_and_what_of_the_outputs_the_l2_cannot_keep
     own.gpu.memory_bytes_per_us = 4.8e6
     cell = replace(plan.tasks[0].cell, size={"elements": elements})
     for regime, expected in (("cold", bytes_of_memory / 4.8e6), ("warm", 0.0)):
-        found = own.least_us(cell.in_regime(regime), {"k": 2}, own.instance(cell))
+        found = own.least_us(cell.in_regime(regime), {"radius": 1}, own.instance(cell))
         assert found == pytest.approx(expected, rel=0.001)
 
 

@@ -436,7 +436,7 @@ def test_no_headline_contradicts_its_table(found: dict[str, Answer]) -> None:
         assert int(said[1]) == sum(one.low > 1 for one in ranges.values())
         lost = re.findall(r"\d+", said[2].partition("loses at")[2])
         assert lost == [k for k, one in ranges.items() if one.high < 1]
-    shown = [*zip(column(cache, "dtype"), column(cache, "k"), strict=True)]
+    shown = [*zip(column(cache, "dtype"), column(cache, "radius"), strict=True)]
     assert shown == [(dtype, str(k)) for dtype, own in cache.facts["ratios"].items() for k in own]
 
 

@@ -515,7 +515,7 @@ def test_the_stencil_figure_says_where_registers_spill(parts: Sweeps) -> None:
         for x in line.get_xdata()
         if line.get_marker() == "o" and line.get_markerfacecolor() == "white"
     }
-    assert hollow == {24.0, 32.0}
+    assert hollow == {12.0, 16.0}
 
 
 def test_the_stencil_figure_has_a_panel_a_dtype_and_its_lines_are_around_one(parts: Sweeps) -> None:

@@ -26,8 +26,8 @@ from ladder.model.record import Conditions, Record, Session
 from ladder.results.forecast import durations
 
 ALONE = {
-    f"alone-fp32{k}@2^{size}:{regime}"
-    for k in ("", "-k=4")
+    f"alone-fp32{radius}@2^{size}:{regime}"
+    for radius in ("", "-radius=4")
     for size in (16, 20)
     for regime in ("cold", "warm")
 }

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, edit_yaml, run_snakemake
 
-SOME = "sweeps={alone: 'k == 2'}"
+SOME = "sweeps={alone: 'radius == 2'}"
 WRITES_IT_DOWN = """#!/bin/sh
 echo "${{0##*/}} $@" >> asked
 echo "12 cells to measure, about 3 min"
@@ -68,12 +68,12 @@ def test_some_cells_are_planned_then_all_and_what_is_compiled_stays(project: Pat
     plan = project / "results/test/no-gpu/plans/alone.json"
     assert run_snakemake(project, "compile", "--config", SOME).jobs == ["Preparing alone"]
     some = json.loads(plan.read_text())
-    assert [task["cell"]["params"]["k"] for task in some["tasks"]] == [2, 2]
+    assert [task["cell"]["params"]["radius"] for task in some["tasks"]] == [2, 2]
     assert len(some["variants"]) == 1
     outcome = run_snakemake(project, "compile")
     assert sorted(outcome.jobs) == ["Preparing alone", "Preparing with_headers"]
     every = json.loads(plan.read_text())
-    assert [task for task in every["tasks"] if task["cell"]["params"]["k"] == 2] == some["tasks"]
+    assert [task for task in every["tasks"] if task["cell"]["params"]["radius"] == 2] == some["tasks"]
     assert run_snakemake(project, "compile").nothing_to_do
 
 

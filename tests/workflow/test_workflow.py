@@ -74,7 +74,7 @@ def test_a_header_behind_a_link_counts(compiled: Path, tmp_path: Path) -> None:
 
 
 def test_a_new_value_in_a_sweep_compiles_the_new_variant_and_plans_that_sweep(compiled: Path) -> None:
-    edit(compiled / "config/sweeps/alone.yaml", "k: [2, 4]", "k: [2, 4, 8]")
+    edit(compiled / "config/sweeps/alone.yaml", "radius: [2, 4]", "radius: [2, 4, 8]")
     assert sorted(run_snakemake(compiled, "compile").jobs) == ["Preparing alone"]
     assert compiled_of(compiled, "alone") == ["alone<float, 8>"]
 

@@ -32,21 +32,21 @@ __host__ __device__ constexpr T part(const Quad<T>& quad, int from, int last) {
     return sum;
 }
 
-// Sums of the four windows of K + 1 words that begin in `own`.
+// Sums of the four windows of Halo + 1 words that begin in `own`.
 // whole(m): sum of the quad m to the right; start(m, last): sum of its words 0 .. last.
-template <int K, class T, class Whole, class Start>
+template <int Halo, class T, class Whole, class Start>
 __host__ __device__ constexpr Quad<T> four_windows(const Quad<T>& own, Whole whole, Start start) {
     T between = 0;  // quads that all windows contain
 #pragma unroll
-    for (int m = 1; m < K / 4; ++m) between = m == 1 ? whole(1) : between + whole(m);
+    for (int m = 1; m < Halo / 4; ++m) between = m == 1 ? whole(1) : between + whole(m);
     T wider = 0;  // and of one quad more: of the windows that end one quad further right
-    if (K >= 4 && K % 4 != 0) wider = K / 4 > 1 ? between + whole(K / 4) : whole(1);
+    if (Halo >= 4 && Halo % 4 != 0) wider = Halo / 4 > 1 ? between + whole(Halo / 4) : whole(1);
     Quad<T> sums = {};
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-        const int end = i + K, quad = end / 4;
+        const int end = i + Halo, quad = end / 4;
         T sum = part(own, i, const_min(end, 3));
-        if (quad > 1) sum += quad > K / 4 ? wider : between;
+        if (quad > 1) sum += quad > Halo / 4 ? wider : between;
         if (quad > 0) sum += start(quad, end % 4);
         sums.word[i] = sum;
     }

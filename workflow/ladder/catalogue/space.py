@@ -20,7 +20,7 @@ Choice = Mapping[str, ParamValue]
 class Space:
     """The variants of a kernel that run in a dtype and layout at a size on an architecture.
 
-    fixed: parameters that have one value. Those that the answer depends on, such as the reach of a stencil, have their
+    fixed: parameters that have one value. Those that the answer depends on, such as the radius of a stencil, have their
     default where they are not among them: variants of a space compute the same.
 
     Raises LadderError for a dtype, a layout, a parameter or a value that the kernel does not have.

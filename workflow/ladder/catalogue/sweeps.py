@@ -182,7 +182,7 @@ class SweepDocument(Document):
     """cells whose largest errors are recorded by kind of inputs, with those of the reference"""
     tuning: bool = False
     """whether its question is which of many variants is the fastest (default false): the three fastest at each dtype
-    and size, and with stencils at each reach, are then measured again in a fresh process, whose numbers count"""
+    and size, and with stencils at each radius, are then measured again in a fresh process, whose numbers count"""
     figures: list[Figure] = []
     """figures drawn from this sweep"""
 

@@ -1,11 +1,15 @@
-"""Claims of `register-cache`: a one-dimensional stencil with its inputs in registers and shuffles."""
+"""Claims of `register-cache`: a one-dimensional stencil with its inputs in registers and shuffles.
+
+The k of its k-stencil is the parameter `radius`. Blocks have 1024 threads, as in the text.
+"""
 
 from typing import Any
 
 from ladder.claims.counters import metric
 from ladder.claims.primitives import SLIGHT, Parts, decide_part, note
+from ladder.problems.stencil import halo
 from ladder.results.counters import DRAM_READ, SECTORS
-from ladder.results.run_data import Row, Rows, RunData
+from ladder.results.run_data import Row, Rows, RunData, Values
 
 _CACHE, _SHARED = "stencil_register_cache", "stencil_shared"
 
@@ -14,8 +18,18 @@ def _several(outputs: int) -> bool:
     return outputs > 1
 
 
-def _reach(data: RunData, kernel: str = _CACHE, **wanted: Any) -> Rows:
-    return data.timed("stencil_reach", kernel, dtype="int32", **wanted)
+def _as_in_the_text(kernel: str, **wanted: Any) -> dict[str, Any]:
+    """What selects the rows of a kernel: int32, blocks of 1024 threads, shuffles with a full mask."""
+    mask = {"mask": "full"} if kernel == _CACHE else {}
+    return {"kernel": kernel, "dtype": "int32", "block": 1024, **mask, **wanted}
+
+
+def _timed(data: RunData, kernel: str, **wanted: Any) -> Rows:
+    return data.timed("stencil_reach", **_as_in_the_text(kernel, **wanted))
+
+
+def _compiled(data: RunData, kernel: str, **wanted: Any) -> Rows:
+    return data.compiled("stencil_reach", **_as_in_the_text(kernel, **wanted))
 
 
 def register_cache_speedup(data: RunData) -> Parts:
@@ -23,14 +37,15 @@ def register_cache_speedup(data: RunData) -> Parts:
 
     Source: register-cache (results).
     """
-    alone = data.speeds(_reach(data, coarsen=1))
+    alone = data.speeds(_timed(data, _CACHE, coarsen=1))
     single = yield decide_part(
-        "speed with one output per thread over shared memory", alone, least=1, margin=SLIGHT, per="k"
+        "speed with one output per thread over shared memory", alone, least=1, margin=SLIGHT, per="radius"
     )
-    coarse = data.speeds(_reach(data, coarsen=_several))
-    label = "speed with several outputs per thread over shared memory with one, at some k and number"
+    coarse = data.speeds(_timed(data, _CACHE, coarsen=_several))
+    label = "speed with several outputs per thread over shared memory with one, at some radius and number"
     best = yield decide_part(label, coarse, least=1.8, some=True)
-    fair = data.speeds_over(_reach(data, coarsen=8), _reach(data, _SHARED, coarsen=8), "k", "elements")
+    cached, shared = (_timed(data, kernel, coarsen=8) for kernel in (_CACHE, _SHARED))
+    fair = data.speeds_over(cached, shared, "radius", "elements")
     yield note("speed over shared memory, eight outputs per thread in both", fair, "x")
     return (
         f"Give each thread several outputs ({best.span}); the register cache by itself brings {single.span}."
@@ -42,69 +57,126 @@ def register_cache_saturates(data: RunData) -> Parts:
 
     Source: register-cache (results).
     """
-    # An output takes k shuffles or k + 1 shared loads, at 32 lanes a cycle each: these counts predict no growing gain.
-    gains = data.speeds(_reach(data, coarsen=1))
-    short, middle, long = (gains.only(k=k) for k in (2, 12, lambda k: k > 12))
+    # An output takes 2 k shuffles or 2 k + 1 shared loads, at 32 lanes a cycle each: these counts predict no
+    # growing gain.
+    gains = data.speeds(_timed(data, _CACHE, coarsen=1))
+    short, middle, long = (gains.only(radius=one) for one in (1, 12, lambda radius: radius > 12))
     growth = yield decide_part(
-        "speed-up at k = 12 over that at k = 2", middle.over(short), least=1, margin=SLIGHT
+        "speed-up at radius 12 over that at radius 1", middle.over(short), least=1, margin=SLIGHT
     )
     yield decide_part(
-        "speed-up beyond k = 12 over that at k = 12", long.over(middle), near=1, margin=0.1, per="k"
+        "speed-up beyond radius 12 over that at radius 12",
+        long.over(middle),
+        near=1,
+        margin=0.1,
+        per="radius",
     )
-    counted = data.timed("stencil_reach", coarsen=1, dtype="int32", k=(2, 12, 32))
     for name, pipe in (("ALU", "alu"), ("pipe of loads and shuffles", "lsu")):
         busy = metric(f"sm__inst_executed_pipe_{pipe}.avg.pct_of_peak_sustained_active")
-        yield note(f"{name} busy", data.numbers(counted, busy), "%")
-    return f"Use a register cache for a short reach: from k = 2 to 12 its speed-up changes by {growth.span}."
+        for kernel in (_CACHE, _SHARED):
+            counted = _timed(data, kernel, coarsen=1, radius=(1, 12, 32))
+            yield note(f"{name} busy in {kernel}", data.numbers(counted, busy), "%")
+    return f"From radius 1 to 12 the speed-up of a register cache changes by {growth.span}."
+
+
+def _words(row: Row) -> float:
+    """Words that the warps of a block load, each with a halo of its own, over those that the block needs."""
+    return float(row["block"] / 32 * (32 + halo(row)) / (row["block"] + halo(row)))
 
 
 def redundant_loads(data: RunData) -> Parts:
-    """A block of 1024 threads with a register cache loads about 6 % more than one with shared memory at k = 2,
-    and nearly twice as much at k = 16.
+    """A block of 1024 threads with a register cache loads about 6 % more than one with shared memory at k = 1,
+    and at k = 16 nearly half of its loads are redundant.
 
     Source: register-cache (redundant loads).
     """
-
-    def words(row: Row) -> float:
-        return float(row["block"] / 32 * (32 + row["k"]) / (row["block"] + row["k"]))
-
-    parts = []
-    # About 6 %: from 5 to 7 %. Nearly twice: 1.8 or more.
+    # About 6 %: from 5 to 7 %. Nearly half are redundant: nearly twice as many, 1.8 times or more.
     stated: tuple[tuple[int, dict[str, Any]], ...] = (
-        (2, {"near": 1.06, "margin": 0.01}),
+        (1, {"near": 1.06, "margin": 0.01}),
         (16, {"least": 1.8}),
     )
-    for k, condition in stated:
-        formula = data.numbers(data.compiled("stencil_loads", _CACHE, coarsen=1, k=k), words)
-        yield decide_part(f"words at k = {k} over shared memory's, by the formula", formula, **condition)
-        own, other = (data.timed("stencil_loads", kernel, coarsen=1, k=k) for kernel in (_CACHE, _SHARED))
+    for radius, condition in stated:
+        rows = _compiled(data, _CACHE, coarsen=1, radius=radius)
+        label = f"words at radius {radius} over shared memory's, by the formula"
+        words = yield decide_part(label, data.numbers(rows, _words), **condition)
         # The hardware moves sectors of eight words, so that two words of halo cost a whole sector.
-        sectors = data.ratios(own, other, metric(SECTORS), "block", "elements")
-        parts.append(
-            decide_part(f"sectors at k = {k} over shared memory's, by the profiler", sectors, **condition)
+        cached, shared = (_timed(data, kernel, coarsen=1, radius=radius) for kernel in (_CACHE, _SHARED))
+        sectors, dram = (
+            data.ratios(cached, shared, metric(name), "elements") for name in (SECTORS, DRAM_READ)
         )
-        yield parts[-1]
-        yield note(f"bytes from DRAM at k = {k}", data.ratios(own, other, metric(DRAM_READ), "block"), "x")
-    spans = f"{parts[0].span} at k = 2, {parts[1].span} at k = 16"
-    return f"Expect more sectors ({spans}) but no more traffic to DRAM: the caches serve the rest."
+        yield note(f"sectors at radius {radius} over shared memory's, by the profiler", sectors, "x")
+        yield note(f"bytes from DRAM at radius {radius} over shared memory's", dram, "x")
+    return (
+        f"At radius 16 expect {words.span} the words and {sectors.span()} the sectors, but {dram.span()} the bytes "
+        "from DRAM."
+    )
 
 
 def coarsening_pays_then_spills(data: RunData) -> Parts:
-    """Several outputs per thread help the register cache, until at large k its registers spill.
+    """Several outputs per thread help the register cache, until at k = 25 its registers spill and it gets slower.
 
     Source: register-cache (results).
     """
-    values = data.speeds_over(_reach(data, coarsen=_several), _reach(data, coarsen=1), "k", "elements")
+    one, several = (_timed(data, _CACHE, coarsen=outputs) for outputs in (1, _several))
+    shorter = data.speeds_over(several, one, "radius", "elements").only(radius=lambda radius: radius < 25)
     speed = yield decide_part(
-        "speed of several outputs per thread over one", values, least=1, margin=SLIGHT, per="k"
+        "speed of several outputs per thread over one, below radius 25",
+        shorter,
+        least=1,
+        margin=SLIGHT,
+        per="radius",
     )
-    # The source keeps one register per output and one of halo, and saw spills at k from 24 with eight outputs.
-    large = data.compiled("stencil_reach", _CACHE, dtype="int32", coarsen=8, k=lambda k: k >= 24)
-    spilled = data.numbers(large, lambda row: row["local_bytes"])
-    yield decide_part(
-        "bytes spilled with eight outputs at k from 24", spilled, least=1, per="k", unit="bytes"
+    gains = data.speeds(several)
+    before, at = (gains.only(radius=radius) for radius in (16, 25))
+    fall = yield decide_part(
+        "speed-up over shared memory at radius 25 over that at radius 16, several outputs per thread",
+        at.over(before, "coarsen"),
+        most=1,
+        margin=SLIGHT,
+        per="coarsen",
     )
-    yield note("registers per thread", data.numbers(large, lambda row: row["registers"]))
-    yield note("their occupancy", data.numbers(large, lambda row: 100 * row["occupancy"]), "%")
+
+    def resource(name: str, radius: int, times: float = 1) -> Values:
+        rows = _compiled(data, _CACHE, coarsen=_several, radius=radius)
+        return data.numbers(rows, lambda row: times * row[name])
+
+    spilled = yield decide_part(
+        "bytes spilled at radius 25, at some number of outputs per thread",
+        resource("local_bytes", 25),
+        least=1,
+        some=True,
+        per="coarsen",
+        unit="bytes",
+    )
+    shares = []
+    for radius in (16, 25):
+        yield note(f"registers per thread at radius {radius}", resource("registers", radius))
+        shares.append(resource("occupancy", radius, 100))
+        yield note(f"occupancy at radius {radius}", shares[-1], "%")
     advice = speed.either("Give a thread several outputs", "Time several outputs per thread")
-    return f"{advice}: {speed.span} the speed of one; at large k look at the occupancy."
+    spills = spilled.either("registers spill", "no register spills")
+    before_it, there = (one.span("%") for one in shares)
+    return (
+        f"{advice}: {speed.span} the speed of one. At radius 25 the speed-up is {fall.span} that of radius 16: "
+        f"{spills}, and the occupancy is {there} ({before_it} at radius 16)."
+    )
+
+
+def activemask(data: RunData) -> Parts:
+    """A shuffle takes its mask from __activemask(); a full mask costs no more instructions and is as fast.
+
+    Source: register-cache (one_stencil_with_rc).
+    """
+    wanted = {"coarsen": 1, "radius": 1}
+    full, active = (_compiled(data, _CACHE, mask=mask, **wanted) for mask in ("full", "active"))
+    instructions = data.ratios(full, active, lambda row: row["instructions"])
+    yield decide_part("instructions with a full mask over those with __activemask()", instructions, most=1)
+    full, active = (_timed(data, _CACHE, mask=mask, **wanted) for mask in ("full", "active"))
+    speeds = data.speeds_over(full, active, "elements")
+    speed = yield decide_part(
+        "speed with a full mask over that with __activemask()", speeds, near=1, margin=SLIGHT
+    )
+    return (
+        f"Name all lanes ({speed.span}): in a divergent branch __activemask() names only who happens to be there, and "
+        "what is read from another lane is undefined."
+    )

@@ -1,6 +1,7 @@
 """Records: what was measured, under which conditions, in which session. They are appended and never rewritten."""
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
@@ -13,6 +14,7 @@ from ladder.model.cell import COUNTERS, Cell
 from ladder.model.document import reading
 from ladder.model.errors import LadderError, refuse, refuse_unknown
 from ladder.model.files import digest_json
+from ladder.model.problem import ParamValue
 from ladder.model.schemas import STATUSES
 
 SCHEMA = 2  # version of the records that this code writes; it reads all up to this one
@@ -285,6 +287,34 @@ def _with_versions(tree: Mapping[str, Any], regime: str) -> dict[str, Any]:
     return found
 
 
+def _with_radius(record: Record) -> Record:
+    """A stencil's record of schema 1, whose parameter k was the whole halo, with the radius, which is half of it.
+
+    An odd halo has no radius: its record stays as it is, and stands for no cell.
+    """
+    cell, halo = record.cell, record.cell.params.get("k")
+    if not (cell.kernel.startswith("stencil_") and isinstance(halo, int) and halo % 2 == 0):
+        return record
+
+    def params(given: Mapping[str, ParamValue]) -> dict[str, ParamValue]:
+        others = {name: value for name, value in given.items() if name != "k"}
+        return {"radius": halo // 2, **others} if "k" in given else others
+
+    def named(variant: str) -> str:
+        return re.sub(rf"-k={halo}(?=-|$)", f"-radius={halo // 2}", variant)
+
+    reference = replace(cell.reference, params=params(cell.reference.params))
+    result = {**record.result}
+    if "reference" in result:
+        result["reference"] = named(result["reference"])
+    return replace(
+        record,
+        cell=replace(cell, params=params(cell.params), reference=reference),
+        variant=named(record.variant),
+        result=result,
+    )
+
+
 _SESSION, _RECORD = TypeAdapter(Session), TypeAdapter(Record)
 _OF_SESSION, _OF_RECORD = TypeAdapter(_OfSession), TypeAdapter(_OfRecord)
 
@@ -339,7 +369,7 @@ def from_json(line: Any, where: str) -> Record | Session:
         if line["schema"] == 1:
             conditions = record.conditions
             tree = _with_versions(conditions.tree, record.cell.regime)
-            record = replace(record, conditions=replace(conditions, tree=tree))
+            record = _with_radius(replace(record, conditions=replace(conditions, tree=tree)))
         _OF_RECORD.validate_python({"cell": {"size": record.cell.size}, "result": record.result})
         refuse_unknown(where, "status", record.status, STATUSES)
         _refuse_incomplete(record, line["schema"], where)

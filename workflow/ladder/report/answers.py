@@ -819,45 +819,50 @@ def bank_model(data: RunData) -> Facts:
 
 @question("Register cache or shared memory?", "stencil", "stencil_reach", "stencil", front=False)
 def register_cache(data: RunData) -> Facts:
-    """Both kernels with as many outputs per thread at each reach, in each type."""
+    """Both kernels with as many outputs per thread at each radius, in each type."""
     ratios, best_ratios, rows = dict[str, dict[int, Gain]](), dict[str, dict[int, Gain]](), list[Line]()
     for dtype in data.sweeps["stencil_reach"].dtypes if "stencil_reach" in data.sweeps else ():
-        for k in sorted({row["k"] for row in data.rows("stencil_reach", dtype=dtype)}):
-            cached, shared = (data.rows("stencil_reach", name, dtype=dtype, k=k) for name in _STENCILS)
+        for radius in sorted({row["radius"] for row in data.rows("stencil_reach", dtype=dtype)}):
+            cached, shared = (_stencil_rows(data, name, dtype=dtype, radius=radius) for name in _STENCILS)
             alike = [(own, other) for own in cached for other in shared if own["coarsen"] == other["coarsen"]]
             if alike:
                 own, other = max(alike, key=lambda pair: max(one["speedup"] for one in pair))
-                ratios.setdefault(dtype, {})[k] = gain(own).over(gain(other))
-            best_ratios.setdefault(dtype, {})[k] = gain(best(cached)).over(gain(best(shared)))
+                ratios.setdefault(dtype, {})[radius] = gain(own).over(gain(other))
+            best_ratios.setdefault(dtype, {})[radius] = gain(best(cached)).over(gain(best(shared)))
     if not ratios:
         raise Unmeasured("stencil_reach has no two kernels with as many outputs per thread")
-    for dtype, by_reach in ratios.items():
+    for dtype, by_radius in ratios.items():
         rows += [
             [
                 ("dtype", dtype),
-                ("k", str(k)),
+                ("radius", str(radius)),
                 ("as many outputs a thread [95 %]", spread(one.measured, 3)),
                 ("another GPU", words.ends(one.predicted)),
-                ("best of each [95 %]", spread(best_ratios[dtype][k].measured, 3)),
+                ("best of each [95 %]", spread(best_ratios[dtype][radius].measured, 3)),
             ]
-            for k, one in by_reach.items()
+            for radius, one in by_radius.items()
         ]
     verdicts = {
         dtype: {
-            verdict: [k for k, one in by_reach.items() if one.verdict == verdict]
+            verdict: [radius for radius, one in by_radius.items() if one.verdict == verdict]
             for verdict in (FASTER, TIED, SLOWER)
         }
-        for dtype, by_reach in ratios.items()
+        for dtype, by_radius in ratios.items()
     }
-    many = data.rows("stencil_reach", _STENCILS[0], dtype=next(iter(ratios)))
-    single = {row["k"]: gain(row) for row in many if row["coarsen"] == 1}
-    tops = {k: gain(best(rows)) for k, rows in grouped(many, _reach).items()}
-    outputs = [top.over(single[k]) for k, top in tops.items() if k in single]
+    many = _stencil_rows(data, _STENCILS[0], dtype=next(iter(ratios)))
+    single = {row["radius"]: gain(row) for row in many if row["coarsen"] == 1}
+    tops = {radius: gain(best(rows)) for radius, rows in grouped(many, _radius).items()}
+    outputs = [top.over(single[radius]) for radius, top in tops.items() if radius in single]
     return {"ratios": ratios, "verdicts": verdicts, "outputs": outputs, "table": Table(rows)}
 
 
-def _reach(row: Row) -> int:
-    return int(row["k"])
+def _stencil_rows(data: RunData, kernel: str, **wanted: Any) -> list[Row]:
+    """Rows of a kernel; a shuffle with the mask of active lanes is there for a claim alone."""
+    return [row for row in data.rows("stencil_reach", kernel, **wanted) if row.get("mask") != "active"]
+
+
+def _radius(row: Row) -> int:
+    return int(row["radius"])
 
 
 _STENCILS = ("stencil_register_cache", "stencil_shared")

@@ -97,26 +97,28 @@ def resources(data: SweepData) -> dict[str, Any]:
 
 
 def stencil(data: SweepData) -> dict[str, Any]:
-    """Its `own` rows at the sweep's size, the `contenders` among them for the fastest, the k at which none is ahead
-    (`behind`), and the variants that spill.
+    """Its `own` rows at the sweep's size, the `contenders` among them for the fastest, the radii at which none is
+    ahead (`behind`), and the variants that spill.
 
-    `ahead` says in each dtype at which k the best is ahead of the best of the reference's kernel, coarsened as well.
+    `ahead` says in each dtype at which radius the best is ahead of the best of the reference's kernel, coarsened as
+    well.
     """
-    rows, reference = data.here.assign(reach=stats.parameter(data.here, "k")), data.sweep.reference.kernel
+    rows, reference = data.here, data.sweep.reference.kernel
+    rows = rows.assign(radius=stats.parameter(rows, "radius"))
     is_own = rows["kernel"] != (reference.name if reference else "")
     own = rows[is_own] if is_own.any() else rows
     ahead = dict[Any, dict[Any, bool]]()
-    for (dtype, reach), mine in own.groupby(["dtype", "reach"]):
-        theirs = rows[~is_own & (rows["reach"] == reach) & (rows["dtype"] == dtype)]
+    for (dtype, radius), mine in own.groupby(["dtype", "radius"]):
+        theirs = rows[~is_own & (rows["radius"] == radius) & (rows["dtype"] == dtype)]
         if len(theirs):
             best, rival = (stats.row_with_most(each, each["speedup"]) for each in (mine, theirs))
-            ahead.setdefault(dtype, {})[reach] = gain_over(best, rival).verdict == FASTER
+            ahead.setdefault(dtype, {})[radius] = gain_over(best, rival).verdict == FASTER
     spilled = data.resources[data.resources["local_bytes"] > 0]["variant"]
     return {
         "own": records(own),
         "contenders": records(stats.contenders(own)),
         "ahead": ahead if reference and len(own) < len(rows) else None,
-        "behind": sorted(set(own["reach"]) - set(own[verdicts(own) == FASTER]["reach"])),
+        "behind": sorted(set(own["radius"]) - set(own[verdicts(own) == FASTER]["radius"])),
         "spills": list(spilled[spilled.isin(own["variant"])]),
     }
 

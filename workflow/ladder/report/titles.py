@@ -171,7 +171,7 @@ def _roofline(data: FigureData) -> str:
 def _stencil(data: FigureData) -> str:
     rows = data.here[data.here["variant"] != data.here["reference"]]
     rows = rows if len(rows) else data.here
-    x = data.figure.x or "k"
+    x = data.figure.x or "radius"
     rows = rows.assign(value=stats.parameter(rows, x))
     most = stats.row_with_most(rows, rows["speedup"])
     value = most["value"]

@@ -3,7 +3,7 @@
 
 #include "window.cuh"
 
-template <typename T, int k>
+template <typename T, int radius>
 __device__ T mean(T sum) {
-  return sum / static_cast<T>(taps(k));
+  return sum / static_cast<T>(taps(radius));
 }

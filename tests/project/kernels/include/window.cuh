@@ -1,4 +1,4 @@
-// Extent of a window that reaches k elements to the right.
+// Extent of a window with `radius` elements on each side.
 #pragma once
 
-__device__ constexpr int taps(int k) { return k + 1; }
+__device__ constexpr int taps(int radius) { return 2 * radius + 1; }

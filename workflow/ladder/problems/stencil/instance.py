@@ -8,6 +8,7 @@ from ladder.gpu import instance
 from ladder.gpu.device import CheckResultSlot, Launcher
 from ladder.gpu.instance import Check
 from ladder.model.problem import C_TYPES, ELEMENT_BYTES, Params
+from ladder.problems.stencil import halo
 
 _int32 = functools.cache(ctypes.c_int32)  # the same object each time: see Harness.run
 _INSPECTED = 2**18
@@ -31,12 +32,12 @@ class StencilInstance(instance.Instance):
 
     def error_bound(self, params: Params) -> float:
         """int32 must be exact; fp32 may lose one rounding per tap and one for the division, relative to mean |in|."""
-        return 0.0 if self.dtype == "int32" else (int(params["k"]) + 2) * 2.0**-24
+        return 0.0 if self.dtype == "int32" else (halo(params) + 2) * 2.0**-24
 
     def _compared(self, params: Params) -> tuple[Any, ...]:
-        """What both checks take: buffers, elements, k and the poison."""
+        """What both checks take: buffers, elements, the halo and the poison."""
         data = (self.pointer("input"), self.pointer("output"), self.size["elements"])
-        return (*data, _int32(int(params["k"])), _int32(_POISON))
+        return (*data, _int32(halo(params)), _int32(_POISON))
 
     def check(self, params: Params) -> Check:
         harness, entry = self.gpu.harness, f"compare_stencil<{C_TYPES[self.dtype]}>"

@@ -130,7 +130,7 @@ def _ordered(values: Iterable[Any]) -> list[Any]:
 
 def draw(data: FigureData) -> Figure:
     """A panel per dtype over the size; over a parameter one per size, dtype or value of `hue`."""
-    name = data.figure.x or ("k" if data.figure.kind == "stencil" else None)
+    name = data.figure.x or ("radius" if data.figure.kind == "stencil" else None)
     lines = facets(data, over_parameter(data, name)) if name else over_size(data)
     cells = lines.cells
     mixed = name is None and not stats.comparable(cells)

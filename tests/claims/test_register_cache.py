@@ -1,0 +1,149 @@
+"""Claims of register-cache are about its k, which is a radius, in its blocks of 1024 threads."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from checkout import every_sweep
+from ladder.claims.ledger import CLAIMS, decided, rows_of
+from ladder.claims.primitives import Part
+from ladder.problems.registry import PROBLEMS
+from ladder.problems.stencil import halo
+from ladder.report.answers import register_cache
+from ladder.results import tables
+from ladder.results.counters import DRAM_READ, SECTORS
+from ladder.results.run_data import RunData
+
+SIZE = {"elements": 2**26}
+CACHE = "stencil_register_cache"
+Params = dict[str, Any]
+
+
+def nothing(params: Params) -> dict[str, Any]:
+    return {}
+
+
+def made(
+    speedup: Callable[[Params], float],
+    code: Callable[[Params], dict[str, Any]] = nothing,
+    counters: Callable[[str, Params], dict[str, float]] = lambda kernel, params: {},
+) -> RunData:
+    """Tables of the project's own stencil_reach: of each variant of the register cache its speed over shared memory."""
+    sweep, frames = every_sweep()["stencil_reach"], dict[str, list[dict[str, Any]]]()
+    for entry in sweep.entries:
+        variant = entry.variant
+        params, cached = dict(variant.params), variant.kernel.name == CACHE
+        about = {
+            "sweep": sweep.name,
+            "problem": "stencil",
+            "kernel": variant.kernel.name,
+            "variant": variant.id,
+        }
+        about |= {"dtype": variant.dtype, "status": "ok", "params": json.dumps(params)}
+        against = sweep.reference.variant_for(variant)
+        assert against is not None
+        speed = speedup(params) if cached else 1.0
+        ends = {"speedup_low": speed * 0.999, "speedup_high": speed * 1.001}
+        timed = {**about, **SIZE, "regime": "cold", "reference": against.id, "speedup": speed, **ends}
+        facts = {"registers": 32, "local_bytes": 0, "occupancy": 1.0, "instructions": 100}
+        frames.setdefault("timings", []).append(timed)
+        frames.setdefault("resources", []).append({**about, **facts, **(code(params) if cached else {})})
+        for name, value in counters(variant.kernel.name, params).items():
+            frames.setdefault("metrics", []).append({**about, **SIZE, "metric": name, "value": value})
+    return RunData({sweep.name: sweep}, {name: tables.frame(name, rows) for name, rows in frames.items()})
+
+
+def parts(claim_id: str, data: RunData) -> list[Part]:
+    (claim,) = (one for one in CLAIMS if one.id == claim_id)
+    return [one for one in decided(claim, data)[0] if isinstance(one, Part)]
+
+
+def advice(claim_id: str, data: RunData) -> str:
+    (claim,) = (one for one in CLAIMS if one.id == claim_id)
+    return decided(claim, data)[1]
+
+
+def test_k_of_the_text_is_the_radius() -> None:
+    """Its 1-stencil has 3 taps and takes 34 inputs for 32 outputs."""
+    stencil, one = PROBLEMS["stencil"], {"radius": 1}
+    assert stencil.taps(one) == 3
+    assert 32 + halo(one) == 34
+    assert stencil.work({"elements": 34}, "int32", one).operations == 32 * 3
+    assert stencil.edges(one)[0] == [{"elements": 3}], "one output"
+
+
+@pytest.mark.parametrize(("place", "words"), [(0, 34 * 32 / 1026), (1, 64 * 32 / 1056)])
+def test_redundant_loads_are_words_and_sectors_stand_beside_them(place: int, words: float) -> None:
+    def counted(kernel: str, params: Params) -> dict[str, float]:
+        return {SECTORS: 1.5 if kernel == CACHE else 1.0, DRAM_READ: 1.0}
+
+    data = made(lambda params: 1.0, counters=counted)
+    found = parts("redundant-loads", data)
+    assert [one.verdict for one in found] == ["holds", "holds"]
+    decisive = found[place].decisive
+    assert decisive is not None
+    assert decisive.value == pytest.approx(words)
+    (claim,) = (one for one in CLAIMS if one.id == "redundant-loads")
+    beside = str(rows_of(claim, data)[-1]["evidence"])
+    assert "sectors at radius 16 over shared memory's, by the profiler: 1.5 x" in beside
+    assert "bytes from DRAM at radius 16 over shared memory's: 1 x" in beside
+
+
+@pytest.mark.parametrize(("spilled", "verdict"), [(64, "holds"), (0, "refuted")])
+def test_a_fall_at_25_is_told_from_its_cause(spilled: int, verdict: str) -> None:
+    def speedup(params: Params) -> float:
+        several = 1.4 if params["coarsen"] > 1 else 1.0
+        return several * (0.8 if params["radius"] >= 25 else 1.0)
+
+    def code(params: Params) -> dict[str, Any]:
+        large = params["radius"] == 25 and params["coarsen"] > 1
+        return {"local_bytes": spilled, "occupancy": 0.5} if large else {}
+
+    data = made(speedup, code)
+    pays, falls, spills = parts("coarsening-pays-then-spills", data)
+    assert (pays.verdict, falls.verdict, spills.verdict) == ("holds", "holds", verdict)
+    assert (pays.span, falls.span) == ("1.40 x", "0.800 x")
+    said = advice("coarsening-pays-then-spills", data)
+    assert ("no register spills" in said) == (spilled == 0)
+    assert "the occupancy is 50 % (100 % at radius 16)" in said
+    level = parts("coarsening-pays-then-spills", made(lambda params: 1.5 if params["coarsen"] > 1 else 1.0))
+    assert level[1].verdict == "equivalent", "no fall"
+
+
+@pytest.mark.parametrize(
+    ("full", "speed", "verdicts"),
+    [(90, 1.0, ["holds", "holds"]), (110, 1.0, ["refuted", "holds"]), (100, 0.95, ["holds", "refuted"])],
+)
+def test_a_full_mask_is_held_against_that_of_active_lanes(
+    full: int, speed: float, verdicts: list[str]
+) -> None:
+    data = made(
+        lambda params: speed if params["mask"] == "full" else 1.0,
+        lambda params: {"instructions": full if params["mask"] == "full" else 100},
+    )
+    assert [one.verdict for one in parts("activemask", data)] == verdicts
+    assert "a divergent branch" in advice("activemask", data)
+
+
+def test_the_gain_is_decided_up_to_12_and_beyond() -> None:
+    def speedup(params: Params) -> float:
+        return 1.0 + 0.01 * min(params["radius"], 12)
+
+    grows, levels_off = parts("register-cache-saturates", made(speedup))
+    assert (grows.verdict, levels_off.verdict) == ("holds", "holds")
+    assert levels_off.where == "holds at radius = 16, 25, 32"
+    single, best = parts("register-cache-speedup", made(speedup))
+    assert single.where == "holds at radius = 1, 2, 4, 8, 12, 16, 25, 32"
+    assert {one.row["block"] for one in (*single.values.found, *best.values.found)} == {1024}
+    assert {one.row["mask"] for one in single.values.found} == {"full"}, (
+        "the text's own mask has a claim of its own"
+    )
+
+
+def test_the_answer_leaves_out_the_mask_of_active_lanes() -> None:
+    facts = register_cache(made(lambda params: 2.0 if params["mask"] == "active" else 1.0))
+    assert {one.value for own in facts["ratios"].values() for one in own.values()} == {1.0}
+    assert {one.value for one in facts["outputs"]} == {1.0}
