@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from ladder.model.document import ARCH, Document, Share, Some, Text, matching, taking
+from ladder.model.document import AN_ARCH, ARCH, Document, Share, Some, Text, matching, taking
 
 Positive = Annotated[float, Field(gt=0)]
 Pairs = Annotated[int, Field(ge=12, le=1_000_000)]
@@ -17,7 +17,7 @@ RunName = Annotated[str, *matching(r"(?!published$)[A-Za-z0-9][A-Za-z0-9._-]{0,9
 _DEVICE = "auto, none, or the slug of a GPU such as nvidia-h200"
 Device = Annotated[str, *matching(r"[a-z0-9][a-z0-9-]*", _DEVICE)]
 _A_PUBLISHED = "a folder name under results/published, such as nvidia-h200"
-AutoArch = Annotated[str, *matching(f"auto|{ARCH}", "auto or an architecture such as sm_90a")]
+AutoArch = Annotated[str, *matching(f"auto|{ARCH}", f"auto or {AN_ARCH}")]
 
 
 def _is_choice(value: Any) -> bool:

@@ -73,7 +73,7 @@ Value = Annotated[ParamValue, *taking(A_VALUE, is_parameter)]
 _EXPRESSION = "a whole number or an expression over parameters, sizes and ceil_div, align_up, min, max, gcd"
 Expression = Annotated[int | str, *taking(_EXPRESSION, lambda value: is_value(value) and value != "")]
 Name = Annotated[str, *matching(r"[a-z][a-z0-9_]*", "a name in lower case, digits and underscores")]
-ARCH, AN_ARCH = r"sm_[0-9]{2,3}a?", "an architecture such as sm_80 or sm_90a"
+ARCH, AN_ARCH = r"sm_[0-9]{2,3}a?", "an architecture such as sm_80 or sm_90a, no family such as sm_120f"
 Arch = Annotated[str, *matching(ARCH, AN_ARCH)]
 
 
