@@ -509,6 +509,29 @@ def test_the_least_time_counts_inputs_and_what_of_the_outputs_the_l2_cannot_keep
         assert found == pytest.approx(expected, rel=0.001)
 
 
+def test_memory_of_an_unknown_rate_bounds_no_time(tmp_path: Path) -> None:
+    plan = plan_of("stencil_sizes", tmp_path)
+    (tmp_path / "none.cubin").touch()
+    own = worker.Worker(plan, tmp_path).bench
+    own.gpu.memory_bytes_per_us = math.inf
+    cell = plan.tasks[0].cell
+    assert own.least_us(cell, {"k": 2}, own.instance(cell)) == 0.0
+
+
+def test_a_worker_says_of_its_gpu_what_peaks_it_has_at_which_clock(tmp_path: Path) -> None:
+    plan = plan_of("fp32_tiles", tmp_path)
+    (tmp_path / "none.cubin").touch()
+    own = worker.Worker(plan, tmp_path).bench
+    own.gpu.device.name, own.gpu.boost_clock_mhz = "NVIDIA GeForce RTX 4090", 2520.0
+    own.gpu.fp32_tflops, own.gpu.tensor_tflops = 82.6, {"bf16": 165.2}
+    own.gpu.harness.nothing = lambda: None
+    facts = own.facts()
+    assert (facts["boost_clock_mhz"], facts["fp32_peak_tflops"]) == (2520.0, 82.6)
+    assert facts["tensor_peak_tflops"] == {"bf16": 165.2}
+    own.gpu.boost_clock_mhz = 0.0
+    assert own.facts()["boost_clock_mhz"] is None
+
+
 @pytest.mark.parametrize(("total", "transient"), [(10**18, True), (10**11, False)])
 def test_a_lack_of_memory_passes_where_another_process_holds_it(
     total: int, transient: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

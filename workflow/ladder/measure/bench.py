@@ -96,7 +96,8 @@ class Bench:
         self.gpu.harness = self._of_dtype[dtype]
 
     def facts(self) -> dict[str, Any]:
-        """The GPU as CUDA sees it, its copy rate (GB/s, read and written) and its clock's floor (us)."""
+        """The GPU as CUDA sees it, its peaks at the boost clock, its copy rate (GB/s, read and written) and its clock's
+        floor (us)."""
         gpu = self.gpu
         size = min(_COPY_BYTES, gpu.free_bytes() // 4)
         source, target = gpu.allocate(size), gpu.allocate(size)
@@ -112,6 +113,9 @@ class Bench:
             "compute_capability": ".".join(str(part) for part in gpu.compute_capability),
             "sms": gpu.sms,
             "l2_bytes": gpu.l2_bytes,
+            "boost_clock_mhz": gpu.boost_clock_mhz or None,
+            "fp32_peak_tflops": gpu.fp32_tflops,
+            "tensor_peak_tflops": gpu.tensor_tflops,
             "copy_gbytes_per_s": round(2 * size / copy_us / 1e3, 2),
             "clock_floor_us": round(floor_us, 4),
             "device_clock": self.device_clock,

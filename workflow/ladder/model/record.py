@@ -56,6 +56,7 @@ class Card(TypedDict, total=False):
     sms: int | None
     memory_bytes: _Number
     l2_bytes: _Number
+    boost_clock_mhz: _Number
     sm_clock_max_mhz: _Number
     power_limit_w: _Number
     copy_gbytes_per_s: _Number
