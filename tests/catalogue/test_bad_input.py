@@ -324,7 +324,6 @@ MISTAKES = [
             ("precision", "0.1 %", ["'0.1 %'", "a valid number"]),
             ("cell_seconds", math.inf, ["finite"]),
             ("cell_seconds", math.nan, ["nan", "a finite number"]),
-            ("throttle_share", 2, ["2 is not accepted", "less than or equal to 1"]),
             ("seed", True, ["True is not accepted", "a valid integer"]),
             ("busy", "refuze", ["'refuze'", "did you mean 'refuse'", "refuse, mark"]),
         ]
@@ -419,7 +418,12 @@ MISTAKES = [
     Mistake(
         "architecture of another vendor",
         document(CONFIG, lambda config: config.update(arch="gfx90a")),
-        (CONFIG, "arch", "'gfx90a'", "auto or an architecture such as sm_90a"),
+        (
+            CONFIG,
+            "arch",
+            "'gfx90a'",
+            "auto or an architecture such as sm_80 or sm_90a, no family such as sm_120f",
+        ),
     ),
     Mistake(
         "run named like the published folder",

@@ -58,8 +58,6 @@ class MeasureConfig(Document):
     """the warm regime is measured where a single launch takes less than this many microseconds"""
     deadline_s: Positive
     """a cell that takes longer is recorded as timeout"""
-    throttle_share: Annotated[float, Field(gt=0, le=1)]
-    """a cell is throttled when its SM clock lies by more than this share below the GPU's highest"""
     busy: Literal["refuse", "mark"]
     """when another process uses the GPU: refuse to measure, or mark the cells"""
     lock_clocks: Annotated[int, Field(ge=1, le=100_000)] | None
