@@ -176,6 +176,14 @@ def test_a_kernel_too_slow_for_warm_is_right_unless_warm_is_what_counts(judge: R
     assert judge(outcomes, "--regime", "warm", "--regime", "cold") == 4
 
 
+def test_what_the_host_did_is_not_judged(judge: Run, caplog: pytest.LogCaptureFixture) -> None:
+    slow = failed("launch_error", "the host sees +350.0 us more; this host is too slow to time launches")
+    slow["result"] = {"transient": True}
+    assert judge({(2048, "cold"): slow, (2048, "warm"): slow}) == 5
+    assert "not judged: honest-fp32 at" in caplog.text
+    assert "too slow to time launches" in caplog.text
+
+
 def test_of_several_sizes_wrong_counts_before_broken_and_broken_before_slower(
     judge: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:

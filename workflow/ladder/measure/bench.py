@@ -12,7 +12,7 @@ from ladder.gpu.external import ExternalReference
 from ladder.gpu.instance import Check, Instance, Tensor
 from ladder.gpu.launching import Loaded, load, static_shared_bytes
 from ladder.gpu.stamps import DeviceClock
-from ladder.gpu.timing import CheckedLaunch, Timer
+from ladder.gpu.timing import CheckedLaunch, Timer, TimesDisagree
 from ladder.model.cell import BACK_TO_BACK, Cell, Partner, size_label
 from ladder.model.errors import LadderError
 from ladder.model.plan import Edge, Launch, Plan, Task
@@ -422,6 +422,14 @@ class Bench:
         self.timer.time_once(CheckedLaunch(launch))
         with self.timer.working():
             return not instance.check(params).correct
+
+    def host_is_slow(self) -> bool:
+        """Whether even an empty launch ends later by the host's clock than events allow: no kernel is to blame then."""
+        try:
+            self.timer.quick_medians([self.gpu.harness.nothing])
+        except TimesDisagree:
+            return True
+        return False
 
     def recovers(self, release: bool = False) -> bool:
         """Whether the context still works after an error; `release` gives the current instance up, as part of it."""
