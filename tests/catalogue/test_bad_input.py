@@ -426,6 +426,26 @@ MISTAKES = [
         ),
     ),
     Mistake(
+        "architecture of a family",
+        document(CONFIG, lambda config: config.update(arch="sm_120f")),
+        (CONFIG, "arch", "'sm_120f'", "no family such as sm_120f"),
+    ),
+    Mistake(
+        "prediction for no GPU",
+        document(SWEEP, lambda sweep: sweep["variants"][0].update(predicted=[0.1, 0.2])),
+        (
+            SWEEP,
+            "predicted_for",
+            "None is not accepted",
+            "such as nvidia-h200, where a variant has `predicted`",
+        ),
+    ),
+    Mistake(
+        "GPU of no prediction",
+        document(SWEEP, lambda sweep: sweep.update(predicted_for="nvidia-h200")),
+        (SWEEP, "predicted_for", "'nvidia-h200' is not accepted", "nothing elsewhere"),
+    ),
+    Mistake(
         "run named like the published folder",
         document(CONFIG, lambda config: config.update(run="published")),
         (CONFIG, "run", "'published'", "other than published"),

@@ -259,6 +259,19 @@ def test_how_sessions_differ_decides_with_the_launches_and_the_range_elsewhere_i
         assert found[f"{ends}_high"] > 1.0399
 
 
+def test_sessions_of_another_model_say_nothing_of_this_gpu(
+    judge: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = components(tmp_path / "nvidia-a100", session=0.1, gpu=0.1, host=0.1)
+    monkeypatch.setattr("ladder.model.folders.Project.publications", lambda self: [other])
+    assert judge({(2048, "cold"): ok(), (2048, "warm"): ok()}, "--json", "-") == 0
+    captured = capsys.readouterr()
+    found = json.loads(captured.out)["cells"][0]
+    assert [found[f"speedup_{end}"] for end in ("low", "high")] == pytest.approx(FAST[1:])
+    assert (found["elsewhere_low"], found["elsewhere_high"]) == (None, None)
+    assert "another GPU of the model" not in captured.err
+
+
 def test_a_verdict_is_said_although_its_json_cannot_be_written(
     judge: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -124,8 +124,9 @@ def text(variant: str, device: str, cells: Sequence[JudgedCell]) -> str:
 
 
 def components_for(folders: Sequence[Any], slug: str) -> pd.DataFrame | None:
-    """components.csv of the published folder of a device, else of the first that has one; None without any."""
-    for folder in sorted(folders, key=lambda one: one.root.name != slug):
-        if len(found := tables.read("components", folder.tables, required=False)):
+    """components.csv of the published folder of a device; None without any, since no other model speaks for it."""
+    for folder in folders:
+        found = tables.read("components", folder.tables, required=False)
+        if folder.root.name == slug and len(found):
             return found
     return None
