@@ -285,6 +285,40 @@ def test_what_is_fastest_for_seconds_is_chosen_apart(tmp_path: Path) -> None:
     assert all(rung in needed for rung in ("transposed A", "register tile"))
 
 
+@pytest.mark.parametrize(
+    ("stages", "said"),
+    [
+        ({2: [0.11, 0.25], 3: [0.1, 0.31]}, "yes: a second stage brings 11 to 25 %, a third 10 to 31 %."),
+        ({2: [-0.61, -0.23]}, "no: a second stage costs 23 to 61 %."),
+        ({2: [0.0, -0.05], 3: [0.0]}, "no: a second stage costs 0 to 5 %, a third 0 %."),
+        ({2: [-0.06, 0.12]}, "not always: a second stage changes the speed by -6 to +12 %."),
+        ({2: [0.0, 0.0]}, "no further stage makes a difference."),
+    ],
+)
+def test_whether_stages_pay_on_tensor_cores_follows_their_signs(
+    stages: dict[int, list[float]], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def rows(*_: Any, **__: Any) -> list[Any]:
+        return []
+
+    def step(count: int, change: float) -> Any:
+        below = SimpleNamespace(variant=SimpleNamespace(params={"stages": count - 1}))
+        entry = SimpleNamespace(variant=SimpleNamespace(params={"stages": count}), baseline=below)
+        found = gain(1 + change, 1 + change, 1 + change)
+        size = {"n": 4096}
+        return SimpleNamespace(entry=entry, gain=found, tie=not change, row=size)
+
+    planted = [step(count, change) for count, changes in stages.items() for change in changes]
+    data: Any = SimpleNamespace(rows=rows, parts={"tensor_ladder_bf16": None})
+    monkeypatch.setattr(module, "steps", lambda part: planted)
+    for name, without in {"_far": None, "_flat": {}, "_taken_out": {}, "_cause": ""}.items():
+        monkeypatch.setattr(module, name, lambda *_, found=without: found)
+    facts = module.double_buffering(data)
+    template = module.TEMPLATES.get_template("answers/double_buffering.j2")
+    made_module = template.make_module({"data": data, "links": None, **facts})
+    assert str(made_module.headline()) == f"On tensor cores {said}"
+
+
 CAP = ["EVENT_REASON_SW_POWER_CAP"]
 
 
@@ -294,9 +328,9 @@ CAP = ["EVENT_REASON_SW_POWER_CAP"]
         (2700, CAP, 445, ": 450 W lower the clock to 2.67 GHz.", "from 2.70 GHz. It falls by 1 %."),
         (2520, CAP, 445, ": 450 W hold the clock at 2.67 GHz.", "reaches its limit."),  # above boost
         (None, CAP, 445, ": 450 W hold the clock at 2.67 GHz.", "reaches its limit."),
-        (2700, CAP, 300, ".", "at the power limit."),  # heat may hold it down
-        (2700, [], 445, ".", "at the power limit."),
-        (2700, None, 445, ".", "at the power limit."),
+        (2700, CAP, 300, ".", "did not name the power limit for each of them."),  # heat may hold it down
+        (2700, [], 445, ".", "did not name the power limit for each of them."),
+        (2700, None, 445, ".", "did not name the power limit for each of them."),
     ],
 )
 def test_the_power_limit_lowers_a_clock_where_nvml_named_it_and_the_clock_was_higher(

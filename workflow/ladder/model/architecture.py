@@ -35,6 +35,8 @@ class Architecture:
     registers: int = 65536
 
 
+_OF_ONE = ("wgmma", "tcgen05")
+"""Features of code for the very architecture: what names it without the `a` has none of them."""
 _COPIES, _FP8, _TMA = ("cp.async",), ("cp.async", "fp8"), ("cp.async", "fp8", "TMA")
 _GA102 = {"fp16": 1024, "bf16": 1024, "tf32": 512, "fp16_acc16": 1024}
 _GA100 = {name: 2 * ops for name, ops in _GA102.items()}
@@ -82,7 +84,10 @@ def lacking(least: str, arch: str) -> str | None:
     if arch == least or not (least.endswith("a") or arch_number(arch) < arch_number(least)):
         return None
     known, there = limits_of(least), limits_of(arch)
-    missing = [name for name in known.features if name not in there.features] if known and there else []
+    asked = known.features if known else ()
+    if not least.endswith("a"):
+        asked = tuple(name for name in asked if name not in _OF_ONE)
+    missing = [name for name in asked if name not in there.features] if there else []
     return f"needs {least}, the device is {arch}{', without ' if missing else ''}{', '.join(missing)}"
 
 

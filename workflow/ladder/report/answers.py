@@ -269,6 +269,7 @@ def double_buffering(data: RunData) -> Facts:
     plain, flat = data.rows("fp32_buffering", **(BUFFERED | {"stages": 1, "buffers": 1})), _flat(data)
     return {
         "sizes": sizes,
+        "pays": _pays(list(itertools.chain(*stages.values()))),
         "faster": {size: own for size, own in sizes.items() if own.verdict == FASTER},
         "slower": {size: own for size, own in sizes.items() if own.verdict == SLOWER},
         "stages": dict(sorted(stages.items())),
@@ -279,6 +280,13 @@ def double_buffering(data: RunData) -> Facts:
         "cause": _cause(data, plain, rows),
         "table": table,
     }
+
+
+def _pays(changes: Sequence[float]) -> str:
+    """Whether what changes the speed by these shares pays, in words; empty where nothing does at all."""
+    if not any(changes):
+        return ""
+    return "yes" if min(changes) >= 0 else "no" if max(changes) <= 0 else "not always"
 
 
 def _far(data: RunData, rows: Sequence[Row]) -> Mapping[str, Any] | None:
@@ -599,7 +607,7 @@ def attention_speed(data: RunData) -> Facts:
     size = data.parts["attention"].size if "attention" in data.parts else {}
     here = {row["causal"]: row for row in fastest if row.size == size}
     if 0 not in here:
-        raise Unmeasured("no attention without a mask has a result")
+        raise Unmeasured(data.timed("attention").why or "no attention without a mask has a result")
     counted = {_cell(row): said for row in (*beside, *rungs) if (said := _busiest(data, row))}
     errors = _errors_over_libraries(data)
     lines = [
@@ -651,8 +659,18 @@ def _errors_over_libraries(data: RunData) -> dict[tuple[Any, ...], str]:
 
 @question("How do thin FP32 GEMMs fare?", "fp32", "fp32_shapes", "shapes")
 def thin_fp32(data: RunData) -> Facts:
-    """The fastest of our FP32 kernels at each thin shape against the libraries."""
-    return _over_shapes(data, "fp32_shapes", THIN) | {"thin": THIN}
+    """The fastest of our FP32 kernels at each thin shape against the libraries; how many of those that are faster cut K
+    over several blocks."""
+    found = _over_shapes(data, "fp32_shapes", THIN)
+    faster = [row for row in found["rows"] if gain(row).verdict == FASTER]
+    return found | {"thin": THIN, "cut": sum(_cuts_k(data, row) for row in faster)}
+
+
+def _cuts_k(data: RunData, row: Row) -> bool:
+    """Whether several blocks share a tile of a row's launch, each with a part of K: its tiles lie along x alone."""
+    variants = {entry.variant.id: entry.variant for entry in data.sweeps[row["sweep"]].entries}
+    variant = variants.get(row["variant"])
+    return variant is not None and math.prod(variant.geometry(row.size).grid[1:]) > 1
 
 
 THIN = 128
