@@ -204,7 +204,7 @@ SESSION = Session(
         "sms": 132,
         "memory_bytes": 150_000_000_000,
         "l2_bytes": 62_914_560,
-        "sm_clock_max_mhz": 1980,
+        "boost_clock_mhz": 1980,
         "power_limit_w": 700.0,
         "fp32_peak_tflops": 66.9,
         "tensor_peak_tflops": {"fp16": 989.4},
@@ -297,6 +297,7 @@ class Lab:
     root: Path
     run: str = "main"
     device: str = DEVICE
+    arch: str = "sm_90a"
     session: Session = SESSION
     host: dict[str, str] = field(default_factory=lambda: dict(HOST))
     finished: str = FINISHED
@@ -330,7 +331,19 @@ class Lab:
         return _config(json.dumps(self.settings))
 
     def plan(self, sweep: Sweep) -> Plan:
-        return plan_sweep(sweep, self.config(), "sm_90a")
+        return plan_sweep(sweep, self.config(), self.arch)
+
+    def speedup(self, sweep: Sweep, place: Place) -> float:
+        """The speed-up that the synthetic device shows for a variant over what the sweep times it against."""
+        return 1.25 if sweep.name == "fp32_transpose" else true_speedup(place.variant, place.size)
+
+    def reference_us(self, sweep: Sweep, place: Place) -> float:
+        """What the reference takes."""
+        if sweep.problem.name == "gemm":
+            work = sweep.problem.work(place.size, place.variant.dtype, place.variant.params)
+            return work.operations / CUBLAS_TFLOPS[place.variant.dtype] / 1e6
+        times_us = {"banks": 40.0, "stencil": 600.0, "softmax": 100.0, "attention": 100.0}
+        return times_us[sweep.problem.name]
 
     def compile(
         self,
@@ -343,7 +356,14 @@ class Lab:
             variant.dtype: {"symbols": {}, "machine_code": code, "status": "ok", "cubin": "harness"}
             for variant in sweep.variants
         }
-        variants = {variant.id: facts(variant, make_facts(variant)) for variant in sweep.variants}
+        absent = {
+            variant.id: {"status": "unsupported", "reason": why}
+            for variant, why in sweep.never_launched(self.arch).items()
+        }
+        variants = {
+            variant.id: facts(variant, make_facts(variant) | {"arch": self.arch} | absent.get(variant.id, {}))
+            for variant in sweep.variants
+        }
         made = replace(self.plan(sweep), harness=harness, variants=variants)
         replace_file(self.folder.plan(sweep.name), to_json(made))
 
@@ -368,9 +388,11 @@ class Lab:
             for task in plan.tasks:
                 place = replace(place if task.beside else next(asked), beta=task.cell.beta)
                 if task.absent is None:
-                    made = make_record(sweep, place, random_numbers)
+                    times = self.speedup(sweep, place), self.reference_us(sweep, place)
+                    made = make_record(sweep, place, *times, random_numbers)
                     if task.baseline and place.entry.baseline is not None:
-                        made = over(made, true_speedup(place.entry.baseline.variant, place.size))
+                        below = replace(place, entry=place.entry.baseline)
+                        made = over(made, self.speedup(sweep, below))
                     measured = change(place, made)
                     if measured is not None and plan.broken(task) is None:
                         launched += 1
@@ -475,7 +497,8 @@ class Lab:
     def environment(self, records: Records | None = None) -> dict[str, Any]:
         """What environment.json says, of the records of the run, unless they were read before."""
         store = read_store(self.folder.records) if records is None else records
-        return HERE | measured_on(store, pd.DataFrame({"session": list(store.sessions)}))
+        here = HERE | {"device": self.device, "arch": self.arch}
+        return here | measured_on(store, pd.DataFrame({"session": list(store.sessions)}))
 
     def plans(self) -> dict[str, Plan]:
         """Plans of the run's sweeps."""
@@ -521,19 +544,11 @@ def make_facts(variant: Variant) -> dict[str, Any]:
     }
 
 
-def make_record(sweep: Sweep, place: Place, random_numbers: random.Random) -> dict[str, Any]:
+def make_record(
+    sweep: Sweep, place: Place, speedup: float, reference_us: float, random_numbers: random.Random
+) -> dict[str, Any]:
     """What was measured of a variant at a size: a result a regime, and what they share."""
-    variant, size = place.variant, place.size
-    speedup = true_speedup(variant, size)
-    if sweep.name == "fp32_transpose":
-        speedup = 1.25
-    if sweep.problem.name == "gemm":
-        work = sweep.problem.work(size, variant.dtype, variant.params)
-        reference_us = work.operations / CUBLAS_TFLOPS[variant.dtype] / 1e6
-    else:
-        reference_us = {"banks": 40.0, "stencil": 600.0, "softmax": 100.0, "attention": 100.0}[
-            sweep.problem.name
-        ]
+    variant = place.variant
     against = sweep.reference.variant_for(variant)
     name = against.id if against is not None else sweep.reference.libraries[0]
     regimes = {}
@@ -560,6 +575,7 @@ def make_record(sweep: Sweep, place: Place, random_numbers: random.Random) -> di
             "sm_clock_mhz": 1980,
             "power_w": 500.0,
             "temperature_c": 50,
+            "clock_events": [],
             "busy": False,
         },
         "observations": [],

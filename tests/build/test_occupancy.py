@@ -47,6 +47,13 @@ KIB = 1024
         (86, 128, 32, 100 * KIB, (0, 0.0, "shared memory")),
         (90, 384, 80, 227 * KIB, (1, 12 / 64, "shared memory")),
         (90, 128, 32, 228 * KIB, (0, 0.0, "shared memory")),
+        # 8.8 is as 8.6, 11.0 has 10.0's shared memory and fewer warps, 12.1 is as 12.0.
+        (88, 32, 16, 0, (16, 16 / 48, "blocks")),
+        (88, 128, 32, 99 * KIB, (1, 4 / 48, "shared memory")),
+        (110, 32, 16, 0, (24, 24 / 48, "blocks")),
+        (110, 384, 80, 227 * KIB, (1, 12 / 48, "shared memory")),
+        (121, 32, 16, 0, (24, 24 / 48, "blocks")),
+        (121, 128, 32, 100 * KIB, (0, 0.0, "shared memory")),
         # 32 warps of 72 registers a thread do not fit the register file.
         (90, 1024, 65, 0, (0, 0.0, "registers")),
         (90, 1024, 64, 0, (1, 0.5, "registers")),
@@ -58,7 +65,7 @@ def test_cases_on_paper(
     assert tuple(occupancy(ARCHITECTURES[arch], threads, registers, shared).values()) == expected
 
 
-@pytest.mark.parametrize("arch", [75, 80, 86, 89, 90, 100, 120])
+@pytest.mark.parametrize("arch", [75, 80, 86, 88, 89, 90, 100, 110, 120, 121])
 def test_a_block_of_more_than_1024_threads_does_not_exist(arch: int) -> None:
     assert occupancy(ARCHITECTURES[arch], 1024, 16, 0)["blocks_per_sm"] >= 1
     assert occupancy(ARCHITECTURES[arch], 1056, 16, 0)["blocks_per_sm"] == 0

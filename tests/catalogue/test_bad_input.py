@@ -337,7 +337,6 @@ MISTAKES = [
             ("precision", "0.1 %", ["'0.1 %'", "a valid number"]),
             ("cell_seconds", math.inf, ["finite"]),
             ("cell_seconds", math.nan, ["nan", "a finite number"]),
-            ("throttle_share", 2, ["2 is not accepted", "less than or equal to 1"]),
             ("seed", True, ["True is not accepted", "a valid integer"]),
             ("busy", "refuze", ["'refuze'", "did you mean 'refuse'", "refuse, mark"]),
         ]
@@ -453,7 +452,32 @@ MISTAKES = [
     Mistake(
         "architecture of another vendor",
         document(CONFIG, lambda config: config.update(arch="gfx90a")),
-        (CONFIG, "arch", "'gfx90a'", "auto or an architecture such as sm_90a"),
+        (
+            CONFIG,
+            "arch",
+            "'gfx90a'",
+            "auto or an architecture such as sm_80 or sm_90a, no family such as sm_120f",
+        ),
+    ),
+    Mistake(
+        "architecture of a family",
+        document(CONFIG, lambda config: config.update(arch="sm_120f")),
+        (CONFIG, "arch", "'sm_120f'", "no family such as sm_120f"),
+    ),
+    Mistake(
+        "prediction for no GPU",
+        document(SWEEP, lambda sweep: sweep["variants"][0].update(predicted=[0.1, 0.2])),
+        (
+            SWEEP,
+            "predicted_for",
+            "None is not accepted",
+            "such as nvidia-h200, where a variant has `predicted`",
+        ),
+    ),
+    Mistake(
+        "GPU of no prediction",
+        document(SWEEP, lambda sweep: sweep.update(predicted_for="nvidia-h200")),
+        (SWEEP, "predicted_for", "'nvidia-h200' is not accepted", "nothing elsewhere"),
     ),
     Mistake(
         "run named like the published folder",

@@ -99,12 +99,77 @@ def test_the_architecture_of_a_device_carries_its_own_features_from_9_0_up(
         ("GPU-1", [L4]),
         ("", []),
         ("-1", []),
-        ("1,7,0", [L4]),
+        ("NoDevFiles", []),
+        ("1,-1,0", [L4]),
     ],
 )
 def test_only_visible_gpus_are_found(chosen: str | None, expected: list[FoundGpu]) -> None:
     environment = {} if chosen is None else {"CUDA_VISIBLE_DEVICES": chosen}
-    assert visible([H200, L4], environment) == expected
+    assert visible([H200, L4], environment | {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}) == expected
+
+
+@pytest.mark.parametrize("chosen", ["7", "1,7,0", "GPU-2", "GPU-", "h200"])
+def test_a_name_that_no_gpu_has_is_refused_and_not_taken_for_no_gpu(chosen: str) -> None:
+    environment = {"CUDA_VISIBLE_DEVICES": chosen, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    wrong = "7" if "7" in chosen else chosen
+    accepted = "a number from 0 to 1, or a UUID.*GPU-0aa1 .NVIDIA H200., GPU-1bb2"
+    with pytest.raises(LadderError, match=f"CUDA_VISIBLE_DEVICES: '{wrong}' is not accepted.*{accepted}"):
+        visible([H200, L4], environment)
+    assert visible([], environment) == [], "a host without a GPU may have any"
+
+
+def test_where_gpus_differ_a_number_is_taken_only_in_the_order_that_cuda_has_too() -> None:
+    environment = {"CUDA_VISIBLE_DEVICES": "0"}
+    with pytest.raises(LadderError, match=r"'0' is not accepted.*by speed.*CUDA_DEVICE_ORDER=PCI_BUS_ID"):
+        visible([H200, L4], environment)
+    alike = replace(H200, index=1, uuid="GPU-2cc3")
+    assert visible([H200, alike], environment) == [H200]
+
+
+def test_a_gpu_in_mig_mode_is_not_measured_since_a_slice_would_pass_for_the_whole_model() -> None:
+    sliced = replace(H200, index=1, uuid="GPU-2cc3", mig=True)
+    assert visible([H200, sliced], {}) == [H200]
+    with pytest.raises(LadderError, match=r"NVIDIA H200: it is in MIG mode.*-mig 0.*device=none"):
+        visible([sliced], {})
+    for chosen in ("1", "GPU-2cc3", "MIG-0fe3"):
+        with pytest.raises(LadderError, match=f"CUDA_VISIBLE_DEVICES: '{chosen}' is not accepted.*MIG mode"):
+            visible([H200, sliced], {"CUDA_VISIBLE_DEVICES": chosen})
+
+
+class Nvml:
+    """The driver's management library as far as it says its versions."""
+
+    def __init__(self, version: int) -> None:
+        self.version = version
+
+    def init_v2(self) -> None: ...
+
+    def system_get_cuda_driver_version(self) -> int:
+        return self.version
+
+    def system_get_driver_version(self) -> str:
+        return "550.54"
+
+
+class Mig:
+    """Of a GPU that cannot be cut into slices."""
+
+    @property
+    def mode(self) -> bool:
+        raise RuntimeError("Not Supported")
+
+
+def test_a_driver_of_cuda_12_is_refused_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = SimpleNamespace(name="NVIDIA H200", uuid="GPU-0aa1", cuda_compute_capability=(9, 0), mig=Mig())
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(discovery.ctypes, "CDLL", lambda name: None)
+    monkeypatch.setattr("cuda.core.system.Device", SimpleNamespace(get_all_devices=lambda: [gpu]))
+    monkeypatch.setattr("cuda.bindings.nvml", Nvml(12040))
+    needed = r"driver 550.54 is for CUDA 12.4; needed is CUDA 13, driver 580 or later .*device=none"
+    with pytest.raises(LadderError, match=needed):
+        discovery.find_gpus()
+    monkeypatch.setattr("cuda.bindings.nvml", Nvml(13000))
+    assert discovery.find_gpus() == [H200]
 
 
 @pytest.mark.parametrize(

@@ -176,6 +176,14 @@ def test_a_kernel_too_slow_for_warm_is_right_unless_warm_is_what_counts(judge: R
     assert judge(outcomes, "--regime", "warm", "--regime", "cold") == 4
 
 
+def test_what_the_host_did_is_not_judged(judge: Run, caplog: pytest.LogCaptureFixture) -> None:
+    slow = failed("launch_error", "the host sees +350.0 us more; this host is too slow to time launches")
+    slow["result"] = {"transient": True}
+    assert judge({(2048, "cold"): slow, (2048, "warm"): slow}) == 5
+    assert "not judged: honest-fp32 at" in caplog.text
+    assert "too slow to time launches" in caplog.text
+
+
 def test_of_several_sizes_wrong_counts_before_broken_and_broken_before_slower(
     judge: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -249,6 +257,19 @@ def test_how_sessions_differ_decides_with_the_launches_and_the_range_elsewhere_i
         low = math.hypot(math.log(1.03 / 1.02), 1.96 * deviation)
         assert found[f"{ends}_low"] == pytest.approx(1.03 * math.exp(-low))
         assert found[f"{ends}_high"] > 1.0399
+
+
+def test_sessions_of_another_model_say_nothing_of_this_gpu(
+    judge: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = components(tmp_path / "nvidia-a100", session=0.1, gpu=0.1, host=0.1)
+    monkeypatch.setattr("ladder.model.folders.Project.publications", lambda self: [other])
+    assert judge({(2048, "cold"): ok(), (2048, "warm"): ok()}, "--json", "-") == 0
+    captured = capsys.readouterr()
+    found = json.loads(captured.out)["cells"][0]
+    assert [found[f"speedup_{end}"] for end in ("low", "high")] == pytest.approx(FAST[1:])
+    assert (found["elsewhere_low"], found["elsewhere_high"]) == (None, None)
+    assert "another GPU of the model" not in captured.err
 
 
 def test_a_verdict_is_said_although_its_json_cannot_be_written(

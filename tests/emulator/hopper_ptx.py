@@ -566,9 +566,9 @@ class HopperMachine(TensorMachine):
                     for store in group:
                         store()
                 self.stores[thread] = groups[max(0, len(groups) - int(operands[0])) :]
-            elif opcode.startswith("cp.async.bulk.shared::cluster.global"):
+            elif opcode.startswith("cp.async.bulk.shared::cta.global"):
                 self._load_line(operands, thread)
-            elif ".shared::cluster.global" in opcode:
+            elif re.search(r"\.shared::(cta|cluster)\.global", opcode):
                 self._load_box(opcode, operands, thread)
             else:
                 self._store_box(operands, thread)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -68,6 +69,47 @@ def test_a_reading_is_the_median_since_a_moment_and_what_held_clocks_down(nvml: 
     later = watch.since(0.0)
     assert later["sm_clock_mhz"] == 1700
     assert later["clock_events"] == ["POWER", "HEAT"]
+
+
+QUERIES = {
+    "sm_clock_mhz": "device_get_clock_info",
+    "temperature_c": "device_get_temperature_v",
+    "clock_events": "device_get_current_clocks_event_reasons",
+    "power_w": "device_get_total_energy_consumption",
+}
+
+
+def not_supported(*_: Any) -> Any:
+    raise NvmlError("Not Supported")
+
+
+@pytest.mark.parametrize("missing", [*QUERIES])
+def test_a_query_that_is_not_supported_leaves_its_own_value_missing_and_ends_nothing(
+    missing: str, nvml: Nvml, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nvml, QUERIES[missing], not_supported)
+    nvml.events = POWER_CAP
+    watch = Monitor("GPU-1")
+    now = time.monotonic()
+    read_for(watch, nvml, now, 1.3, 700.0)
+    found = watch.since(now - 1)
+    assert found.pop(missing) is None
+    expected = {"sm_clock_mhz": 1980, "temperature_c": 45, "clock_events": ["POWER"]}
+    assert {name: value for name, value in found.items() if name != "power_w"} == {
+        name: value for name, value in expected.items() if name != missing
+    }
+    power_w = None if missing == "power_w" else pytest.approx(700.0, rel=0.01)
+    assert watch.power_w([(now, now + 1.3)]) == power_w
+
+
+def test_a_gpu_of_which_nothing_is_known_is_read_and_has_no_neighbours(
+    nvml: Nvml, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for query in (*QUERIES.values(), "device_get_compute_running_processes_v3"):
+        monkeypatch.setattr(nvml, query, not_supported)
+    watch = Monitor("GPU-1")
+    assert {*watch.since(0.0).values()} == {None}
+    assert watch.neighbours(set()) == []
 
 
 def test_own_processes_are_no_neighbours(nvml: Nvml) -> None:

@@ -290,7 +290,7 @@ extern "C" __global__ void kernel(const __grid_constant__ TensorMap map, int row
     COPY
 }
 """
-LOAD = "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+LOAD = "cp.async.bulk.tensor.2d.shared::{}.global.tile.mbarrier::complete_tx::bytes"
 
 
 @pytest.mark.parametrize(
@@ -298,12 +298,12 @@ LOAD = "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_t
     [
         (
             "tma_load<{}>(box, map, row, column, full);",
-            f"{LOAD} [%0], [%1, {{%2, %3}}], [%4];",
+            f"{LOAD.format('cta')} [%0], [%1, {{%2, %3}}], [%4];",
             '"r"(shared_address(box)), "l"(&map), "r"(column), "r"(row), "r"(shared_address(&full))',
         ),
         (
             "tma_load_multicast<{}>(box, map, row, column, full, blocks);",
-            f"{LOAD}.multicast::cluster [%0], [%1, {{%2, %3}}], [%4], %5;",
+            f"{LOAD.format('cluster')}.multicast::cluster [%0], [%1, {{%2, %3}}], [%4], %5;",
             '"r"(shared_address(box)), "l"(&map), "r"(column), "r"(row), "r"(shared_address(&full)),'
             ' "h"(static_cast<unsigned short>(blocks))',
         ),

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import re
 from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
-from compiling import compile_text
+from checkout import catalog, every_sweep
+from compiling import compile_request, compile_text
+from elftools.elf.elffile import ELFFile
 from ladder.build.sources import include_closure
+from ladder.build.variants import source_files, variant_request
+from ladder.model.architecture import lacking
 
 ROOT = Path(__file__).resolve().parents[2]
 KERNELS = ROOT / "kernels"
@@ -121,3 +126,29 @@ def test_lines_of_kernels_to_copy_are_short() -> None:
     assert len(texts) == 5
     texts += [path.read_text(encoding="utf-8") for path in (ROOT / "tests/axpy/kernels").iterdir()]
     assert [line for text in texts for line in text.splitlines() if len(line) > WIDTH] == []
+
+
+BULK_COPIES = {"bulk_copy.cuh", "tma.cuh"}
+RUN_ON_SM_120 = [
+    kernel.name
+    for kernel in catalog().values()
+    if kernel.triton is None
+    and BULK_COPIES & {path.name for path in source_files(kernel, INCLUDE)}
+    and lacking(kernel.min_arch, "sm_120a") is None
+]
+
+
+@pytest.mark.parametrize("kernel", RUN_ON_SM_120)
+def test_on_sm_120_a_bulk_copy_calls_nothing_of_the_system(kernel: str) -> None:
+    """ptxas guards copies to the shared memory of a cluster there by a call, which makes a kernel `stateful`."""
+    launched = [
+        variant
+        for sweep in every_sweep().values()
+        for variant in sweep.variants
+        if variant.kernel.name == kernel and variant not in sweep.never_launched("sm_120a")
+    ]
+    for variant in launched[:1]:  # of some every block needs more shared memory
+        cubin, facts = compile_request(variant_request(variant, INCLUDE, "sm_120a"))
+        assert facts["status"] == "ok", facts["reason"]
+        symbols = ELFFile(io.BytesIO(cubin)).get_section_by_name(".symtab").iter_symbols()
+        assert not [symbol.name for symbol in symbols if "syscall" in symbol.name]

@@ -22,6 +22,9 @@ FACTS = {
     "compute_capability": "9.0",
     "sms": 132,
     "l2_bytes": 62_914_560,
+    "boost_clock_mhz": 1980.0,
+    "fp32_peak_tflops": 66.9,
+    "tensor_peak_tflops": {"bf16": 1070.5},
     "copy_gbytes_per_s": 4000.0,
     "clock_floor_us": 2.0,
 }

@@ -162,7 +162,6 @@ CHANGES: dict[str, tuple[Callable[[Measured], object], CompileRequests]] = {
     ),
     "deadline, where nothing ran into one": (lambda it: it.settings(deadline_s=999), nothing),
     "what to do beside others": (lambda it: it.settings(busy="mark"), nothing),
-    "when a cell counts as throttled": (lambda it: it.settings(throttle_share=0.5), nothing),
     # The host.
     "driver": (lambda it: it.lab.host.update(driver="590.1"), everything),
     "GPU model": (lambda it: it.lab.host.update(gpu="NVIDIA B200"), everything),

@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from multiprocessing import Pipe
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -535,6 +537,64 @@ def test_the_least_time_counts_inputs_and_what_of_the_outputs_the_l2_cannot_keep
     for regime, expected in (("cold", bytes_of_memory / 4.8e6), ("warm", 0.0)):
         found = own.least_us(cell.in_regime(regime), {"radius": 1}, own.instance(cell))
         assert found == pytest.approx(expected, rel=0.001)
+
+
+def test_memory_of_an_unknown_rate_bounds_no_time(tmp_path: Path) -> None:
+    plan = plan_of("stencil_sizes", tmp_path)
+    (tmp_path / "none.cubin").touch()
+    own = worker.Worker(plan, tmp_path).bench
+    own.gpu.memory_bytes_per_us = math.inf
+    cell = plan.tasks[0].cell
+    assert own.least_us(cell, {"k": 2}, own.instance(cell)) == 0.0
+
+
+def test_a_worker_says_of_its_gpu_what_peaks_it_has_at_which_clock(tmp_path: Path) -> None:
+    plan = plan_of("fp32_tiles", tmp_path)
+    (tmp_path / "none.cubin").touch()
+    own = worker.Worker(plan, tmp_path).bench
+    own.gpu.device.name, own.gpu.boost_clock_mhz = "NVIDIA GeForce RTX 4090", 2520.0
+    own.gpu.fp32_tflops, own.gpu.tensor_tflops = 82.6, {"bf16": 165.2}
+    own.gpu.harness.nothing = lambda: None
+    facts = own.facts()
+    assert (facts["boost_clock_mhz"], facts["fp32_peak_tflops"]) == (2520.0, 82.6)
+    assert facts["tensor_peak_tflops"] == {"bf16": 165.2}
+    own.gpu.boost_clock_mhz = 0.0
+    assert own.facts()["boost_clock_mhz"] is None
+
+
+@pytest.mark.parametrize("slow_host", [True, False])
+def test_a_disagreement_of_clocks_passes_where_the_host_sees_empty_launches_as_late(
+    slow_host: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def disagrees(*_: Any, **__: Any) -> Any:
+        raise timing.TimesDisagree("by its events a launch takes 10.0 us, the host sees +350.0 us more")
+
+    plan = plan_of("fp32_tiles", tmp_path)
+    (tmp_path / "none.cubin").touch()
+    own = worker.Worker(plan, tmp_path)
+    own.bench.gpu.harness.nothing = lambda: None
+    monkeypatch.setattr(own, "measure", disagrees)
+    if slow_host:
+        monkeypatch.setattr(own.bench.timer, "quick_medians", disagrees)
+    result = own.answer(request(plan, 0, "dirty"))["results"]["dirty"]
+    assert result["status"] == "launch_error"
+    assert result.get("transient", False) == slow_host
+    assert ("this host is too slow to time launches" in result["reason"]) == slow_host
+
+
+def test_a_worker_that_cannot_start_since_the_host_is_slow_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def disagrees(self: Any) -> Any:
+        raise timing.TimesDisagree("by its events a launch takes 3.0 us, the host sees +350.0 us more")
+
+    plan = plan_of("fp32_tiles", tmp_path)
+    (tmp_path / "none.cubin").touch()
+    monkeypatch.setattr(bench.Bench, "facts", disagrees)
+    ours, theirs = Pipe()
+    with pytest.raises(timing.TimesDisagree):
+        worker.measure(plan, tmp_path, os.dup(theirs.fileno()))
+    assert "this host is too slow to time launches" in ours.recv()["mistake"]
 
 
 @pytest.mark.parametrize(("total", "transient"), [(10**18, True), (10**11, False)])

@@ -899,7 +899,7 @@ def test_numbers_have_at_most_four_digits_and_the_power_limit_is_explained(
     browser.open(file)
     throttled = timings[timings["throttled"].fillna(False).astype(bool)].index[0]
     browser.script("change({cell: RUNS[0].ids[arguments[0]]})", int(throttled))
-    assert "it lowered the clock" in browser.find("#detail [data-name=throttled]").text
+    assert "by the power limit or heat" in browser.find("#detail [data-name=throttled]").text
     shown = browser.texts("#detail > table td")
     for number in re.findall(r"\d+\.\d+", " ".join(shown)):
         assert len(number.replace(".", "").lstrip("0")) <= 4, number

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +17,7 @@ import pandas as pd
 import pytest
 from checkout import PUBLISHED, catalog, every_sweep, published_data, published_of
 from conftest import edit_yaml, environment
-from factory import Lab, over
+from factory import SESSION, Lab, over
 from ladder.catalogue.plans import plan_sweep
 from ladder.catalogue.settings import set_up
 from ladder.catalogue.sweeps import chosen_cells
@@ -92,6 +93,7 @@ SAID = """
 """
 READ = """
 import sys
+from dataclasses import replace
 from pathlib import Path
 from ladder.catalogue.kernels import Catalog
 from ladder.catalogue.sweeps import load_sweeps
@@ -281,6 +283,79 @@ def test_what_is_fastest_for_seconds_is_chosen_apart(tmp_path: Path) -> None:
     assert ["|8192|" in part for part in (once, held)] == [True, False], "none was held for seconds there"
     needed = section(pages["methodology"], "Recommended configurations")
     assert all(rung in needed for rung in ("transposed A", "register tile"))
+
+
+@pytest.mark.parametrize(
+    ("stages", "said"),
+    [
+        ({2: [0.11, 0.25], 3: [0.1, 0.31]}, "yes: a second stage brings 11 to 25 %, a third 10 to 31 %."),
+        ({2: [-0.61, -0.23]}, "no: a second stage costs 23 to 61 %."),
+        ({2: [0.0, -0.05], 3: [0.0]}, "no: a second stage costs 0 to 5 %, a third 0 %."),
+        ({2: [-0.06, 0.12]}, "not always: a second stage changes the speed by -6 to +12 %."),
+        ({2: [0.0, 0.0]}, "no further stage makes a difference."),
+    ],
+)
+def test_whether_stages_pay_on_tensor_cores_follows_their_signs(
+    stages: dict[int, list[float]], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def rows(*_: Any, **__: Any) -> list[Any]:
+        return []
+
+    def step(count: int, change: float) -> Any:
+        below = SimpleNamespace(variant=SimpleNamespace(params={"stages": count - 1}))
+        entry = SimpleNamespace(variant=SimpleNamespace(params={"stages": count}), baseline=below)
+        found = gain(1 + change, 1 + change, 1 + change)
+        size = {"n": 4096}
+        return SimpleNamespace(entry=entry, gain=found, tie=not change, row=size)
+
+    planted = [step(count, change) for count, changes in stages.items() for change in changes]
+    data: Any = SimpleNamespace(rows=rows, parts={"tensor_ladder_bf16": None})
+    monkeypatch.setattr(module, "steps", lambda part: planted)
+    for name, without in {"_far": None, "_flat": {}, "_taken_out": {}, "_cause": ""}.items():
+        monkeypatch.setattr(module, name, lambda *_, found=without: found)
+    facts = module.double_buffering(data)
+    template = module.TEMPLATES.get_template("answers/double_buffering.j2")
+    made_module = template.make_module({"data": data, "links": None, **facts})
+    assert str(made_module.headline()) == f"On tensor cores {said}"
+
+
+CAP = ["EVENT_REASON_SW_POWER_CAP"]
+
+
+@pytest.mark.parametrize(
+    ("boost", "events", "power_w", "said", "why"),
+    [
+        (2700, CAP, 445, ": 450 W lower the clock to 2.67 GHz.", "from 2.70 GHz. It falls by 1 %."),
+        (2520, CAP, 445, ": 450 W hold the clock at 2.67 GHz.", "reaches its limit."),  # above boost
+        (None, CAP, 445, ": 450 W hold the clock at 2.67 GHz.", "reaches its limit."),
+        (2700, CAP, 300, ".", "did not name the power limit for each of them."),  # heat may hold it down
+        (2700, [], 445, ".", "did not name the power limit for each of them."),
+        (2700, None, 445, ".", "did not name the power limit for each of them."),
+    ],
+)
+def test_the_power_limit_lowers_a_clock_where_nvml_named_it_and_the_clock_was_higher(
+    boost: float | None, events: list[str] | None, power_w: float, said: str, why: str, tmp_path: Path
+) -> None:
+    def change(cell: Any, record: dict[str, Any]) -> dict[str, Any]:
+        cold = record["regimes"]["cold"]
+        steady = {"variant": {"sm_clock_mhz": 2671.0, "power_w": power_w}}
+        slower = {"variant_us": [1.1 * us for us in cold["variant_us"]], "sustained": steady}
+        record["regimes"]["sustained"] = cold | slower
+        record["device"] |= {"clock_events": events}
+        return record
+
+    gpu = {**SESSION.gpu, "boost_clock_mhz": boost, "power_limit_w": 450.0}
+    lab = Lab(tmp_path, session=replace(SESSION, gpu=gpu))
+    path = lab.project.sweeps / "tensor_ladder.yaml"
+    edit_yaml(path, lambda sweep: sweep.update(sustained={"sizes": [4096]}))
+    lab.record(["tensor_ladder"], change)
+    lab.collect(["tensor_ladder"])
+    data = RunData.read(lab.folder, lab.sweeps(["tensor_ladder"]))
+    found = {one.name: one for one in answers(data, Links(lab.folder, lab.root, data))}
+    answer = found["power_limit"]
+    assert answer.headline == f"9 % of tensor-core speed at 4096 is gone after a second{said}"
+    assert answer.why.endswith(why)
+    assert ("From 4096 on single launches are limited" in answer.exceptions) == (events == CAP)
 
 
 def test_what_random_data_cost_is_said_of_zeros_alone() -> None:

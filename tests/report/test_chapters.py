@@ -114,6 +114,15 @@ def test_each_rung_stands_in_the_chapter_with_its_predicted_and_its_measured_sha
     assert page.count("| as predicted |") + page.count("| not as predicted |") == len(RATES)
 
 
+def test_on_another_gpu_nothing_is_said_of_what_was_predicted_for_one(data: RunData) -> None:
+    two = {name: data.sweeps[name] for name in ALL_RATES}
+    environment = {**data.environment, "device": "nvidia-geforce-rtx-4090", "published": None}
+    pages = dict(render(PUBLISHED, RunData(two, data.frames, environment), {}))
+    for page in (pages[PUBLISHED.report], pages[PUBLISHED.sweep_page("reduction")]):
+        assert "redict" not in re.sub(r"predicted on another GPU|another GPU is predicted", "", page)
+    assert "|8 bulk copies|" in pages[PUBLISHED.report].replace("**", "")
+
+
 def test_a_prediction_without_a_rung_or_a_row_stands_under_the_variants_id(data: RunData) -> None:
     sweep = data.sweeps["reduction"]
     last = replace(sweep.entries[-1], rung="", baseline=None)

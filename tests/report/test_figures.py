@@ -432,7 +432,7 @@ def test_element_types_of_one_peak_share_a_roof(parts: Sweeps) -> None:
     )
     text = words(FIGURES["roofline"](both))
     assert text.count("1000 TFLOP/s") == 1
-    assert "peaks at the highest clock, 1980 MHz" in text.replace("\n", " ")
+    assert "peaks at the boost clock, 1980 MHz" in text.replace("\n", " ")
     assert "fp16, bf16 peak" in text or "bf16, fp16 peak" in text
 
 

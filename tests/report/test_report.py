@@ -120,12 +120,12 @@ def test_without_any_measurement_nothing_is_claimed(tmp_path: Path) -> None:
     assert "1 not measured. Those that hold, and every part" in section(pages["report"], "Claims")
     assert "### transpose-pays" in pages["evidence"]
     assert "No cell gave a result." in pages["fp32_ladder"]
-    assert "highest SM clock; under load" in pages["methodology"]
+    assert "boost clock that CUDA gives. Where" in pages["methodology"]
 
 
 def test_peaks_name_the_clock_they_are_of(lab: Lab, pages: dict[str, str]) -> None:
     methodology = " ".join(pages["methodology"].split())
-    assert "`peak_fraction` are those at the highest SM clock, 1980 MHz; under load" in methodology
+    assert "`peak_fraction` are those at the boost clock that CUDA gives, 1980 MHz. Where" in methodology
     assert "| tensor peaks at that clock, dense | fp16 989 TFLOP/s |" in section(
         pages["methodology"], "Environment"
     )
@@ -407,7 +407,10 @@ def test_the_clock_section_holds_the_timer_against_nvbench(tmp_path: Path) -> No
     part = section(report(lab)["methodology"], "How good is this clock?")
     short = "below by at most 5.33 % (1 kernel on 2 GPUs)"
     assert f"From 100 µs up the two differ by at most 0.05 % (1 kernel on 2 GPUs), {short}." in part
-    assert "Where the power cap lowers the clock they differ by at most 5.00 % (1 kernel on 2 GPUs)" in part
+    assert (
+        "Where the power limit or heat held the clock down they differ by at most 5.00 % (1 kernel on 2 GPUs)"
+        in part
+    )
     assert f"| `long` | {row['sweep']} | bf16 | GPU-b | 1870 [1869, 1872] |" in part
     assert "| fp32_transpose | 8 | 0 | 8 | 100 | 83.0 | 83 % | 10 % | 1 |" in part
     assert "took 41.3 s from an empty cache" in part

@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from conftest import edit_yaml
-from factory import CUBLAS_TFLOPS, SESSION, Lab, failed, make_job
+from factory import CUBLAS_TFLOPS, SESSION, Lab, Place, failed, make_job
 from ladder.catalogue.plans import plan_sweep
 from ladder.cli.app import main
 from ladder.measure.plan_records import PlanRecords
@@ -73,6 +73,32 @@ def test_an_unknown_peak_leaves_the_share_empty(tmp_path: Path) -> None:
     lab.record(["fp32_ladder"])
     lab.collect(["fp32_ladder"])
     assert timings(lab, "fp32_ladder")["peak_fraction"].isna().all()
+
+
+@pytest.mark.parametrize(
+    ("events", "mhz", "throttled"),
+    [
+        ([], 1500, False),  # a clock under boost is none of a fault's
+        (["EVENT_REASON_SW_POWER_CAP"], 1980, True),
+        (["EVENT_REASON_SW_THERMAL_SLOWDOWN"], 1500, True),
+        (["THROTTLE_REASON_HW_POWER_BRAKE_SLOWDOWN"], 1500, True),
+        (["THROTTLE_REASON_HW_SLOWDOWN"], 1500, True),
+        (["EVENT_REASON_RELIABILITY"], 1980, False),  # the most that its voltage allows
+        (None, 1500, None),
+    ],
+)
+def test_a_cell_is_throttled_where_nvml_says_so_whatever_the_clock(
+    events: list[str] | None, mhz: float, throttled: bool | None, tmp_path: Path
+) -> None:
+    def change(_: Place, record: dict[str, Any]) -> dict[str, Any]:
+        record["device"] |= {"clock_events": events, "sm_clock_mhz": mhz}
+        return record
+
+    lab = Lab(tmp_path)
+    lab.record(["fp32_transpose"], change)
+    lab.collect(["fp32_transpose"])
+    rows = timings(lab, "fp32_transpose")
+    assert {None if value is pd.NA else bool(value) for value in rows["throttled"]} == {throttled}
 
 
 def test_the_longer_one_of_both_floors_says_which_rate_is_shown(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ const GROUPS = [
     ["sessions", "sessions"], ["gpus", "GPUs"],
   ]],
   ["Conditions", [
-    ["sm_clock_mhz", "clock, MHz"], ["power_w", "power, W"], ["temperature_c", "temperature, °C"], ["throttled", "power limit"], ["busy", "GPU in use by others"],
+    ["sm_clock_mhz", "clock, MHz"], ["power_w", "power, W"], ["temperature_c", "temperature, °C"], ["throttled", "clock held down"], ["busy", "GPU in use by others"],
     ["energy_pj_per_flop", "energy, pJ per operation"], ["energy_pj_per_byte", "energy, pJ per byte"], ["clock", "timed by"], ["clock_floor_us", "an empty launch takes, µs"],
   ]],
   ["Correctness", [["max_error", "largest error"], ["error_bound", "its bound"]]],
@@ -30,7 +30,7 @@ const NOT_SASS = new Set([...CODE.map(([name]) => name), "sweep", "kernel", "var
 const shellWord = (text) => (/^[\w./=@:+-]+$/.test(text) ? String(text) : `'${String(text).replaceAll("'", "'\\''")}'`);
 /** What stands for a value that needs words. */
 const WORDS = {
-  throttled: (value) => (value ? "reached: it lowered the clock, so that the kernel is slower than at full clock; compare sustained cells" : "not reached"),
+  throttled: (value) => (value ? "by the power limit or heat, at least once; compare sustained cells" : "no"),
   busy: (value) => (value ? "yes: another program used the GPU" : "no"),
   peak_fraction: (value) => `${figure(100 * value, 3)} %`, copy_fraction: (value) => `${figure(100 * value, 3)} %`, memory_fraction: (value) => `${figure(100 * value, 3)} %`, occupancy: (value) => `${figure(100 * value, 3)} %`,
 };

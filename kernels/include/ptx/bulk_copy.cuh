@@ -8,7 +8,7 @@
 // Copies `bytes` bytes from global memory to shared memory of this block, and counts them at `full`.
 __device__ inline void bulk_load(void* to, const void* from, int bytes, Mbarrier& full) {
     asm volatile(
-        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+        "cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
             shared_address(to)),
         "l"(from), "r"(bytes), "r"(shared_address(&full))
         : "memory");

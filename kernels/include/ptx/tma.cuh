@@ -39,7 +39,11 @@ struct MatrixOfMap {
     int number;
 };
 
-#define LADDER_TMA_LOAD "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+// Only a multicast names the shared memory of the cluster: on sm_120 ptxas makes any copy to that a call into
+// the system, which takes stack from the driver. On sm_90 both are one instruction.
+#define LADDER_TMA_LOAD "cp.async.bulk.tensor.2d.shared::cta.global.tile.mbarrier::complete_tx::bytes"
+#define LADDER_TMA_MULTICAST \
+    "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster"
 
 // Loads the box whose first element is (row, column) to `to` in this block, and counts it at `full`.
 template <Evict Policy = Evict::normal>
@@ -60,7 +64,7 @@ template <Evict Policy = Evict::normal>
 __device__ inline void tma_load(void* to, const MatrixOfMap& from, int row, int column, Mbarrier& full) {
     static_assert(Policy == Evict::normal, "written for the usual policy");
     asm volatile(
-        "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], "
+        "cp.async.bulk.tensor.3d.shared::cta.global.tile.mbarrier::complete_tx::bytes [%0], "
         "[%1, {%2, %3, %4}], [%5];" ::"r"(shared_address(to)),
         "l"(&from.map), "r"(column), "r"(row), "r"(from.number), "r"(shared_address(&full))
         : "memory");
@@ -73,16 +77,15 @@ __device__ inline void tma_load_multicast(void* to, const TensorMap& map, int ro
                                           unsigned blocks) {
     const auto mask = static_cast<unsigned short>(blocks);
     if constexpr (Policy == Evict::normal) {
-        asm volatile(LADDER_TMA_LOAD
-                     ".multicast::cluster [%0], [%1, {%2, %3}], [%4], %5;" ::"r"(shared_address(to)),
+        asm volatile(LADDER_TMA_MULTICAST " [%0], [%1, {%2, %3}], [%4], %5;" ::"r"(shared_address(to)),
                      "l"(&map), "r"(column), "r"(row), "r"(shared_address(&full)), "h"(mask)
                      : "memory");
     } else {
-        asm volatile(
-            LADDER_TMA_LOAD ".multicast::cluster.L2::cache_hint [%0], [%1, {%2, %3}], [%4], %5, %6;" ::"r"(
-                shared_address(to)),
-            "l"(&map), "r"(column), "r"(row), "r"(shared_address(&full)), "h"(mask), "l"(l2_policy<Policy>())
-            : "memory");
+        asm volatile(LADDER_TMA_MULTICAST
+                     ".L2::cache_hint [%0], [%1, {%2, %3}], [%4], %5, %6;" ::"r"(shared_address(to)),
+                     "l"(&map), "r"(column), "r"(row), "r"(shared_address(&full)), "h"(mask),
+                     "l"(l2_policy<Policy>())
+                     : "memory");
     }
 }
 

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from ladder.model.document import ARCH, Document, Share, Some, Text, matching, taking
+from ladder.model.document import AN_ARCH, ARCH, Document, Share, Some, Text, matching, taking
 
 Positive = Annotated[float, Field(gt=0)]
 Pairs = Annotated[int, Field(ge=12, le=1_000_000)]
@@ -23,7 +23,7 @@ RunName = Annotated[str, *matching(r"(?!(published|null)$)[A-Za-z0-9][A-Za-z0-9.
 _DEVICE = "auto, none, or the slug of a GPU, of up to 100 letters, digits and '-', such as nvidia-h200"
 Device = Annotated[str, *matching(r"[a-z0-9][a-z0-9-]{0,99}", _DEVICE)]
 _A_PUBLISHED = "a folder name under results/published, such as nvidia-h200"
-AutoArch = Annotated[str, *matching(f"auto|{ARCH}", "auto or an architecture such as sm_90a")]
+AutoArch = Annotated[str, *matching(f"auto|{ARCH}", f"auto or {AN_ARCH}")]
 
 
 def _is_choice(value: Any) -> bool:
@@ -64,8 +64,6 @@ class MeasureConfig(Document):
     """the warm regime is measured where a single launch takes less than this many microseconds"""
     deadline_s: Positive
     """a cell that takes longer is recorded as timeout"""
-    throttle_share: Annotated[float, Field(gt=0, le=1)]
-    """a cell is throttled when its SM clock lies by more than this share below the GPU's highest"""
     busy: Literal["refuse", "mark"]
     """when another process uses the GPU: refuse to measure, or mark the cells"""
     lock_clocks: Annotated[int, Field(ge=1, le=100_000)] | None

@@ -14,7 +14,7 @@ from ladder.model.problem import Size
 from ladder.model.sweep import Entry, Sweep
 
 _MOST_BYTES = 2**40  # of a workspace, more than any GPU has
-_JOB = ("deadline_s", "busy", "remeasure", "throttle_share", "sessions", "split")
+_JOB = ("deadline_s", "busy", "remeasure", "sessions", "split")
 
 
 def _argument(argument: Argument, variant: Variant, names: Mapping[str, Any], where: str) -> dict[str, Any]:

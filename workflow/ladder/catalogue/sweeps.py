@@ -35,6 +35,7 @@ def _is_prediction(value: Any) -> bool:
     return numbers and len(value) == 2 and 0 <= value[0] <= value[1] <= 1
 
 
+Slug = Annotated[str, *matching(r"[a-z0-9][a-z0-9-]*", "the slug of a GPU such as nvidia-h200")]
 Predicted = Annotated[list[float], *taking(_PREDICTED, _is_prediction)]
 _MOST_CELLS = 200_000
 """Most combinations of a sweep, with those that constraints exclude: to look at so many takes half a minute."""
@@ -55,7 +56,7 @@ class EntryDocument(Document):
     """what the rung adds over the one below"""
     predicted: Predicted | None = None
     """share of the peak rate, of the memory or of arithmetic, whichever bounds the problem: the lowest and the highest
-    that were expected before it was measured"""
+    that were expected before it was measured, on the GPU of `predicted_for`"""
     baseline: Text | None = None
     """rung of the sweep that this one changes, with which it is paired directly as well"""
     where: Text | None = None
@@ -172,6 +173,8 @@ class SweepDocument(Document):
     NVBench does it; warm: back to back in a CUDA graph (default cold and warm); figures and findings speak of
     the first"""
     counters: CountersDocument | None = None
+    predicted_for: Slug | None = None
+    """slug of the GPU that `predicted` speaks of, such as nvidia-h200; nothing is said of it on others"""
     sustained: SelectionDocument | None = None
     """cells to measure sustained as well: back to back for seconds, at the clock that the power limit allows"""
     repeated: SelectionDocument | None = None
@@ -220,6 +223,10 @@ class _SweepFile:
             accepted = "nothing but in sweeps of a problem with beta, whose first regime is cold or dirty"
             if "beta" not in self.problem.scalars or document.regimes[0] in BACK_TO_BACK:
                 raise refuse(path, "accumulated", document.accumulated.model_dump(), accepted)
+        predicting = any(entry.predicted for entry in document.variants)
+        if predicting != (document.predicted_for is not None):
+            accepted = "the slug of a GPU, such as nvidia-h200, where a variant has `predicted`, and nothing elsewhere"
+            raise refuse(path, "predicted_for", document.predicted_for, accepted)
         self._refuse_too_many()
         self.excluded = 0
         self.entries: dict[Variant, Entry] = {}
@@ -438,6 +445,7 @@ class _SweepFile:
             accumulated=self._accumulated(reference),
             errors=self._selected(document.errors, "errors"),
             tuning=document.tuning,
+            predicted_for=document.predicted_for or "",
             figures=tuple(self._figure(index, figure) for index, figure in enumerate(document.figures)),
         )
 

@@ -160,8 +160,8 @@ def judge(
 
     Exit codes, where speed is that on this GPU in the first regime: 0 faster at every size; 1 a tie at some; 2 slower
     at some; 3 wrong (incorrect, out_of_bounds, stateful); 4 broken (compile_error, launch_error, timeout,
-    unsupported); 5 not judged (a mistake on the command line or in a file, no GPU, a wrong reference, or another
-    error). docs/judge.md describes the JSON.
+    unsupported); 5 not judged (a mistake on the command line or in a file, no GPU, a host too slow to time launches, a
+    wrong reference, or another error). docs/judge.md describes the JSON.
     """
     if json_ is not None and json_.exists() and not json_.is_file():
         raise refuse(LINE, "--json", str(json_), "a file to write, or - for standard output")

@@ -6,23 +6,23 @@ from typing import Any
 
 
 def card_facts(uuid: str) -> dict[str, Any]:
-    """Memory, clocks, power limit, ECC, MIG and VBIOS of a GPU, and how many its host has, as far as NVML says.
+    """Memory, its clock, power limit, ECC, MIG and VBIOS of a GPU, and how many its host has, as far as NVML says.
 
-    The memory's peak rate is in GB/s, at two transfers a clock, as all memory of GPUs has it.
+    The memory's peak rate is in GB/s, at two transfers a clock, as all memory of GPUs has it. Integrated memory has no
+    clock of its own, and no rate.
     """
     from cuda.bindings import nvml  # which those who only read what was measured do without
 
     nvml.init_v2()
     handle = nvml.device_get_handle_by_uuid(uuid)
+
+    def memory_mhz() -> Any:
+        return nvml.device_get_max_clock_info(handle, nvml.ClockType.CLOCK_MEM) or None
+
     questions: dict[str, Callable[[], Any]] = {
         "memory_bytes": lambda: int(nvml.device_get_memory_info_v2(handle).total),
-        "sm_clock_max_mhz": lambda: nvml.device_get_max_clock_info(handle, nvml.ClockType.CLOCK_SM),
-        "memory_clock_max_mhz": lambda: nvml.device_get_max_clock_info(handle, nvml.ClockType.CLOCK_MEM),
-        "memory_peak_gbytes_per_s": lambda: (
-            nvml.device_get_max_clock_info(handle, nvml.ClockType.CLOCK_MEM)
-            * nvml.device_get_memory_bus_width(handle)
-            / 4e3
-        ),
+        "memory_clock_max_mhz": memory_mhz,
+        "memory_peak_gbytes_per_s": lambda: memory_mhz() * nvml.device_get_memory_bus_width(handle) / 4e3,
         "power_limit_w": lambda: nvml.device_get_enforced_power_limit(handle) / 1000,
         "ecc": lambda: bool(nvml.device_get_ecc_mode(handle)[0]),
         "mig": lambda: bool(nvml.device_get_mig_mode(handle)[0]),
@@ -33,4 +33,4 @@ def card_facts(uuid: str) -> dict[str, Any]:
     for name, answer in questions.items():
         with contextlib.suppress(nvml.NvmlError, AttributeError, TypeError):
             facts[name] = answer()
-    return facts
+    return {name: fact for name, fact in facts.items() if fact is not None}

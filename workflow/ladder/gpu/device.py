@@ -61,14 +61,13 @@ class Gpu:
         self.l2_bytes: int = properties.l2_cache_size
         self.compute_capability: tuple[int, int] = tuple(self.device.compute_capability)
         self.block_shared_bytes: int = properties.max_shared_memory_per_block_optin
-        # At two transfers a clock, as all memory of GPUs has it.
+        # At two transfers a clock, as all memory of GPUs has it. Integrated memory says 0: its rate is not known.
         self.memory_bytes_per_us: float = (
-            properties.memory_clock_rate * properties.global_memory_bus_width / 4e3
+            properties.memory_clock_rate * properties.global_memory_bus_width / 4e3 or math.inf
         )
+        self.boost_clock_mhz: float = properties.clock_rate / 1e3
         number = int("".join(map(str, self.compute_capability)))
-        self.fp32_tflops, self.tensor_tflops = peaks(
-            number, self.device.name, self.sms, properties.clock_rate / 1e3
-        )
+        self.fp32_tflops, self.tensor_tflops = peaks(number, self.device.name, self.sms, self.boost_clock_mhz)
         # Data-centre parts have fp64 at half the rate of fp32 or better.
         self.full_rate_fp64 = self.compute_capability in {(6, 0), (7, 0), (8, 0), (9, 0), (10, 0)}
         self.harness = Harness(self, harness, symbols)

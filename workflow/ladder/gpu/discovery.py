@@ -6,10 +6,14 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from ladder.model.errors import LadderError
+from ladder.model.errors import LadderError, refuse
 
 _LIBRARY, _PCI, _NVIDIA = "libnvidia-ml.so.1", Path("/sys/bus/pci/devices"), "0x10de"
+_CHOSEN, _ORDER = "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"
+_LEAST_CUDA = 13000
+"""What a driver must say of the CUDA that it is for: 1000 times its major version, and 10 times its minor."""
 
 
 def slug_of(name: str) -> str:
@@ -20,12 +24,13 @@ def slug_of(name: str) -> str:
 
 @dataclass(frozen=True)
 class FoundGpu:
-    """A GPU as the driver describes it."""
+    """A GPU as the driver describes it; its `index` is NVML's, in the order of the PCI bus."""
 
     index: int
     name: str
     uuid: str
     capability: tuple[int, int]
+    mig: bool = False
 
     @property
     def slug(self) -> str:
@@ -39,19 +44,48 @@ class FoundGpu:
 
 
 def visible(gpus: Sequence[FoundGpu], environment: Mapping[str, str]) -> list[FoundGpu]:
-    """Those `gpus` that CUDA_VISIBLE_DEVICES leaves, in its order; as in CUDA, up to the first unknown name."""
-    chosen = environment.get("CUDA_VISIBLE_DEVICES")
+    """Those `gpus` that CUDA_VISIBLE_DEVICES leaves, in its order; as in CUDA, up to the first negative number.
+
+    Raises LadderError for a name of none of them, for a number that may mean another one in CUDA, and for a GPU in MIG
+    mode: a slice would be published as if it were the whole model.
+    """
+    chosen, whole = environment.get(_CHOSEN), [gpu for gpu in gpus if not gpu.mig]
+    if chosen is None and (whole or not gpus):
+        return whole
     if chosen is None:
-        return list(gpus)
-    found = []
+        what = "turn it off (nvidia-smi -mig 0), or run without a GPU: `--config device=none`"
+        raise LadderError(f"{gpus[0].name}: {_MIG}; {what}")
+    found = list[FoundGpu]()
     for name in map(str.strip, chosen.split(",")):
-        match = [
-            one for one in gpus if name == str(one.index) or (len(name) > 4 and one.uuid.startswith(name))
-        ]
-        if len(match) != 1:
+        if not gpus or name in _NO_DEVICE or name.startswith("-"):
             break
-        found += match
+        found.append(_named(name, gpus, environment.get(_ORDER)))
     return found
+
+
+_MIG = "it is in MIG mode, and slices are not measured"
+_NO_DEVICE = ("", "NoDevFiles")  # the second is what Slurm says to a job without a GPU
+
+
+def _named(name: str, gpus: Sequence[FoundGpu], order: str | None) -> FoundGpu:
+    """The GPU that a word of CUDA_VISIBLE_DEVICES names. Raises LadderError for none."""
+    uuids = ", ".join(f"{gpu.uuid} ({gpu.name})" for gpu in gpus)
+    accepted = f"a number from 0 to {len(gpus) - 1}, or a UUID or its beginning: {uuids}"
+    if name.startswith("MIG-"):
+        raise refuse(
+            "environment", _CHOSEN, name, accepted, why="slices of a GPU in MIG mode are not measured"
+        )
+    if name.isdigit() and order != "PCI_BUS_ID" and len({gpu.name for gpu in gpus}) > 1:
+        why = f"this host's GPUs differ, and CUDA numbers them by speed unless {_ORDER} is PCI_BUS_ID"
+        raise refuse(
+            "environment", _CHOSEN, name, f"a UUID, or {_ORDER}=PCI_BUS_ID with it: {uuids}", why=why
+        )
+    match = [gpu for gpu in gpus if name == str(gpu.index) or (len(name) > 4 and gpu.uuid.startswith(name))]
+    if len(match) != 1:
+        raise refuse("environment", _CHOSEN, name, accepted)
+    if match[0].mig:
+        raise refuse("environment", _CHOSEN, name, f"another GPU of {uuids}", why=_MIG)
+    return match[0]
 
 
 def driver_version() -> str | None:
@@ -66,8 +100,36 @@ def driver_version() -> str | None:
         return None
 
 
+def _refuse_old_driver() -> None:
+    """Raises LadderError for a driver of a CUDA before 13: cubins of this compiler do not load there."""
+    from cuda.bindings import nvml
+
+    try:
+        nvml.init_v2()
+        version = int(nvml.system_get_cuda_driver_version())
+    except Exception:  # of a driver that does not answer, of which more is said elsewhere
+        return
+    if version < _LEAST_CUDA:
+        there, needed = f"CUDA {version // 1000}.{version % 1000 // 10}", "CUDA 13, driver 580 or later"
+        shown = "`--config device=none` shows the published numbers without a GPU"
+        raise LadderError(
+            f"the NVIDIA driver {driver_version()} is for {there}; needed is {needed} ({shown})"
+        )
+
+
+def _is_mig(gpu: Any) -> bool:
+    """Whether a GPU is cut into slices; False of GPUs that cannot be."""
+    try:
+        return bool(gpu.mig.mode)
+    except Exception:
+        return False
+
+
 def find_gpus() -> list[FoundGpu]:
-    """The GPUs this process may use; none without a driver. Raises LadderError for a GPU whose driver is silent."""
+    """The GPUs this process may use; none without a driver.
+
+    Raises LadderError for a GPU whose driver is silent or too old, and as `visible`.
+    """
     try:
         # Saves importing cuda.core (0.3 s) on a host without a driver.
         ctypes.CDLL(_LIBRARY)
@@ -75,9 +137,13 @@ def find_gpus() -> list[FoundGpu]:
         return []
     from cuda.core import system
 
+    _refuse_old_driver()
     try:
         found = enumerate(system.Device.get_all_devices())
-        gpus = [FoundGpu(index, one.name, one.uuid, one.cuda_compute_capability) for index, one in found]
+        gpus = [
+            FoundGpu(index, one.name, one.uuid, one.cuda_compute_capability, _is_mig(one))
+            for index, one in found
+        ]
     except Exception as error:
         if not any(path.read_text().strip() == _NVIDIA for path in _PCI.glob("*/vendor")):
             return []

@@ -12,7 +12,7 @@ from ladder.gpu.external import ExternalReference
 from ladder.gpu.instance import Check, Instance, Tensor
 from ladder.gpu.launching import Loaded, load, static_shared_bytes
 from ladder.gpu.stamps import DeviceClock
-from ladder.gpu.timing import CheckedLaunch, Timer
+from ladder.gpu.timing import CheckedLaunch, Timer, TimesDisagree
 from ladder.model.cell import BACK_TO_BACK, Cell, Partner, size_label
 from ladder.model.errors import LadderError
 from ladder.model.plan import Edge, Launch, Plan, Task
@@ -100,7 +100,8 @@ class Bench:
         self.gpu.harness = self._of_dtype[dtype]
 
     def facts(self) -> dict[str, Any]:
-        """The GPU as CUDA sees it, its copy rate (GB/s, read and written) and its clock's floor (us)."""
+        """The GPU as CUDA sees it, its peaks at the boost clock, its copy rate (GB/s, read and written) and its clock's
+        floor (us)."""
         gpu = self.gpu
         size = min(_COPY_BYTES, gpu.free_bytes() // 4)
         source, target = gpu.allocate(size), gpu.allocate(size)
@@ -116,6 +117,9 @@ class Bench:
             "compute_capability": ".".join(str(part) for part in gpu.compute_capability),
             "sms": gpu.sms,
             "l2_bytes": gpu.l2_bytes,
+            "boost_clock_mhz": gpu.boost_clock_mhz or None,
+            "fp32_peak_tflops": gpu.fp32_tflops,
+            "tensor_peak_tflops": gpu.tensor_tflops,
             "copy_gbytes_per_s": round(2 * size / copy_us / 1e3, 2),
             "clock_floor_us": round(floor_us, 4),
             "device_clock": self.device_clock,
@@ -422,6 +426,14 @@ class Bench:
         self.timer.time_once(CheckedLaunch(launch))
         with self.timer.working():
             return not instance.check(params).correct
+
+    def host_is_slow(self) -> bool:
+        """Whether even an empty launch ends later by the host's clock than events allow: no kernel is to blame then."""
+        try:
+            self.timer.quick_medians([self.gpu.harness.nothing])
+        except TimesDisagree:
+            return True
+        return False
 
     def recovers(self, release: bool = False) -> bool:
         """Whether the context still works after an error; `release` gives the current instance up, as part of it."""

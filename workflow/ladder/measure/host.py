@@ -16,7 +16,6 @@ from ladder.gpu.card import card_facts
 from ladder.gpu.discovery import driver_version
 from ladder.measure.conditions import package_version
 from ladder.measure.store import new_name, now
-from ladder.model.architecture import peaks
 from ladder.model.errors import LadderError, refuse
 from ladder.model.files import TREE_ROOMS, tree_digest
 from ladder.model.record import Session
@@ -130,13 +129,10 @@ def session(uuid: str, root: Path, gpu: Mapping[str, Any]) -> Session:
     """The session that a worker begins on the GPU `uuid`; `gpu` is what the worker says of it."""
     card, facts = card_facts(uuid), dict(gpu)
     floor_us, count = facts.pop("clock_floor_us", None), card.pop("gpus_of_host", None)
-    number = int(gpu["compute_capability"].replace(".", ""))
-    clock_mhz = card.get("sm_clock_max_mhz", 0)
-    fp32, tensor = peaks(number, str(gpu.get("name")), gpu.get("sms", 0), clock_mhz)
     return Session(
         id=new_name("session"),
         started=now(),
-        gpu={**facts, **card, "fp32_peak_tflops": fp32, "tensor_peak_tflops": tensor},
+        gpu={**facts, **card},
         host={**host(), "gpus": count},
         versions=versions(),
         tree=tree(root),

@@ -20,7 +20,7 @@ from typing import Any
 
 from ladder.gpu.device import Launcher, OutOfDeviceMemory
 from ladder.gpu.instance import Instance
-from ladder.gpu.timing import Blocks, Pairs, Sides, StoppingRule, chain_length, nothing
+from ladder.gpu.timing import Blocks, Pairs, Sides, StoppingRule, TimesDisagree, chain_length, nothing
 from ladder.measure.bench import REFERENCE, Bench, CellOutcome
 from ladder.measure.beyond import refuse_accesses_beyond
 from ladder.measure.choosing import Choosing
@@ -39,6 +39,7 @@ _BESIDE_CYCLES = (1.15, 10.0)
 _OF_LEAST_CYCLES = 0.98
 _SUSTAINED_FROM_US = 90.0  # of one launch; 100 us are promised, and one launch may read less
 
+_SLOW_HOST = "; so late does it see an empty launch: this host is too slow to time launches"
 _MISTAKES = (TypeError, AttributeError, LookupError, NameError, AssertionError, ValueError, OSError)
 """What a fault of this program or a missing cubin raises, not a kernel: it must stop the run, not become a status."""
 
@@ -385,9 +386,11 @@ class Worker:
         except _MISTAKES:
             raise
         except Exception as error:
-            failure = CellOutcome("launch_error", f"{type(error).__name__}: {error}")
+            fatal, reason = not bench.recovers(release=True), f"{type(error).__name__}: {error}"
+            slow_host = isinstance(error, TimesDisagree) and not fatal and bench.host_is_slow()
+            reason += _SLOW_HOST if slow_host else ""
+            failure = CellOutcome("launch_error", reason, transient=slow_host)
             results = dict.fromkeys(regimes, failure.result)
-            fatal = not bench.recovers(release=True)
         after = bench.timer.busy_us, bench.timer.checking_us
         spent = {name: (b - a) / 1e6 for name, a, b in zip(("gpu_s", "check_s"), before, after, strict=True)}
         spent |= {"once_s": self._once_s, "wall_s": time.perf_counter() - start}
@@ -417,7 +420,12 @@ def measure(plan: Plan, cubins: Path, descriptor: int) -> None:
     """
     pipe, worker = Connection(descriptor), Worker(plan, cubins)
     worker.bench.doing = lambda what: pipe.send({"doing": what})
-    pipe.send({"hello": {"pid": os.getpid(), "gpu": worker.bench.facts()}})
+    try:
+        gpu = worker.bench.facts()
+    except TimesDisagree as error:
+        pipe.send({"mistake": f"{error}{_SLOW_HOST}"})
+        raise
+    pipe.send({"hello": {"pid": os.getpid(), "gpu": gpu}})
     while True:
         try:
             request = Request(**pipe.recv())

@@ -78,7 +78,7 @@ Number = Annotated[
     *taking(_NUMBER, lambda value: value != "" and (isinstance(value, float) or is_value(value))),
 ]
 Name = Annotated[str, *matching(r"[a-z][a-z0-9_]*", "a name in lower case, digits and underscores")]
-ARCH, AN_ARCH = r"sm_[0-9]{2,3}a?", "an architecture such as sm_80 or sm_90a"
+ARCH, AN_ARCH = r"sm_[0-9]{2,3}a?", "an architecture such as sm_80 or sm_90a, no family such as sm_120f"
 Arch = Annotated[str, *matching(ARCH, AN_ARCH)]
 
 

@@ -66,6 +66,7 @@ class Card(TypedDict, total=False):
     sms: _Few | None
     memory_bytes: _Amount
     l2_bytes: _Amount
+    boost_clock_mhz: _Amount
     sm_clock_max_mhz: _Amount
     power_limit_w: _Amount
     copy_gbytes_per_s: _Amount

@@ -115,6 +115,7 @@ class Sweep:
     accumulated: Selection = ()  # timed as C = A B + C as well
     errors: Selection = ()  # whose errors are recorded by kind of inputs
     tuning: bool = False  # whether the fastest of its variants are measured again
+    predicted_for: str = ""  # slug of the GPU that predictions of its entries speak of
 
     @functools.cached_property
     def variants(self) -> tuple[Variant, ...]:

@@ -28,6 +28,7 @@ from ladder.results import earlier
 from ladder.results import statistics as stats
 from ladder.results.counters import SHARED_REQUESTS_OF
 from ladder.results.earlier import errors_by_inputs
+from ladder.results.environment import boost_clock_mhz
 from ladder.results.run_data import Row, RunData, Unmeasured, best, grouped, mean
 from ladder.results.statistics import Estimate
 from ladder.results.sweep_data import SweepData, plain, shown_value
@@ -268,6 +269,7 @@ def double_buffering(data: RunData) -> Facts:
     plain, flat = data.rows("fp32_buffering", **(BUFFERED | {"stages": 1, "buffers": 1})), _flat(data)
     return {
         "sizes": sizes,
+        "pays": _pays(list(itertools.chain(*stages.values()))),
         "faster": {size: own for size, own in sizes.items() if own.verdict == FASTER},
         "slower": {size: own for size, own in sizes.items() if own.verdict == SLOWER},
         "stages": dict(sorted(stages.items())),
@@ -278,6 +280,13 @@ def double_buffering(data: RunData) -> Facts:
         "cause": _cause(data, plain, rows),
         "table": table,
     }
+
+
+def _pays(changes: Sequence[float]) -> str:
+    """Whether what changes the speed by these shares pays, in words; empty where nothing does at all."""
+    if not any(changes):
+        return ""
+    return "yes" if min(changes) >= 0 else "no" if max(changes) <= 0 else "not always"
 
 
 def _far(data: RunData, rows: Sequence[Row]) -> Mapping[str, Any] | None:
@@ -357,18 +366,40 @@ def power_limit(data: RunData) -> Facts:
     if not here:
         raise Unmeasured(f"no GEMM at {SIZE} was timed both once and for seconds")
     tensor = [held for kind, held in here if kind != "fp32"]
-    known = [held.row for _, held in here]
     elsewhere = [pair for pair in every if pair[0].kind != "fp32"]
+    watts = data.gpu.get("power_limit_w") or math.inf
+    at_limit = [held.row for held in tensor if _at_power_limit(held.row, watts)]
+    clocks = sorted(row["sm_clock_mhz"] for row in at_limit if "sm_clock_mhz" in row)
+    clocks = clocks if len(clocks) == len(tensor) else []
+    boost = boost_clock_mhz(data.gpu)
     return {
         "cores": next((held for kind, held in here if kind == "fp32"), None),
         "losses": sorted(held.loss for held in tensor),
         "most": max(elsewhere, key=lambda pair: pair[1].loss, default=None),
-        "clocks": sorted(filter(None, (held.row.get("sm_clock_mhz") for held in tensor))),
-        "watts": data.gpu.get("power_limit_w") or max((row.get("power_w", 0) for row in known), default=0),
-        "clock": data.gpu.get("sm_clock_max_mhz"),
+        "clocks": clocks,
+        "ghz": list(dict.fromkeys(f"{mhz / 1000:.2f}" for mhz in (*clocks[:1], *clocks[-1:]))),
+        "watts": watts,
+        # The clock that power lowers: none where a card runs above the one that CUDA gives.
+        "boost": boost if boost and clocks and clocks[-1] < boost else None,
+        "single": _limited_from(elsewhere),
         "size": SIZE,
         "table": Table([_held_line(data, one, held) for one, held in every]),
     }
+
+
+_AT_LIMIT = 0.95  # of the power limit: what a GPU draws that is held down by it
+
+
+def _at_power_limit(row: Row, watts: float) -> bool:
+    """Whether power held the clock down: NVML named a reason, and the GPU drew what it may."""
+    return bool(row.get("throttled")) and row.get("power_w", 0.0) > _AT_LIMIT * watts
+
+
+def _limited_from(pairs: Sequence[tuple[Choice, Held]]) -> int | None:
+    """The least size from which on the clock of single launches was held down too, in each dtype; None without any."""
+    free = [one.size for one, held in pairs if not held.cold.get("throttled")]
+    limited = [one.size for one, _ in pairs if one.size > max(free, default=0)]
+    return min(limited, default=None)
 
 
 def _held_line(data: RunData, one: Choice, held: Held) -> list[tuple[str, str]]:
@@ -578,7 +609,7 @@ def attention_speed(data: RunData) -> Facts:
     size = data.parts["attention"].size if "attention" in data.parts else {}
     here = {row["causal"]: row for row in fastest if row.size == size}
     if 0 not in here:
-        raise Unmeasured("no attention without a mask has a result")
+        raise Unmeasured(data.timed("attention").why or "no attention without a mask has a result")
     counted = {_cell(row): said for row in (*beside, *rungs) if (said := _busiest(data, row))}
     errors = _errors_over_libraries(data)
     lines = [
@@ -630,8 +661,18 @@ def _errors_over_libraries(data: RunData) -> dict[tuple[Any, ...], str]:
 
 @question("How do thin FP32 GEMMs fare?", "fp32", "fp32_shapes", "shapes")
 def thin_fp32(data: RunData) -> Facts:
-    """The fastest of our FP32 kernels at each thin shape against the libraries."""
-    return _over_shapes(data, "fp32_shapes", THIN) | {"thin": THIN}
+    """The fastest of our FP32 kernels at each thin shape against the libraries; how many of those that are faster cut K
+    over several blocks."""
+    found = _over_shapes(data, "fp32_shapes", THIN)
+    faster = [row for row in found["rows"] if gain(row).verdict == FASTER]
+    return found | {"thin": THIN, "cut": sum(_cuts_k(data, row) for row in faster)}
+
+
+def _cuts_k(data: RunData, row: Row) -> bool:
+    """Whether several blocks share a tile of a row's launch, each with a part of K: its tiles lie along x alone."""
+    variants = {entry.variant.id: entry.variant for entry in data.sweeps[row["sweep"]].entries}
+    variant = variants.get(row["variant"])
+    return variant is not None and math.prod(variant.geometry(row.size).grid[1:]) > 1
 
 
 THIN = 128

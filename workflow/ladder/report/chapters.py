@@ -3,9 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import pandas as pd
+
 from ladder.model.sweep import Sweep
 from ladder.report.answers import Answer
 from ladder.report.ladder_steps import Step, climb, steps
+from ladder.report.shares import shares_of
 from ladder.results.run_data import RunData
 
 _TITLES = {
@@ -34,12 +37,16 @@ class Ladder:
 
 @dataclass(frozen=True)
 class Chapter:
-    """`ladders` are those that it shows: of each problem that of the sweep with its name, else the longest."""
+    """`ladders` are those that it shows: of each problem that of the sweep with its name, else the longest.
+
+    `absent`: why none of its kernels can run on this GPU; empty where one can.
+    """
 
     title: str
     sweeps: Sequence[Sweep]
     answers: Sequence[Answer]
     ladders: Sequence[Ladder]
+    absent: str = ""
 
     @property
     def cards(self) -> list[Answer]:
@@ -66,18 +73,27 @@ def chapters(data: RunData, answers: Sequence[Answer]) -> list[Chapter]:
             sweeps,
             [one for one in answers if _TITLES.get(one.chapter, one.chapter) == title],
             _ladders(data, sweeps),
+            _absent(data, sweeps),
         )
         for title, sweeps in by_title.items()
         if sweeps
     ]
 
 
+def _absent(data: RunData, sweeps: Sequence[Sweep]) -> str:
+    """The reason that most cells of these sweeps have, where all of them are unsupported; else empty."""
+    rows = pd.concat([data.parts[sweep.name].timings for sweep in sweeps])
+    if rows.empty or (rows["status"] != "unsupported").any():
+        return ""
+    return str(rows["reason"].mode()[0])
+
+
 def _ladders(data: RunData, sweeps: Sequence[Sweep]) -> list[Ladder]:
     longest = dict[str, Ladder]()
     for sweep in sorted(sweeps, key=lambda one: one.name != one.problem.name):
         if any(figure.kind == "ladder" for figure in sweep.figures):
-            predicted = any(entry.predicted for entry in sweep.entries)
-            rungs = (steps if predicted else climb)(data.parts[sweep.name])
+            part = data.parts[sweep.name]
+            rungs = steps(part) if shares_of(part) else climb(part)
             known = longest.get(sweep.problem.name)
             named = known is not None and known.name == sweep.problem.name
             if not named and len(rungs) >= max(_LEAST_RUNGS, len(known.rungs) + 1 if known else 0):

@@ -244,7 +244,7 @@ def _configurations(found: Sequence[Choice]) -> list[dict[str, Any]]:
 
 
 def _clock_rows(frames: Mapping[str, pd.DataFrame]) -> list[dict[str, Any]]:
-    """Rows of clock_nvbench; `throttled` where the power cap lowered the clock of that kernel in its sweep."""
+    """Rows of clock_nvbench; `throttled` where that kernel was in its sweep."""
     slow = stats.records(frames["timings"][frames["timings"]["throttled"].fillna(False).astype(bool)])
     names = {(row["sweep"], f"{row['variant']} at {size_label(stats.size_of(row))}") for row in slow}
     rows = stats.records(frames["clock_nvbench"])

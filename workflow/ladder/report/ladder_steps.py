@@ -143,12 +143,13 @@ class Step:
 
     @property
     def short_why(self) -> str:
-        """The counter that explains the gain, without its numbers; a question mark where none does."""
+        """The counter that explains the gain, without its numbers; a question mark where none of those counted does."""
         if self.tie or not self.gain.known:
             return ""
         words = re.sub(r" \(\w+\)|cycles per instruction that warps ", "", self.why) if self.explained else ""
         words = words.partition(" from ")[0].replace("wait ", "waits ", 1)
-        return words or ("more blocks a multiprocessor, perhaps" if self.blocks else "?")
+        unknown = "" if self.why == NOT_COUNTED else "?"
+        return words or ("more blocks a multiprocessor, perhaps" if self.blocks else unknown)
 
     @property
     def tie(self) -> bool:

@@ -54,11 +54,11 @@ _MANY = 1000
 
 
 def shares_of(data: SweepData) -> Shares | None:
-    """Of a sweep that predicts any: at its size, else at the largest with a result.
+    """Of a sweep that predicts any for this GPU: at its size, else at the largest with a result.
 
     Without results arithmetic bounds what has more operations a byte than any GPU.
     """
-    if not any(entry.predicted for entry in data.sweep.entries):
+    if data.sweep.predicted_for != data.source.get("device"):
         return None
     rows = data.here if len(data.here) else data.ok
     if len(rows):

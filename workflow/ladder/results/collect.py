@@ -52,6 +52,15 @@ def device_of(result: Mapping[str, Any]) -> dict[str, Any]:
     return known | ((result.get("sustained") or {}).get("variant") or {})
 
 
+_THROTTLING = ("POWER_CAP", "SLOWDOWN")
+"""How NVML's names of what holds clocks down for power or heat end; their beginnings differ between versions."""
+
+
+def _throttled(events: Sequence[str] | None) -> bool | None:
+    """Whether NVML named power or heat while a cell was measured; None where it said nothing."""
+    return None if events is None else any(event.endswith(_THROTTLING) for event in events)
+
+
 def summarised(result: Mapping[str, Any]) -> TableRow:
     """A record's result with medians of its times (us), the spread of the variant's, and wider intervals.
 
@@ -139,14 +148,8 @@ class Collector:
         """A row of timings.csv."""
         result, gpu = record.result, self.view.session(record).gpu
         device = device_of(result)
-        clock, limits = (
-            device.get("sm_clock_mhz"),
-            (gpu.get("sm_clock_max_mhz"), self.plan.settings["lock_clocks"]),
-        )
-        highest = min((one for one in limits if one), default=None)
-        slow = clock < highest * (1 - self.plan.job["throttle_share"]) if clock and highest else None
         known = {
-            "throttled": slow,
+            "throttled": _throttled(device.get("clock_events")),
             **(result.get("built") or {}),
             **(result.get("check") or {}),
             **device,

@@ -20,7 +20,7 @@ _TIMES = columns(
     regime median_us:float reference speedup:float speedup_low:float speedup_high:float tflops:float
     gbytes_per_s:float"""
 )
-TIMES_AND_COUNTERS = _TIMES | dict.fromkeys(wanted_metrics([*METRIC_GROUPS]), "float")
+TIMES_AND_COUNTERS = {**_TIMES, **dict.fromkeys(wanted_metrics([*METRIC_GROUPS]), "float")}
 """Columns of times_and_counters.csv: counters are of one launch with a flushed L2, whatever the regime of the times."""
 
 

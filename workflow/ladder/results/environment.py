@@ -1,5 +1,6 @@
 """environment.json: on which GPUs, when, with what and from which checkout the numbers are, as records say."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, NotRequired
 
@@ -57,6 +58,14 @@ def read_environment(folder: RunFolder) -> dict[str, Any]:
     if found is None:
         raise LadderError(f"{folder.environment}: the file is missing")
     return found
+
+
+def boost_clock_mhz(gpu: Mapping[str, Any]) -> float | None:
+    """The SM clock that CUDA gives for a GPU, of which its peaks are; None where it is not known.
+
+    Earlier records have NVML's highest in its place. On an H200, which all of these are of, both are 1980 MHz.
+    """
+    return gpu.get("boost_clock_mhz") or gpu.get("sm_clock_max_mhz")
 
 
 def measured_on(records: Records, table: pd.DataFrame) -> dict[str, Any]:

@@ -28,14 +28,18 @@ JudgedCell = dict[str, Any]
 
 
 def outcome(view: PlanRecords, task: Task, regime: str = "") -> Outcome:
-    """What became of a task in a regime (the plan's first). Raises LadderError where it was not measured."""
+    """What became of a task in a regime (the plan's first). Raises LadderError where it could not be measured."""
     if task.launch is None:
         return "unsupported", task.absent or "", {}
     if (why := view.plan.broken(task)) is not None:
         return view.plan.variants[task.variant]["status"], why, {}
+    where = f"{task.variant} at {dict(task.cell.size)}, {regime or view.plan.regimes[0]}"
     if (record := view.current_record(task, regime)) is None:
-        where = f"{dict(task.cell.size)}, {regime or view.plan.regimes[0]}"
-        raise LadderError(f"{task.variant} at {where}: it was not measured")
+        raise LadderError(f"{where}: it was not measured")
+    if record.status == "launch_error" and record.result.get("transient"):
+        raise LadderError(
+            f"not judged: {where}: {record.reason}"
+        )  # What the host does says nothing of the kernel.
     return record.status, record.reason, record.result
 
 
@@ -120,8 +124,9 @@ def text(variant: str, device: str, cells: Sequence[JudgedCell]) -> str:
 
 
 def components_for(folders: Sequence[Any], slug: str) -> pd.DataFrame | None:
-    """components.csv of the published folder of a device, else of the first that has one; None without any."""
-    for folder in sorted(folders, key=lambda one: one.root.name != slug):
-        if len(found := tables.read("components", folder.tables, required=False)):
+    """components.csv of the published folder of a device; None without any, since no other model speaks for it."""
+    for folder in folders:
+        found = tables.read("components", folder.tables, required=False)
+        if folder.root.name == slug and len(found):
             return found
     return None

@@ -346,7 +346,9 @@ class RunData(Origin):
         for row, whose in given:
             try:
                 value, *divisor = (float(of(one)) for one in whose)
-                value /= math.prod(divisor) or math.nan
+                if not all(divisor):
+                    raise Unmeasured("it would be divided by 0")
+                value /= math.prod(divisor)
                 found.append(Value(Estimate(value, value, value), row=row))
             except Unmeasured as error:
                 missing[str(error)] += 1

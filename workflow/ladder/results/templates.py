@@ -6,6 +6,7 @@ import jinja2
 
 from ladder.model.cell import size_label
 from ladder.results import statistics as stats
+from ladder.results.environment import boost_clock_mhz
 from ladder.results.verdicts import gain
 
 TEMPLATES = jinja2.Environment(
@@ -16,4 +17,4 @@ TEMPLATES = jinja2.Environment(
     keep_trailing_newline=True,
 )
 TEMPLATES.filters["gain"] = gain
-TEMPLATES.globals |= {"stats": stats, "size_label": size_label}
+TEMPLATES.globals |= {"stats": stats, "size_label": size_label, "boost_clock_mhz": boost_clock_mhz}

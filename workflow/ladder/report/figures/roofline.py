@@ -16,6 +16,7 @@ from ladder.report.titles import rival
 from ladder.results import statistics as stats
 from ladder.results.collect import dtype_peaks
 from ladder.results.counters import DRAM_READ, DRAM_WRITE
+from ladder.results.environment import boost_clock_mhz
 from ladder.results.sweep_data import FigureData
 
 MOST = 9
@@ -123,7 +124,7 @@ def draw(data: FigureData) -> Figure:
     if marks["counted"].nunique() == 1:
         hollow = "each operand moved once, marks set side by side"
         basis = "DRAM bytes counted by the profiler" if marks["counted"].all() else hollow
-    clock = data.gpu.get("sm_clock_max_mhz")
-    at = f";\npeaks at the highest clock, {clock} MHz" if clock else ""
+    clock = boost_clock_mhz(data.gpu)
+    at = f";\npeaks at the boost clock, {clock:g} MHz" if clock else ""
     axis.set(xlabel=f"operational intensity, FLOP/byte\n({basis}{at})", ylabel="TFLOP/s")
     return figure

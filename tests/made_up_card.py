@@ -1,0 +1,176 @@
+"""A whole run on a card that was never measured: the checkout's sweeps for its architecture, with made-up records.
+
+What a cell reads follows from the published speed-up of the same cell, the card's rates, and a number that hangs on the
+kernel. Numbers are made up; tests hold sentences to them.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from checkout import PUBLISHED, every_sweep, published_data
+from conftest import ROOT
+from factory import HOST, SESSION, Lab, Place
+from ladder.claims.ledger import decide_tables
+from ladder.gpu.discovery import slug_of
+from ladder.model.architecture import arch_number, peaks
+from ladder.model.folders import Project
+from ladder.model.kernel import Variant
+from ladder.model.problem import COPY
+from ladder.model.sweep import Sweep
+from ladder.page.document import render as render_page
+from ladder.report.document import render
+from ladder.results.run_data import RunData
+from ladder.results.statistics import records, size_of
+
+
+@dataclass(frozen=True)
+class Card:
+    """A GPU, what its driver says while cells are measured, and how its kernels compare with those of an H200.
+
+    `events` and `mhz` by regime, of tensor cores; `slower` is a factor on the speed-up of a variant.
+    """
+
+    name: str
+    arch: str
+    sms: int
+    boost_clock_mhz: float
+    memory_gbytes_per_s: float
+    memory_bytes: float
+    l2_bytes: float
+    power_limit_w: float
+    held: tuple[list[str], float]  # what NVML names in cells of tensor cores, and the clock that they read
+    sustained: bool = True
+    counted: bool = False
+    factor: Callable[[Place], float] = field(default=lambda place: 1.0)
+
+    @property
+    def gpu(self) -> dict[str, Any]:
+        """What a session says of it."""
+        fp32, tensor = peaks(arch_number(self.arch), self.name, self.sms, self.boost_clock_mhz)
+        return {
+            "name": self.name,
+            "uuid": "GPU-made-up",
+            "sms": self.sms,
+            "memory_bytes": self.memory_bytes,
+            "l2_bytes": self.l2_bytes,
+            "boost_clock_mhz": self.boost_clock_mhz,
+            "power_limit_w": self.power_limit_w,
+            "fp32_peak_tflops": fp32,
+            "tensor_peak_tflops": tensor,
+            "copy_gbytes_per_s": 0.92 * self.memory_gbytes_per_s,
+            "memory_peak_gbytes_per_s": self.memory_gbytes_per_s,
+        }
+
+
+def _more_stages_lose(place: Place) -> float:
+    """Less shared memory than an H200 has: each further stage costs a block."""
+    return float(0.85 ** (int(place.variant.params.get("stages", 1)) - 1))
+
+
+CARDS = {
+    "RTX 4090": Card(
+        name="NVIDIA GeForce RTX 4090",
+        arch="sm_89",
+        sms=128,
+        boost_clock_mhz=2520.0,
+        memory_gbytes_per_s=1008.0,
+        memory_bytes=25.3e9,
+        l2_bytes=75_497_472,
+        power_limit_w=450.0,
+        held=(["EVENT_REASON_SW_POWER_CAP"], 2670.0),
+        factor=_more_stages_lose,
+    ),
+    "A100": Card(
+        name="NVIDIA A100-SXM4-80GB",
+        arch="sm_80",
+        sms=108,
+        boost_clock_mhz=1410.0,
+        memory_gbytes_per_s=2039.0,
+        memory_bytes=85e9,
+        l2_bytes=41_943_040,
+        power_limit_w=400.0,
+        held=([], 1320.0),  # under boost, and nothing that NVML names
+        counted=True,
+    ),
+}
+TENSOR = ("bf16", "fp16", "fp16_acc16", "tf32", "fp8")
+
+
+@functools.cache
+def _published_speedups() -> Mapping[tuple[Any, ...], float]:
+    rows = published_data().frames["timings"]
+    rows = rows[(rows["status"] == "ok") & (rows["regime"] == "cold") & rows["baseline"].isna()]
+    return {(row["sweep"], row["variant"], *size_of(row).values()): row["speedup"] for row in records(rows)}
+
+
+def _by_chance(name: str) -> float:
+    """From 0.92 to 1.04, by a name."""
+    return 0.92 + 0.12 * int(hashlib.sha256(name.encode()).hexdigest()[:6], 16) / 16**6
+
+
+@dataclass
+class CardLab(Lab):
+    """The checkout's sweeps on a card."""
+
+    card: Card = CARDS["A100"]
+
+    def __post_init__(self) -> None:
+        self.project = Project(self.root)
+        self.device, self.arch = slug_of(self.card.name), self.card.arch
+        self.host = {"gpu": self.card.name, "driver": HOST["driver"]}
+        self.session = replace(SESSION, gpu=self.card.gpu, host={**SESSION.host, "gpus": 1})
+
+    def sweeps(self, names: list[str] | None = None) -> dict[str, Sweep]:
+        return {name: every_sweep()[name] for name in names or every_sweep()}
+
+    def speedup(self, sweep: Sweep, place: Place) -> float:
+        key = (sweep.name, place.variant.id, *place.size.values())
+        if sweep.reference.variant_for(place.variant) == place.variant:
+            return 1.0
+        published = _published_speedups().get(key, 0.8)
+        return published * _by_chance(f"{place.variant.kernel.name} {self.arch}") * self.card.factor(place)
+
+    def reference_us(self, sweep: Sweep, place: Place) -> float:
+        gpu, dtype = self.card.gpu, place.variant.dtype
+        work = sweep.problem.work(place.size, dtype, place.variant.params)
+        tflops = gpu["tensor_peak_tflops"].get(dtype) or gpu["fp32_peak_tflops"]
+        memory_us = work.bytes / self.card.memory_gbytes_per_s / 0.85e3
+        return float(max(work.operations / tflops / 0.75e6, memory_us, 4.0))
+
+    @staticmethod
+    def compiled(variant: Variant, given: dict[str, Any]) -> dict[str, Any]:
+        """Facts with the shared memory that a launch asks for."""
+        geometry = variant.geometry(dict.fromkeys(variant.kernel.problem.size_fields, 4096))
+        return given | {"shared_bytes_static": 0, "shared_bytes_dynamic": geometry.shared_bytes}
+
+    def read(self, place: Place, record: dict[str, Any]) -> dict[str, Any]:
+        """What was measured with what the card's driver says of it; for seconds 3 % slower on tensor cores."""
+        on_tensor_cores = place.variant.dtype in TENSOR
+        events, mhz = self.card.held if on_tensor_cores else ([], self.card.boost_clock_mhz)
+        record["device"] |= {"clock_events": events, "sm_clock_mhz": mhz}
+        work = place.variant.kernel.problem.work(place.size, place.variant.dtype, place.variant.params)
+        if COPY in place.variant.kernel.problem.libraries:
+            record["copy_us"] = work.bytes / 0.92e3 / self.card.memory_gbytes_per_s
+        cold = record["regimes"][next(iter(record["regimes"]))]
+        slower = 1.03 if on_tensor_cores else 1.0
+        steady = {"sm_clock_mhz": mhz, "power_w": 0.98 * self.card.power_limit_w, "launch_j": 1.0}
+        held = {"variant_us": [slower * us for us in cold["variant_us"]], "sustained": {"variant": steady}}
+        record["regimes"]["sustained"] = cold | held
+        return record
+
+
+def report_of(lab: CardLab, names: list[str] | None = None) -> tuple[dict[Path, str], str, RunData]:
+    """The pages of a run of some sweeps, or all, index.html, and the tables, with the published H200 beside them."""
+    lab.record(names, lab.read, lab.compiled, metrics=lab.card.counted)
+    lab.collect(names)
+    sweeps = lab.sweeps(names)
+    decide_tables(lab.folder.tables, sweeps)
+    data, beside = RunData.read(lab.folder, sweeps), [(PUBLISHED, RunData.read(PUBLISHED, sweeps))]
+    pages = dict(render(lab.folder, data, lab.plans(), beside=beside))
+    return pages, render_page(lab.folder, data, ROOT, beside), data
