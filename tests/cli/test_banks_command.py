@@ -1,4 +1,4 @@
-"""`python -m ladder banks`: what it prints, and how it refuses what no warp can do."""
+"""`ladder banks`: what it prints, and how it refuses what no warp can do."""
 
 from __future__ import annotations
 

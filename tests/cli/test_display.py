@@ -74,9 +74,7 @@ def test_what_a_job_warns_of_is_said_when_it_is_done(tmp_path: Path) -> None:
     display = Display(out)
     send(display, LogEvent.RUN_INFO, stats={"total": 1})
     start(display, 1, "Drawing the figures", log)
-    log.write_text(
-        "python -m ladder figures x\nwarning: a.png: Glyph 21452 missing\n[1/1] x\n a warning: no\n"
-    )
+    log.write_text("ladder figures x\nwarning: a.png: Glyph 21452 missing\n[1/1] x\n a warning: no\n")
     send(display, LogEvent.JOB_FINISHED, job_id=1)
     assert out.getvalue().splitlines() == ["1 jobs", "warning: a.png: Glyph 21452 missing"]
 
@@ -89,7 +87,7 @@ def test_a_terminal_shows_how_far_each_running_job_is(
     display = Display(out)
     send(display, LogEvent.RUN_INFO, stats={"total": 3})
     start(display, 1, "Preparing fp32_tiles", log)
-    log.write_text("python -m ladder prepare x\n[1/9] a\n[4/9, 12 s left] gemm_staged<8>\n[5/9] gemm_st")
+    log.write_text("ladder prepare x\n[1/9] a\n[4/9, 12 s left] gemm_staged<8>\n[5/9] gemm_st")
     time.sleep(0.5)
     display.close()
     assert "Preparing fp32_tiles: gemm_staged<8>" in out.getvalue()
@@ -99,22 +97,18 @@ def test_a_terminal_shows_how_far_each_running_job_is(
 def test_a_failure_is_shown_once_by_its_last_line_and_the_command_that_repeats_it(tmp_path: Path) -> None:
     out, log = io.StringIO(), tmp_path / "log"
     display = Display(out)
-    log.write_text(
-        "python -m ladder collect x \nTraceback (most recent call last):\n  File\nValueError: no\n\n"
-    )
+    log.write_text("ladder collect x \nTraceback (most recent call last):\n  File\nValueError: no\n\n")
     for _ in range(2):
         about = {"rule_msg": "Collecting", "rule_name": "collect", "log": [str(log)]}
         send(display, LogEvent.JOB_ERROR, level=logging.ERROR, jobid=3, **about)
-    expected = (
-        f"FAILED: Collecting: ValueError: no\n  log: {log}\n  to repeat it: python -m ladder collect x\n"
-    )
+    expected = f"FAILED: Collecting: ValueError: no\n  log: {log}\n  to repeat it: ladder collect x\n"
     assert out.getvalue() == expected
 
 
 def test_of_a_job_on_a_cluster_it_is_said_how_it_ended_each_time_it_was_started(tmp_path: Path) -> None:
     out, log = io.StringIO(), tmp_path / "log"
     display = Display(out)
-    log.write_text("python -m ladder measure x \n[1/4] a\n")
+    log.write_text("ladder measure x \n[1/4] a\n")
     begun = {"rule_msg": "Measuring a", "rule_name": "time_sweep", "log": [str(log)]}
     for number in (7, 8):
         send(display, LogEvent.JOB_INFO, jobid=3, **begun)
@@ -122,7 +116,7 @@ def test_of_a_job_on_a_cluster_it_is_said_how_it_ended_each_time_it_was_started(
         send(display, LogEvent.JOB_ERROR, level=logging.ERROR, jobid=3, **begun | ended)
     assert out.getvalue() == "".join(
         f"FAILED: Measuring a: [1/4] a\n  SLURM-job '{number}' failed\n  log: {log}\n  log: {number}.log\n"
-        "  to repeat it: python -m ladder measure x\n"
+        "  to repeat it: ladder measure x\n"
         for number in (7, 8)
     )
 
@@ -146,7 +140,7 @@ def test_of_jobs_that_a_cluster_ran_as_one_those_are_shown_that_failed(tmp_path:
 
 def test_a_job_that_was_killed_before_a_word_says_so(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    log.write_text("python -m ladder collect x \n")
+    log.write_text("ladder collect x \n")
     assert "ended without a word (killed?)" in failure("Collecting", log)
     assert "ended without a word (killed?)" in failure("Collecting", tmp_path / "none")
 

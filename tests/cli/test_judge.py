@@ -439,7 +439,7 @@ def test_without_a_kernel_an_option_or_a_gpu_there_is_no_judgement(
     begin = ["--root", str(checkout), "judge"]
     assert main(begin) == 5
     assert main([*begin, str(kernel()), "--nothing"]) == 5
-    assert capsys.readouterr().err.count("Usage: python -m ladder judge") == 2
+    assert capsys.readouterr().err.count("Usage: ladder judge") == 2
     for name, says in (("none.yaml", "none.yaml: cannot be read"), ("honest.cu", "accepted: a kernel's")):
         assert main([*begin, str(kernel().with_name(name))]) == 5
         assert says in caplog.text

@@ -391,7 +391,7 @@ def test_a_link_opens_a_cell_with_its_numbers(browser: Browser, file: Path, timi
     assert [float(value) for value in shown] == pytest.approx(wanted, rel=1e-3)
     assert all(len(value.replace(".", "").lstrip("0")) <= 4 for value in shown)
     commands = browser.texts("pre.command")
-    assert all(one.startswith(". .venv/bin/activate; export PYTHONPATH=workflow\n") for one in commands)
+    assert all(one.startswith(". .venv/bin/activate\n") for one in commands)
     assert f"snakemake --cores all sweep_{row['sweep']}" in [one.splitlines()[1] for one in commands]
     assert f"kernels/gemm/simt/{row['kernel']}.cu" in panel.text
     browser.press("\ue00c")  # Escape
@@ -557,8 +557,8 @@ def test_what_to_use_follows_dtype_layout_and_typed_sizes(browser: Browser, file
     assert "fp32 near this size: measured in NN only." in said
     assert "kernels/gemm/simt/gemm_tma.cu" in said
     setup, command = browser.texts("#use-answer .command")[0].splitlines()
-    assert setup == ". .venv/bin/activate; export PYTHONPATH=workflow"
-    assert command == "python -m ladder reproduce fp32_ladder/gemm_tma-fp32@4096:cold --device nvidia-h200"
+    assert setup == ". .venv/bin/activate"
+    assert command == "ladder reproduce fp32_ladder/gemm_tma-fp32@4096:cold --device nvidia-h200"
     browser.find("#use-answer [data-part=source]").click()
     assert browser.find("#detail").is_displayed()
     assert "__global__" in browser.find("#detail details[open] pre.source").text

@@ -612,7 +612,7 @@ def test_what_was_not_decided_is_no_statement_that_was_tried(published: RunData)
 def test_links_of_readme_and_report_lead_to_sources(pages: dict[str, str]) -> None:
     assert "](kernels/gemm/hopper/" in pages["README"]
     assert "](../../../kernels/gemm/hopper/" in pages["report"]
-    commands = re.findall(r"python -m ladder reproduce '([^']+)'", pages["methodology"])
+    commands = re.findall(r"ladder reproduce '([^']+)'", pages["methodology"])
     assert len(commands) > 10
     timed = pd.read_csv(ROOT / "results/published/nvidia-h200/timings.csv", usecols=["variant"])
     assert {one.partition("/")[2].partition("@")[0] for one in commands} <= set(timed["variant"])

@@ -1,4 +1,4 @@
-"""`python -m ladder STEP …`: every step of the pipeline, as the workflow runs it and by hand."""
+"""`ladder STEP …`: every step of the pipeline, as the workflow runs it and by hand."""
 
 import sys
 

@@ -36,7 +36,7 @@ const WORDS = {
 };
 const flow = (values) => `{${Object.entries(values).map(([name, value]) => `${name}: ${value}`).join(", ")}}`;
 
-const SETUP = ". .venv/bin/activate; export PYTHONPATH=workflow"; // in the checkout, after make
+const SETUP = ". .venv/bin/activate"; // in the checkout, after make
 
 /** The command that judges a row's kernel against its reference at a size; null where it has none. */
 function judgeCommand(run, place, size) {

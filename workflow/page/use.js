@@ -91,7 +91,7 @@ function useHtml(run, asked) {
     const taking = found.places.find((_, index) => !refused(asked, found.multiples[index]));
     const command = taking === undefined ? null : judgeCommand(run, taking, { m: asked.m, n: asked.n, k: asked.k });
     parts.push(command ? commandHtml([`Time ${rows.called[taking]} at this size on your GPU (after make)`, command])
-      : "<p>None of the fastest takes this size. Pad it, or time a kernel of your own by <code>python -m ladder judge</code>.</p>");
+      : "<p>None of the fastest takes this size. Pad it, or time a kernel of your own by <code>ladder judge</code>.</p>");
     return parts.join("");
   }
   // A line a regime, each with the sessions that it is of.

@@ -28,7 +28,7 @@ rule collect_tables:
     message:
         "Collecting the tables"
     shell:
-        "python -m ladder collect {params.folder:q} {params.sweeps:q} {params.published} --jobs {threads} > {log} 2>&1"
+        "ladder collect {params.folder:q} {params.sweeps:q} {params.published} --jobs {threads} > {log} 2>&1"
 
 
 rule collect_sweep:
@@ -49,7 +49,7 @@ rule collect_sweep:
     message:
         "Collecting the tables of {wildcards.sweep}"
     shell:
-        "python -m ladder collect {params.folder:q} {wildcards.sweep:q} {params.published} --into {params.into:q} > {log} 2>&1"
+        "ladder collect {params.folder:q} {wildcards.sweep:q} {params.published} --into {params.into:q} > {log} 2>&1"
 
 
 rule record_environment:
@@ -68,7 +68,7 @@ rule record_environment:
     message:
         "Recording where the numbers are from"
     shell:
-        "python -m ladder environment {params.folder:q} --arch {params.arch:q} {params.published} > {log} 2>&1"
+        "ladder environment {params.folder:q} --arch {params.arch:q} {params.published} > {log} 2>&1"
 
 
 rule decide_claims:
@@ -86,4 +86,4 @@ rule decide_claims:
     message:
         "Deciding the claims"
     shell:
-        "python -m ladder claims {params.folder:q} {params.sweeps:q} > {log} 2>&1"
+        "ladder claims {params.folder:q} {params.sweeps:q} > {log} 2>&1"

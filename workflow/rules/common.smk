@@ -60,13 +60,12 @@ if _asked.dryrun and RUN.measures:
 # Snakemake would import pandas, which takes longer than all else here, only to see that no param is a table.
 sys.modules.setdefault("pandas", None)
 
-# Rules say `python -m ladder …`, a line that runs by hand as well. Here python is the very interpreter that
-# runs snakemake, and it finds the package without an installation.
+# Rules say `ladder …`, a line that runs by hand as well. Here the very interpreter that runs snakemake runs it, and finds
+# the package without an installation. The command is the first line of each log: it repeats the step.
 PYTHON = shlex.quote(sys.executable)
-# The command is the first line of each log: it repeats the step.
 shell.prefix(
     "export PYTHONPATH={WORKFLOW}${{PYTHONPATH:+:$PYTHONPATH}}; "
-    """python() {{ printf '%q ' python "$@"; echo; exec {PYTHON} "$@"; }}; """
+    """ladder() {{ printf '%q ' ladder "$@"; echo; exec {PYTHON} -m ladder "$@"; }}; """
 )
 
 # GPUs to share out. On a host with four: snakemake --cores all --resources gpu=4

@@ -20,7 +20,7 @@ rule time_sweep:
     message:
         "Measuring {wildcards.sweep}"
     shell:
-        "python -m ladder measure {input.plan:q} {params.share} > {log} 2>&1"
+        "ladder measure {input.plan:q} {params.share} > {log} 2>&1"
 
 
 use rule time_sweep as time_share with:
@@ -55,7 +55,7 @@ rule check_clock:
     message:
         "Holding the timer against NVBench"
     shell:
-        "python -m ladder clock {input.plans:q} --jobs {resources.gpu} > {log} 2>&1"
+        "ladder clock {input.plans:q} --jobs {resources.gpu} > {log} 2>&1"
 
 
 # Measuring alone, without tables: what a timing of the pipeline itself wants.

@@ -24,7 +24,7 @@ rule prepare_sweep:
     message:
         "Preparing {wildcards.sweep}"
     shell:
-        "python -m ladder prepare {params.folder:q} {wildcards.sweep:q} --jobs {threads}"
+        "ladder prepare {params.folder:q} {wildcards.sweep:q} --jobs {threads}"
         " --arch {params.arch:q} {params.settings} {params.cells} {params.published} > {log} 2>&1"
 
 

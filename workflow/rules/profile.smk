@@ -18,4 +18,4 @@ rule profile_sweep:
     message:
         "Profiling {wildcards.sweep}"
     shell:
-        "python -m ladder profile {input.plan:q} > {log} 2>&1"
+        "ladder profile {input.plan:q} > {log} 2>&1"

@@ -22,7 +22,7 @@ rule draw_figures:
     message:
         "Drawing the figures"
     shell:
-        "python -m ladder figures {params.folder:q} {params.sweeps:q} {params.published} --jobs {threads} > {log} 2>&1"
+        "ladder figures {params.folder:q} {params.sweeps:q} {params.published} --jobs {threads} > {log} 2>&1"
 
 
 # One sweep on its own, beside what a run makes of all of them.
@@ -47,7 +47,7 @@ for _name in RULE_INPUTS.sweeps:
         message:
             f"Drawing the figures of {_name}"
         shell:
-            "python -m ladder figures {params.folder:q} {params.sweep:q} {params.published} --into {params.into:q} > {log} 2>&1"
+            "ladder figures {params.folder:q} {params.sweep:q} {params.published} --into {params.into:q} > {log} 2>&1"
 
 
 rule figures:
@@ -83,7 +83,7 @@ rule write_report:
     message:
         "Writing report and page"
     shell:
-        "python -m ladder report {params.folder:q} {params.sweeps:q} {params.beside} > {log} 2>&1"
+        "ladder report {params.folder:q} {params.sweeps:q} {params.beside} > {log} 2>&1"
 
 
 rule report:
@@ -94,7 +94,7 @@ rule report:
         rules.draw_figures.output,
 
 
-# Without output: it runs whenever it is asked for. Objections can be overruled by hand: python -m ladder publish --force
+# Without output: it runs whenever it is asked for. Objections can be overruled by hand: ladder publish --force
 rule publish:
     input:
         rules.report.input,
@@ -109,4 +109,4 @@ rule publish:
     message:
         "Publishing the run"
     shell:
-        "python -m ladder publish {params.run:q} {params.device:q} {params.files} {params.config} 2>&1 | tee {log}"
+        "ladder publish {params.run:q} {params.device:q} {params.files} {params.config} 2>&1 | tee {log}"

@@ -18,5 +18,5 @@ rule sanitize:
     message:
         "Sanitizing every kernel at a small size"
     shell:
-        "python -m ladder sanitize {params.folder:q} --jobs {threads} --arch {params.arch:q}"
+        "ladder sanitize {params.folder:q} --jobs {threads} --arch {params.arch:q}"
         " {params.settings} > {log} 2>&1"

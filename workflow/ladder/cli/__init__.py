@@ -1,1 +1,1 @@
-"""`python -m ladder STEP`: the steps of the pipeline, as the workflow runs them and by hand."""
+"""`ladder STEP`: the steps of the pipeline, as the workflow runs them and by hand."""

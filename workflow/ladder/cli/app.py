@@ -82,7 +82,7 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stdout.reconfigure(errors="replace")  # of a terminal that knows no "…" or "µ"
     try:
         try:
-            _app(words)(words, prog_name="python -m ladder")
+            _app(words)(words, prog_name="ladder")
         finally:
             sys.stdout.flush()
     except LadderError as error:
