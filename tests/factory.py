@@ -34,6 +34,7 @@ from ladder.model.plan import Plan
 from ladder.model.plan_file import read_plan, to_json
 from ladder.model.record import Conditions, Record, Session
 from ladder.model.sweep import Entry, Sweep
+from ladder.problems.registry import PROBLEMS
 from ladder.results import tables
 from ladder.results.collect import accounts_of, collect_sweep, merge
 from ladder.results.environment import measured_on
@@ -58,7 +59,8 @@ def _axis(*values: int | str, default: int | str | None = None) -> dict[str, Any
 
 
 def _kernel(problem: str, dtypes: list[str], parameters: dict[str, Any], **more: Any) -> dict[str, Any]:
-    pointer = {"gemm": "c", "banks": "cycles", "stencil": "output"}[problem]
+    pointers = [{"pointer": name} for name in PROBLEMS[problem].buffers]
+    scalars = [{"scalar": name, "type": "float32"} for name in PROBLEMS[problem].scalars]
     return {
         "summary": f"a {problem} kernel of the tests",
         "problem": problem,
@@ -68,7 +70,7 @@ def _kernel(problem: str, dtypes: list[str], parameters: dict[str, Any], **more:
         "min_arch": "sm_80",
         "parameters": parameters,
         "launch": {"grid": [1], "block": [32]},
-        "arguments": [{"pointer": pointer}],
+        "arguments": [*pointers, *scalars],
     } | more
 
 
