@@ -194,9 +194,7 @@ def test_state_is_named_with_what_is_accepted_in_its_place(tmp_path: Path, reque
     }
     found = cache.fill([*asked.values()], 1, 60)
     reasons = {name: found[one.key]["reason"] for name, one in asked.items()}
-    accepted = (
-        "a global variable may be __constant__, an array inside the kernel, or a table that is only read"
-    )
+    accepted = "__constant__ memory, an array inside the kernel, or a table that is only read"
     assert reasons == {
         "read": "",
         "write": f"uses what outlives a launch: lut; in place of a global variable accepted: {accepted}",

@@ -773,7 +773,7 @@ MISTAKES = [
         )
         for given, says in {
             "elments": ("'elments'", "did you mean 'elements'", "in 'elments'"),
-            "elements * reach": ("'reach'", "in 'elements * reach'", "k, threads"),
+            "elements * reach": ("'reach'", "in 'elements * reach'", "radius, threads"),
             "elements / 3": ("gave 1365.3", "a whole number is needed"),
             "elements *": ("expression 'elements *'",),
             "'a'": ("expression \"'a'\"", "not str"),

@@ -53,6 +53,7 @@ KERNEL = {
     ],
     "launch": {"grid": ["ceil_div(n, bn)", "ceil_div(m, bm)"], "block": [128]},
     "arguments": [{"pointer": "a"}, {"pointer": "b"}, {"pointer": "c"}],
+    "weights": "none",
 }
 BEST = {"bm": 128, "bn": 160, "stages": 3, "order": "none", "early": 1}
 LISTED = [{"bm": 32, "bn": 32, "stages": 4}, {"bm": 64, "bn": 64, "stages": 4}]

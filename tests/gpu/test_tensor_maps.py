@@ -103,8 +103,10 @@ def promoted(tmp_path: Path, promotion: str, values: list[str]) -> Path:
         "launch": {"grid": [1], "block": [32]},
         "arguments": [
             {"pointer": "c"},
+            {"pointer": "b"},
             {"tensor_map": "a", "box": [64, 64], "swizzle": "rows", "l2_promotion": promotion},
         ],
+        "weights": "none",
     }
     path = tmp_path / "promoted.yaml"
     path.write_text(yaml.safe_dump(document))
@@ -115,7 +117,7 @@ def promoted(tmp_path: Path, promotion: str, values: list[str]) -> Path:
 def test_l2_promotion_is_a_word_or_a_parameter_of_such_words(tmp_path: Path) -> None:
     for promotion, values in (("256B", ["x"]), ("none", ["x"]), ("fetch", ["none", "64B", "128B", "256B"])):
         kernel = load_kernel(promoted(tmp_path, promotion, values))
-        assert kernel.arguments[1].l2_promotion == promotion
+        assert kernel.arguments[2].l2_promotion == promotion
 
 
 @pytest.mark.parametrize(
@@ -133,6 +135,6 @@ def test_a_wrong_l2_promotion_is_refused(
     with pytest.raises(LadderError) as error:
         load_kernel(path)
     said = str(error.value)
-    assert said.startswith(f"{path}: arguments[1].l2_promotion: {value} is not accepted")
+    assert said.startswith(f"{path}: arguments[2].l2_promotion: {value} is not accepted")
     assert hint in said
     assert said.endswith("accepted: none, 64B, 128B, 256B, fetch")

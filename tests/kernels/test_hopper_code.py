@@ -327,7 +327,7 @@ def test_a_normal_copy_is_the_instruction_without_a_hint(call: str, instruction:
 
 PIPELINE = """
 #include "ptx/wgmma.cuh"
-__global__ void __launch_bounds__(128, 1) kernel(float* out, unsigned long long a, unsigned long long b, int n) {
+__global__ void __launch_bounds__(128, 1) kernel(const float*, float* out, long long a, long long b, int n) {
     float d[32];
     for (int i = 0; i < 32; ++i) d[i] = i;
     for (int j = 0; j < n; ++j) {
@@ -351,7 +351,12 @@ min_arch: sm_90a
 parameters:
   radius: {values: [2], default: 2, description: unused}
 launch: {grid: [1], block: [128]}
-arguments: [{pointer: input}]
+arguments:
+  - {pointer: input}
+  - {pointer: output}
+  - {scalar: elements, type: int64}
+  - {scalar: elements, type: int64}
+  - {scalar: elements, type: int32}
 """
 
 

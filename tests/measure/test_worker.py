@@ -545,7 +545,7 @@ def test_memory_of_an_unknown_rate_bounds_no_time(tmp_path: Path) -> None:
     own = worker.Worker(plan, tmp_path).bench
     own.gpu.memory_bytes_per_us = math.inf
     cell = plan.tasks[0].cell
-    assert own.least_us(cell, {"k": 2}, own.instance(cell)) == 0.0
+    assert own.least_us(cell, {"radius": 1}, own.instance(cell)) == 0.0
 
 
 def test_a_worker_says_of_its_gpu_what_peaks_it_has_at_which_clock(tmp_path: Path) -> None:

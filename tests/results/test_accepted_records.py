@@ -169,7 +169,8 @@ def of_speedups(low: float, middle: float, high: float) -> Change:
 def without_clock(line: Line) -> Line:
     """As of a slice of a GPU."""
     if "session" in line:
-        line["session"]["gpu"].pop("sm_clock_max_mhz")
+        line["session"]["gpu"].pop("boost_clock_mhz", None)
+        line["session"]["gpu"].pop("sm_clock_max_mhz", None)
     return line
 
 
