@@ -26,10 +26,10 @@ from ladder.report.markdown import number, spread, text
 from ladder.report.words import Line, Table, speed_table
 from ladder.results import earlier
 from ladder.results import statistics as stats
-from ladder.results.counters import SHARED_REQUESTS_OF
+from ladder.results.counters import SHARED_REQUESTS_OF, STALL_FOR
 from ladder.results.earlier import errors_by_inputs
 from ladder.results.environment import boost_clock_mhz
-from ladder.results.run_data import Row, RunData, Unmeasured, best, grouped, mean
+from ladder.results.run_data import Row, Rows, RunData, Unmeasured, best, grouped, mean
 from ladder.results.statistics import Estimate
 from ladder.results.sweep_data import SweepData, plain, shown_value
 from ladder.results.templates import TEMPLATES
@@ -210,76 +210,71 @@ def _changed(step: Step) -> set[str]:
     return {name for name in {*own, *other} if own.get(name) != other.get(name)}
 
 
-def _taken_out(data: RunData, names: set[str]) -> Mapping[str, Gain]:
-    """What the tuned FP32 kernel keeps of its speed when it differs in some of these parameters alone, by rung."""
-    part = data.parts.get("fp32_ablation")
-    found = [step for step in steps(part) if step.gain.known and _changed(step) <= names] if part else []
-    return {text(plain(step.entry.rung)): step.gain for step in found}
-
-
-BUFFERED = {"loader": "staged", "stages": 2, "buffers": 2, "order": "prefetch_first", "deposits": "behind"}
-"""Parameters of the double-buffered FP32 kernel."""
 TENSOR_LADDERS = {"bf16": "tensor_ladder_bf16", "fp16": "tensor_ladder_fp16", "TF32": "tensor_ladder_tf32"}
 
 
-_LITTLE = 1.015  # times: what several steps bring together that bring nothing worth their code
-
-
-def _flat(data: RunData) -> dict[str, Any]:
-    """The longest stretch of rungs on the way to the fastest in FP32 that bring nothing together; empty without one."""
-    try:
-        found = _path_steps(data, "fp32_ladder", _way)
-    except Unmeasured:
-        return {}
-    stretches = [
-        (found[before : last + 1], gain(found[last].row).over(gain(found[before].row)))
-        for before, last in itertools.combinations(range(len(found)), 2)
-    ]
-    flat = [(own, whole) for own, whole in stretches if len(own) > 3 and whole.value < _LITTLE]
-    if not flat:
-        return {}
-    (before, *rungs), whole = max(flat, key=lambda one: (len(one[0]), -one[1].value))
-    return {
-        "before": before,
-        "names": [text(plain(step.entry.rung)) for step in rungs],
-        "whole": whole,
-        "changed": set[str]().union(*map(_changed, rungs)),
-    }
-
-
-@question("Does double buffering pay?", "fp32", "fp32_buffering", "curves")
+@question("Does double buffering pay?", "fp32", "fp32_as_written", "curves")
 def double_buffering(data: RunData) -> Facts:
-    """Two pairs of shared tiles and two fragments against one of each in FP32; and stages on tensor cores.
+    """The text's double buffer in FP32 over its kernel 6 and over prefetch alone; and stages on tensor cores.
 
-    `flat`: the rungs of the FP32 ladder about it that bring nothing together; `losses`: what the tuned kernel loses
-    without them.
+    `one`: over prefetch alone where both have registers for one block a multiprocessor, not for two.
     """
-    rows = data.rows("fp32_buffering", **BUFFERED)
-    sizes = {row["n"]: gain(row) for row in rows}
-    stages, dtypes = dict[int, list[float]](), dict[str, None]()
-    table = speed_table("FP32, double against single", sizes.items(), "M = N = K")
+    kernel_6, prefetch, double = (
+        data.timed("fp32_as_written", rung=name) for name in ("kernel 6", "prefetch", "double buffer")
+    )
+    alone, whole = (_by_size(data, rows, kernel_6) for rows in (prefetch, double))
+    if not whole:
+        raise Unmeasured(double.why or kernel_6.why)
+    one = _by_size(
+        data,
+        *(data.timed("fp32_as_written", rung=f"{name}, one block") for name in ("double buffer", "prefetch")),
+    )
+    both = _by_size(data, double, prefetch)
+    stages = dict[int, list[float]]()
+    table = speed_table("FP32, double buffer over kernel 6", whole.items(), "M = N = K")
+    for what, gains in (
+        ("FP32, prefetch alone over kernel 6", alone),
+        ("FP32, double buffer over prefetch", both),
+        ("the same with registers for one block", one),
+    ):
+        table = table.joined(speed_table(what, gains.items(), "M = N = K"))
     for dtype, name in TENSOR_LADDERS.items():
         for step in steps(data.parts[name]) if name in data.parts else ():
             if step.gain.known and _changed(step) == {"stages"}:
                 count = int(step.entry.variant.params["stages"])
                 stages.setdefault(count, []).append(0.0 if step.tie else step.gain.value - 1)
-                dtypes[dtype] = None
                 what = f"{dtype}, {count} stages against {count - 1}"
                 table = table.joined(speed_table(what, [(step.row["n"], step.gain)], "M = N = K"))
-    plain, flat = data.rows("fp32_buffering", **(BUFFERED | {"stages": 1, "buffers": 1})), _flat(data)
     return {
-        "sizes": sizes,
-        "pays": _pays(list(itertools.chain(*stages.values()))),
-        "faster": {size: own for size, own in sizes.items() if own.verdict == FASTER},
-        "slower": {size: own for size, own in sizes.items() if own.verdict == SLOWER},
+        "whole": whole,
+        "alone": alone,
+        "one": one,
+        "both": both,
+        "waits": _waits_for_memory(kernel_6, prefetch, double),
         "stages": dict(sorted(stages.items())),
-        "dtypes": [*dtypes],
-        "far": _far(data, rows),
-        "flat": flat,
-        "losses": _taken_out(data, flat.get("changed") or {"stages", "buffers"}),
-        "cause": _cause(data, plain, rows),
+        "pays": _pays(list(itertools.chain(*stages.values()))),
         "table": table,
     }
+
+
+def _by_size(data: RunData, rows: Rows, others: Rows) -> dict[int, Gain]:
+    """Size -> speed of a kernel over another one, at the sizes that both have."""
+    other = {row["n"]: row for row in others.found}
+    over = {row["n"]: data.over(row, other[row["n"]]) for row in rows.found if row["n"] in other}
+    return {size: Gain(value.measured, value.predicted) for size, value in sorted(over.items())}
+
+
+_WAIT = STALL_FOR.format("long_scoreboard")
+
+
+def _waits_for_memory(*kernels: Rows) -> list[float]:
+    """Cycles an instruction that warps of each kernel wait for global memory, at the largest size where all were
+    counted; empty without one."""
+    counted = [
+        {row["n"]: row.metrics[_WAIT] for row in rows.found if _WAIT in row.metrics} for rows in kernels
+    ]
+    sizes = set.intersection(*map(set, counted))
+    return [waits[max(sizes)] for waits in counted] if sizes else []
 
 
 def _pays(changes: Sequence[float]) -> str:
@@ -287,28 +282,6 @@ def _pays(changes: Sequence[float]) -> str:
     if not any(changes):
         return ""
     return "yes" if min(changes) >= 0 else "no" if max(changes) <= 0 else "not always"
-
-
-def _far(data: RunData, rows: Sequence[Row]) -> Mapping[str, Any] | None:
-    """The least size where these FP32 kernels have less than two thirds of the fastest one's speed, if there is one."""
-    most = {one.size: one.row["tflops"] for one in choices(data) if one.kind == "fp32"}
-    for row in sorted(rows, key=lambda one: int(one["n"])):
-        if row["tflops"] < _FAR * most.get(row["n"], 0):
-            return {"size": row["n"], "row": row, "most": most[row["n"]]}
-    return None
-
-
-_FAR = 2 / 3
-
-
-def _cause(data: RunData, slow: Sequence[Row], fast: Sequence[Row]) -> str:
-    """What the counters say of the difference of two kernels, at the largest size where both were counted, if any."""
-    by_size = {size_label(row.size): row for row in slow if row.metrics}
-    for row in reversed(fast):
-        if row.metrics and (other := by_size.get(size_label(row.size))):
-            counters = [other.metrics, row.metrics]
-            return f"{explanation(other, row, counters, data.gpu)[0]} (at {size_label(row.size)})"
-    return ""
 
 
 @question("Padding or swizzling?", "warp_mma", "tensor_layouts", "ladder")
@@ -840,6 +813,16 @@ def lane_maps(data: RunData) -> Facts:
         "cause": _cause(data, _all_sizes(data, here[0]), _all_sizes(data, here[-1])),
         "free": free[0] if free else None,
     }
+
+
+def _cause(data: RunData, slow: Sequence[Row], fast: Sequence[Row]) -> str:
+    """What the counters say of the difference of two kernels, at the largest size where both were counted, if any."""
+    by_size = {size_label(row.size): row for row in slow if row.metrics}
+    for row in reversed(fast):
+        if row.metrics and (other := by_size.get(size_label(row.size))):
+            counters = [other.metrics, row.metrics]
+            return f"{explanation(other, row, counters, data.gpu)[0]} (at {size_label(row.size)})"
+    return ""
 
 
 def _all_sizes(data: RunData, row: Row) -> Sequence[Row]:
