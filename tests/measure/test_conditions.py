@@ -57,7 +57,13 @@ def read_stencil(k: int, schema: int = 1) -> Record:
     halo = "" if k == 2 else f"-k={k}"
     record = {"cell": cell, "variant": f"stencil_register_cache-int32{halo}-coarsen=4", "sweep": "s"}
     record |= {"session": "a", "time": "2026-11-20T10:00:00Z", "status": "ok", "conditions": {}}
-    times = {"speedup": 1.5, "speedup_low": 1.4, "speedup_high": 1.6, "variant_us": [2.0], "reference_us": [3.0]}
+    times = {
+        "speedup": 1.5,
+        "speedup_low": 1.4,
+        "speedup_high": 1.6,
+        "variant_us": [2.0],
+        "reference_us": [3.0],
+    }
     record |= {"result": {**times, "reference": f"stencil_shared-int32{halo}"}}
     found = from_json({"schema": schema, "record": record}, "here")
     assert isinstance(found, Record)

@@ -17,7 +17,9 @@ def _lanes(data: RunData, lane_map: Any, split: Any, **wanted: Any) -> Rows:
 
 def _buffering(data: RunData, **wanted: Any) -> Rows:
     """Cells of register staging that store a tile after the FFMAs."""
-    return data.timed("fp32_buffering", "gemm_staged", loader="staged", deposits="behind", **wanted)
+    return data.timed(
+        "fp32_buffering", "gemm_staged", loader="staged", deposits="behind", min_blocks=2, **wanted
+    )
 
 
 def _written(data: RunData, rung: Any, **wanted: Any) -> Rows:
@@ -54,11 +56,6 @@ def double_buffer_faster(data: RunData) -> Parts:
     """
     speeds = _pairs(data, "double buffer", "kernel 6")
     speed = yield decide_part("speed over kernel 6", speeds, least=1, margin=SLIGHT, per="n")
-    yield note(
-        "the same, one block a multiprocessor",
-        _pairs(data, "double buffer, one block", "kernel 6, one block"),
-        "x",
-    )
     yield note("over prefetch alone", _pairs(data, "double buffer", "prefetch"), "x")
     alone = _pairs(data, "double buffer, one block", "prefetch, one block")
     yield note("over prefetch alone, one block a multiprocessor", alone, "x")

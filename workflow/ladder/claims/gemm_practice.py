@@ -10,6 +10,7 @@ from ladder.results.statistics import Estimate, estimate, ratio
 
 _SHARED = 228 * 1024  # bytes of a multiprocessor of compute capability 9.0; the system takes 1 KiB per block
 _STAGED = ("mma_staged", "wmma_staged")
+_PLAIN, _TRANSPOSED = "practice_plain_a", "practice_transposed_a"
 
 
 _TEXTBOOK = (
@@ -72,7 +73,7 @@ def plain_a_needs_four_loads(data: RunData) -> Parts:
 
     Source: gemm-practice (why transpose).
     """
-    own, plain = (data.compiled("fp32_as_written", rung=rung) for rung in ("transposed A", "plain A"))
+    own, plain = (data.compiled("fp32_as_written", kernel) for kernel in (_TRANSPOSED, _PLAIN))
     single = yield decide_part(
         "LDS.32 of the kernel with plain A", data.numbers(plain, lambda row: row["lds_32"]), least=1, unit=""
     )
@@ -87,7 +88,7 @@ def stalls_of_conflicts(data: RunData) -> Parts:
 
     Source: gemm-practice (bank conflicts).
     """
-    given = {"bm": 128, "tiles": "padded", "n": 1024}
+    given = {"bm": 128, "tiles": "padded", "n": 4096}
     with_, without = (
         data.timed("fp32_lane_maps", "gemm_staged", lane_map=lane_map, split=split, **given)
         for lane_map, split in (("rows_2x16", "adjacent"), ("zigzag_8x4", "quadrants"))
@@ -109,8 +110,8 @@ def registers_for_64_sums(data: RunData) -> Parts:
 
     Source: gemm-practice (register pressure).
     """
-    rungs = ("plain A", "transposed A", "transposed A, OFFSET 4", "kernel 6", "kernel 6, one block")
-    registers = data.numbers(data.compiled("fp32_as_written", rung=rungs), lambda row: row["registers"])
+    kernels = data.compiled("fp32_as_written", (_PLAIN, _TRANSPOSED))
+    registers = data.numbers(kernels, lambda row: row["registers"])
     part = yield decide_part("registers a thread", registers, least=80, most=100, some=True, unit="")
     return f"Plan for {part.span} registers a thread with 64 sums."
 
@@ -176,7 +177,7 @@ def occupancy_collapse(data: RunData) -> Parts:
         blocks = data.numbers(above, lambda row: row["blocks_per_sm"])
         yield decide_part(f"blocks a multiprocessor above half, {name} kernels", blocks, near=1, unit="")
     # Registers leave one block here, in place of shared memory: the kernel is the same otherwise.
-    kernels = ("kernel 6", "prefetch", "double buffer")
+    kernels = ("prefetch", "double buffer")
     ratios = [_over_two(data, rung) for rung in kernels]
     large = Values("fp32_as_written", [one for own in ratios for one in own.found], ratios[0].why)
     speed = yield decide_part("speed of one block over two, from 2048 on", large, most=0.9, per="rung")
