@@ -73,7 +73,8 @@ def plain_a_needs_four_loads(data: RunData) -> Parts:
 
     Source: gemm-practice (why transpose).
     """
-    own, plain = (data.compiled("fp32_as_written", kernel) for kernel in (_TRANSPOSED, _PLAIN))
+    plain = data.compiled("fp32_as_written", _PLAIN)
+    own = data.compiled("fp32_as_written", _TRANSPOSED, offset=0)
     single = yield decide_part(
         "LDS.32 of the kernel with plain A", data.numbers(plain, lambda row: row["lds_32"]), least=1, unit=""
     )
