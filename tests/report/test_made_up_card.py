@@ -36,8 +36,8 @@ class Made:
         return text
 
     def finding(self, question: str) -> str:
-        """The answer to a question of the first screen."""
-        return next(line for line in section(self.own, "Findings").splitlines() if question in line)
+        """The line that answers a question."""
+        return next(line for line in self.own.splitlines() if line.startswith(f"- {question} **"))
 
 
 @pytest.fixture(scope="module", params=[*CARDS])
@@ -66,10 +66,12 @@ def test_no_missing_number_shows(made: Made) -> None:
 def test_what_cannot_run_is_said_in_a_line_and_has_no_ladder_and_no_figure(made: Made) -> None:
     reason = lacking("sm_90a", made.lab.arch)
     for title in ("Hopper", "Attention"):
-        said, sweeps, *more = section(made.own, title).split("\n\n")
-        assert said.strip() == f"No kernel of this chapter can run here: {reason}."
+        said, *answers, sweeps = [
+            part.strip() for part in section(made.own, title).split("\n\n") if part.strip()
+        ]
+        assert said == f"No kernel of this chapter can run here: {reason}."
         assert sweeps.startswith("Sweeps: ")
-        assert not any(one.strip() for one in more)
+        assert all(one.startswith("- What does the power limit take?") for one in answers)
     absent = {chapter.title for chapter in chapters(made.data, []) if chapter.absent}
     assert absent == {"Hopper", "Attention"}
     page = made.pages["hopper_ladder"]
@@ -107,7 +109,8 @@ def test_the_power_limit_is_said_to_do_what_was_recorded(made: Made) -> None:
 
 def test_whether_double_buffering_pays_follows_the_data(made: Made) -> None:
     said = made.finding("Does double buffering pay?")
-    signs = re.findall(r"(?<= )[-+]?\d+(?= to)|(?<=to )[-+]?\d+", said.partition("In FP32")[0])
+    tensor = said.partition("On tensor cores")[2].partition("*Why:*")[0]
+    signs = re.findall(r"(?<= )[-+]?\d+(?= to)|(?<=to )[-+]?\d+", tensor)
     if made.lab.arch == "sm_80":
         assert "On tensor cores yes: a second stage brings" in said
         assert all(int(sign) >= 0 for sign in signs)
