@@ -31,7 +31,7 @@ COLUMNS = (
     "cuda",
 )
 """`cpu_us`: until a call returns; `python_us`, `graph_us`: from launch to launch, in a loop of Python and in a graph of
-50. Medians of 7 rounds of a tenth of a second. The L2 is warm, as in the text's own loop."""
+up to 50. Medians of 7 rounds of a tenth of a second. The L2 is warm, as in the text's own loop."""
 
 
 def seconds(call: Callable[[], Any], number: int) -> tuple[float, float]:
@@ -56,13 +56,13 @@ def timed(call: Callable[[], Any], calls: int = 1) -> tuple[float, float]:
     return tuple(statistics.median(side) / calls for side in zip(*rounds, strict=True))  # type: ignore[return-value]
 
 
-def graph_of(call: Callable[[], Any]) -> Callable[[], None]:
-    """A graph of IN_GRAPH such calls."""
+def graph_of(call: Callable[[], Any], calls: int) -> Callable[[], None]:
+    """A graph of such calls."""
     call()
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        for _ in range(IN_GRAPH):
+        for _ in range(calls):
             call()
     return graph.replay
 
@@ -103,7 +103,8 @@ def rows() -> Iterator[dict[str, Any]]:
     for what, size, call in kernels:
         torch.backends.cuda.matmul.allow_tf32 = what == "torch tf32"
         cpu, python = timed(call)
-        _, graph = timed(graph_of(call), IN_GRAPH)
+        calls = min(max(round(SECONDS / python), 2), IN_GRAPH)
+        _, graph = timed(graph_of(call, calls), calls)
         flop = 2 * size**3 if size else None
         row = {
             "what": what,

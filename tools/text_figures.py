@@ -1,0 +1,240 @@
+"""The figures of docs/texts, drawn from the published tables, from machine code and from the kernels' headers."""
+
+import re
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+from ladder.build.cubin import disassemble
+from ladder.build.variants import variant_request
+from ladder.model.folders import Project
+from ladder.report.figures import style
+from ladder.results.run_data import Row, RunData, best
+from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
+ARCH = "sm_90a"
+TILE, EDGE = (
+    128,
+    4,
+)  # outputs along the tile's edge, and along that of the squares in which a thread owns them
+
+
+# How lanes and warps lie over a tile.
+
+MAPS = {
+    "2 x 16, outputs adjacent (kernel 6)": ("rows_2x16", "adjacent", 128),
+    "zigzag, four pieces (maxas)": ("zigzag_8x4", "quadrants", 128),
+    "4 x 8, four pieces (sgemm_v3)": ("rows_4x8", "quadrants", 128),
+    "4 x 8, one piece, 128 threads (kernel 10)": ("rows_4x8", "contiguous", 64),
+}
+"""Title -> the lane map, how a thread's outputs are split, and the rows of the tile."""
+
+_OWNERS = """
+#include <cstdio>
+#define __host__
+#define __device__
+#define volatile(...) (0)
+#undef volatile
+#include "simt/thread_map.cuh"
+int main() {{
+    using Map = ThreadMap<LaneMap::{lane_map}, {rows} / 8, 128 / 8>;
+    using AlongA = Edge<OutputMap::{split}, 8, {rows} / 8, Map::group_rows>;
+    using AlongB = Edge<OutputMap::{split}, 8, 128 / 8, Map::group_columns>;
+    for (int thread = 0; thread < {rows} * 128 / 64; ++thread)
+        for (int y = 0; y < 8; y += 4)
+            for (int x = 0; x < 8; x += 4)
+                std::printf("%d %d %d\\n", thread, AlongA::position(Map::row(thread), y),
+                            AlongB::position(Map::column(thread), x));
+}}
+"""
+
+
+def owners(include: Path, lane_map: str, split: str, rows: int) -> list[tuple[int, int, int]]:
+    """(thread, row, column) of each square of 4 x 4 outputs, as the kernel's own header computes it on this host."""
+    with tempfile.TemporaryDirectory() as folder:
+        source, program = Path(folder) / "owners.cpp", Path(folder) / "owners"
+        source.write_text(_OWNERS.format(lane_map=lane_map, split=split, rows=rows))
+        subprocess.run(["c++", "-std=c++17", "-I", include, source, "-o", program], check=True)
+        printed = subprocess.run([program], check=True, capture_output=True, text=True).stdout
+    return [
+        (int(thread), int(row), int(column)) for thread, row, column in map(str.split, printed.splitlines())
+    ]
+
+
+def _draw_map(axes: Axes, title: str, squares: Sequence[tuple[int, int, int]]) -> None:
+    rows = 1 + max(row for _, row, _ in squares) // EDGE
+    picture = [[(1.0, 1.0, 1.0)] * (TILE // EDGE) for _ in range(rows)]
+    for thread, row, column in squares:
+        warp, lane = divmod(thread, 32)
+        colour = to_rgb(style.PALETTE[warp])
+        shade = 0.35 if warp else 0.75
+        picture[row // EDGE][column // EDGE] = tuple(1 - shade * (1 - part) for part in colour)
+        if warp == 0:
+            axes.text(
+                column // EDGE, row // EDGE, str(lane), ha="center", va="center", fontsize=4.5, color="white"
+            )
+    axes.imshow(picture, interpolation="none")
+    axes.set(title=title, xticks=range(0, 32, 8), yticks=range(0, rows, 8))
+    axes.set_xticklabels([str(EDGE * at) for at in range(0, 32, 8)])
+    axes.set_yticklabels([str(EDGE * at) for at in range(0, rows, 8)])
+    axes.title.set_fontsize(9)
+    axes.grid(visible=False)
+
+
+def lanes(project: Project) -> Figure:
+    """Which lanes and warps own which outputs of a tile, map by map."""
+    drawing, axes = plt.subplots(2, 2, figsize=(8, 7), layout="constrained")
+    for place, (title, (lane_map, split, rows)) in zip(axes.flat, MAPS.items(), strict=True):
+        _draw_map(place, title, owners(project.kernels / "include", lane_map, split, rows))
+    drawing.suptitle("Numbers: lanes of warp 0; a square is 4 x 4 outputs; colours: warps", fontsize=11)
+    return drawing
+
+
+# In which order a warp issues the instructions of one tile.
+
+LOOPS = {
+    "kernel 6": "kernel 6",
+    "prefetch": "prefetch",
+    "double buffer": "double buffer (sgemm_v1)",
+}
+"""Rung of fp32_as_written -> what the figure calls it."""
+KINDS = {
+    "LDG": ("load from global memory", "#d55e00"),
+    "STS": ("store to shared memory", "#00805c"),
+    "BAR": ("barrier", "#111111"),
+    "LDS": ("load from shared memory", "#56b4e9"),
+    "FFMA": ("multiplication", "#e4e4e4"),
+}
+_JUMP = re.compile(r"BRA (0x[0-9a-f]+)")
+_OPCODE = re.compile(r"(?:@!?U?P\w+\s+)?([A-Z0-9]+)")
+
+
+def main_loop(instructions: Sequence[str]) -> list[str]:
+    """Opcodes of the loop with most multiplications, without modifiers, in the order in which they are issued."""
+    loops = []
+    for last, text in enumerate(instructions):
+        if (jump := _JUMP.search(text)) and (first := int(jump[1], 16) // 16) < last:
+            loops.append(
+                [match[1] for line in instructions[first : last + 1] if (match := _OPCODE.match(line))]
+            )
+    return max(loops, key=lambda loop: loop.count("FFMA"))
+
+
+def on_the_way(loop: Sequence[str]) -> int:
+    """Multiplications between the last load from global memory and the first store that needs a loaded value.
+
+    A pass of the loop is a circle: the store may stand ahead of the load.
+    """
+    loads = [at for at, opcode in enumerate(loop) if opcode == "LDG"]
+    turned = [*loop[loads[-1] :], *loop[: loads[-1]]]
+    return turned[: turned.index("STS")].count("FFMA")
+
+
+def loops(project: Project, data: RunData) -> Mapping[str, list[str]]:
+    """Opcodes of the main loop of each kernel in LOOPS."""
+    found = {}
+    for entry in data.sweeps["fp32_as_written"].entries:
+        if entry.rung in LOOPS:
+            cubin, _ = variant_request(entry.variant, project.kernels / "include", ARCH).compile()
+            found[entry.rung] = main_loop(disassemble([cubin], ARCH)[0])
+    return found
+
+
+def order(project: Project, data: RunData) -> Figure:
+    """The order of loads, stores, barriers and multiplications in one pass of the loop."""
+    found = loops(project, data)
+    drawing, axes = plt.subplots(len(LOOPS), 1, figsize=(8, 4.2), sharex=True, layout="constrained")
+    for place, (rung, title) in zip(axes, LOOPS.items(), strict=True):
+        loop = found[rung]
+        for kind, (_, colour) in KINDS.items():
+            at = [start for start, opcode in enumerate(loop) if opcode == kind]
+            width = 1.0 if kind in ("FFMA", "LDS") else 4.0
+            place.bar(at, [1] * len(at), width=width, color=colour, zorder=1 if width == 1.0 else 2)
+        place.set(yticks=[], ylim=(0, 1))
+        place.set_title(
+            f"{title}: {on_the_way(loop)} multiplications while a tile is on its way", loc="left", fontsize=10
+        )
+        place.grid(visible=False)
+    axes[-1].set_xlabel("instruction of one pass over a tile, in the order a warp issues them")
+    legend = [Patch(color=colour, label=label) for label, colour in KINDS.values()]
+    drawing.legend(handles=legend, loc="outside lower center", ncols=3, frameon=False)
+    return drawing
+
+
+# Speed over the size, and over the stages.
+
+
+def _fastest(data: RunData, sweep: str, keep: Sequence[str] = ()) -> dict[int, float]:
+    """TFLOP/s of the fastest kernel of a sweep at each size; of the kernels `keep` alone where they are given."""
+    rows = [row for row in data.timed(sweep).found if not keep or row["kernel"] in keep]
+    sizes = sorted({int(row["n"]) for row in rows})
+    return {size: float(best([row for row in rows if row["n"] == size])["tflops"]) for size in sizes}
+
+
+def _library(data: RunData, sweep: str) -> dict[int, float]:
+    """TFLOP/s of the faster of cuBLAS and cuBLASLt, timed in turn with the sweep's fastest kernel at each size."""
+    found = {}
+    for size in sorted({int(row["n"]) for row in data.timed(sweep).found}):
+        top = best([row for row in data.timed(sweep).found if row["n"] == size])
+        found[size] = float(top["tflops"]) * float(top["median_us"]) / float(top["reference_median_us"])
+    return found
+
+
+def rates(data: RunData) -> Figure:
+    """TFLOP/s over the size: FP32 and TF32, the text's rungs, our fastest and the libraries, in one chart."""
+    lines = {
+        "TF32 library": (_library(data, "tensor_ladder_tf32"), style.PALETTE[1], "--"),
+        "TF32 ladder, fastest": (_fastest(data, "tensor_ladder_tf32"), style.PALETTE[1], "-"),
+        "TF32 by WMMA": (_fastest(data, "tensor_ladder_tf32", ("wmma_staged",)), style.PALETTE[7], "-"),
+        "FP32 library": (_library(data, "fp32_ladder"), style.PALETTE[0], "--"),
+        "FP32 ladder, fastest": (_fastest(data, "fp32_ladder"), style.PALETTE[0], "-"),
+        "FP32, one output a thread": (_fastest(data, "fp32_ladder", ("gemm_naive",)), style.PALETTE[6], "-"),
+    }
+    drawing, axes = plt.subplots(figsize=(8, 4.6), layout="constrained")
+    for label, (line, colour, dashes) in lines.items():
+        axes.plot([*line], [*line.values()], dashes, color=colour, marker="o", markersize=4, label=label)
+    sizes = [*lines["FP32 library"][0]]
+    axes.set(xscale="log", yscale="log", xlabel="M = N = K", ylabel="TFLOP/s")
+    axes.set_xticks(sizes, [str(size) for size in sizes])
+    axes.set_yticks([1, 10, 100], ["1", "10", "100"])
+    axes.minorticks_off()
+    axes.legend(frameon=False, fontsize=9)
+    return drawing
+
+
+def _over_stages(axes: Axes, title: str, lines: Mapping[str, Sequence[Row]]) -> None:
+    for place, (label, rows) in enumerate(lines.items()):
+        rows = sorted(rows, key=lambda row: int(row["stages"]))
+        stages, speeds = [int(row["stages"]) for row in rows], [float(row["tflops"]) for row in rows]
+        axes.plot(stages, speeds, "-", color=style.PALETTE[place], marker="o", label=label)
+        for row, x, y in zip(rows, stages, speeds, strict=True):
+            axes.annotate(
+                str(row["blocks_per_sm"]), (x, y), (0, 6), textcoords="offset points", ha="center", fontsize=9
+            )
+    axes.set(title=title, xlabel="stages", xticks=range(2, 6), ylim=(0, None))
+    axes.title.set_fontsize(10)
+    axes.legend(frameon=False, fontsize=9, loc="lower right")
+
+
+def stages(data: RunData, size: int = 4096) -> Figure:
+    """TFLOP/s over the number of stages, with the blocks a multiprocessor at each point."""
+    cores = data.timed("fp32_async_stages", n=size, loader="async").found
+    tensor = data.timed("tensor_stages_swizzle", "mma_staged", n=size).found
+    drawing, (left, right) = plt.subplots(1, 2, figsize=(8, 3.8), layout="constrained")
+    by_depth = {
+        f"bk = {bk}": [row for row in cores if row["bk"] == bk] for bk in sorted({row["bk"] for row in cores})
+    }
+    by_strip = {
+        f"strips of {strip}" if strip else "no strips": [row for row in tensor if row["strip"] == strip]
+        for strip in sorted({row["strip"] for row in tensor})
+    }
+    _over_stages(left, "FP32 by cp.async, tiles of 128 x 128", by_depth)
+    _over_stages(right, "TF32 by mma.sync", by_strip)
+    left.set_ylabel(f"TFLOP/s at {size}")
+    drawing.suptitle("Numbers: blocks a multiprocessor", fontsize=11)
+    return drawing

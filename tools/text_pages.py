@@ -1,0 +1,174 @@
+"""The pages of docs/texts: what each of the five texts says, its kernel here, what an H200 reads, the verdict and why.
+
+`PYTHONPATH=workflow python tools/text_pages.py` writes docs/texts/*.md from the templates tools/texts/*.md.j2, and the
+figures beside them. Numbers and verdicts come from the published tables; a sentence that concludes from numbers is
+wrapped in `expect`, which raises where they no longer say so.
+"""
+
+import contextlib
+import csv
+import io
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from ladder.catalogue.kernels import Catalog
+from ladder.catalogue.sweeps import load_sweeps
+from ladder.claims.ledger import overall
+from ladder.cli.app import main as ladder
+from ladder.model.errors import LadderError
+from ladder.model.folders import Project
+from ladder.report import words
+from ladder.results import statistics as stats
+from ladder.results.run_data import Row, RunData
+from ladder.results.templates import TEMPLATES
+from ladder.results.verdicts import Gain
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES, TEXTS = ROOT / "docs/texts", Path(__file__).with_name("texts")
+UP = "../../"
+"""From a page to the root of the checkout."""
+
+
+class Numbers:
+    """What a template looks up: everything that a page says of an H200 is a method of this class."""
+
+    def __init__(self, data: RunData, project: Project) -> None:
+        self.data, self.project = data, project
+        self.whole = overall(data.frames["claims"])
+        launches = (PAGES / "launches.csv").open(encoding="utf-8", newline="")
+        self.launches = {(row["what"], row["size"]): row for row in csv.DictReader(launches)}
+
+    # Claims.
+
+    def verdict(self, claim: str) -> str:
+        """The verdict of a claim in bold, with a link to all its numbers."""
+        return f"[**{self.whole[claim]}**]({UP}results/published/nvidia-h200/evidence.md#{claim})"
+
+    def part(self, claim: str, words_of_it: str) -> Mapping[str, Any]:
+        """The part of a claim whose label has these words: part, verdict, where, effect, effect_low, effect_high."""
+        claims = self.data.frames["claims"]
+        parts = [row for row in stats.records(claims[claims["id"] == claim]) if words_of_it in row["part"]]
+        if len(parts) != 1:
+            raise LadderError(f"{claim}: {len(parts)} parts have {words_of_it!r}; accepted: one")
+        return parts[0]
+
+    def expect(self, holds: Any, sentence: str) -> str:
+        """The sentence, if what it concludes from holds. Raises LadderError where it does not."""
+        if not holds:
+            raise LadderError(f"the numbers no longer say: {sentence}")
+        return sentence
+
+    # Times.
+
+    def row(self, sweep: str, rung: Any, n: int = 4096, **wanted: Any) -> Row:
+        """The one row of a rung at a size, in the sweep's first regime."""
+        found = self.data.timed(sweep, rung=rung, n=n, **wanted)
+        if len(found.found) != 1:
+            raise LadderError(f"{sweep}, {rung}, {n}: {len(found.found)} rows; {found.why}")
+        return found.found[0]
+
+    def tflops(self, sweep: str, rung: Any, n: int = 4096, **wanted: Any) -> str:
+        return f"{self.row(sweep, rung, n, **wanted)['tflops']:.3g}"
+
+    def gain(self, sweep: str, rung: Any, below: Any, n: int = 4096) -> Gain:
+        """Speed of a rung over another one at a size, of pairs where they were launched in turn."""
+        value = self.data.over(self.row(sweep, rung, n), self.row(sweep, below, n))
+        return Gain(value.measured, value.predicted)
+
+    def over(self, sweep: str, rung: Any, below: Any, n: int = 4096) -> str:
+        """Such as 1.23 (1.21 to 1.25): the speed, and the range that another GPU of the model should show."""
+        gain = self.gain(sweep, rung, below, n)
+        ends = gain.predicted if gain.predicted.low == gain.predicted.low else gain.measured
+        return f"{gain.value:.2f} ({ends.low:.2f} to {ends.high:.2f})"
+
+    def times(self, sweep: str, rung: Any, below: Any, sizes: Sequence[int]) -> list[str]:
+        """`over` at each size."""
+        return [self.over(sweep, rung, below, n) for n in sizes]
+
+    # Counters and machine code.
+
+    def counter(self, metric: str, sweep: str, rung: Any, n: int = 4096, **wanted: Any) -> float:
+        return self.row(sweep, rung, n, **wanted).metrics[metric]
+
+    def waits(self, reason: str, sweep: str, rung: Any, n: int = 4096, **wanted: Any) -> float:
+        """Cycles an instruction that warps wait for a reason, such as long_scoreboard."""
+        return self.counter(
+            f"smsp__average_warps_issue_stalled_{reason}_per_issue_active.ratio", sweep, rung, n, **wanted
+        )
+
+    def conflicts(self, sweep: str, n: int, access: str = "ld", **wanted: Any) -> tuple[float, float]:
+        """Bank conflicts, and wavefronts, for each shared load (`ld`) or store (`st`) of the one such variant."""
+        rows = [row for row in self.data.timed(sweep, n=n, **wanted).found if row.metrics]
+        if len(rows) != 1:
+            raise LadderError(f"{sweep}, {wanted}: {len(rows)} rows were counted; accepted: one")
+        found = rows[0].metrics
+        requests = found[f"smsp__inst_executed_op_shared_{access}.sum"]
+        return (
+            found[f"l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{access}.sum"] / requests,
+            found[f"l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{access}.sum"] / requests,
+        )
+
+    def code(self, fact: str, sweep: str, kernel: str | None = None, **wanted: Any) -> Any:
+        """A fact of machine code, such as registers or blocks_per_sm, of the variants with these parameters."""
+        found = {row[fact] for row in self.data.compiled(sweep, kernel, **wanted).found}
+        if len(found) != 1:
+            raise LadderError(f"{sweep}, {wanted}: {fact} has the values {sorted(found)}; accepted: one")
+        return found.pop()
+
+    def launch(self, what: str, size: int | str, column: str) -> float:
+        """A number of launches.csv."""
+        return float(self.launches[what, str(size)][column])
+
+    # What a page shows.
+
+    def kernel(self, name: str) -> str:
+        """A link to a kernel's source."""
+        path = next(self.project.kernels.rglob(f"{name}.cu"))
+        return f"[{name}]({UP}{path.relative_to(ROOT).as_posix()})"
+
+    def sweep(self, name: str) -> str:
+        """A link to the page of a sweep."""
+        if name not in self.data.sweeps:
+            raise LadderError(f"the sweep {name!r} does not exist")
+        return f"[{name}]({UP}results/published/nvidia-h200/sweeps/{name}.md)"
+
+    def banks(self, *arguments: str) -> str:
+        """The picture of an access, as `ladder banks` draws it."""
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            code = ladder(["banks", *arguments])
+        if code:
+            raise LadderError(f"ladder banks {' '.join(arguments)}: exit code {code}")
+        return printed.getvalue().rstrip()
+
+
+def numbers() -> Numbers:
+    """The published tables, with the sweeps of this checkout."""
+    project = Project(ROOT)
+    sweeps = load_sweeps(project.sweeps, Catalog(project.kernels))
+    return Numbers(RunData.read(project.published("nvidia-h200"), sweeps), project)
+
+
+def rendered(found: Numbers, template: Path) -> str:
+    """The text of a page."""
+    environment = jinja2.Environment(
+        undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
+    )
+    environment.filters |= {"gain": TEMPLATES.filters["gain"], "change": words.change}
+    names = {name: getattr(found, name) for name in dir(found) if not name.startswith("_")}
+    return environment.from_string(template.read_text(encoding="utf-8")).render(**names, UP=UP)
+
+
+def main(only: Sequence[str]) -> None:
+    found = numbers()
+    for template in sorted(TEXTS.glob("*.md.j2")):
+        name = template.name.removesuffix(".md.j2")
+        if not only or name in only:
+            (PAGES / f"{name}.md").write_text(rendered(found, template), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
