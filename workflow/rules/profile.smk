@@ -12,7 +12,7 @@ rule profile_sweep:
     priority: 5
     threads: measuring_threads
     resources:
-        gpu=1,
+        gpu=int(RUN.config.profile.enabled),
     params:
         conditions=lambda wildcards: conditions_of(wildcards.sweep),
     message:

@@ -632,7 +632,7 @@ def _errors_over_libraries(data: RunData) -> dict[tuple[Any, ...], str]:
     return {cell: " to ".join(number(own[end], 3) for end in (0, -1)) for cell, own in ends.items()}
 
 
-@question("How do thin FP32 GEMMs fare?", "fp32", "fp32_shapes", "shapes")
+@question("How do thin FP32 GEMMs fare?", "fp32", "fp32_shapes", "shapes", front=False)
 def thin_fp32(data: RunData) -> Facts:
     """The fastest of our FP32 kernels at each thin shape against the libraries; how many of those that are faster cut K
     over several blocks."""
