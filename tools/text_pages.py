@@ -148,7 +148,7 @@ class Numbers:
 def numbers() -> Numbers:
     """The published tables, with the sweeps of this checkout."""
     project = Project(ROOT)
-    sweeps = load_sweeps(project.sweeps, Catalog(project.kernels))
+    sweeps = load_sweeps(project.sweeps, Catalog(project.kernels), None)
     return Numbers(RunData.read(project.published("nvidia-h200"), sweeps), project)
 
 

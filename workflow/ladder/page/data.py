@@ -26,7 +26,7 @@ from ladder.results.run_data import RunData
 from ladder.results.statistics import records, size_of
 from ladder.results.sweep_data import SweepData
 
-_UNSEEN = ["chose", "host_gpus", "source_sha256", "cubin_sha256", "beta"]
+_UNSEEN = ["chose", "host_gpus", "ldl", "stl", "source_sha256", "cubin_sha256", "beta"]
 MOST_NEXT = 6  # configurations of one size that are shown: the recommended one and the next
 _MULTIPLES = (1, 2, 4, 8, 16, 32, 64, 128)
 _MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable("table")
