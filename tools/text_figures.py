@@ -1,4 +1,7 @@
-"""The figures of docs/texts, drawn from the published tables, from machine code and from the kernels' headers."""
+"""The figures of docs/texts, drawn from the published tables, from machine code and from the kernels' headers.
+
+`PYTHONPATH=workflow python tools/text_figures.py` writes docs/texts/*.png. It needs a C++ compiler and NVRTC.
+"""
 
 import re
 import subprocess
@@ -16,6 +19,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
+from text_pages import PAGES, numbers
 
 ARCH = "sm_90a"
 TILE, EDGE = (
@@ -38,8 +42,7 @@ _OWNERS = """
 #include <cstdio>
 #define __host__
 #define __device__
-#define volatile(...) (0)
-#undef volatile
+#define __forceinline__ inline
 #include "simt/thread_map.cuh"
 int main() {{
     using Map = ThreadMap<LaneMap::{lane_map}, {rows} / 8, 128 / 8>;
@@ -125,14 +128,15 @@ def main_loop(instructions: Sequence[str]) -> list[str]:
     return max(loops, key=lambda loop: loop.count("FFMA"))
 
 
-def on_the_way(loop: Sequence[str]) -> int:
-    """Multiplications between the last load from global memory and the first store that needs a loaded value.
-
-    A pass of the loop is a circle: the store may stand ahead of the load.
+def on_the_way(loop: Sequence[str]) -> str:
+    """Multiplications between a load from global memory and the next store to shared memory: of the load with fewest,
+    and of that with most. A pass of the loop is a circle: the store may stand ahead of the load.
     """
-    loads = [at for at, opcode in enumerate(loop) if opcode == "LDG"]
-    turned = [*loop[loads[-1] :], *loop[: loads[-1]]]
-    return turned[: turned.index("STS")].count("FFMA")
+    counts = []
+    for at in (place for place, opcode in enumerate(loop) if opcode == "LDG"):
+        turned = [*loop[at:], *loop[:at]]
+        counts.append(turned[: turned.index("STS")].count("FFMA"))
+    return " to ".join(str(count) for count in sorted({min(counts), max(counts)}))
 
 
 def loops(project: Project, data: RunData) -> Mapping[str, list[str]]:
@@ -213,28 +217,40 @@ def _over_stages(axes: Axes, title: str, lines: Mapping[str, Sequence[Row]]) -> 
         stages, speeds = [int(row["stages"]) for row in rows], [float(row["tflops"]) for row in rows]
         axes.plot(stages, speeds, "-", color=style.PALETTE[place], marker="o", label=label)
         for row, x, y in zip(rows, stages, speeds, strict=True):
-            axes.annotate(
-                str(row["blocks_per_sm"]), (x, y), (0, 6), textcoords="offset points", ha="center", fontsize=9
-            )
-    axes.set(title=title, xlabel="stages", xticks=range(2, 6), ylim=(0, None))
+            blocks = str(row["blocks_per_sm"])
+            axes.annotate(blocks, (x, y), (0, 7), textcoords="offset points", ha="center", fontsize=10)
+    axes.set(title=title, xlabel="stages", xticks=range(2, 6))
+    axes.margins(y=0.25)
     axes.title.set_fontsize(10)
     axes.legend(frameon=False, fontsize=9, loc="lower right")
 
 
 def stages(data: RunData, size: int = 4096) -> Figure:
     """TFLOP/s over the number of stages, with the blocks a multiprocessor at each point."""
-    cores = data.timed("fp32_async_stages", n=size, loader="async").found
-    tensor = data.timed("tensor_stages_swizzle", "mma_staged", n=size).found
+    cores = data.timed("fp32_async_stages", n=size, loader="async", buffers=2).found
+    tensor = data.timed("tensor_stages_swizzle", "mma_staged", n=size, strip=8).found
     drawing, (left, right) = plt.subplots(1, 2, figsize=(8, 3.8), layout="constrained")
-    by_depth = {
-        f"bk = {bk}": [row for row in cores if row["bk"] == bk] for bk in sorted({row["bk"] for row in cores})
-    }
-    by_strip = {
-        f"strips of {strip}" if strip else "no strips": [row for row in tensor if row["strip"] == strip]
-        for strip in sorted({row["strip"] for row in tensor})
-    }
+    by_depth = {f"bk = {bk}": [row for row in cores if row["bk"] == bk] for bk in (8, 16, 32)}
     _over_stages(left, "FP32 by cp.async, tiles of 128 x 128", by_depth)
-    _over_stages(right, "TF32 by mma.sync", by_strip)
+    _over_stages(right, "TF32 by mma.sync, tiles of 256 x 128", {"strips of 8": tensor})
     left.set_ylabel(f"TFLOP/s at {size}")
-    drawing.suptitle("Numbers: blocks a multiprocessor", fontsize=11)
+    drawing.suptitle("Numbers at the points: blocks a multiprocessor", fontsize=11)
     return drawing
+
+
+def main() -> None:
+    style.apply()
+    found = numbers()
+    project, data = found.project, found.data
+    drawings = {
+        "lanes": lanes(project),
+        "order": order(project, data),
+        "rates": rates(data),
+        "stages": stages(data),
+    }
+    for name, drawing in drawings.items():
+        drawing.savefig(PAGES / f"{name}.png", dpi=110)
+
+
+if __name__ == "__main__":
+    main()
