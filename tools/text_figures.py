@@ -76,7 +76,8 @@ def _draw_map(axes: Axes, title: str, squares: Sequence[tuple[int, int, int]]) -
         warp, lane = divmod(thread, 32)
         colour = to_rgb(style.PALETTE[warp])
         shade = 0.35 if warp else 0.75
-        picture[row // EDGE][column // EDGE] = tuple(1 - shade * (1 - part) for part in colour)
+        red, green, blue = (1 - shade * (1 - part) for part in colour)
+        picture[row // EDGE][column // EDGE] = (red, green, blue)
         if warp == 0:
             axes.text(
                 column // EDGE, row // EDGE, str(lane), ha="center", va="center", fontsize=4.5, color="white"
@@ -222,7 +223,7 @@ def _over_stages(axes: Axes, title: str, lines: Mapping[str, Sequence[Row]]) -> 
     axes.set(title=title, xlabel="stages", xticks=range(2, 6))
     axes.margins(y=0.25)
     axes.title.set_fontsize(10)
-    axes.legend(frameon=False, fontsize=9, loc="lower right")
+    axes.legend(frameon=False, fontsize=9, loc="best")
 
 
 def stages(data: RunData, size: int = 4096) -> Figure:

@@ -16,6 +16,7 @@ from typing import Any
 import jinja2
 from ladder.catalogue.kernels import Catalog
 from ladder.catalogue.sweeps import load_sweeps
+from ladder.claims.counters import per_request
 from ladder.claims.ledger import overall
 from ladder.cli.app import main as ladder
 from ladder.model.errors import LadderError
@@ -110,6 +111,14 @@ class Numbers:
             found[f"l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{access}.sum"] / requests,
             found[f"l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{access}.sum"] / requests,
         )
+
+    def bank_access(self, sweep: str, counted: str = "ld", **wanted: Any) -> str:
+        """Wavefronts of a shared access by the bank model and by the profiler, and its cycles: cells of a table."""
+        found = self.data.timed(sweep, **wanted).found
+        if len(found) != 1:
+            raise LadderError(f"{sweep}, {wanted}: {len(found)} rows; accepted: one")
+        model, cycles = (found[0].metric(name) for name in ("predicted_wavefronts", "cycles_per_access"))
+        return f"{model:.3g}|{per_request(found[0], counted):.3g}|{cycles:.3g}"
 
     def code(self, fact: str, sweep: str, kernel: str | None = None, **wanted: Any) -> Any:
         """A fact of machine code, such as registers or blocks_per_sm, of the variants with these parameters."""

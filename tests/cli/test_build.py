@@ -125,4 +125,6 @@ def test_what_is_published_of_kernels_is_what_the_compiler_says(tmp_path: Path) 
     some = [one for one in every if one.key in published][::60]
     assert len(some) > 10, "so many kernels changed since that `make` compiles them all; publish again"
     for key, facts in Cache(tmp_path).fill(some, 2, 300).items():
-        assert {**facts, "compile_s": 0} == {**published[key], "compile_s": 0}
+        # Older facts have fewer fields: what is not published was not looked at then.
+        said, known = ({**one, "compile_s": 0} for one in (facts, published[key]))
+        assert {name: said[name] for name in known} == known

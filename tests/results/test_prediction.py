@@ -498,7 +498,7 @@ def test_what_clocks_and_kinds_of_host_add_is_what_the_published_sessions_say() 
     by_device = alone["clock"].eq("device")
     pairs = alone[by_device].merge(alone[~by_device], on="cell", suffixes=("", "_by_events"))
     both = pairs.groupby("cell").median(numeric_only=True)
-    assert len(both) == 73
+    assert len(both) == 71
     more = [both[f"{side}_by_events"] - both[side] for side in ("median_us", "reference_median_us")]
     empty = both["clock_floor_us_by_events"] - pd.concat(more, axis=1).mean(axis=1)
     assert round(float(empty.median()), 1) == prediction._EMPTY_US

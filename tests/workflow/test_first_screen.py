@@ -32,7 +32,11 @@ def asked_of_make(folder: Path, *targets: str, code: int = 0) -> tuple[list[str]
         os.utime(folder / name, (0, 0))
     (folder / ".venv/ready").touch()
     command = ["make", "CORES=3", *targets]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=60)
+    # Of a make that runs these tests nothing is inherited: under it this one would name its folder.
+    alone = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
+    done = subprocess.run(
+        command, cwd=folder, env=alone, capture_output=True, text=True, check=False, timeout=60
+    )
     return (folder / "asked").read_text().splitlines(), done.stdout, done.returncode
 
 

@@ -69,7 +69,8 @@ def said(template: str, **known: Any) -> str:
 def learnt(published: RunFolder, data: RunData, root: Path) -> str:
     """What README, which lies at `root`, says of a device, from what is published of it."""
     found = answers(data, Links(published, root, data))
-    return said("readme", answers=found, gpu=data.name, device=published.root.name)
+    lines = {line["id"]: line for line in claim_lines(data.frames["claims"])}
+    return said("readme", answers=found, claims=lines, gpu=data.name, device=published.root.name)
 
 
 def render(

@@ -1,0 +1,109 @@
+"""The pages of the five texts: made from what is published, with every statement, decided by the text's own kernels."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import text_pages
+from checkout import ROOT, catalog, published_data
+from ladder.claims import bank_conflicts, double_buffering, gemm_practice, hip_gemm, register_cache
+from ladder.claims.ledger import CLAIMS, decided
+from ladder.claims.primitives import MORE, REFUTED
+from ladder.results.statistics import records
+
+MODULES = {
+    "double-buffering": double_buffering,
+    "bank-conflicts": bank_conflicts,
+    "hip-gemm": hip_gemm,
+    "gemm-practice": gemm_practice,
+    "register-cache": register_cache,
+}
+PAGES = ROOT / "docs/texts"
+
+
+@pytest.fixture(scope="module")
+def found() -> text_pages.Numbers:
+    published_data()  # skips where nothing is published
+    return text_pages.numbers()
+
+
+@pytest.mark.published
+@pytest.mark.parametrize("text", MODULES)
+def test_a_page_is_what_its_template_makes_of_the_published_numbers(
+    text: str, found: text_pages.Numbers
+) -> None:
+    page = PAGES / f"{text}.md"
+    made = text_pages.rendered(found, text_pages.TEXTS / f"{text}.md.j2")
+    assert made == page.read_text(encoding="utf-8"), "run PYTHONPATH=workflow python tools/text_pages.py"
+
+
+@pytest.mark.parametrize("text", MODULES)
+def test_a_page_has_every_statement_of_its_text_with_its_verdict(text: str) -> None:
+    page = (PAGES / f"{text}.md").read_text(encoding="utf-8")
+    own = [claim.id for claim in CLAIMS if claim.source.split(" ")[0] == text]
+    assert len(own) >= 4
+    assert [name for name in own if f"evidence.md#{name})" not in page] == []
+
+
+@pytest.mark.published
+@pytest.mark.parametrize("text", MODULES)
+def test_no_statement_is_decided_by_a_kernel_that_is_not_the_texts(
+    text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What stands beside a statement may be of any kernel; what decides it is of one that cites the text."""
+    data, module = published_data(), MODULES[text]
+    deciding: list[tuple[str, str]] = []
+
+    def noted(real: Callable[..., Any]) -> Callable[..., Any]:
+        def decide(label: str, values: Any, **given: Any) -> Any:
+            rows = [row for value in values.found for row in (value.row, *value.timed)]
+            deciding.extend((label, row["kernel"]) for row in rows)
+            return real(label, values, **given)
+
+        return decide
+
+    monkeypatch.setattr(module, "decide_part", noted(module.decide_part))
+    for claim in CLAIMS:
+        if claim.source.split(" ")[0] == text:
+            decided(claim, data)
+    assert deciding
+    cited = {name: " ".join(kernel.origin) for name, kernel in catalog().items()}
+    assert {(label, kernel) for label, kernel in deciding if text not in cited[kernel]} == set()
+
+
+@pytest.mark.published
+def test_nothing_better_than_said_is_refuted() -> None:
+    """A refuted part lies on the wrong side of its bound; above a range it would hold and more."""
+    refuted = [row for row in records(published_data().frames["claims"]) if row["verdict"] == REFUTED]
+    assert refuted
+    for row in refuted:
+        bound = re.search(r": (at least|at most|from) ([-\d.]+)(?: to ([-\d.]+))?$", row["part"])
+        if bound and bound[1] == "at least":
+            assert row["effect_low"] < float(bound[2]), row["part"]
+        elif bound and bound[1] == "at most":
+            assert row["effect_high"] > float(bound[2]), row["part"]
+        elif bound and row["part"].startswith("speed"):
+            assert row["effect_low"] < float(bound[2]), (row["part"], MORE)
+
+
+def test_launches_have_a_row_for_each_size_and_kind() -> None:
+    with (PAGES / "launches.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    sizes = [str(256 * 2**power) for power in range(7)]
+    expected = [("an empty kernel", "")] + [
+        (f"torch {kind}", size) for kind in ("fp32", "tf32") for size in sizes
+    ]
+    assert [(row["what"], row["size"]) for row in rows] == expected
+    assert all(float(row["graph_us"]) > 0 and float(row["python_us"]) > 0 for row in rows)
+
+
+def test_pictures_of_the_pages_exist() -> None:
+    for page in PAGES.glob("*.md"):
+        for picture in re.findall(r"!\[[^]]*\]\(([^)]+)\)", page.read_text(encoding="utf-8")):
+            assert (page.parent / picture).is_file(), (page.name, picture)
+            assert Path(picture).suffix == ".png"
