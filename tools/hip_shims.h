@@ -10,6 +10,11 @@ __device__ inline T __shfl_sync(unsigned, T value, int lane, int width = 32) {
     return __shfl(value, lane & (width - 1), width);
 }
 
+// The mask of a shuffle means nothing here.
+__device__ inline unsigned __activemask() {
+    return 0xffffffffu;
+}
+
 // Lanes of a wave run together: only the compiler must keep the order.
 __device__ inline void __syncwarp() {
     __builtin_amdgcn_fence(__ATOMIC_RELEASE, "wavefront");

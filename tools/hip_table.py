@@ -45,10 +45,10 @@ SWEEPS: Mapping[str, Mapping[str, set[Any]]] = {
     "fp32_buffering": {},
     "fp32_tiles": {"bm": {64}, "bn": {64}, "bk": {16}, "tm": {4}, "tn": {4}, "pad": {4}},
     "fp32_lane_maps": {"lane_map": {"rows_8x8", "rows_4x16", "zigzag_8x4"}, "split": {"adjacent"}},
-    "stencil_reach": {"k": {2, 32}, "coarsen": {1, 8}},
+    "stencil_reach": {"radius": {1, 16}, "coarsen": {1, 8}},
     "stencil_coarsening": {"coarsen": {1, 8}},
-    "stencil_tiles": {"k": {32}},
-    "stencil_best": {"k": {32}, "outputs": {4}},
+    "stencil_tiles": {"radius": {16}},
+    "stencil_best": {"radius": {16}, "outputs": {4}},
 }
 """Sweep -> parameters of those variants that are compiled."""
 UNBOUNDED = {"10 quadrants", "12 double-buffered tiles", "13 double-buffered fragments", "fp32_tiles"}
