@@ -16,8 +16,9 @@ from typing import Any
 import jinja2
 from ladder.catalogue.kernels import Catalog
 from ladder.catalogue.sweeps import load_sweeps
-from ladder.claims.counters import per_request
+from ladder.claims.counters import conflicts, per_request, stalled
 from ladder.claims.ledger import overall
+from ladder.claims.primitives import REFUTED
 from ladder.cli.app import main as ladder
 from ladder.model.errors import LadderError
 from ladder.model.folders import Project
@@ -46,7 +47,8 @@ class Numbers:
 
     def verdict(self, claim: str) -> str:
         """The verdict of a claim in bold, with a link to all its numbers."""
-        return f"[**{self.whole[claim]}**]({UP}results/published/nvidia-h200/evidence.md#{claim})"
+        said = self.whole[claim].replace(REFUTED, "does not hold here")
+        return f"[**{said}**]({UP}results/published/nvidia-h200/evidence.md#{claim})"
 
     def part(self, claim: str, words_of_it: str) -> Mapping[str, Any]:
         """The part of a claim whose label has these words: part, verdict, where, effect, effect_low, effect_high."""
@@ -64,26 +66,33 @@ class Numbers:
 
     # Times.
 
-    def row(self, sweep: str, rung: Any, n: int = 4096, **wanted: Any) -> Row:
-        """The one row of a rung at a size, in the sweep's first regime."""
-        found = self.data.timed(sweep, rung=rung, n=n, **wanted)
+    def only(self, sweep: str, kernel: str | None = None, **wanted: Any) -> Row:
+        """The one row with these columns and parameters, in the sweep's first regime."""
+        found = self.data.timed(sweep, kernel, **wanted)
         if len(found.found) != 1:
-            raise LadderError(f"{sweep}, {rung}, {n}: {len(found.found)} rows; {found.why}")
+            what = f"{sweep}, {kernel or 'any kernel'}, {wanted}"
+            raise LadderError(f"{what}: {len(found.found)} rows; accepted: one. {found.why}")
         return found.found[0]
+
+    def row(self, sweep: str, rung: Any, n: int = 4096, **wanted: Any) -> Row:
+        """The one row of a rung at a size."""
+        return self.only(sweep, rung=rung, n=n, **wanted)
 
     def tflops(self, sweep: str, rung: Any, n: int = 4096, **wanted: Any) -> str:
         return f"{self.row(sweep, rung, n, **wanted)['tflops']:.3g}"
 
     def gain(self, sweep: str, rung: Any, below: Any, n: int = 4096) -> Gain:
         """Speed of a rung over another one at a size, of pairs where they were launched in turn."""
-        value = self.data.over(self.row(sweep, rung, n), self.row(sweep, below, n))
-        return Gain(value.measured, value.predicted)
+        return self.data.over(self.row(sweep, rung, n), self.row(sweep, below, n))
+
+    def shown(self, gain: Gain) -> str:
+        """Such as 1.23 (1.21 to 1.25): a speed, and the range that another GPU of the model should show."""
+        ends = gain.predicted if gain.predicted.known else gain.measured
+        return f"{gain.value:.2f} ({ends.low:.2f} to {ends.high:.2f})"
 
     def over(self, sweep: str, rung: Any, below: Any, n: int = 4096) -> str:
-        """Such as 1.23 (1.21 to 1.25): the speed, and the range that another GPU of the model should show."""
-        gain = self.gain(sweep, rung, below, n)
-        ends = gain.predicted if gain.predicted.low == gain.predicted.low else gain.measured
-        return f"{gain.value:.2f} ({ends.low:.2f} to {ends.high:.2f})"
+        """`gain` as it is `shown`."""
+        return self.shown(self.gain(sweep, rung, below, n))
 
     def times(self, sweep: str, rung: Any, below: Any, sizes: Sequence[int]) -> list[str]:
         """`over` at each size."""
@@ -92,33 +101,22 @@ class Numbers:
     # Counters and machine code.
 
     def counter(self, metric: str, sweep: str, rung: Any, n: int = 4096, **wanted: Any) -> float:
-        return self.row(sweep, rung, n, **wanted).metrics[metric]
+        return self.row(sweep, rung, n, **wanted).metric(metric)
 
     def waits(self, reason: str, sweep: str, rung: Any, n: int = 4096, **wanted: Any) -> float:
         """Cycles an instruction that warps wait for a reason, such as long_scoreboard."""
-        return self.counter(
-            f"smsp__average_warps_issue_stalled_{reason}_per_issue_active.ratio", sweep, rung, n, **wanted
-        )
+        return stalled(reason)(self.row(sweep, rung, n, **wanted))
 
     def conflicts(self, sweep: str, n: int, access: str = "ld", **wanted: Any) -> tuple[float, float]:
         """Bank conflicts, and wavefronts, for each shared load (`ld`) or store (`st`) of the one such variant."""
-        rows = [row for row in self.data.timed(sweep, n=n, **wanted).found if row.metrics]
-        if len(rows) != 1:
-            raise LadderError(f"{sweep}, {wanted}: {len(rows)} rows were counted; accepted: one")
-        found = rows[0].metrics
-        requests = found[f"smsp__inst_executed_op_shared_{access}.sum"]
-        return (
-            found[f"l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{access}.sum"] / requests,
-            found[f"l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{access}.sum"] / requests,
-        )
+        row = self.only(sweep, n=n, **wanted)
+        return conflicts(row, access), per_request(row, access)
 
     def bank_access(self, sweep: str, counted: str = "ld", **wanted: Any) -> str:
         """Wavefronts of a shared access by the bank model and by the profiler, and its cycles: cells of a table."""
-        found = self.data.timed(sweep, **wanted).found
-        if len(found) != 1:
-            raise LadderError(f"{sweep}, {wanted}: {len(found)} rows; accepted: one")
-        model, cycles = (found[0].metric(name) for name in ("predicted_wavefronts", "cycles_per_access"))
-        return f"{model:.3g}|{per_request(found[0], counted):.3g}|{cycles:.3g}"
+        row = self.only(sweep, **wanted)
+        model, cycles = (row.metric(name) for name in ("predicted_wavefronts", "cycles_per_access"))
+        return f"{model:.3g}|{per_request(row, counted):.3g}|{cycles:.3g}"
 
     def code(self, fact: str, sweep: str, kernel: str | None = None, **wanted: Any) -> Any:
         """A fact of machine code, such as registers or blocks_per_sm, of the variants with these parameters."""

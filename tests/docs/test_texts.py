@@ -14,6 +14,7 @@ from checkout import ROOT, catalog, published_data
 from ladder.claims import bank_conflicts, double_buffering, gemm_practice, hip_gemm, register_cache
 from ladder.claims.ledger import CLAIMS, decided
 from ladder.claims.primitives import MORE, REFUTED
+from ladder.model.errors import LadderError
 from ladder.results.statistics import records
 
 MODULES = {
@@ -107,3 +108,14 @@ def test_pictures_of_the_pages_exist() -> None:
         for picture in re.findall(r"!\[[^]]*\]\(([^)]+)\)", page.read_text(encoding="utf-8")):
             assert (page.parent / picture).is_file(), (page.name, picture)
             assert Path(picture).suffix == ".png"
+
+
+def test_a_lookup_of_several_rows_and_a_sentence_that_no_longer_holds_are_refused(
+    found: text_pages.Numbers,
+) -> None:
+    with pytest.raises(LadderError, match="fp32_as_written, any kernel, {'n': 4096}: .* rows; accepted: one"):
+        found.only("fp32_as_written", n=4096)
+    with pytest.raises(LadderError, match=r"0 rows; accepted: one. no row with .* rung = kernel 60"):
+        found.row("fp32_as_written", "kernel 60")
+    with pytest.raises(LadderError, match="the numbers no longer say: it is faster"):
+        found.expect(False, "it is faster")

@@ -35,7 +35,7 @@ from ladder.report.markdown import unlinked
 from ladder.report.titles import message
 from ladder.report.words import amount, numbers, speed
 from ladder.results import tables
-from ladder.results.run_data import Gain, Row, RunData, Unmeasured, Value
+from ladder.results.run_data import Gain, Row, Rows, RunData, Unmeasured, Value, Values
 from ladder.results.statistics import UNKNOWN, Estimate, records, size_of
 from rendering import made, report, section
 
@@ -298,11 +298,8 @@ def test_what_is_fastest_for_seconds_is_chosen_apart(tmp_path: Path) -> None:
 def test_whether_stages_pay_on_tensor_cores_follows_their_signs(
     stages: dict[int, list[float]], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def timed(*_: Any, rung: str, **__: Any) -> Any:
-        return SimpleNamespace(found=[Row({"n": 4096, "rung": rung}, {}, {})], why="")
-
-    def over(row: Any, other: Any) -> Any:
-        return Value(Estimate(1.2, 1.1, 1.3), UNKNOWN, row=row)
+    row = Row({"n": 4096}, {}, {})
+    fifth = Values("fp32_as_written", [Value(Estimate(1.2, 1.1, 1.3), UNKNOWN, row=row)])
 
     def step(count: int, change: float) -> Any:
         below = SimpleNamespace(variant=SimpleNamespace(params={"stages": count - 1}))
@@ -312,7 +309,12 @@ def test_whether_stages_pay_on_tensor_cores_follows_their_signs(
         return SimpleNamespace(entry=entry, gain=found, tie=not change, row=size)
 
     planted = [step(count, change) for count, changes in stages.items() for change in changes]
-    data: Any = SimpleNamespace(timed=timed, over=over, parts={"tensor_ladder_bf16": None})
+    data: Any = SimpleNamespace(
+        timed=lambda *_, **__: Rows("fp32_as_written", [row], ""),
+        speeds_over=lambda *_: fifth,
+        numbers=lambda *_: Values("fp32_as_written", []),
+        parts={"tensor_ladder_bf16": None},
+    )
     monkeypatch.setattr(module, "steps", lambda part: planted)
     facts = module.double_buffering(data)
     template = module.TEMPLATES.get_template("answers/double_buffering.j2")

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ladder.claims.counters import ENOUGH, per_request
+from ladder.claims.counters import ENOUGH, per_request, stalled
 from ladder.claims.ledger import overall
 from ladder.claims.primitives import NOT_MEASURED, ONLY_WHERE, REFUTED
 from ladder.model.cell import SUSTAINED, size_label
@@ -26,7 +26,7 @@ from ladder.report.markdown import number, spread, text
 from ladder.report.words import Line, Table, speed_table
 from ladder.results import earlier
 from ladder.results import statistics as stats
-from ladder.results.counters import SHARED_REQUESTS_OF, STALL_FOR
+from ladder.results.counters import SHARED_REQUESTS_OF
 from ladder.results.earlier import errors_by_inputs
 from ladder.results.environment import boost_clock_mhz
 from ladder.results.run_data import Row, Rows, RunData, Unmeasured, best, grouped, mean
@@ -250,7 +250,7 @@ def double_buffering(data: RunData) -> Facts:
         "alone": alone,
         "one": one,
         "both": both,
-        "waits": _waits_for_memory(kernel_6, prefetch, double),
+        "waits": _waits_for_memory(data, kernel_6, prefetch, double),
         "stages": dict(sorted(stages.items())),
         "pays": _pays(list(itertools.chain(*stages.values()))),
         "table": table,
@@ -259,20 +259,14 @@ def double_buffering(data: RunData) -> Facts:
 
 def _by_size(data: RunData, rows: Rows, others: Rows) -> dict[int, Gain]:
     """Size -> speed of a kernel over another one, at the sizes that both have."""
-    other = {row["n"]: row for row in others.found}
-    over = {row["n"]: data.over(row, other[row["n"]]) for row in rows.found if row["n"] in other}
-    return {size: Gain(value.measured, value.predicted) for size, value in sorted(over.items())}
+    return {value.row["n"]: value for value in data.speeds_over(rows, others, "n").found}
 
 
-_WAIT = STALL_FOR.format("long_scoreboard")
-
-
-def _waits_for_memory(*kernels: Rows) -> list[float]:
+def _waits_for_memory(data: RunData, *kernels: Rows) -> list[float]:
     """Cycles an instruction that warps of each kernel wait for global memory, at the largest size where all were
     counted; empty without one."""
-    counted = [
-        {row["n"]: row.metrics[_WAIT] for row in rows.found if _WAIT in row.metrics} for rows in kernels
-    ]
+    found = [data.numbers(rows, stalled("long_scoreboard")).found for rows in kernels]
+    counted = [{one.row["n"]: one.value for one in own} for own in found]
     sizes = set.intersection(*map(set, counted))
     return [waits[max(sizes)] for waits in counted] if sizes else []
 

@@ -55,6 +55,8 @@ TEMPLATES.globals |= {
     "version": __version__,
     "OTHER_CODE": OTHER_CODE,
 }
+_OF_TEXTS = {"three_steps", "padding_or_swizzling", "double_buffering"}
+"""Answers that README leaves out, since its table of the texts says as much."""
 NOT_HERE = "not on this GPU"
 """Verdict of a refuted statement of a source that measured another one."""
 _SMALL = 2048  # below it sizes have a table of their own
@@ -68,7 +70,7 @@ def said(template: str, **known: Any) -> str:
 
 def learnt(published: RunFolder, data: RunData, root: Path) -> str:
     """What README, which lies at `root`, says of a device, from what is published of it."""
-    found = answers(data, Links(published, root, data))
+    found = [one for one in answers(data, Links(published, root, data)) if one.name not in _OF_TEXTS]
     lines = {line["id"]: line for line in claim_lines(data.frames["claims"])}
     return said("readme", answers=found, claims=lines, gpu=data.name, device=published.root.name)
 
