@@ -113,7 +113,9 @@ def test_pictures_of_the_pages_exist() -> None:
 def test_a_lookup_of_several_rows_and_a_sentence_that_no_longer_holds_are_refused(
     found: text_pages.Numbers,
 ) -> None:
-    with pytest.raises(LadderError, match=r"fp32_as_written, any kernel, \{'n': 4096\}: \d+ rows; accepted: one"):
+    with pytest.raises(
+        LadderError, match=r"fp32_as_written, any kernel, \{'n': 4096\}: \d+ rows; accepted: one"
+    ):
         found.only("fp32_as_written", n=4096)
     with pytest.raises(LadderError, match=r"0 rows; accepted: one. no row with .* rung = kernel 60"):
         found.row("fp32_as_written", "kernel 60")

@@ -26,7 +26,8 @@ from ladder.results.run_data import RunData
 from ladder.results.statistics import records, size_of
 from ladder.results.sweep_data import SweepData
 
-_UNSEEN = ["chose", "host_gpus", "ldl", "stl", "source_sha256", "cubin_sha256", "beta"]
+UNSEEN = ["chose", "host_gpus", "ldl", "stl", "source_sha256", "cubin_sha256", "beta"]
+"""Columns of the tables that the page does not have."""
 MOST_NEXT = 6  # configurations of one size that are shown: the recommended one and the next
 _MULTIPLES = (1, 2, 4, 8, 16, 32, 64, 128)
 _MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable("table")
@@ -44,7 +45,7 @@ class _PageLinks(Links):
 
 
 def _seen(rows: pd.DataFrame) -> pd.DataFrame:
-    return rows.drop(columns=_UNSEEN, errors="ignore")
+    return rows.drop(columns=UNSEEN, errors="ignore")
 
 
 def _without_beta(rows: pd.DataFrame) -> pd.DataFrame:
