@@ -58,3 +58,10 @@ def made(root: Path, sweeps: list[str] | None = None, **more: Any) -> Lab:
 
 def section(text: str, title: str) -> str:
     return text.split(f"\n## {title}\n", 1)[1].split("\n## ", 1)[0]
+
+
+def cells(table: str) -> list[dict[str, str]]:
+    """The rows of a table in markdown: head -> cell."""
+    lines = ([cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines())
+    heads, _, *rows = lines
+    return [dict(zip(heads, row, strict=True)) for row in rows]

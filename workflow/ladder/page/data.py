@@ -183,7 +183,7 @@ def _card(answer: Answer) -> dict[str, Any]:
         ("", answer.also),
         ("Why. ", answer.why),
         ("But. ", answer.exceptions),
-        ("", said("table", table=answer.table) if answer.table.rows else ""),
+        ("", answer.table),
     ]
     return {
         "name": answer.name,

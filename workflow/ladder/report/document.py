@@ -26,13 +26,14 @@ from ladder.model.files import read_json, replace_file
 from ladder.model.folders import RunFolder
 from ladder.model.plan import Plan
 from ladder.report import markdown, sections
-from ladder.report.answers import OTHER_GPU, Answer, answers
+from ladder.report.answers import Answer, answers
 from ladder.report.chapters import chapters
 from ladder.report.choices import Choice, choices
 from ladder.report.devices import side_by_side
 from ladder.report.ladder_steps import path_to_fastest, rate, steps
 from ladder.report.limits import counters
 from ladder.report.links import Links
+from ladder.report.lookups import OTHER_GPU
 from ladder.report.shares import shares_of
 from ladder.report.titles import message
 from ladder.results import statistics as stats

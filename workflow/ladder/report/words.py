@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ladder.report.markdown import number, spread
+from ladder.report.markdown import number
 from ladder.results.statistics import Estimate, from_to
 from ladder.results.verdicts import FASTER, TIED, Gain
 
@@ -29,25 +29,6 @@ class Table:
         self.heads = [head for (head, _), *_ in columns]
         self.rows = list(zip(*([cell for _, cell in column] for column in columns), strict=True))
 
-    def joined(self, other: "Table") -> "Table":
-        """The rows of both, which have the same heads."""
-        return Table([*self.lines, *other.lines])
-
-
-def speed_table(what: str, gains: Iterable[tuple[Any, Gain]], place: str) -> Table:
-    """A row for each place: the speed-up with its 95 % interval, and what another GPU would read."""
-    return Table(
-        [
-            [
-                ("what", what),
-                (place, str(key)),
-                ("speed-up [95 %]", spread(one.measured, 3)),
-                ("another GPU", ends(one.predicted)),
-            ]
-            for key, one in gains
-        ]
-    )
-
 
 def ends(of: Estimate) -> str:
     """0.98 to 1.02, once where both read alike; empty where it is unknown."""
@@ -64,6 +45,11 @@ _LIBRARIES = {
 def proper(names: str) -> str:
     """Text with the libraries' own names in place of those of the tables."""
     return re.sub(r"\bcublas\w*", lambda found: _LIBRARIES.get(found[0], found[0]), names)
+
+
+def sentence(words: str) -> str:
+    """Words as a sentence begins: the first letter large, all others as they are."""
+    return words[:1].upper() + words[1:]
 
 
 def percent(share: float, signed: bool = False) -> str:
@@ -148,10 +134,24 @@ def speed(gain: Gain, than: str = "", ranged: bool = True) -> str:
     return f"{said} ({elsewhere(gain)})" if ranged and gain.predicted.known else said
 
 
-def span_of(gains: Iterable[Gain]) -> str:
-    """13 to 66 %: from the least to the greatest, of gains or of losses alike."""
-    values = [abs(one.value - 1) for one in gains]
-    return f"{ends_in_percent(values)} %"
+def span(gains: Iterable[Gain], signed: bool = False) -> str:
+    """13 to 66 %, of gains or of losses alike; -5 to +8 % where there are both, or if `signed`.
+
+    Where one end is a factor of two or more: -5 % to 2.6 times.
+    """
+    values = sorted(gain.value for gain in gains)
+    if values[-1] >= _FACTOR or values[0] <= 1 / _FACTOR:
+        return from_to(change_by(values[0]), change_by(values[-1]))
+    changes = [values[0] - 1, values[-1] - 1]
+    signed = signed or changes[0] < 0 < changes[-1]
+    sizes = changes if signed else sorted(map(abs, changes))
+    return f"{from_to(percent(sizes[0], signed), percent(sizes[-1], signed))} %"
+
+
+def shares(values: Iterable[float]) -> str:
+    """9 to 14 %: the least and the greatest of some shares."""
+    known = sorted(values)
+    return f"{from_to(percent(known[0]), percent(known[-1]))} %"
 
 
 def numbers(found: Sequence[Any]) -> str:
@@ -165,8 +165,3 @@ def listing(names: Sequence[str]) -> str:
     """a, b and c."""
     *first, last = names
     return f"{', '.join(first)} and {last}" if first else last
-
-
-def ends_in_percent(shares: Sequence[float]) -> str:
-    """13 to 18: the least and the greatest of some shares."""
-    return from_to(percent(min(shares)), percent(max(shares)))

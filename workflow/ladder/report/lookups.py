@@ -1,0 +1,288 @@
+"""What a text that a person wrote looks up in the tables: rows, speeds, counters, and whether a sentence still holds.
+
+Templates of workflow/report/answers and of tools/texts call these methods by name. What the tables lack raises
+Unmeasured: it costs the sentence that needs the number.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from ladder.claims.counters import conflicts, stalled
+from ladder.claims.ledger import overall
+from ladder.claims.primitives import NOT_MEASURED, ONLY_WHERE, REFUTED
+from ladder.model.errors import LadderError
+from ladder.model.problem import ERROR_INPUTS
+from ladder.report.choices import Choice, choices, slowed
+from ladder.report.ladder_steps import Step, climb, steps
+from ladder.report.limits import busy
+from ladder.results import statistics as stats
+from ladder.results.run_data import Row, RunData, Unmeasured, best, grouped
+from ladder.results.sweep_data import plain
+from ladder.results.verdicts import FASTER, SLOWER, TIED, Gain, gain
+
+OTHER_GPU = ("hip-gemm", "harris-reduction")
+"""The sources that measured another GPU than any that a kernel here runs on: an AMD MI100, a G80."""
+
+
+class Lookups:
+    """The tables of a run as texts read them. `unsaid`: sentences whose numbers no longer say what they conclude."""
+
+    def __init__(self, data: RunData) -> None:
+        self.data = data
+        self.unsaid: list[str] = []
+
+    def expect(self, holds: Any, sentence: str) -> str:
+        """The sentence where what it concludes from holds, else nothing; then it is `unsaid`."""
+        if holds:
+            return sentence
+        self.unsaid.append(sentence)
+        return ""
+
+    # Rows.
+
+    def only(self, sweep: str, kernel: Any = None, **wanted: Any) -> Row:
+        """The one row with these columns and parameters, in the sweep's first regime.
+
+        Raises Unmeasured without any, and LadderError where several fit: a text means one.
+        """
+        rows = self.data.rows(sweep, kernel, **wanted)
+        if len(rows) > 1:
+            raise LadderError(f"{sweep}, {kernel or 'any kernel'}, {wanted}: {len(rows)} rows; accepted: one")
+        return rows[0]
+
+    def row(self, sweep: str, rung: Any, n: int = 4096, **wanted: Any) -> Row:
+        """The one row of a rung of GEMM at a size."""
+        return self.only(sweep, rung=rung, n=n, **wanted)
+
+    def fastest(self, sweep: str, kernel: Any = None, **wanted: Any) -> Row:
+        """The fastest over the sweep's reference of the rows with these columns and parameters."""
+        return best(self.data.rows(sweep, kernel, **wanted))
+
+    def fastest_each(self, by: Sequence[str], sweep: str, kernel: Any = None, **wanted: Any) -> list[Row]:
+        """The fastest row for each value of columns or parameters, in their order."""
+        rows = self.data.rows(sweep, kernel, **wanted)
+        return [best(alike) for alike in grouped(rows, lambda row: tuple(row[name] for name in by)).values()]
+
+    def fastest_shapes(self, sweep: str, thin: int | None = None) -> list[Row]:
+        """The fastest row at each shape, the least speed-up first; only shapes with M, N or K up to `thin` if given."""
+        rows = [
+            row
+            for row in self.fastest_each(["dtype", "m", "n", "k"], sweep)
+            if thin is None or min(row.size.values()) <= thin
+        ]
+        if not rows:
+            raise Unmeasured(f"no shape of {sweep} with a dimension of at most {thin} has a result")
+        return sorted(rows, key=lambda row: float(row["speedup"]))
+
+    def accesses(self, sweep: str | None = None) -> pd.DataFrame:
+        """Accesses to shared memory: `cycles`, those that the `model` of the banks predicts, and the share `off` it.
+
+        Of one sweep, or of all about banks. Raises Unmeasured where none was timed.
+        """
+        parts = [part for name, part in self.data.parts.items() if sweep in (None, name)]
+        costs = [
+            stats.access_costs(part.ok, part.metrics)
+            for part in parts
+            if part.sweep.problem.name == "banks" and len(part.ok)
+        ]
+        timed = pd.concat(costs).dropna(subset=["cycles", "model"]) if costs else pd.DataFrame()
+        if timed.empty:
+            raise Unmeasured("no access to shared memory was timed")
+        return timed.assign(off=(timed["cycles"] / timed["model"] - 1).abs())
+
+    def ladder_tops(self, ladders: Mapping[str, str], share: str) -> dict[str, Row]:
+        """Name -> the rung of its ladder with the largest `share`, at the size that the sweep is about.
+
+        Ladders without a result are left out. Raises Unmeasured where none has one.
+        """
+        tops: dict[str, Row] = {}
+        for name, sweep in ladders.items():
+            size = self.data.parts[sweep].size if sweep in self.data.parts else {}
+            rows = [row for row in self.data.timed(sweep, **size).found if share in row]
+            if rows:
+                tops[name] = max(rows, key=lambda row: row[share])
+        if not tops:
+            raise Unmeasured(f"no ladder of {', '.join(ladders)} has a result")
+        return tops
+
+    def in_triton(self, kernel: str) -> bool:
+        """Whether a kernel is written in Triton, as a condition on rows."""
+        return kernel.startswith("triton_")
+
+    def in_cuda(self, kernel: str) -> bool:
+        return not self.in_triton(kernel)
+
+    # Speeds.
+
+    def over(self, row: Row, other: Row) -> Gain:
+        """Speed of a row over another one, of pairs where they were launched in turn."""
+        return self.data.over(row, other)
+
+    def gains(self, sweep: str, rung: Any, below: Any) -> dict[int, Gain]:
+        """Size n -> speed of a rung over another one, at the sizes that both have."""
+        rungs = self.data.timed(sweep, rung=rung)
+        others = self.data.timed(sweep, rung=below)
+        found: dict[int, Gain] = {
+            value.row["n"]: value for value in self.data.speeds_over(rungs, others, "n").found
+        }
+        if not found:
+            raise Unmeasured(rungs.why or others.why or f"{sweep} has no size with both {rung} and {below}")
+        return found
+
+    def beside(
+        self, by: Sequence[str], sweep: str, kernel: Any, other: Any, **wanted: Any
+    ) -> list[tuple[Row, Gain]]:
+        """For each value of columns the fastest row of a kernel, and its speed over the fastest of another one."""
+        others = {
+            tuple(row[name] for name in by): row for row in self.fastest_each(by, sweep, other, **wanted)
+        }
+        found = []
+        for row in self.fastest_each(by, sweep, kernel, **wanted):
+            place = tuple(row[name] for name in by)
+            if place in others:
+                found.append((row, self.over(row, others[place])))
+        return found
+
+    def verdicts(self, rows: Iterable[Row]) -> dict[str, list[Row]]:
+        """faster, tied, slower -> the rows with that verdict over their reference."""
+        counted: dict[str, list[Row]] = {verdict: [] for verdict in (FASTER, TIED, SLOWER)}
+        for row in rows:
+            counted[gain(row).verdict].append(row)
+        return counted
+
+    def choices(self, kind: str) -> list[Choice]:
+        """The recommended configurations of a kind of GEMM, every layout and square size."""
+        return [choice for choice in choices(self.data) if choice.kind == kind]
+
+    def choice(self, kind: str, size: int = 4096) -> Choice:
+        """The fastest configuration of a kind at a size, whatever its layout."""
+        here = [choice for choice in self.choices(kind) if choice.size == size]
+        if not here:
+            raise Unmeasured(f"no {kind} GEMM at {size} has a result against a library")
+        return max(here, key=lambda choice: choice.gain.value)
+
+    def slowed(self) -> Any:
+        """Pairs of a recommended configuration and of what is left of its speed over seconds."""
+        pairs = slowed(self.data)
+        if not pairs:
+            raise Unmeasured("no GEMM was timed both once and for seconds")
+        return pairs
+
+    # Ladders.
+
+    def step(self, sweep: str, rung: str) -> Step:
+        """The step to a rung, named without its number, from the rung that it changes."""
+        for step in steps(self.data.part(sweep)):
+            if plain(step.entry.rung) == rung and step.gain.known:
+                return step
+        raise Unmeasured(f"the rung {rung} of {sweep} has no result beside the rung that it changes")
+
+    def climb(self, sweep: str) -> list[Step]:
+        """The rungs that lead to the fastest, each over the one before it."""
+        path = climb(self.data.part(sweep))
+        if sum(step.gain.known for step in path) < 2:
+            raise Unmeasured(
+                f"fewer than two rungs of {sweep} have a result beside the rung that they change"
+            )
+        return path
+
+    def largest(self, path: Sequence[Step], count: int = 3) -> list[Step]:
+        """The steps that bring most, the largest first."""
+        known = [step for step in path if step.gain.known]
+        return sorted(known, key=lambda step: -step.gain.value)[:count]
+
+    # Counters, machine code, and the GPU.
+
+    def waits(self, reason: str, row: Row) -> float:
+        """Cycles an instruction that warps wait for a reason, such as long_scoreboard."""
+        return stalled(reason)(row)
+
+    def conflicts(self, row: Row, access: str = "ld") -> float:
+        """Bank conflicts for each shared load (`ld`) or store (`st`)."""
+        return conflicts(row, access)
+
+    def error_ratios(self, sweep: str) -> dict[str, list[float]]:
+        """Kind of inputs -> the largest errors of a sweep's kernels over those of its reference, the least first."""
+        ratios: dict[str, list[float]] = {}
+        for kind in ERROR_INPUTS:
+            names = f"max_error_{kind}", f"reference_max_error_{kind}"
+            for row in self.data.rows(sweep):
+                own, reference = (row.metrics.get(name) for name in names)
+                if own is not None and reference:
+                    ratios.setdefault(kind, []).append(own / reference)
+        if not ratios:
+            raise Unmeasured("errors by kind of inputs were not measured here: they take a GPU")
+        return {kind: sorted(found) for kind, found in ratios.items()}
+
+    def busy(self, row: Row) -> dict[str, float]:
+        """Unit -> the share of its peak rate, the busiest first."""
+        if not row.metrics:
+            raise Unmeasured(f"{row['variant']} was not counted")
+        return busy(row, row.metrics, self.data.gpu)
+
+    def gpu(self, fact: str, part: str = "") -> float:
+        """A fact of the GPU, such as fp32_peak_tflops."""
+        value = self.data.gpu.get(fact)
+        value = value.get(part) if part and value else value
+        if not value:
+            raise Unmeasured(f"{fact} of the GPU is not known")
+        return float(value)
+
+    # Claims.
+
+    def part(self, claim: str, words_of_it: str) -> Mapping[str, Any]:
+        """The part of a claim whose label has these words: part, verdict, where, effect, effect_low, effect_high."""
+        claims = self.data.frames["claims"]
+        parts = [row for row in stats.records(claims[claims["id"] == claim]) if words_of_it in row["part"]]
+        if len(parts) != 1:
+            raise LadderError(f"{claim}: {len(parts)} parts have {words_of_it!r}; accepted: one")
+        return parts[0]
+
+    def decided(self) -> dict[str, int]:
+        """How many statements were decided: `texts` they are from, `claims` about any GPU and those `elsewhere`.
+
+        Of the claims `refuted` and `partly` hold; of those elsewhere `refuted_elsewhere`.
+        """
+        claims = self.data.frames["claims"]
+        verdicts = overall(claims)
+        verdicts = verdicts[verdicts != NOT_MEASURED]
+        if verdicts.empty:
+            raise Unmeasured("no claim was decided")
+        source = claims.drop_duplicates("id").set_index("id")["source"].str.split(" ").str[0]
+        source = source[verdicts.index]
+        other = source.isin(OTHER_GPU)
+        here, there = verdicts[~other], verdicts[other]
+        return {
+            "texts": source[~other].nunique(),
+            "claims": len(here),
+            "refuted": int((here == REFUTED).sum()),
+            "partly": int((here == ONLY_WHERE).sum()),
+            "elsewhere": len(there),
+            "refuted_elsewhere": int((there == REFUTED).sum()),
+        }
+
+    # Ranges.
+
+    def held(self, table: str, **wanted: str) -> Mapping[str, Any]:
+        """The row of `coverage` or `unseen` with these columns."""
+        rows = self.data.frames[table]
+        for column, value in wanted.items():
+            rows = rows[rows[column] == value]
+        if rows.empty:
+            raise Unmeasured("too few cells were measured on several GPUs to test the ranges")
+        return stats.records(rows)[0]
+
+    def worst_sweep(self) -> Mapping[str, Any]:
+        """The row of `unseen` of the sweep whose ranges held the smallest share of readings, of at least FEW."""
+        rows = self.data.frames["unseen"]
+        rows = rows[rows["part"].isin(list(self.data.sweeps)) & (rows["readings"] >= stats.FEW)]
+        if rows.empty:
+            raise Unmeasured("no sweep was read on new GPUs")
+        return stats.records(rows.nsmallest(1, "covered"))[0]
+
+
+def names(lookups: Lookups) -> dict[str, Callable[..., Any] | Any]:
+    """The methods and tables of `lookups` by the names that templates call them."""
+    return {name: getattr(lookups, name) for name in dir(lookups) if not name.startswith("_")}
