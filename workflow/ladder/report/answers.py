@@ -6,6 +6,7 @@ there are `headline`, at most 25 words, and where there is more to say `also`, `
 sentence that needs it and no other. README, the report, the page and titles of figures are views of the answers.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -151,7 +152,8 @@ def _sentence(written: Any, name: str) -> str:
     macro = getattr(written, name, None)
     if macro is None:
         return ""
-    lines = [" ".join(line.split()) for line in macro().splitlines()]
+    # Not split(), which breaks at the spaces that must not break.
+    lines = [re.sub(r"[ \t]+", " ", line.strip(" \t")) for line in macro().splitlines()]
     return ("\n" if name == "table" else " ").join(filter(None, lines))
 
 
