@@ -315,7 +315,7 @@ CAP = ["EVENT_REASON_SW_POWER_CAP"]
 @pytest.mark.parametrize(
     ("events", "power_w", "why"),
     [
-        (CAP, 445, "Power reaches its limit of 450 W, and the clock falls to between 2.67 and 2.67 GHz."),
+        (CAP, 445, "Power reaches its limit of 450 W; the clock is then 2.67 GHz."),
         (CAP, 300, ""),  # heat may hold it down
         ([], 445, ""),
         (None, 445, ""),
@@ -413,6 +413,8 @@ def test_a_headline_is_short_and_every_answer_has_one(found: dict[str, Answer]) 
         words = unlinked(one.headline).split()
         assert len(words) <= MOST_IN_A_HEADLINE, one.headline
         assert bool(words) != bool(one.absent), one.name
+        for said in (one.headline, one.also, one.why, one.exceptions, one.title):
+            assert not re.search(r" [,.;]|  ", said), (one.name, said)
 
 
 def column(answer: Answer, head: str) -> list[str]:

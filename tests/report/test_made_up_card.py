@@ -101,23 +101,19 @@ def test_a_cell_is_throttled_where_nvml_named_a_reason_and_nowhere_else(made: Ma
 
 def test_the_power_limit_is_said_to_do_what_was_recorded(made: Made) -> None:
     said = made.finding("What does the power limit take?")
-    assert ("450 W hold the clock at 2.67 GHz" in said) == (made.lab.arch == "sm_89")
-    assert "lower" not in said
-    assert "from 3" not in said
-    assert ("NVML did not name the power limit" in said) == (made.lab.arch == "sm_80")
+    assert "tensor-core GEMMs at 4096 are 3 % slower than one at a time" in said
+    assert ("Power reaches its limit of 450 W; the clock is then 2.67 GHz." in said) == (
+        made.lab.arch == "sm_89"
+    )
+    assert ("*Why:*" in said) == (made.lab.arch == "sm_89"), "NVML named no power limit on the other card"
 
 
 def test_whether_double_buffering_pays_follows_the_data(made: Made) -> None:
     said = made.finding("Does double buffering pay?")
-    tensor = said.partition("On tensor cores")[2].partition("*Why:*")[0]
-    signs = re.findall(r"(?<= )[-+]?\d+(?= to)|(?<=to )[-+]?\d+", tensor)
-    if made.lab.arch == "sm_80":
-        assert "On tensor cores yes: a second stage brings" in said
-        assert all(int(sign) >= 0 for sign in signs)
-    else:
-        assert "On tensor cores not always: a second stage changes the speed by" in said
-        assert any(int(sign) < 0 for sign in signs)
-        assert any(int(sign) > 0 for sign in signs)
+    second = said.partition("On tensor cores a second stage brings ")[2].partition(",")[0]
+    mixed = re.fullmatch(r"-\d+ to \+\d+ %", second)
+    assert bool(mixed) == (made.lab.arch == "sm_89"), second
+    assert mixed or re.fullmatch(r"[\d.]+ to [\d.]+ %", second)
 
 
 def test_no_guess_is_about_what_the_card_does_not_have(made: Made) -> None:

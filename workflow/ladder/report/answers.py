@@ -16,6 +16,7 @@ from ladder.report.choices import THREE_PRODUCTS
 from ladder.report.links import Links
 from ladder.report.lookups import Lookups, names
 from ladder.results.run_data import RunData, Unmeasured, mean
+from ladder.results.statistics import from_to
 from ladder.results.sweep_data import plain, shown_value
 from ladder.results.templates import TEMPLATES
 
@@ -28,7 +29,7 @@ TEMPLATES.filters |= {
 }
 TEMPLATES.filters |= {"sentence": words.sentence, "library": words.proper, "ends": words.ends}
 TEMPLATES.globals |= {"mean": mean, "numbers": words.numbers, "plain": plain, "listing": words.listing}
-TEMPLATES.globals |= {"percent": words.percent, "shown_value": shown_value, "THREE_PRODUCTS": THREE_PRODUCTS}
+TEMPLATES.globals |= {"from_to": from_to, "shown_value": shown_value, "THREE_PRODUCTS": THREE_PRODUCTS}
 
 
 @dataclass(frozen=True)
