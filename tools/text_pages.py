@@ -2,29 +2,29 @@
 
 `PYTHONPATH=workflow python tools/text_pages.py` writes docs/texts/*.md from the templates tools/texts/*.md.j2, and the
 figures beside them. Numbers and verdicts come from the published tables; a sentence that concludes from numbers is
-wrapped in `expect`, which raises where they no longer say so.
+wrapped in `expect`; where they no longer say so, no page is written.
 """
 
 import contextlib
 import csv
 import io
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import jinja2
 from ladder.catalogue.kernels import Catalog
 from ladder.catalogue.sweeps import load_sweeps
-from ladder.claims.counters import conflicts, per_request, stalled
+from ladder.claims.counters import per_request
 from ladder.claims.ledger import overall
 from ladder.claims.primitives import REFUTED
 from ladder.cli.app import main as ladder
 from ladder.model.errors import LadderError
 from ladder.model.folders import Project
 from ladder.report import words
-from ladder.results import statistics as stats
-from ladder.results.run_data import Row, RunData
+from ladder.report.lookups import Lookups, names
+from ladder.results.run_data import RunData
 from ladder.results.templates import TEMPLATES
 from ladder.results.verdicts import Gain
 
@@ -34,11 +34,12 @@ UP = "../../"
 """From a page to the root of the checkout."""
 
 
-class Numbers:
-    """What a template looks up: everything that a page says of an H200 is a method of this class."""
+class Numbers(Lookups):
+    """What a page looks up beside what answers do."""
 
     def __init__(self, data: RunData, project: Project) -> None:
-        self.data, self.project = data, project
+        super().__init__(data)
+        self.project = project
         self.whole = overall(data.frames["claims"])
         launches = (PAGES / "launches.csv").open(encoding="utf-8", newline="")
         self.launches = {(row["what"], row["size"]): row for row in csv.DictReader(launches)}
@@ -50,33 +51,7 @@ class Numbers:
         said = self.whole[claim].replace(REFUTED, "does not hold here")
         return f"[**{said}**]({UP}results/published/nvidia-h200/evidence.md#{claim})"
 
-    def part(self, claim: str, words_of_it: str) -> Mapping[str, Any]:
-        """The part of a claim whose label has these words: part, verdict, where, effect, effect_low, effect_high."""
-        claims = self.data.frames["claims"]
-        parts = [row for row in stats.records(claims[claims["id"] == claim]) if words_of_it in row["part"]]
-        if len(parts) != 1:
-            raise LadderError(f"{claim}: {len(parts)} parts have {words_of_it!r}; accepted: one")
-        return parts[0]
-
-    def expect(self, holds: Any, sentence: str) -> str:
-        """The sentence, if what it concludes from holds. Raises LadderError where it does not."""
-        if not holds:
-            raise LadderError(f"the numbers no longer say: {sentence}")
-        return sentence
-
     # Times.
-
-    def only(self, sweep: str, kernel: str | None = None, **wanted: Any) -> Row:
-        """The one row with these columns and parameters, in the sweep's first regime."""
-        found = self.data.timed(sweep, kernel, **wanted)
-        if len(found.found) != 1:
-            what = f"{sweep}, {kernel or 'any kernel'}, {wanted}"
-            raise LadderError(f"{what}: {len(found.found)} rows; accepted: one. {found.why}")
-        return found.found[0]
-
-    def row(self, sweep: str, rung: Any, n: int = 4096, **wanted: Any) -> Row:
-        """The one row of a rung at a size."""
-        return self.only(sweep, rung=rung, n=n, **wanted)
 
     def tflops(self, sweep: str, rung: Any, n: int = 4096, **wanted: Any) -> str:
         return f"{self.row(sweep, rung, n, **wanted)['tflops']:.3g}"
@@ -103,14 +78,10 @@ class Numbers:
     def counter(self, metric: str, sweep: str, rung: Any, n: int = 4096, **wanted: Any) -> float:
         return self.row(sweep, rung, n, **wanted).metric(metric)
 
-    def waits(self, reason: str, sweep: str, rung: Any, n: int = 4096, **wanted: Any) -> float:
-        """Cycles an instruction that warps wait for a reason, such as long_scoreboard."""
-        return stalled(reason)(self.row(sweep, rung, n, **wanted))
-
-    def conflicts(self, sweep: str, n: int, access: str = "ld", **wanted: Any) -> tuple[float, float]:
+    def conflicts_of(self, sweep: str, n: int, access: str = "ld", **wanted: Any) -> tuple[float, float]:
         """Bank conflicts, and wavefronts, for each shared load (`ld`) or store (`st`) of the one such variant."""
         row = self.only(sweep, n=n, **wanted)
-        return conflicts(row, access), per_request(row, access)
+        return self.conflicts(row, access), per_request(row, access)
 
     def bank_access(self, sweep: str, counted: str = "ld", **wanted: Any) -> str:
         """Wavefronts of a shared access by the bank model and by the profiler, and its cycles: cells of a table."""
@@ -165,8 +136,10 @@ def rendered(found: Numbers, template: Path) -> str:
         undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
     )
     environment.filters |= {"gain": TEMPLATES.filters["gain"], "change": words.change}
-    names = {name: getattr(found, name) for name in dir(found) if not name.startswith("_")}
-    return environment.from_string(template.read_text(encoding="utf-8")).render(**names, UP=UP)
+    text = environment.from_string(template.read_text(encoding="utf-8")).render(**names(found), UP=UP)
+    if found.unsaid:
+        raise LadderError(f"{template.name}: the numbers no longer say: {'; '.join(found.unsaid)}")
+    return text
 
 
 def main(only: Sequence[str]) -> None:

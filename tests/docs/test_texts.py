@@ -15,6 +15,7 @@ from ladder.claims import bank_conflicts, double_buffering, gemm_practice, hip_g
 from ladder.claims.ledger import CLAIMS, decided
 from ladder.claims.primitives import MORE, REFUTED
 from ladder.model.errors import LadderError
+from ladder.results.run_data import Unmeasured
 from ladder.results.statistics import records
 
 MODULES = {
@@ -111,13 +112,15 @@ def test_pictures_of_the_pages_exist() -> None:
 
 
 def test_a_lookup_of_several_rows_and_a_sentence_that_no_longer_holds_are_refused(
-    found: text_pages.Numbers,
+    found: text_pages.Numbers, tmp_path: Path
 ) -> None:
     with pytest.raises(
         LadderError, match=r"fp32_as_written, any kernel, \{'n': 4096\}: \d+ rows; accepted: one"
     ):
         found.only("fp32_as_written", n=4096)
-    with pytest.raises(LadderError, match=r"0 rows; accepted: one. no row with .* rung = kernel 60"):
+    with pytest.raises(Unmeasured, match=r"no row with .* rung = kernel 60"):
         found.row("fp32_as_written", "kernel 60")
-    with pytest.raises(LadderError, match="the numbers no longer say: it is faster"):
-        found.expect(False, "it is faster")
+    page = tmp_path / "page.md.j2"
+    page.write_text("{{ expect(1 > 2, 'it is faster') }}")
+    with pytest.raises(LadderError, match="page.md.j2: the numbers no longer say: it is faster"):
+        text_pages.rendered(text_pages.Numbers(found.data, found.project), page)

@@ -116,7 +116,7 @@ class Lookups:
 
     # Speeds.
 
-    def over(self, row: Row, other: Row) -> Gain:
+    def ratio(self, row: Row, other: Row) -> Gain:
         """Speed of a row over another one, of pairs where they were launched in turn."""
         return self.data.over(row, other)
 
@@ -142,7 +142,7 @@ class Lookups:
         for row in self.fastest_each(by, sweep, kernel, **wanted):
             place = tuple(row[name] for name in by)
             if place in others:
-                found.append((row, self.over(row, others[place])))
+                found.append((row, self.ratio(row, others[place])))
         return found
 
     def verdicts(self, rows: Iterable[Row]) -> dict[str, list[Row]]:
