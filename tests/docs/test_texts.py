@@ -122,5 +122,5 @@ def test_a_lookup_of_several_rows_and_a_sentence_that_no_longer_holds_are_refuse
         found.row("fp32_as_written", "kernel 60")
     page = tmp_path / "page.md.j2"
     page.write_text("{{ expect(1 > 2, 'it is faster') }}")
-    with pytest.raises(LadderError, match="page.md.j2: the numbers no longer say: it is faster"):
+    with pytest.raises(LadderError, match=r"page\.md\.j2: the numbers no longer say: it is faster"):
         text_pages.rendered(text_pages.Numbers(found.data, found.project), page)
