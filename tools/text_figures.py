@@ -176,7 +176,7 @@ def order(project: Project, data: RunData) -> Figure:
 
 def _fastest(data: RunData, sweep: str, keep: Sequence[str] = ()) -> dict[int, float]:
     """TFLOP/s of the fastest kernel of a sweep at each size; of the kernels `keep` alone where they are given."""
-    rows = [row for row in data.timed(sweep).found if not keep or row["kernel"] in keep]
+    rows = [row for row in data.timed(sweep).rows if not keep or row["kernel"] in keep]
     sizes = sorted({int(row["n"]) for row in rows})
     return {size: float(best([row for row in rows if row["n"] == size])["tflops"]) for size in sizes}
 
@@ -184,8 +184,8 @@ def _fastest(data: RunData, sweep: str, keep: Sequence[str] = ()) -> dict[int, f
 def _library(data: RunData, sweep: str) -> dict[int, float]:
     """TFLOP/s of the faster of cuBLAS and cuBLASLt, timed in turn with the sweep's fastest kernel at each size."""
     found = {}
-    for size in sorted({int(row["n"]) for row in data.timed(sweep).found}):
-        top = best([row for row in data.timed(sweep).found if row["n"] == size])
+    for size in sorted({int(row["n"]) for row in data.timed(sweep).rows}):
+        top = best([row for row in data.timed(sweep).rows if row["n"] == size])
         found[size] = float(top["tflops"]) * float(top["median_us"]) / float(top["reference_median_us"])
     return found
 
@@ -228,8 +228,8 @@ def _over_stages(axes: Axes, title: str, lines: Mapping[str, Sequence[Row]]) -> 
 
 def stages(data: RunData, size: int = 4096) -> Figure:
     """TFLOP/s over the number of stages, with the blocks a multiprocessor at each point."""
-    cores = data.timed("fp32_async_stages", n=size, loader="async", buffers=2).found
-    tensor = data.timed("tensor_stages_swizzle", "mma_staged", n=size, strip=8).found
+    cores = data.timed("fp32_async_stages", n=size, loader="async", buffers=2).rows
+    tensor = data.timed("tensor_stages_swizzle", "mma_staged", n=size, strip=8).rows
     drawing, (left, right) = plt.subplots(1, 2, figsize=(8, 3.8), layout="constrained")
     by_depth = {f"bk = {bk}": [row for row in cores if row["bk"] == bk] for bk in (8, 16, 32)}
     _over_stages(left, "FP32 by cp.async, tiles of 128 x 128", by_depth)

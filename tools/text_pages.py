@@ -91,7 +91,7 @@ class Numbers(Lookups):
 
     def code(self, fact: str, sweep: str, kernel: str | None = None, **wanted: Any) -> Any:
         """A fact of machine code, such as registers or blocks_per_sm, of the variants with these parameters."""
-        found = {row[fact] for row in self.data.compiled(sweep, kernel, **wanted).found}
+        found = {row[fact] for row in self.data.compiled(sweep, kernel, **wanted).rows}
         if len(found) != 1:
             raise LadderError(f"{sweep}, {wanted}: {fact} has the values {sorted(found)}; accepted: one")
         return found.pop()

@@ -59,7 +59,7 @@ def test_every_pair_that_a_verdict_rests_on_is_repeated(run: Run, repeated: dict
     for claim in CLAIMS:
         for part in decided(claim, data)[0]:
             timed = (
-                [row for value in part.values.found for row in value.timed] if isinstance(part, Part) else []
+                [row for value in part.values.values for row in value.timed] if isinstance(part, Part) else []
             )
             parts += bool(timed)
             for row in timed:

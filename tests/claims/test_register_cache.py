@@ -137,8 +137,8 @@ def test_the_gain_is_decided_up_to_12_and_beyond() -> None:
     assert levels_off.where == "holds at radius = 16, 25, 32"
     single, best = parts("register-cache-speedup", made(speedup))
     assert single.where == "holds at radius = 1, 2, 4, 8, 12, 16, 25, 32"
-    assert {one.row["block"] for one in (*single.values.found, *best.values.found)} == {1024}
-    assert {one.row["mask"] for one in single.values.found} == {"full"}, (
+    assert {one.row["block"] for one in (*single.values.values, *best.values.values)} == {1024}
+    assert {one.row["mask"] for one in single.values.values} == {"full"}, (
         "the text's own mask has a claim of its own"
     )
 

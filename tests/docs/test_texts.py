@@ -63,7 +63,7 @@ def test_no_statement_is_decided_by_a_kernel_that_is_not_the_texts(
 
     def noted(real: Callable[..., Any]) -> Callable[..., Any]:
         def decide(label: str, values: Any, **given: Any) -> Any:
-            rows = [row for value in values.found for row in (value.row, *value.timed)]
+            rows = [row for value in values.values for row in (value.row, *value.timed)]
             deciding.extend((label, row["kernel"]) for row in rows)
             return real(label, values, **given)
 

@@ -232,7 +232,7 @@ def test_each_sweep_keeps_the_resources_of_its_own_code(tmp_path: Path) -> None:
     data = RunData(run.sweeps(), read_frames(run.target))
     for sweep, registers in published.items():
         for rows in (data.compiled(str(sweep), variant=kernel), data.timed(str(sweep), variant=kernel)):
-            assert {row["registers"] for row in rows.found} == {registers}
+            assert {row["registers"] for row in rows.rows} == {registers}
     for name, registers in (("tensor_ladder", 99), (again.stem, 36)):
         assert f"WMMA tile | {registers} |" in (run.target / "sweeps" / f"{name}.md").read_text()
 

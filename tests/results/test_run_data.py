@@ -61,32 +61,32 @@ def test_rows_are_selected_by_kernel_parameter_column_and_regime() -> None:
     )
 
     def found(*kernel: Any, **wanted: Any) -> list[float]:
-        return [row["speedup"] for row in data.timed("tiles", *kernel, **wanted).found]
+        return [row["speedup"] for row in data.timed("tiles", *kernel, **wanted).rows]
 
     assert found() == [1.1, 1.2, 1.3]
     assert found("old") == []
     assert found("new", pad=0, n=1024) == [1.1]
     assert found(pad=(0, 4), n=lambda n: n > 1024) == [1.3]
     assert found(stages=2) == []
-    assert [row["status"] for row in data.cells("tiles", n=64).found] == ["timeout"]
+    assert [row["status"] for row in data.cells("tiles", n=64).rows] == ["timeout"]
 
 
 def test_a_direct_pair_goes_before_the_quotient_of_two_speeds() -> None:
     plain, padded = cell(1024, 1.0), cell(1024, 1.5, pad=4)
     apart = made(plain, padded)
     quotient = apart.speeds_over(apart.timed("tiles", pad=4), apart.timed("tiles", pad=0), "n")
-    (value,) = quotient.found
+    (value,) = quotient.values
     assert value.measured == ratio(Estimate(1.5, 1.498, 1.502), Estimate(1.0, 0.998, 1.002))
     paired = made(plain, padded, cell(1024, 1.4, "direct", pad=4, reference="new-pad=0"))
-    (value,) = paired.speeds_over(paired.timed("tiles", pad=4), paired.timed("tiles", pad=0), "n").found
+    (value,) = paired.speeds_over(paired.timed("tiles", pad=4), paired.timed("tiles", pad=0), "n").values
     assert value.measured == Estimate(1.4, 1.398, 1.402)
 
 
 def test_a_rung_paired_with_its_baseline_is_no_further_cell() -> None:
     pair = cell(1024, 1.4, pad=4, reference="new-pad=0", baseline="plain")
     data = made(cell(1024, 1.0), cell(1024, 1.5, pad=4), pair)
-    assert [row["speedup"] for row in data.timed("tiles").found] == [1.0, 1.5]
-    (value,) = data.speeds_over(data.timed("tiles", pad=4), data.timed("tiles", pad=0), "n").found
+    assert [row["speedup"] for row in data.timed("tiles").rows] == [1.0, 1.5]
+    (value,) = data.speeds_over(data.timed("tiles", pad=4), data.timed("tiles", pad=0), "n").values
     assert value.measured == Estimate(1.4, 1.398, 1.402)
 
 
@@ -94,7 +94,7 @@ def test_a_gain_over_another_gain_is_predicted_by_both_predictions() -> None:
     ends = {"predicted_low": [0.97, 1.4], "predicted_high": [1.03, 1.6]}
     data = made(cell(1024, 1.0), cell(2048, 1.5), **ends)
     gains = data.speeds(data.timed("tiles"))
-    (grown,) = gains.only(n=2048).over(gains.only(n=1024), "pad").found
+    (grown,) = gains.only(n=2048).over(gains.only(n=1024), "pad").values
     assert grown.measured == ratio(Estimate(1.5, 1.498, 1.502), Estimate(1.0, 0.998, 1.002))
     assert grown.predicted == ratio(Estimate(1.5, 1.4, 1.6), Estimate(1.0, 0.97, 1.03))
     assert grown.deciding == grown.predicted

@@ -63,7 +63,7 @@ def double_buffer_faster(data: RunData) -> Parts:
         _written(data, ("kernel 6", "prefetch", "double buffer"), n=4096), stalled("long_scoreboard")
     )
     yield note("cycles an instruction waits for global memory", waits)
-    if not alone.found:
+    if not alone.values:
         return f"Double buffer kernel 6: {speed.span} the speed."
     return f"Double buffer where one block fits ({alone.span()} over prefetch alone); with two, prefetch is enough."
 

@@ -174,13 +174,13 @@ def occupancy_collapse(data: RunData) -> Parts:
         ("tensor", "tensor_tiles", "mma_staged"),
     ):
         rows = data.compiled(sweep, kernel)
-        above = Rows(sweep, [row for row in rows.found if shared_bytes(row) + 1024 > _SHARED / 2], rows.why)
+        above = Rows(sweep, [row for row in rows.rows if shared_bytes(row) + 1024 > _SHARED / 2], rows.why)
         blocks = data.numbers(above, lambda row: row["blocks_per_sm"])
         yield decide_part(f"blocks a multiprocessor above half, {name} kernels", blocks, near=1, unit="")
     # Registers leave one block here, in place of shared memory: the kernel is the same otherwise.
     kernels = ("prefetch", "double buffer")
     ratios = [_over_two(data, rung) for rung in kernels]
-    large = Values("fp32_as_written", [one for own in ratios for one in own.found], ratios[0].why)
+    large = Values("fp32_as_written", [one for own in ratios for one in own.values], ratios[0].why)
     speed = yield decide_part("speed of one block over two, from 2048 on", large, most=0.9, per="rung")
     return (
         f"One block a multiprocessor is enough for a kernel that is pipelined: {speed.span} the speed of two."
@@ -231,9 +231,9 @@ def tf32_overtakes_at_2048(data: RunData) -> Parts:
     """
     rows, others = data.timed("tensor_ladder_tf32", "wmma_staged"), data.timed("fp32_ladder")
     found = []
-    for row in rows.found:
+    for row in rows.rows:
         # FP32 cuBLAS is timed beside every rung: the spread of these times is its interval.
-        times = sorted(one["reference_median_us"] for one in others.found if one["n"] == row["n"])
+        times = sorted(one["reference_median_us"] for one in others.rows if one["n"] == row["n"])
         if times:
             cublas = Estimate(times[len(times) // 2], times[0], times[-1])
             found.append(Value(ratio(cublas, estimate(row, "median_us")), row=row, timed=(row,)))
@@ -270,8 +270,8 @@ def large_size_retention(data: RunData) -> Parts:
         time = estimate(row, "median_us")
         return Estimate(*(row["tflops"] * time.value / end for end in (time.value, time.high, time.low)))
 
-    best = max(rows.found, key=lambda row: float(row["tflops"]), default=None)
-    large = [row for row in rows.found if row["n"] == 16384]
+    best = max(rows.rows, key=lambda row: float(row["tflops"]), default=None)
+    large = [row for row in rows.rows if row["n"] == 16384]
     kept = [Value(ratio(rate(row), rate(best)), row=row, timed=(row, best)) for row in large if best]
     values = Values(rows.sweep, kept, rows.why)
     part = yield decide_part("rate at 16384 over its best", values, least=26 / 28)

@@ -72,7 +72,7 @@ def small_tile_beats_large(data: RunData) -> Parts:
     def best(bm: int, bk: int) -> Rows:
         """The best thread tile and padding at each size."""
         rows = data.timed("fp32_tiles", "gemm_staged", bm=bm, bn=bm, bk=bk)
-        return Rows(rows.sweep, [value.row for value in data.speeds(rows).best("n").found], rows.why)
+        return Rows(rows.sweep, [value.row for value in data.speeds(rows).best("n").values], rows.why)
 
     values = data.speeds_over(best(64, 16), best(128, 8), "n")
     speed = yield decide_part(

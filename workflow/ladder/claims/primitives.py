@@ -157,7 +157,7 @@ def decide_part(
     Raises LadderError where the margin is smaller than the noise of the values.
     """
     if margin is None:
-        timed = near is None and any(one.timed for one in values.found)
+        timed = near is None and any(one.timed for one in values.values)
         margin = max(SESSION["kernel"], values.noise) if timed else 0.0
     said = f"at least {number(least)}" if math.isfinite(least) else f"at most {number(most)}"
     if math.isfinite(least) and math.isfinite(most):
@@ -169,16 +169,16 @@ def decide_part(
     if margin and values.noise > margin:
         measured = f">= {number(values.noise)}, the noise that the precision of {values.sweep} leaves"
         raise refuse(f"part {label!r}", "margin", margin, measured)
-    if not values.found:
+    if not values.values:
         return Part(
             label, NOT_MEASURED, "", f"Not measured: {values.why or 'no pair of rows'}.", values, unit
         )
     equal = margin if near is None else 0.0
-    decisive = [one.deciding for one in values.found]
+    decisive = [one.deciding for one in values.values]
     alone = [verdict_of_value(value, least, most, equal, more) for value in decisive]
     verdicts = corrected(decisive, alone, least, math.inf if more else most, some)
     by_key: dict[Any, list[str]] = {}
-    for one, own in zip(values.found, verdicts, strict=True):
+    for one, own in zip(values.values, verdicts, strict=True):
         by_key.setdefault(one.row[per] if per else None, []).append(own)
     groups = {key: combine(own, some) for key, own in by_key.items()}
     verdict = combine_groups(groups.values(), some)
@@ -188,7 +188,7 @@ def decide_part(
         return -abs(found - near) if near is not None else found if math.isfinite(least) else -found
 
     worst = REFUTED if verdict == ONLY_WHERE else verdict
-    deciding = [one for one, own in zip(values.found, verdicts, strict=True) if own == worst]
+    deciding = [one for one, own in zip(values.values, verdicts, strict=True) if own == worst]
     shown = [(own, [str(key) for key in groups if groups[key] == own]) for own in VERDICTS]
     where = "; ".join(f"{own} at {per} = {', '.join(keys)}" for own, keys in shown if per and keys)
     evidence = _found(values, verdicts, unit)
@@ -198,12 +198,12 @@ def decide_part(
 
 def _shown(values: Values, unit: str, ends: bool) -> list[str]:
     """Each value with its interval, what another GPU is predicted to show, and what sets its row apart."""
-    rows = [one.row for one in values.found]
+    rows = [one.row for one in values.values]
     params = [json.loads(row["params"]) for row in rows]
     differing = stats.changing(params)
     kernels, sizes = len({row["kernel"] for row in rows}) > 1, len({str(row.size) for row in rows}) > 1
     found = []
-    for one, own in zip(values.found, params, strict=True):
+    for one, own in zip(values.values, params, strict=True):
         estimate = one.measured
         text = f"{number(estimate.value)} {unit}".strip()
         if ends and estimate.low != estimate.high:
@@ -221,7 +221,7 @@ def _shown(values: Values, unit: str, ends: bool) -> list[str]:
 
 def _found(values: Values, verdicts: Sequence[str], unit: str) -> str:
     """All values where they are few, else the extremes and how many meet the condition."""
-    shown, found = _shown(values, unit, ends=True), [one.value for one in values.found]
+    shown, found = _shown(values, unit, ends=True), [one.value for one in values.values]
     if len(found) > 1 and len(set(found)) == 1:
         return f"All {len(found)} are {number(found[0])} {unit}".strip()
     if len(found) <= 4:
@@ -233,6 +233,6 @@ def _found(values: Values, verdicts: Sequence[str], unit: str) -> str:
 
 def note(label: str, values: Values, unit: str = "") -> str:
     """Numbers printed next to a claim as an explanation; they do not affect its verdict."""
-    if not values.found:
+    if not values.values:
         return f"{label}: not measured: {values.why}"
     return f"{label}: {stats.listed(_shown(values, unit, ends=False), _MOST_LISTED, ', ')}"

@@ -128,7 +128,7 @@ def _by_place(data: RunData, regime: str) -> dict[Place, list[Row]]:
     """
     found: dict[Place, dict[str, Row]] = {}
     for sweep in sorted(data.against_libraries, key=lambda one: one.name):
-        for row in data.timed(sweep.name, regime=regime).found:
+        for row in data.timed(sweep.name, regime=regime).rows:
             if sweep.tuning and regime != SUSTAINED and row.get("fresh") is not True:
                 continue
             kind = THREE_PRODUCTS if sweep.name == PRODUCTS_SWEEP else row["dtype"]

@@ -100,7 +100,7 @@ class Lookups:
         tops: dict[str, Row] = {}
         for name, sweep in ladders.items():
             size = self.data.parts[sweep].size if sweep in self.data.parts else {}
-            rows = [row for row in self.data.timed(sweep, **size).found if share in row]
+            rows = [row for row in self.data.timed(sweep, **size).rows if share in row]
             if rows:
                 tops[name] = max(rows, key=lambda row: row[share])
         if not tops:
@@ -125,7 +125,7 @@ class Lookups:
         rungs = self.data.timed(sweep, rung=rung)
         others = self.data.timed(sweep, rung=below)
         found: dict[int, Gain] = {
-            value.row["n"]: value for value in self.data.speeds_over(rungs, others, "n").found
+            value.row["n"]: value for value in self.data.speeds_over(rungs, others, "n").values
         }
         if not found:
             raise Unmeasured(rungs.why or others.why or f"{sweep} has no size with both {rung} and {below}")

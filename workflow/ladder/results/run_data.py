@@ -47,9 +47,9 @@ class Unmeasured(Exception):
 
 
 class Row(dict[str, Any]):
-    """A row: its columns and over them its parameters, which may be called like a size; beside these its metrics.
+    """A row of timings, by its columns, with the parameters of its variant over them; and its metrics.
 
-    What a row does not have raises Unmeasured.
+    A parameter goes before a column of the same name. A name that a row lacks raises Unmeasured.
     """
 
     def __init__(
@@ -67,8 +67,8 @@ class Row(dict[str, Any]):
     @property
     def params(self) -> dict[str, Any]:
         """The parameters of its variant."""
-        found: dict[str, Any] = json.loads(self["params"])
-        return found
+        params: dict[str, Any] = json.loads(self["params"])
+        return params
 
     def metric(self, name: str) -> float:
         if name not in self.metrics:
@@ -81,7 +81,7 @@ class Rows:
     """Rows of a sweep that were selected; where there are none, `why`."""
 
     sweep: str
-    found: Sequence[Row]
+    rows: Sequence[Row]
     why: str
 
 
@@ -98,31 +98,32 @@ class Values:
     """A number of several rows; `noise` is the half-width, as a share, to which it is measured."""
 
     sweep: str
-    found: Sequence[Value]
+    values: Sequence[Value]
     why: str = ""
     noise: float = 0.0
     left_out: str = ""  # what rows without the number are without
 
     def best(self, per: str, choose: Callable[..., Value] = max) -> "Values":
         """For each value of a column or parameter the greatest number, or the least with `min`."""
-        groups = grouped(self.found, lambda one: one.row[per], ordered=False)
-        return replace(self, found=[choose(own, key=lambda one: one.value) for own in groups.values()])
+        groups = grouped(self.values, lambda value: value.row[per], ordered=False).values()
+        return replace(self, values=[choose(group, key=lambda value: value.value) for group in groups])
 
     def only(self, **wanted: Any) -> "Values":
         """Those of rows with these columns or parameters."""
-        found = [one for one in self.found if _fits(one.row, wanted)]
-        return replace(self, found=found, why=self.why or f"no such row of {self.sweep}")
+        fitting = [value for value in self.values if _fits(value.row, wanted)]
+        return replace(self, values=fitting, why=self.why or f"no such row of {self.sweep}")
 
     def over(self, other: "Values", *match: str) -> "Values":
         """Quotients of these and the values of `other` whose rows agree in the columns `match`: how a gain changes."""
-        by_key = {tuple(one.row[name] for name in match): one for one in other.found}
-        found = []
-        for one in self.found:
-            if divisor := by_key.get(tuple(one.row[name] for name in match)):
-                gain = Gain.over(one, divisor)
-                timed = one.timed + divisor.timed
-                found.append(Value(gain.measured, gain.predicted, row=one.row, timed=timed))
-        return Values(self.sweep, found, self.why or other.why, self.noise + other.noise)
+        divisors = {tuple(value.row[name] for name in match): value for value in other.values}
+        quotients = []
+        for value in self.values:
+            divisor = divisors.get(tuple(value.row[name] for name in match))
+            if divisor:
+                gain = Gain.over(value, divisor)
+                timed = value.timed + divisor.timed
+                quotients.append(Value(gain.measured, gain.predicted, row=value.row, timed=timed))
+        return Values(self.sweep, quotients, self.why or other.why, self.noise + other.noise)
 
     @property
     def least(self) -> float:
@@ -138,9 +139,9 @@ class Values:
         return f"{stats.from_to(short(self.least), short(self.most))} {unit}".strip()
 
     def _numbers(self) -> list[float]:
-        if not self.found:
+        if not self.values:
             raise Unmeasured(self.why or "no pair of rows")
-        return [one.value for one in self.found]
+        return [value.value for value in self.values]
 
 
 def short(value: float) -> str:
@@ -149,51 +150,53 @@ def short(value: float) -> str:
 
 
 def _fits(row: Row, wanted: Mapping[str, Any]) -> bool:
-    """Whether a row has all that is wanted: of a column or parameter a value, one of a tuple, what a function takes."""
+    """Whether a row has what is wanted of each column or parameter: a value, one of a tuple, or what a function takes."""
 
-    def fits(found: Any, one: Any) -> bool:
-        if found is None or callable(one):
-            return found is not None and bool(one(found))
-        return found in one if isinstance(one, tuple) else bool(found == one)
+    def fits(value: Any, wish: Any) -> bool:
+        if value is None:
+            return False
+        if callable(wish):
+            return bool(wish(value))
+        return value in wish if isinstance(wish, tuple) else bool(value == wish)
 
-    return all(fits(row.get(name), one) for name, one in wanted.items())
+    return all(fits(row.get(name), wish) for name, wish in wanted.items())
 
 
 def mean(rows: Sequence[Mapping[str, Any]]) -> Gain:
     """The geometric mean of speed-ups; its intervals are those of the ends, which are wide."""
     gains = [gain(row) for row in rows]
-    return Gain(_mean([one.measured for one in gains]), _mean([one.predicted for one in gains]))
+    return Gain(_mean([gain.measured for gain in gains]), _mean([gain.predicted for gain in gains]))
 
 
-def _mean(found: Sequence[Estimate]) -> Estimate:
-    if not all(one.known for one in found):
+def _mean(estimates: Sequence[Estimate]) -> Estimate:
+    if not all(estimate.known for estimate in estimates):
         return UNKNOWN
-    return Estimate(*map(geometric_mean, zip(*map(astuple, found), strict=True)))
+    return Estimate(*map(geometric_mean, zip(*map(astuple, estimates), strict=True)))
 
 
 def grouped(items: Iterable[Item], of: Callable[[Item], Any], ordered: bool = True) -> dict[Any, list[Item]]:
     """Items by a key, in its order if `ordered`."""
-    found = defaultdict(list)
+    groups = defaultdict(list)
     for item in items:
-        found[of(item)].append(item)
-    return {key: found[key] for key in (sorted(found) if ordered else found)}
+        groups[of(item)].append(item)
+    return {key: groups[key] for key in (sorted(groups) if ordered else groups)}
 
 
 def best(rows: Sequence[Row]) -> Row:
-    """The fastest over one reference; where some were measured again after they had been chosen, one of those."""
+    """The row with the largest speed-up, of those measured again after they were chosen if there are any."""
     again = [row for row in rows if row.get("fresh") is True]
     return max(again or rows, key=lambda row: row["speedup"])
 
 
 def read_frames(folder: Path) -> dict[str, pd.DataFrame]:
     """The tables in a folder by name. Raises LadderError where one that every run has is missing."""
-    found = {name: tables.read(name, folder) for name in _REQUIRED}
-    return found | {name: tables.read(name, folder, required=False) for name in _OPTIONAL}
+    required = {name: tables.read(name, folder) for name in _REQUIRED}
+    return required | {name: tables.read(name, folder, required=False) for name in _OPTIONAL}
 
 
 def _names(row: Mapping[str, Any]) -> dict[str, Any]:
-    known = {name: value for name, value in row.items() if value is not None}
-    return {**known, **json.loads(row["params"])}
+    columns = {name: value for name, value in row.items() if value is not None}
+    return {**columns, **json.loads(row["params"])}
 
 
 class RunData(Origin):
@@ -239,13 +242,14 @@ class RunData(Origin):
     def _timings(self) -> Sequence[Row]:
         """Rows of the timings without a beta, those of rungs against their baselines too."""
         code = {(row["sweep"], row["variant"]): row for row in self._code}
-        metrics, found = stats.metric_table(self.frames["metrics"]), []
+        metrics = stats.metric_table(self.frames["metrics"])
+        rows = []
         timings = self.frames["timings"]
         timings = tables.with_rungs(timings[timings["beta"].isna()], self.sweeps.values())
         for row in stats.records(timings):
             names = {**code.get((row["sweep"], row["variant"]), {}), **_names(row)}
-            found.append(Row(names, stats.size_of(row), metrics.get(stats.cell_of(row), {})))
-        return found
+            rows.append(Row(names, stats.size_of(row), metrics.get(stats.cell_of(row), {})))
+        return rows
 
     @cached_property
     def _cells(self) -> Mapping[str, Sequence[Row]]:
@@ -266,15 +270,15 @@ class RunData(Origin):
 
     def timed(self, sweep: str, kernel: Any = None, **wanted: Any) -> Rows:
         """Cells with a result."""
-        rows = self.cells(sweep, kernel, **wanted)
-        good = [row for row in rows.found if row["status"] == "ok"]
-        counts = Counter(row["status"] for row in rows.found).items()
-        reasons = {row.get("reason") for row in rows.found}
-        why = f": {reasons.pop()}" if len(reasons) == 1 and None not in reasons else ""
-        failed = (
-            f"no such cell of {sweep} gave a result ({', '.join(f'{n} {name}' for name, n in counts)}{why})"
-        )
-        return Rows(sweep, good, failed if rows.found and not good else rows.why)
+        cells = self.cells(sweep, kernel, **wanted)
+        good = [row for row in cells.rows if row["status"] == "ok"]
+        if good or not cells.rows:
+            return Rows(sweep, good, cells.why)
+        counts = Counter(row["status"] for row in cells.rows).items()
+        shown = ", ".join(f"{count} {status}" for status, count in counts)
+        reasons = {row.get("reason") for row in cells.rows}
+        reason = f": {reasons.pop()}" if len(reasons) == 1 and None not in reasons else ""
+        return Rows(sweep, [], f"no such cell of {sweep} gave a result ({shown}{reason})")
 
     def compiled(self, sweep: str, kernel: Any = None, **wanted: Any) -> Rows:
         """Variants that compiled, with what their machine code says; this needs no GPU."""
@@ -282,14 +286,12 @@ class RunData(Origin):
 
     def rows(self, sweep: str, kernel: Any = None, **wanted: Any) -> Sequence[Row]:
         """Cells with a result. Raises Unmeasured where there is none."""
-        found = self.timed(sweep, kernel, **wanted)
-        if found.found:
-            return found.found
+        timed = self.timed(sweep, kernel, **wanted)
+        if timed.rows:
+            return timed.rows
         if sweep in self.sweeps and sweep not in self._cells:
-            raise Unmeasured(
-                f"{sweep} has no timings" + "".join(f": {why}" for why in self._notes(sweep)[:1])
-            )
-        raise Unmeasured(found.why)
+            raise Unmeasured(": ".join([f"{sweep} has no timings", *self._notes(sweep)[:1]]))
+        raise Unmeasured(timed.why)
 
     def part(self, sweep: str) -> SweepData:
         """A sweep with a result at the size that its findings are about. Raises Unmeasured where it has none."""
@@ -302,37 +304,39 @@ class RunData(Origin):
     def _notes(self, sweep: str, stage: str = "") -> list[str]:
         """Reasons that the run gives for what a sweep is without."""
         notes = self.frames["notes"]
-        own = notes[(notes["sweep"] == sweep) & ((notes["stage"] == stage) | (not stage))]
-        return [str(reason) for reason in own["reason"].dropna().unique()]
+        notes = notes[(notes["sweep"] == sweep) & ((notes["stage"] == stage) | (not stage))]
+        return [str(reason) for reason in notes["reason"].dropna().unique()]
 
     def _select(self, rows: Iterable[Row], sweep: str, kernel: Any, wanted: Mapping[str, Any]) -> Rows:
         if sweep not in self.sweeps:
             return Rows(sweep, [], f"the sweep {sweep} is not part of this run")
         given = {"sweep": sweep, **({"kernel": kernel} if kernel else {}), **wanted}
-        if found := [row for row in rows if _fits(row, given)]:
-            return Rows(sweep, found, "")
-        shown = [f"such {name}" if callable(one) else f"{name} = {one}" for name, one in given.items()]
+        fitting = [row for row in rows if _fits(row, given)]
+        if fitting:
+            return Rows(sweep, fitting, "")
+        shown = [f"such {name}" if callable(wish) else f"{name} = {wish}" for name, wish in given.items()]
         return Rows(sweep, [], ": ".join([f"no row with {', '.join(shown)}", *self._notes(sweep)[:1]]))
 
     def speeds(self, rows: Rows) -> Values:
         """Speed over the reference that the sweep names."""
-        return Values(rows.sweep, [_speed(row, row) for row in rows.found], rows.why, self._noise(rows))
+        return Values(rows.sweep, [_speed(row, row) for row in rows.rows], rows.why, self._noise(rows))
 
     def speeds_over(self, rows: Rows, others: Rows, *match: str) -> Values:
         """Speed over the row of `others` that agrees in the columns `match`."""
-        found = [self.over(row, other) for row, other in _partners(rows, others, match)]
-        return Values(rows.sweep, found, rows.why or others.why, 2 * self._noise(rows))
+        speeds = [self.over(row, other) for row, other in _partners(rows, others, match)]
+        return Values(rows.sweep, speeds, rows.why or others.why, 2 * self._noise(rows))
 
     def over(self, row: Row, other: Row) -> Value:
         """How many times as fast as another row: of pairs where there are any, else of speeds over one reference."""
-        if direct := self._pairs.get(_pair(row, other["variant"])):
-            return _speed(row, direct)
-        both = gain_over(row, other)
-        return Value(both.measured, both.predicted, row=row, timed=(row, other))
+        pair = self._pairs.get(_pair(row, other["variant"]))
+        if pair:
+            return _speed(row, pair)
+        quotient = gain_over(row, other)
+        return Value(quotient.measured, quotient.predicted, row=row, timed=(row, other))
 
     def numbers(self, rows: Rows, of: Callable[[Row], float]) -> Values:
         """A number of each row that has it."""
-        return self._counted(rows, [(row, (row,)) for row in rows.found], of, rows.why)
+        return self._counted(rows, [(row, (row,)) for row in rows.rows], of, rows.why)
 
     def ratios(self, rows: Rows, others: Rows, of: Callable[[Row], float], *match: str) -> Values:
         """A number of each row over that of the row of `others` that agrees in the columns `match`."""
@@ -342,21 +346,21 @@ class RunData(Origin):
     def _counted(
         self, rows: Rows, given: Sequence[tuple[Row, tuple[Row, ...]]], of: Callable[[Row], float], why: str
     ) -> Values:
-        found, missing = [], Counter[str]()
-        for row, whose in given:
+        values = []
+        missing = Counter[str]()
+        for row, operands in given:
             try:
-                value, *divisor = (float(of(one)) for one in whose)
+                number, *divisor = (float(of(operand)) for operand in operands)
                 if not all(divisor):
                     raise Unmeasured("it would be divided by 0")
-                value /= math.prod(divisor)
-                found.append(Value(Estimate(value, value, value), row=row))
+                number /= math.prod(divisor)
+                values.append(Value(Estimate(number, number, number), row=row))
             except Unmeasured as error:
                 missing[str(error)] += 1
-        if missing and not found:
+        if missing and not values:
             return Values(rows.sweep, [], ": ".join([*missing, *self._notes(rows.sweep, "profile")]))
-        return Values(
-            rows.sweep, found, why, left_out=", ".join(f"{name} ({n})" for name, n in missing.items())
-        )
+        left_out = ", ".join(f"{reason} ({count})" for reason, count in missing.items())
+        return Values(rows.sweep, values, why, left_out=left_out)
 
     def _noise(self, rows: Rows) -> float:
         return self.sweeps[rows.sweep].precision or self.precision if rows.sweep in self.sweeps else 0.0
@@ -379,8 +383,8 @@ class RunData(Origin):
     def _configurations(self) -> Mapping[str, str]:
         """Variant -> the rung that a sweep gives it, without its number: a ladder's, else that of the first by name."""
         entries = [entry for _, sweep in sorted(self.sweeps.items()) for entry in sweep.entries if entry.rung]
-        entries.sort(key=lambda one: plain(one.rung) == one.rung)
-        return {one.variant.id: plain(one.rung) for one in reversed(entries)}
+        entries.sort(key=lambda entry: plain(entry.rung) == entry.rung)
+        return {entry.variant.id: plain(entry.rung) for entry in reversed(entries)}
 
     def configuration(self, row: Mapping[str, Any]) -> str:
         """The one name of a row's variant beside that of its kernel, wherever it was measured."""
@@ -393,18 +397,16 @@ def _pair(row: Row, reference: str) -> tuple[Any, ...]:
 
 
 def _speed(row: Row, timed: Row) -> Value:
-    own = gain(timed)
-    return Value(own.measured, own.predicted, row=row, timed=(timed,))
+    speed = gain(timed)
+    return Value(speed.measured, speed.predicted, row=row, timed=(timed,))
 
 
 def _partners(rows: Rows, others: Rows, match: Sequence[str]) -> list[tuple[Row, Row]]:
-    found = []
-    for row in rows.found:
-        same = [one for one in others.found if all(one.get(name) == row.get(name) for name in match)]
-        if len(same) > 1:
-            shown = ", ".join(match)
-            raise LadderError(
-                f"{rows.sweep}: {row['variant']}: {len(same)} rows agree in {shown}; accepted: one"
-            )
-        found += [(row, other) for other in same]
-    return found
+    pairs = []
+    for row in rows.rows:
+        partners = [other for other in others.rows if all(other.get(name) == row.get(name) for name in match)]
+        if len(partners) > 1:
+            agree = f"{len(partners)} rows agree in {', '.join(match)}"
+            raise LadderError(f"{rows.sweep}: {row['variant']}: {agree}; accepted: one")
+        pairs += [(row, other) for other in partners]
+    return pairs
