@@ -10,7 +10,7 @@ import pytest
 from conftest import ROOT
 from factory import Lab
 from ladder.model.folders import Project
-from ladder.report.answers import trust
+from ladder.report.lookups import Lookups
 from ladder.results import tables
 from ladder.results.run_data import RunData
 from ladder.results.statistics import FEW
@@ -157,9 +157,7 @@ def test_the_page_on_trust_says_what_the_start_of_a_chain_adds() -> None:
 
 def test_the_first_screen_names_the_share_on_gpus_that_were_new() -> None:
     data = RunData.read(PUBLISHED, {})
-    facts = trust(data)
     whole = data.frames["unseen"].set_index("part").loc["all"]
-    assert facts["unseen"]["all"]["covered"] == whole["covered"]
-    gpus = f"{whole['gpus']} new GPUs ({whole['host_gpus']} a host)"
-    said = f"Of {whole['readings']:,} readings on {gpus}, {whole['covered']:.0%}"
+    assert Lookups(data).held("unseen", part="all")["covered"] == whole["covered"]
+    said = f"Of {whole['readings']:,} readings on {whole['gpus']} new GPUs, {whole['covered']:.0%}"
     assert said.replace("%", " %") in (ROOT / "README.md").read_text(encoding="utf-8")

@@ -150,7 +150,7 @@ def short(value: float) -> str:
 
 
 def _fits(row: Row, wanted: Mapping[str, Any]) -> bool:
-    """Whether a row has what is wanted of each column or parameter: a value, one of a tuple, or what a function takes."""
+    """Whether a row has what is wanted of each column: a value, one of a tuple, or what a function takes."""
 
     def fits(value: Any, wish: Any) -> bool:
         if value is None:
