@@ -152,4 +152,4 @@ def test_the_answer_leaves_out_the_mask_of_active_lanes() -> None:
     speeds = {
         row["speed over shared memory, eight outputs a thread in both [95 %]"] for row in cells(answer.table)
     }
-    assert {speed.split()[0] for speed in speeds} == {"1.000"}
+    assert {speed.split()[0] for speed in speeds} == {"1.00"}
