@@ -12,7 +12,8 @@ from checkout import every_sweep
 from conftest import edit_yaml
 from factory import Lab
 from ladder.model.sweep import Sweep
-from ladder.report.ladder_steps import NOT_COUNTED, Step, cause, explanation, path_to_fastest, steps
+from ladder.report.causes import NOT_COUNTED, cause, explanation, short
+from ladder.report.ladder_steps import Step, path_to_fastest, steps
 from ladder.results.statistics import at_size, estimate, ratio, records
 from ladder.results.sweep_data import of_sweep
 
@@ -30,8 +31,11 @@ def row(microseconds: float) -> dict[str, Any]:
     return {"median_us": microseconds, "sm_clock_mhz": 1000.0}
 
 
-def found(times: tuple[float, float], below: Any, above: Any, gpu: Any = GPU) -> tuple[str, float] | None:
-    return cause(row(times[0]), row(times[1]), [below, above], gpu)
+def found(
+    times: tuple[float, float], below: Any, above: Any, gpu: Any = GPU
+) -> tuple[str, float | None] | None:
+    accounts = cause(row(times[0]), row(times[1]), [below, above], gpu)
+    return (accounts.words, accounts.share) if accounts else None
 
 
 def test_an_explanation_says_whether_time_was_saved_or_lost_and_what_was_not_counted() -> None:
@@ -83,9 +87,9 @@ def test_a_count_is_the_cause_where_its_change_takes_the_time_that_was_saved() -
 @pytest.mark.parametrize(
     ("times", "below", "above"),
     [
-        ((1200, 100), 1e8, 5e7),  # accounts for 45 %
+        ((1200, 100), 1e8, 5e7),  # accounts for 45 %, and for 28 % of the factor
         ((1200, 900), 1e8, 5e7),  # accounts for 167 %
-        ((5000, 4500), 1e8, 5e7),  # the wavefronts take a fifth of the time, and cannot limit it
+        ((20000, 19500), 1e8, 5e7),  # the wavefronts take a twentieth of the time
         ((1200, 1300), 1e8, 5e7),  # it got slower with fewer
         ((1020, 1000), 1e8, 9.8e7),  # it did not move
     ],
@@ -135,6 +139,37 @@ def test_a_wait_that_no_words_name_takes_part_in_the_sum_and_is_no_cause() -> No
     assert found((1000, 700), below, waits(barrier=4, math_pipe_throttle=2)) is None
     assert found((1000, 700), below, waits(barrier=0.5, no_instruction=3.5, math_pipe_throttle=2)) is None
     assert found((1000, 700), below, waits(barrier=0.5, no_instruction=0.5, math_pipe_throttle=5)) is not None
+
+
+TENSOR = "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active"
+
+
+def test_work_that_is_left_out_is_named_where_it_accounts_for_the_factor() -> None:
+    """Half of the wavefronts in half of the time; they took a fifth of it, and limit nothing."""
+    half = found((5000, 2500), {WAVEFRONTS: 1e8}, {WAVEFRONTS: 5e7})
+    assert half == ("wavefronts of shared memory fall from 100 M to 50.0 M", pytest.approx(1.0))
+    assert found((5000, 2500), {WAVEFRONTS: 4e7}, {WAVEFRONTS: 2e7}) is None, "of a unit that is hardly used"
+    assert found((5000, 500), {WAVEFRONTS: 1e8}, {WAVEFRONTS: 5e7}) is None, "30 % of the factor"
+    assert found((5000, 2500), {WAVEFRONTS: 5e7}, {WAVEFRONTS: 1e8}) is None, "more work in less time"
+
+
+def test_a_busier_pipe_is_named_where_the_work_is_the_same_with_the_wait_beside_it() -> None:
+    """Tensor cores work for 600 us in both; barriers took 29 % of the time saved."""
+    below, above = (
+        waits(barrier=barrier, wait=8) | {TENSOR: share} for barrier, share in ((1, 60), (0.5, 75))
+    )
+    said = found((1000, 800), below, above)
+    busier = "tensor cores busy for 75 % of the time instead of 60 %"
+    assert said == (f"{busier}; waits at barriers fall from 1.00 to 0.500 cycles an instruction", None)
+    assert explanation(row(1000), row(800), [below, above], GPU) == (said[0], True)
+    assert short(said[0]) == "tensor cores busier"
+    lost = found((800, 1000), above, below)
+    assert lost is not None
+    assert short(lost[0]) == "tensor cores less busy"
+    assert found((1000, 800), {TENSOR: 60.0}, {TENSOR: 60.0}) is None, "less work"
+    assert found((1000, 800), {TENSOR: 16.0}, {TENSOR: 20.0}) is None, "a pipe that does little"
+    removed = found((1000, 500), {TENSOR: 60.0}, {TENSOR: 60.0})
+    assert removed == ("cycles of tensor cores fall from 60.0 M to 30.0 M", pytest.approx(0.6))
 
 
 def test_without_counters_or_facts_of_the_gpu_nothing_is_named() -> None:

@@ -9,7 +9,8 @@ import pytest
 from conftest import edit_yaml
 from factory import Lab
 from ladder.model.record import NO_NUMBER
-from ladder.report.limits import busy, longest_wait
+from ladder.report.causes import busy
+from ladder.report.limits import longest_wait
 from rendering import report
 from test_ladder_steps import GPU, NONE, READ, STALL, WAVEFRONTS, WRITTEN, row
 
@@ -35,8 +36,8 @@ def test_units_are_busy_for_a_share_of_the_time_the_busiest_first_and_only_what_
 def test_the_longest_wait_has_its_share_of_the_time_of_warps() -> None:
     """Besides its waits an instruction takes a cycle."""
     waits = NONE | {STALL.format("long_scoreboard"): 6.0, STALL.format("barrier"): 3.0}
-    assert longest_wait(row(1000), waits, GPU) == "for global memory or an mbarrier, 60 %"
-    assert longest_wait(row(1000), {ISSUED: 30.0}, GPU) == ""
+    assert longest_wait(row(1000), waits) == "for global memory or an mbarrier, 60 %"
+    assert longest_wait(row(1000), {ISSUED: 30.0}) == ""
 
 
 ASKED = {"sizes": [4096], "where": "rung == 'shared tile'"}

@@ -1,131 +1,22 @@
-"""Steps of a ladder: what a rung gains over the rung it changes, and the counter that accounts for the time."""
+"""Steps of a ladder: what a rung gains over the rung it changes, and why; and the path to the fastest rung."""
 
 import functools
-import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import pandas as pd
 
 from ladder.model.schemas import TableRow
 from ladder.model.sweep import Entry
-from ladder.report.markdown import magnitude, number, share
+from ladder.report.causes import NOT_COUNTED, explanation, resident, short
+from ladder.report.markdown import number
 from ladder.results import statistics as stats
-from ladder.results.counters import DRAM_READ, DRAM_WRITE, SECTORS, SHARED_WAVEFRONTS, STALL_FOR
 from ladder.results.statistics import Estimate, records
 from ladder.results.sweep_data import SweepData
 from ladder.results.verdicts import NO_GAIN, SLOWER, TIED, Gain, gain_over, verdicts
 
-_REQUESTS = "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum"
-_ISSUED = "smsp__issue_active.avg.pct_of_peak_sustained_active"
-_SECTORS_A_CYCLE, _SCHEDULERS = 4, 4  # of a multiprocessor: 128 bytes from its L1; instructions
-_WAITS = {
-    "long_scoreboard": "for global memory or an mbarrier",
-    "short_scoreboard": "for shared memory",
-    "mio_throttle": "for the queue of shared memory",
-    "lg_throttle": "for the queue of global memory",
-    "barrier": "at barriers",
-    "wait": "for a fixed latency",
-}
-_STALLS = [*_WAITS, "math_pipe_throttle", "dispatch_stall", "no_instruction"]
-_LEAST, _MOST = 0.5, 1.5  # shares of the change of the time that a counter must account for, to be its cause
-_ALL = 0.995  # a share of at least so much reads as all
-_LIMITS = 0.5  # share of the slower one's time that a need takes at least, to limit it
 _ABLATION = 2  # rungs of the longest chain where all change one
-_MOVED = math.log(1.05)  # by less no counter changes anything
-
-NOT_COUNTED = "not counted"
-
-Metrics = Mapping[str, float]
-
-
-@dataclass(frozen=True)
-class Counted:
-    """Something a launch needs: how much of it, and the seconds that so much takes at the GPU's rate.
-
-    Without words it is never a cause.
-    """
-
-    words: str
-    amount: float
-    seconds: float
-    unit: str = ""
-
-
-def needs(row: TableRow, metrics: Metrics, gpu: Mapping[str, Any]) -> list[Counted]:
-    """What a launch moves, loads and issues; NaN where it was not counted."""
-
-    def of(name: str) -> float:
-        return metrics.get(name, math.nan)
-
-    seconds, hertz = row["median_us"] * 1e-6, (row.get("sm_clock_mhz") or math.nan) * 1e6
-    cycles = (gpu.get("sms") or math.nan) * hertz
-    moved, rate = of(DRAM_READ) + of(DRAM_WRITE), gpu.get("copy_gbytes_per_s")
-    issued = seconds * of(_ISSUED) / 100
-    return [
-        Counted("bytes to and from DRAM", moved, moved / 1e9 / (rate or math.nan), "B"),
-        Counted("wavefronts of shared memory", of(SHARED_WAVEFRONTS), of(SHARED_WAVEFRONTS) / cycles),
-        Counted("sectors loaded through the L1", of(SECTORS), of(SECTORS) / _SECTORS_A_CYCLE / cycles),
-        Counted("warps' load requests", of(_REQUESTS), of(_REQUESTS) / cycles),
-        Counted("instructions issued", issued * cycles * _SCHEDULERS, issued),
-    ]
-
-
-def waits(row: TableRow, metrics: Metrics, _: Mapping[str, Any]) -> list[Counted]:
-    """The parts of the time that warps wait for each reason; besides its waits an instruction takes a cycle.
-
-    Those that say nothing of a kernel's memory or barriers have no words.
-    """
-    stalls = {reason: metrics.get(STALL_FOR.format(reason), math.nan) for reason in _STALLS}
-    whole, seconds = 1 + sum(stalls.values()), row["median_us"] * 1e-6
-    return [
-        Counted(
-            f"cycles per instruction that warps wait {_WAITS[reason]} ({reason})" if reason in _WAITS else "",
-            cycles,
-            seconds * cycles / whole,
-        )
-        for reason, cycles in stalls.items()
-    ]
-
-
-def cause(
-    below: TableRow, above: TableRow, counters: Sequence[Metrics], gpu: Mapping[str, Any]
-) -> tuple[str, float] | None:
-    """What accounts for the difference of two times: in words, and the share of it; None where no counter does.
-
-    A count of what a launch needs, each at the rate of the hardware, goes before a wait, which may be a symptom. It
-    explains the time where its change takes from half to one and a half times as long as the times differ; a count only
-    where what is needed takes half of the slower one's time.
-
-    A wait may have another name in the other launch: at `__syncthreads` it is `barrier`, at an mbarrier
-    `long_scoreboard`. So what the other waits rise by is taken off what one falls by (and the other way round where
-    time is lost), and half of the difference must be left.
-    """
-    saved = (below["median_us"] - above["median_us"]) * 1e-6
-    least = _LIMITS * max(below["median_us"], above["median_us"]) * 1e-6
-    for kinds, limit in ((needs, least), (waits, 0.0)):
-        before, after = (
-            kinds(row, metrics, gpu) for row, metrics in zip((below, above), counters, strict=True)
-        )
-        pairs = list(zip(before, after, strict=True))
-        parts = [(one.seconds - other.seconds) / saved if saved else math.nan for one, other in pairs]
-        elsewhere = -sum(part for part in parts if part < 0) if kinds is waits else 0.0
-        found = []
-        for part, (one, other) in zip(parts, pairs, strict=True):
-            left = part - elsewhere
-            log = math.log(one.amount / other.amount) if min(one.amount, other.amount) > 0 else 0.0
-            moved = math.copysign(1, saved) * log > _MOVED  # the faster one has less of it
-            enough = left >= _LEAST and part <= _MOST
-            if one.words and enough and moved and max(one.seconds, other.seconds) >= limit:
-                found.append((abs(math.log(left)), left, one, other))
-        if found:
-            _, left, one, other = min(found, key=lambda each: each[0])
-            verb = "fall" if other.amount < one.amount else "rise"
-            ends = [magnitude(each.amount, each.unit) for each in (one, other)]
-            return f"{one.words} {verb} from {ends[0]} to {ends[1]}", left
-    return None
 
 
 @dataclass(frozen=True)
@@ -146,45 +37,15 @@ class Step:
         """The counter that explains the gain, without its numbers; a question mark where none of those counted does."""
         if self.tie or not self.gain.known:
             return ""
-        words = re.sub(r" \(\w+\)|cycles per instruction that warps ", "", self.why) if self.explained else ""
-        words = words.partition(" from ")[0].replace("wait ", "waits ", 1)
-        unknown = "" if self.why == NOT_COUNTED else "?"
-        return words or ("more blocks a multiprocessor, perhaps" if self.blocks else unknown)
+        if self.explained:
+            return short(self.why)
+        if self.blocks:
+            return "more blocks a multiprocessor, perhaps"
+        return "" if self.why == NOT_COUNTED else "?"
 
     @property
     def tie(self) -> bool:
         return self.gain.verdict == TIED
-
-
-def resident(below: TableRow, above: TableRow) -> str:
-    """That the faster one has a larger occupancy, by more blocks on a multiprocessor; else, or where unknown, empty."""
-    names = ("blocks_per_sm", "occupancy")
-    if any(row.get(name) is None for row in (below, above) for name in names):
-        return ""
-    blocks, occupancy = ([row[name] for row in (below, above)] for name in names)
-    slow, fast = (0, 1) if above["median_us"] < below["median_us"] else (1, 0)
-    if not all(ends[slow] < ends[fast] for ends in (blocks, occupancy)):
-        return ""
-    before, now = (share(one, ".3g") for one in occupancy)
-    fitting = f"{stats.count(int(blocks[1]), 'block')} a multiprocessor instead of {int(blocks[0])}"
-    return f"{fitting}: occupancy {now}, not {before}"
-
-
-def explanation(
-    below: TableRow, above: TableRow, counters: Sequence[Metrics], gpu: Mapping[str, Any]
-) -> tuple[str, bool]:
-    """What explains the difference of two times, in words, and whether a counter does.
-
-    Where none does, but the faster one has a larger occupancy, that is said: it may be the cause.
-    """
-    if not all(counters):
-        return NOT_COUNTED, False
-    found = cause(below, above, counters, gpu)
-    if found is None:
-        return "; ".join(filter(None, ("not explained by the counters", resident(below, above)))), False
-    change = "saved" if above["median_us"] < below["median_us"] else "lost"
-    part = "all" if found[1] >= _ALL else share(found[1], ".0f")
-    return f"{found[0]}, which explains {part} of the time {change}", True
 
 
 @functools.lru_cache

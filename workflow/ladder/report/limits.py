@@ -1,48 +1,34 @@
 """What limits a launch, by Nsight Compute: how busy it keeps the units of the GPU, and what its warps wait for most."""
 
 import math
-import re
-from collections.abc import Mapping
-from typing import Any
 
 from ladder.model.cell import size_label
 from ladder.model.schemas import TableRow
 from ladder.report import sections
-from ladder.report.ladder_steps import Metrics, needs, waits
+from ladder.report.causes import Metrics, busy, waits
 from ladder.report.markdown import share, text
 from ladder.report.words import Table
 from ladder.results import statistics as stats
 from ladder.results.sweep_data import SweepData
 
-_PIPES = {
-    "tensor cores": "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active",
-    "special functions": "sm__inst_executed_pipe_xu.avg.pct_of_peak_sustained_active",
-}
-_LEAST = 0.005  # of the rate: less reads as nothing
-_UNITS = (*_PIPES, "issue slots", "DRAM", "shared memory", "L1 loads")
+_UNITS = (
+    "tensor cores",
+    "special functions",
+    "FP32 units",
+    "issue slots",
+    "DRAM",
+    "shared memory",
+    "L1 loads",
+)
 
 
-def busy(row: TableRow, metrics: Metrics, gpu: Mapping[str, Any]) -> dict[str, float]:
-    """Unit -> the share of its peak rate that a launch takes, of those that were counted, the busiest first."""
-    dram, *others = needs(row, metrics, gpu)
-    shared, sectors, requests, issued = (one.seconds / row["median_us"] * 1e6 for one in others)
-    # The row has the share that the bytes take which the problem needs.
-    rate, share_of_peak = (row.get(name) or math.nan for name in ("gbytes_per_s", "memory_fraction"))
-    moved = dram.amount / row["median_us"] / 1e3
-    shares = [metrics.get(name, math.nan) / 100 for name in _PIPES.values()]
-    shares += [issued, moved / rate * share_of_peak, shared, max(sectors, requests)]
-    known = {unit: one for unit, one in zip(_UNITS, shares, strict=True) if one >= _LEAST}  # NaN is not
-    return dict(sorted(known.items(), key=lambda one: -one[1]))
-
-
-def longest_wait(row: TableRow, metrics: Metrics, gpu: Mapping[str, Any]) -> str:
+def longest_wait(row: TableRow, metrics: Metrics) -> str:
     """What the warps of a launch wait for most, and in which share of their time; empty where it was not counted."""
-    named = [one for one in waits(row, metrics, gpu) if one.words and not math.isnan(one.seconds)]
+    named = [wait for wait in waits(row, metrics) if wait.words and not math.isnan(wait.seconds)]
     if not named:
         return ""
-    most = max(named, key=lambda one: one.seconds)
-    what = re.sub(r"cycles per instruction that warps wait | \(\w+\)", "", most.words)
-    return f"{what}, {share(most.seconds / row['median_us'] * 1e6, '.0f')}"
+    longest = max(named, key=lambda wait: wait.seconds)
+    return f"{longest.words}, {share(longest.seconds / row['median_us'] * 1e6, '.0f')}"
 
 
 def counters(data: SweepData) -> Table:
@@ -62,7 +48,7 @@ def counters(data: SweepData) -> Table:
                 ("variant", text(data.names[row["variant"]])),
                 ("size", size_label(stats.size_of(row))),
                 *((unit, share(of.get(unit), ".0f")) for unit in _UNITS),
-                ("longest wait", longest_wait(row, metrics, data.gpu)),
+                ("longest wait", longest_wait(row, metrics)),
             ]
             for row, metrics, of in found
         ]

@@ -14,9 +14,9 @@ from ladder.claims.ledger import overall
 from ladder.claims.primitives import NOT_MEASURED, ONLY_WHERE, REFUTED
 from ladder.model.errors import LadderError
 from ladder.model.problem import ERROR_INPUTS
+from ladder.report.causes import busy
 from ladder.report.choices import Choice, choices, slowed
 from ladder.report.ladder_steps import Step, climb, steps
-from ladder.report.limits import busy
 from ladder.results import statistics as stats
 from ladder.results.run_data import Row, RunData, Unmeasured, best, grouped
 from ladder.results.sweep_data import plain
