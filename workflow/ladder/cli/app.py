@@ -24,7 +24,6 @@ _MODULES = [
     ("report", "report changes"),
     ("publish", "publish"),
     ("judge", "judge reproduce"),
-    ("tune", "tune"),
 ]
 STEPS = {step: module for module, steps in _MODULES for step in steps.split()}
 """Step -> the module of this folder that holds it as a function."""
