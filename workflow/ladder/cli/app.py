@@ -16,7 +16,7 @@ from ladder import __version__
 from ladder.model.errors import LadderError
 
 _MODULES = [
-    ("inspect", "check banks reference compare history"),
+    ("inspect", "check reference compare history"),
     ("build", "prepare"),
     ("measure", "measure profile clock zeros"),
     ("sanitize", "sanitize"),
