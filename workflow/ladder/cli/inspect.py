@@ -19,7 +19,7 @@ from ladder.report.document import learnt
 from ladder.report.ladder_page import ladders
 from ladder.results import compare as comparing
 from ladder.results import history as past
-from ladder.results.forecast import forecasts, summary
+from ladder.results.forecast import forecast
 from ladder.results.published_records import read_records
 from ladder.results.run_data import RunData
 from ladder.results.templates import TEMPLATES
@@ -36,7 +36,6 @@ def check(
     context: typer.Context,
     configfile: Configfile = None,
     config: Config = None,
-    cells: Annotated[bool, typer.Option("--cells", help="Name the cells to measure.")] = False,
 ) -> None:
     """Check configuration, kernels, sweeps and claims, and say what a run would do."""
     run = run_of(context, configfile, config)
@@ -44,7 +43,7 @@ def check(
     check_names(run.every_sweep)
     print(TEMPLATES.get_template("check.j2").render(run=run, claims=CLAIMS), end="")
     if run.measures:
-        print(summary(list(forecasts(run)), cells))
+        print(forecast(run))
 
 
 def reference(

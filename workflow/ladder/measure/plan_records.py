@@ -108,12 +108,7 @@ class PlanRecords:
         return standing(self.records.same_conditions(record)) if record is not None else None
 
     def counts(self, record: Record) -> bool:
-        """Whether a record is over a reference that was chosen, or one that ties with it; true without a choice.
-
-        One that lost a race does not count where the plan has none.
-        """
-        if record.result.get("stopped_by") == "race" and not self.plan.job.get("race"):
-            return False
+        """Whether a record is over a reference that was chosen, or one that ties with it; true without a choice."""
         choice = self.choice(record) if "reference" in record.result else None
         if choice is None:
             return True

@@ -11,11 +11,10 @@ import sys
 import time
 import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from ladder.gpu.device import Launcher, OutOfDeviceMemory
@@ -54,9 +53,9 @@ def stopping_rule(plan: Plan) -> StoppingRule:
 
 
 class Timing:
-    """Times a task against its reference `partner`, every launch verified; single ones take `launch_us`, variant first.
+    """Times a task against its reference `partner`; every launch is verified.
 
-    `race`: by regime the speed-up below which it stops.
+    launch_us: of a single launch, variant first.
     """
 
     def __init__(
@@ -66,10 +65,9 @@ class Timing:
         task: Task,
         partner: Partner,
         launch_us: tuple[float, float],
-        race: Mapping[str, float] = MappingProxyType({}),
     ) -> None:
         self.bench, self.task, self.partner, self.launch_us = bench, task, partner, launch_us
-        self.rule, self.race = stopping_rule(plan), race
+        self.rule = stopping_rule(plan)
         self.instance, self.limit_us = bench.instance(task.cell), float(plan.settings["warm_below_us"] or 0)
         assert task.launch is not None
         self.params = params = bench.reference_params(task)
@@ -113,12 +111,7 @@ class Timing:
 
         here = sides(variant, reference, (0, REFERENCE))
         swapped = sides(*self.elsewhere, (REFERENCE, 0))
-        return bench.timer.time_single_launches(
-            here, swapped, self._rule(regime), regime, min(self.launch_us)
-        )
-
-    def _rule(self, regime: str) -> StoppingRule:
-        return replace(self.rule, race=self.race.get(regime, 0.0))
+        return bench.timer.time_single_launches(here, swapped, self.rule, regime, min(self.launch_us))
 
     def _chained(self, regime: str, variant: Launcher, reference: Launcher) -> Pairs | CellOutcome:
         """Chains of launches that each have a place of their own. In warm one alone comes before their inputs.
@@ -166,7 +159,7 @@ class Timing:
                 return bench.timer.time_sustained(sides(clear, 1), (len(own_places), len(other_places)))
             return bench.timer.pairs(
                 sides(clear, CHECKED_OF_A_CHAIN),
-                self._rule(regime),
+                self.rule,
                 regime,
                 scale=len(places),
             )
@@ -309,7 +302,7 @@ class Worker:
         for partner, regimes in partners.items():
             reference = bench.reference(task, partner, instance)
             both_us = launch_us, bench.reference_us(partner, reference)
-            timing = Timing(bench, self.plan, task, partner, both_us, request.race)
+            timing = Timing(bench, self.plan, task, partner, both_us)
             timings.append((timing, timing.run(loaded, reference, regimes)))
         if not timings:
             return results
