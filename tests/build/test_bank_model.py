@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from ladder.build.banks import (
-    conflict_degree,
     groups,
     least_cycles,
     matrix_wavefronts,
@@ -31,8 +30,8 @@ def test_strides_counted_by_hand(stride: int, expected: int) -> None:
 
 
 @pytest.mark.parametrize("stride", range(1, 65))
-def test_the_degree_of_a_stride_is_its_common_divisor_with_32(stride: int) -> None:
-    assert conflict_degree(strided(stride)) == gcd(stride, 32)
+def test_the_wavefronts_of_a_stride_are_its_common_divisor_with_32(stride: int) -> None:
+    assert wavefronts(strided(stride)) == gcd(stride, 32)
 
 
 def test_lanes_that_want_one_word_share_it() -> None:
@@ -70,8 +69,6 @@ def test_a_wide_access_takes_one_wavefront_per_half_or_quarter_warp() -> None:
     assert [len(groups(range(0, 32 * width, width), width)) for width in (8, 16)] == [2, 4]
     assert wavefronts([8 * lane for lane in LANES], 8) == 2
     assert wavefronts([16 * lane for lane in LANES], 16) == 4
-    assert conflict_degree([8 * lane for lane in LANES], 8) == 1
-    assert conflict_degree([16 * lane for lane in LANES], 16) == 1
 
 
 def test_a_wide_lane_wants_all_its_words() -> None:
@@ -101,8 +98,8 @@ def test_phases_go_by_lane_number_also_where_lanes_are_missing() -> None:
     assert wavefronts([8 * lane for lane in range(17)], 8) == 2
     assert wavefronts([16 * lane for lane in range(8)], 16) == 1
     assert wavefronts([16 * lane for lane in range(12)], 16) == 2
-    assert conflict_degree([8 * lane for lane in range(16)], 8) == 1
-    assert conflict_degree([16 * lane for lane in range(16)], 8) == 2
+    assert wavefronts([8 * lane for lane in range(16)], 8) == 1
+    assert wavefronts([16 * lane for lane in range(16)], 8) == 2
     assert wavefronts([4 * lane for lane in range(7)]) == 1
     assert wavefronts([128 * lane for lane in range(7)]) == 7
 
@@ -155,7 +152,8 @@ def test_moving_the_whole_access_by_rows_of_128_bytes_changes_nothing(
 @given(accesses(lanes=1), st.booleans())
 def test_a_broadcast_is_free_at_every_width(access: tuple[list[int], int], merges: bool) -> None:
     offsets, width = access
-    assert conflict_degree(offsets * 32, width, merges) == 1
+    same = offsets * 32
+    assert wavefronts(same, width, merges) == len(groups(same, width, merges))
 
 
 @given(accesses(), st.booleans())

@@ -888,7 +888,7 @@ MISTAKES = [
     *[
         Mistake(f"{field} of {value!r}", setting(field, value), (CONFIG, field, says))
         for field, value, says in (
-            ("measure.split", 100_000, "less than or equal to 256"),
+            ("measure.sessions", 100_000, "less than or equal to 1000"),
             ("measure.max_pairs", 10**30, ""),
             ("measure.lt_heuristics", 10**30, ""),
             ("measure.lock_clocks", 10**30, ""),

@@ -135,7 +135,7 @@ def test_settings_may_follow_one_another_as_for_snakemake(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["--root", str(project), "check", "--config", "run=other", "device=none", "measure={seed: 3}"]
-    assert main([*words, "--cells"]) == 0
+    assert main(words) == 0
     assert "results/other/no-gpu" in capsys.readouterr().out
     assert main(["--root", str(project), "check", "run=other"]) == 2, "only behind --config"
 
@@ -287,3 +287,15 @@ def test_a_full_disk_is_named_and_leaves_nothing_behind(
         monkeypatch.setattr(os, "fsync", lambda _: full(tmp_path / "a.json", b""))
         with pytest.raises(OSError, match=r"No space left on device: .*records/a-.*\.jsonl"):
             append(SESSION)
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_reader_that_leaves_early_is_no_error(unbuffered: str) -> None:
+    command = [sys.executable, "-m", "ladder", "reference"]
+    given = environment() | {"PYTHONPATH": str(ROOT / "workflow"), "PYTHONUNBUFFERED": unbuffered}
+    with subprocess.Popen(command, env=given, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+        assert running.stdout is not None
+        assert running.stderr is not None
+        running.stdout.close()
+        assert running.stderr.read() == b""
+        assert running.wait() == 0

@@ -91,7 +91,7 @@ def judge(
     monkeypatch.setattr("ladder.cli.judge.find_gpus", lambda: [GPU])
 
     def run(outcomes: Any, *words: str, path: Path | None = None) -> int:
-        def measure(plan_path: Path, plan: Plan, folder: RunFolder, root: Path, share: int) -> None:
+        def measure(plan_path: Path, plan: Plan, folder: RunFolder, root: Path) -> None:
             assert (read_plan(plan_path), root) == (plan, checkout)
             view = PlanRecords(plan, Records())
             with appending(folder.records, plan.sweep) as append:

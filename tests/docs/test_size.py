@@ -22,7 +22,7 @@ FEATURES = {
         model/files
         model/folders model/plan model/plan_file model/problem model/record model/schemas model/architecture""",
     "kernels, sweeps and settings from YAML": """catalogue/* model/document model/expressions model/kernel model/sweep
-        !catalogue/sanitizer_sweeps !catalogue/space""",
+        !catalogue/sanitizer_sweeps""",
     "compiling and reading machine code": "build/* cli/build !build/banks",
     "one GPU: memory, launches, timing, libraries": "gpu/* !gpu/external !gpu/workspace !gpu/stamps !gpu/unmapped",
     "measuring: worker, supervisor, store, sessions, winners": """measure/* cli/measure model/intervals results/forecast
@@ -44,7 +44,6 @@ FEATURES = {
     "publishing, archive": "results/publish results/published_records results/replacing results/earlier cli/publish",
     "judge, reproduce, compare, history": """results/judgement results/reproduction results/compare results/history
         cli/judge cli/inspect""",
-    "search for the fastest variant": "catalogue/space results/tuning cli/tune",
     "claims": "claims/*",
     "report": "report/* cli/report !report/figures/*",
     "figures": "report/figures/*",

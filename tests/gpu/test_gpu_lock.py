@@ -218,7 +218,7 @@ def plan(temporary: Path) -> Path:
         variant="mean-fp32", cell=cell, rung="", absent=None, launch=launch, reference=None, counted=False
     )
     settings = {"precision": 0.01, "min_pairs": 12, "max_pairs": 12, "cell_seconds": 1, "seed": 0}
-    job = {"deadline_s": 10, "busy": "refuse", "remeasure": False, "sessions": 1, "split": 1}
+    job = {"deadline_s": 10, "busy": "refuse", "remeasure": False, "sessions": 1}
     job |= {"cubins": str(temporary)}
     settings |= {"lock_clocks": None, "warm_below_us": 0, "lt_heuristics": 1}
     written = Plan(

@@ -12,7 +12,7 @@ import pytest
 from ladder.gpu import libraries
 from ladder.gpu.instance import Instance
 from ladder.gpu.libraries import Gemm, Libraries
-from ladder.measure.bench import Bench, CellOutcome
+from ladder.measure.bench import Bench, CellOutcome, References
 from ladder.model.cell import Cell, Partner, Reference
 from ladder.model.errors import LadderError
 from ladder.problems.gemm.instance import GemmInstance
@@ -136,7 +136,7 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
 
     monkeypatch.setattr(Bench, "check", lambda *_: (Right(), 1.0))
     made = Bench.__new__(Bench)
-    made.known, made.external = {}, {}
+    made.references, made.external = References(), {}
     return made
 
 

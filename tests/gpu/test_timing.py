@@ -8,7 +8,7 @@ import itertools
 import math
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,6 @@ from ladder.gpu.timing import (
     chain_length,
 )
 from ladder.measure.choice import decide
-from ladder.measure.schedule import RACE
 from ladder.model.intervals import ratio_interval
 from ladder.model.problem import GATE
 
@@ -768,65 +767,3 @@ def test_blocks_of_one_that_is_far_behind_have_an_interval(gpu: Any, timer: Time
     found = timer.contest_sustained([CheckedLaunch(one) for one in chains], [10, 10], 0.02)
     timed = [{"reference": name, "algorithm": "", "us": us} for name, us in zip("AB", found.us, strict=True)]
     assert decide(timed)["runner_up"]["longer_low"] == pytest.approx(1.2)
-
-
-# Racing: what cannot win stops early.
-
-
-def test_a_variant_that_cannot_win_stops_at_the_next_look(gpu: Any, timer: Timer) -> None:
-    random = np.random.default_rng(3)
-    given = sides(gpu.launcher("A", noisy(random, 10.0, 0.05)), gpu.launcher("B", noisy(random, 8.0, 0.05)))
-    pairs = timer.pairs(given, replace(rule(precision=0.0025), race=RACE), "dirty")
-    assert pairs.stopped_by == "race"
-    assert pairs.speedup()[2] < RACE
-    assert len(pairs.variant_us) == LEAST_PAIRS
-    full = timer.pairs(given, rule(precision=0.0025), "dirty")
-    assert len(full.variant_us) > 4 * LEAST_PAIRS
-
-
-def test_two_groups_are_enough_for_what_is_half_as_fast(gpu: Any, timer: Timer) -> None:
-    random = np.random.default_rng(3)
-    given = sides(gpu.launcher("A", noisy(random, 10.0, 0.02)), gpu.launcher("B", noisy(random, 5.0, 0.02)))
-    pairs = timer.pairs(given, replace(rule(precision=0.0025), race=RACE), "dirty")
-    assert (len(pairs.variant_us), pairs.stopped_by) == (4, "race")
-
-
-def test_one_that_may_still_win_is_measured_in_full(gpu: Any, timer: Timer) -> None:
-    random = np.random.default_rng(3)
-    given = sides(gpu.launcher("A", noisy(random, 10.0, 0.01)), gpu.launcher("B", noisy(random, 9.5, 0.01)))
-    assert timer.pairs(given, replace(rule(precision=0.0025), race=RACE), "dirty").stopped_by == "precision"
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_two_noisy_groups_do_not_end_the_race_of_one_that_is_as_fast(
-    seed: int, gpu: Any, timer: Timer
-) -> None:
-    random = np.random.default_rng(seed)
-    given = sides(gpu.launcher("A", noisy(random, 10.0, 0.1)), gpu.launcher("B", noisy(random, 10.0, 0.1)))
-    pairs = timer.pairs(given, replace(rule(precision=0.05), race=RACE), "dirty")
-    assert pairs.stopped_by != "race"
-
-
-def test_a_race_of_144_takes_fewer_pairs_and_finds_a_winner_as_good(gpu: Any, timer: Timer) -> None:
-    random = np.random.default_rng(0)
-    speeds = random.uniform(0.3, 1.0, 144)
-
-    def timed(speed: float, race: float) -> Pairs:
-        variant = gpu.launcher("A", noisy(random, 20.0 / speed, 0.02))
-        given = sides(variant, gpu.launcher("B", noisy(random, 20.0, 0.02)))
-        return timer.pairs(given, replace(rule(precision=0.0025), race=race), "dirty")
-
-    def tuned(share: float) -> tuple[float, int]:
-        """The true speed of the winner, and pairs in all, where a race is for a share of the best so far."""
-        best, pairs_of_all, read = 0.0, 0, dict[float, float]()
-        for speed in speeds:
-            pairs = timed(speed, share * best)
-            middle, low, _ = pairs.speedup()
-            best, pairs_of_all = max(best, low), pairs_of_all + len(pairs.variant_us)
-            read[speed] = middle
-        three = sorted(speeds, key=lambda speed: -read[speed])[:3]
-        return max(three, key=lambda speed: timed(speed, 0.0).speedup()[0]), pairs_of_all
-
-    (full, pairs_of_full), (race, pairs_of_race) = tuned(0.0), tuned(RACE)
-    assert race > 0.995 * full
-    assert pairs_of_race < 0.5 * pairs_of_full

@@ -1,8 +1,7 @@
 """Gives measuring jobs a made-up GPU: what Python imports at its start where this folder is on PYTHONPATH.
 
 Each node of a cluster (SLURMD_NODENAME) has those of MADE_UP_GPUS, as "node:count,…"; one has any other host. Their
-cells are "measured" by `made_up_worker.py`. So are those of `tune`. Other steps, the
-workflow itself among them, see nothing of all this.
+cells are "measured" by `made_up_worker.py`. Other steps, the workflow itself among them, see nothing of all this.
 """
 
 import os
@@ -56,5 +55,5 @@ def _stand_in() -> None:
     host.card_facts = lambda uuid: {"uuid": uuid}  # type: ignore[assignment]
 
 
-if sys.orig_argv[1:4] in (["-m", "ladder", "measure"], ["-m", "ladder", "tune"]):
+if sys.orig_argv[1:4] == ["-m", "ladder", "measure"]:
     _stand_in()

@@ -9,14 +9,12 @@ from typing import Any
 import pytest
 from conftest import edit_yaml
 from factory import FINISHED, SESSION, Lab, Place, failed
-from ladder.measure.schedule import RACE, Mode, Schedule, share_of
-from ladder.model.errors import LadderError
+from ladder.measure.schedule import Mode, Schedule
 
 SWEEP, HERE, ELSEWHERE = "fp32_ladder", "GPU-1", "GPU-2"
 EVERY = {"naive", "coalesced", "shared tile", "register tile", "transposed A"}
 BEST = {"shared tile", "register tile", "transposed A"}
 REPEATED: dict[str, Any] = {"repeated": {}}
-HEATMAP = {"kind": "heatmap", "caption": "A map.", "x": "bm", "y": "bk", "at": 4096}
 AFTER = "2026-11-20T11:00:00Z"
 """Later than all records, whose time is FINISHED."""
 
@@ -63,33 +61,16 @@ CASES = {
         (*ALL, *ALL), ((Mode.DUE, NOTHING), (Mode.WINNERS, NOTHING)), sweep=REPEATED, measure={"sessions": 2}
     ),
     "all anew": Case(
-        ALL, ((Mode.REMEASURE, EVERY), (Mode.WINNERS, EVERY)), job={"began": AFTER, "since": AFTER}
+        ALL,
+        ((Mode.DUE, EVERY), (Mode.WINNERS, EVERY)),
+        measure={"remeasure": True},
+        job={"began": AFTER},
     ),
     "all anew, of which the run has measured all": Case(
-        ALL, ((Mode.REMEASURE, NOTHING), (Mode.WINNERS, NOTHING)), job={"began": FINISHED, "since": FINISHED}
-    ),
-    "the first share": Case(
-        (), ((Mode.SHARE, EVERY - {"coalesced", "register tile"}),), measure={"split": 2}, job={"share": 1}
-    ),
-    "the second share": Case(
-        (), ((Mode.SHARE, {"coalesced", "register tile"}),), measure={"split": 2}, job={"share": 2}
-    ),
-    "a share leaves winners to the sweep's job": Case(
-        ALL, ((Mode.SHARE, NOTHING),), sweep={"tuning": True}, measure={"split": 2}, job={"share": 1}
-    ),
-    "after the shares": Case(
         ALL,
-        ((Mode.WINNERS, BEST), (Mode.WINNERS, BEST)),
-        sweep={"tuning": True},
-        measure={"split": 2},
-        job={"shared": True},
-    ),
-    "after the shares no session is missing on one GPU": Case(
-        ALL,
-        ((Mode.WINNERS, NOTHING), (Mode.WINNERS, NOTHING)),
-        sweep=REPEATED,
-        measure={"sessions": 2, "split": 2},
-        job={"shared": True},
+        ((Mode.DUE, NOTHING), (Mode.WINNERS, NOTHING)),
+        measure={"remeasure": True},
+        job={"began": FINISHED},
     ),
     "an error of a launch is tried again": Case(
         ALL,
@@ -131,20 +112,8 @@ def scheduled(case: Case, folder: Path) -> Schedule:
 def test_each_pass_of_a_job_is_after_what_the_table_says(name: str, tmp_path: Path) -> None:
     schedule = scheduled(CASES[name], tmp_path)
     tasks = schedule.plan.tasks
-    found = [(mode, {tasks[index].rung for index, _ in schedule.due(mode, HERE)}) for mode in schedule.modes]
+    found = [(mode, {tasks[index].rung for index, _ in schedule.due(mode, HERE)}) for mode in Mode]
     assert tuple(found) == CASES[name].passes
-
-
-@pytest.mark.parametrize("share", [-1, 3])
-def test_a_share_that_the_plan_does_not_have_is_refused(share: int, tmp_path: Path) -> None:
-    case = Case((), (), measure={"split": 2}, job={"share": share})
-    with pytest.raises(LadderError, match=r"--share.*a number from 1 to measure\.split, which is 2"):
-        scheduled(case, tmp_path)
-
-
-def test_shares_are_all_of_a_plan(tmp_path: Path) -> None:
-    plan = scheduled(Case((), (), measure={"split": 2}), tmp_path).plan
-    assert sorted([*share_of(plan, 1), *share_of(plan, 2)]) == [*range(len(plan.tasks))]
 
 
 def test_what_the_store_gained_meanwhile_is_not_due(tmp_path: Path) -> None:
@@ -154,54 +123,9 @@ def test_what_the_store_gained_meanwhile_is_not_due(tmp_path: Path) -> None:
     assert not schedule.due()
 
 
-# Races.
-
-
-def racing(folder: Path, rungs: set[str], **sweep: Any) -> Schedule:
-    """A tuning sweep of which some rungs are measured."""
-    return scheduled(Case(((HERE, rungs),), (), sweep={"tuning": True, **sweep}), folder)
-
-
-def test_competitors_race_against_the_best_so_far_and_winners_do_not(tmp_path: Path) -> None:
-    schedule = racing(tmp_path / "a", BEST)
-    assert schedule.plan.job["race"]
-    best = max(one.result["speedup_low"] for one in schedule.view.records if "speedup_low" in one.result)
-    raced = [*schedule.requests(schedule.due())]
-    assert {schedule.plan.tasks[one.index].rung for one in raced} == EVERY - BEST
-    assert [dict(one.race) for one in raced] == [{"cold": RACE * best}] * 2
-    again = racing(tmp_path / "b", EVERY)
-    assert [dict(one.race) for one in again.requests(again.due())] == [{}] * 3, "what was measured before"
-
-
-def test_the_bound_rises_with_what_is_measured(tmp_path: Path) -> None:
-    schedule = racing(tmp_path, set())
-    bounds = []
-    for number, request in enumerate(schedule.requests(schedule.due()), 1):
-        bounds.append(request.race.get("cold", 0.0))
-        task = schedule.plan.tasks[request.index]
-        times = {"variant_us": [1.0], "reference_us": [1.0], "reference": "cublas"}
-        result = times | {"speedup": number, "speedup_low": number, "speedup_high": number}
-        schedule.take(
-            [schedule.view.new_record(task, "cold", schedule.on or {}, "s", status="ok", result=result)]
-        )
-    assert bounds == [0.0, *(RACE * number for number in (1, 2, 3, 4))]
-
-
-@pytest.mark.parametrize(
-    "sweep", [{"figures": [HEATMAP]}, {"tuning": False}], ids=["a heat map", "no tuning"]
-)
-def test_who_draws_a_map_of_the_space_or_does_not_tune_does_not_race(
-    sweep: dict[str, Any], tmp_path: Path
-) -> None:
-    schedule = racing(tmp_path, BEST, **sweep)
-    assert not schedule.plan.job["race"]
-    assert not any(request.race for request in schedule.requests(schedule.due()))
-
-
-def test_what_lost_a_race_is_measured_in_full_where_there_is_none(tmp_path: Path) -> None:
-    schedule = racing(tmp_path, EVERY)
+def test_what_lost_a_race_of_an_earlier_version_stands(tmp_path: Path) -> None:
+    """Its interval is wide, and says so."""
+    schedule = scheduled(Case(ALL, ()), tmp_path)
     for record in schedule.view.records:
         record.result["stopped_by"] = "race"  # type: ignore[index]
-    assert {schedule.plan.tasks[index].rung for index, _ in schedule.due()} == BEST, "the winners, once more"
-    schedule.plan.job["race"] = False  # type: ignore[index]
-    assert {schedule.plan.tasks[index].rung for index, _ in schedule.due()} == EVERY
+    assert not schedule.due()

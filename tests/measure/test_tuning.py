@@ -5,7 +5,6 @@ from __future__ import annotations
 import calendar
 import contextlib
 import json
-import re
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,22 +12,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from conftest import ROOT, edit_yaml
 from factory import FINISHED, SESSION, Lab, Place, failed
-from ladder.catalogue.runs import load
-from ladder.catalogue.settings import set_up
 from ladder.gpu.discovery import FoundGpu
 from ladder.measure import job
 from ladder.measure.account import Job
 from ladder.measure.schedule import Due, Schedule
 from ladder.measure.store import read_store
-from ladder.model.errors import LadderError
 from ladder.model.plan_file import read_plan
 from ladder.report.document import render
 from ladder.results import statistics as stats
 from ladder.results import tables
-from ladder.results.forecast import forecasts, summary
 from ladder.results.run_data import RunData, read_frames
 from ladder.results.sweep_data import of_sweep
 
@@ -330,12 +324,12 @@ class Host:
         self.seconds += 1
         return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.seconds))
 
-    def measure(self, share: int = 0) -> list[tuple[str, set[str]]]:
-        """GPU and rungs of each process that measured, for a share or the whole sweep."""
+    def measure(self) -> list[tuple[str, set[str]]]:
+        """GPU and rungs of each process that measured."""
         self.passes.clear()
         self.lab.compile(self.lab.sweeps([SWEEP])[SWEEP])
         path = self.lab.folder.plan(SWEEP)
-        job.measure(path, read_plan(path), self.lab.folder, ROOT, share)
+        job.measure(path, read_plan(path), self.lab.folder, ROOT)
         return list(self.passes)
 
 
@@ -374,28 +368,6 @@ def test_remeasuring_chooses_anew_and_measures_the_chosen_again(host: Host) -> N
     assert host.measure() == []
 
 
-@pytest.mark.parametrize("remeasure", [False, True])
-def test_after_shares_the_job_of_the_sweep_measures_the_fastest_of_all_again(
-    remeasure: bool, host: Host
-) -> None:
-    host.lab.settings = {"measure": {"split": 2, "remeasure": remeasure}}
-    for _ in range(2 if remeasure else 1):
-        shares = [host.measure(1), host.measure(2)]
-        assert [gpu for ((gpu, _),) in shares] == ["GPU-1", "GPU-1"]
-        assert [len(rungs) for ((_, rungs),) in shares] == [2, 2]
-        assert {rung for ((_, rungs),) in shares for rung in rungs} == RUNGS
-        assert host.measure() == [("GPU-1", {FIRST, SECOND, THIRD})]
-    with pytest.raises(LadderError, match=r"--share: 3 is not accepted.*measure.split, which is 2"):
-        host.measure(3)
-
-
-def test_shares_have_the_sessions_and_the_job_of_the_sweep_repeats_none_on_its_gpu(host: Host) -> None:
-    edit_yaml(host.lab.project.sweeps / f"{SWEEP}.yaml", lambda sweep: sweep.update(repeated={}))
-    host.lab.settings = {"measure": {"sessions": 2, "split": 2}}
-    assert [len(host.measure(1)), len(host.measure(2))] == [2, 2]
-    assert host.measure() == []
-
-
 def test_a_job_that_was_killed_before_it_measured_again_goes_on(host: Host) -> None:
     host.lab.record([SWEEP])
     assert [rungs for _, rungs in host.measure()] == [{FIRST, SECOND, THIRD}]
@@ -405,17 +377,3 @@ def test_cells_that_are_repeated_anyway_are_not_measured_once_more(host: Host) -
     edit_yaml(host.lab.project.sweeps / f"{SWEEP}.yaml", lambda sweep: sweep.update(repeated={}))
     host.lab.settings = {"measure": {"sessions": 2}}
     assert host.measure() == [("GPU-1", RUNGS), ("GPU-1", RUNGS)]
-
-
-def test_the_forecast_says_how_many_cells_are_measured_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lab = tuned(tmp_path)
-    settings = yaml.safe_load((ROOT / "config/config.yaml").read_text())
-    settings |= {"device": "nvidia-h200", "arch": "sm_90a", "sweeps": [SWEEP]}
-    settings["clock"]["enabled"] = False
-    (lab.project.config / "config.yaml").write_text(yaml.safe_dump(settings))
-    (found,) = forecasts(load(set_up(lab.root)))
-    assert (len(found.cells), found.again) == (25, 15)
-    text = summary([found])
-    assert re.search(r"25 cells to measure, then at most 15 of them again$", text, re.MULTILINE)

@@ -14,7 +14,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from conftest import ROOT, edit, edit_yaml, environment, run_snakemake, snakemake_command
+from conftest import ROOT, edit, edit_yaml, environment, make_project, run_snakemake, snakemake_command
 from ladder.cli.app import STEPS
 from ladder.cli.rules import step_files
 from ladder.model.code import PACKAGE
@@ -342,3 +342,31 @@ def test_what_runs_no_job_needs_no_cores(words: list[str], finished: Path) -> No
         check=False,
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_a_compiling_job_fits_beside_a_gpu_that_measures(tmp_path: Path) -> None:
+    """Else it would wait until no GPU measures, and GPUs would wait for it."""
+    project = make_project(tmp_path / "project")
+    edit_yaml(project / "config/config.yaml", lambda config: config.update(device="nvidia-made-up-gpu"))
+    edit_yaml(
+        project / "config/sweeps/alone.yaml",
+        lambda sweep: sweep["variants"][0].update(params={"radius": [2, 4, 8], "threads": [128, 256, 512]}),
+    )
+    there = environment() | {"PYTHONPATH": str(ROOT / "tests/made_up_gpu"), "MADE_UP_GPUS": "here:2"}
+
+    def threads(cores: int, gpus: int, *more: str) -> int:
+        command = snakemake_command(
+            "compile", "-n", "-p", "--cores", str(cores), "--resources", f"gpu={gpus}"
+        )
+        command += ["--config", "arch=sm_90a", *more]
+        done = subprocess.run(command, cwd=project, env=there, capture_output=True, text=True, check=False)
+        (line,) = [one for one in done.stdout.splitlines() if "ladder prepare" in one and " alone " in one]
+        return int(line.partition("--jobs ")[2].split()[0])
+
+    # Eight variants are work for two cores.
+    assert threads(2, 2) == 1
+    assert threads(16, 2) == 2
+    assert threads(2, 2, "sweeps=[alone]") == 2, "nothing else measures"
+    assert threads(16, 2, "sweeps=[alone]") == 2
+    assert threads(2, 1, "device=none") == 1, "room for another sweep"
+    assert threads(1, 1, "device=none") == 1

@@ -53,9 +53,9 @@ except LadderError as error:
 
 if _asked.dryrun and RUN.measures:
     from ladder.catalogue.runs import load
-    from ladder.results.forecast import forecasts, summary
+    from ladder.results.forecast import forecast
 
-    print(summary(list(forecasts(load(RUN)))), file=sys.stderr)
+    print(forecast(load(RUN)), file=sys.stderr)
 
 # Snakemake would import pandas, which takes longer than all else here, only to see that no param is a table.
 sys.modules.setdefault("pandas", None)
@@ -80,7 +80,6 @@ FORMATS = ["csv", "parquet"]
 
 wildcard_constraints:
     sweep="|".join(map(re.escape, RULE_INPUTS.sweeps)),
-    share="[1-9][0-9]*",
 
 
 def contents(files):
@@ -188,13 +187,6 @@ def accounts_of(sweep):
         return [*archive(), *published_files("notes.csv", "jobs.csv")]
     counted = ["profiled"] if RULE_INPUTS.sweeps[sweep].counted else []
     return [RUN.folder.account(job, sweep).as_posix() for job in ("measured", *counted)]
-
-
-def shares_of(wildcards):
-    """What the jobs that share a sweep leave behind, which measure before the sweep's own job; none of one alone."""
-    parts = RUN.config.measure.split
-    names = [f"share-{share}" for share in range(1, parts + 1) if parts > 1]
-    return [RUN.folder.account(name, wildcards.sweep).as_posix() for name in names]
 
 
 def figures_of(sweep, folder):

@@ -61,16 +61,6 @@ def wavefronts(offsets: Sequence[int], width: int = 4, merges: bool = True) -> i
     return sum(max(map(len, wanted.values())) for wanted in served(offsets, width, merges))
 
 
-def pictured(offsets: Sequence[int], width: int = 4, merges: bool = True) -> list[list[list[int]]]:
-    """Of each wavefront of an access the lanes that each bank serves. Raises ValueError."""
-    rows = []
-    for wanted in served(offsets, width, merges):
-        words = {bank: [*lanes_of.values()] for bank, lanes_of in wanted.items()}
-        for row in range(max(map(len, words.values()))):
-            rows.append([words[bank][row] if row < len(words.get(bank, ())) else [] for bank in range(BANKS)])
-    return rows
-
-
 def least_cycles(offsets: Sequence[int], width: int = 4) -> int:
     """Cycles of one access at least, however lanes are grouped: a bank has one word a cycle. Raises ValueError."""
     return max(map(len, _wanted(offsets, range(len(offsets)), width).values()))
@@ -81,8 +71,3 @@ def matrix_wavefronts(rows: Sequence[int]) -> int:
     if len(rows) not in (MATRIX_ROWS, 2 * MATRIX_ROWS, 4 * MATRIX_ROWS):
         raise ValueError(f"ldmatrix takes 8, 16 or 32 row addresses, not {len(rows)}")
     return wavefronts(rows, ROW_BYTES, merges=False)
-
-
-def conflict_degree(offsets: Sequence[int], width: int = 4, merges: bool = True) -> float:
-    """Wavefronts over the groups of lanes served together: 1 is conflict-free, n an n-way conflict on average."""
-    return wavefronts(offsets, width, merges) / max(1, len(groups(offsets, width, merges)))

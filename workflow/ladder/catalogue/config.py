@@ -71,11 +71,9 @@ class MeasureConfig(Document):
     lt_heuristics: Annotated[int, Field(ge=1, le=1000)]
     """algorithms of cuBLASLt's heuristic list to try"""
     remeasure: bool
-    """measure every cell anew"""
+    """measure every cell again, and choose references again"""
     sessions: Annotated[int, Field(ge=1, le=1000)]
     """processes on each GPU that measure the repeated cells of a sweep; from 2 on, each GPU that is used has as many"""
-    split: Annotated[int, Field(ge=1, le=256)]
-    """jobs that share the variants of each sweep, so that as many GPUs measure it at a time"""
     seed: Annotated[int, Field(ge=0, lt=2**63)]
     """seed of the inputs"""
 

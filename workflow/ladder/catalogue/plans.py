@@ -14,7 +14,7 @@ from ladder.model.problem import Size
 from ladder.model.sweep import Entry, Sweep
 
 _MOST_BYTES = 2**40  # of a workspace, more than any GPU has
-_JOB = ("deadline_s", "busy", "remeasure", "sessions", "split")
+_JOB = ("deadline_s", "busy", "remeasure", "sessions")
 
 
 def _argument(argument: Argument, variant: Variant, names: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -146,8 +146,6 @@ def plan_edges(sweep: Sweep, arch: str) -> dict[str, tuple[Edge, ...]]:
 def plan_sweep(sweep: Sweep, config: Config, arch: str) -> Plan:
     settings = config.measure.model_dump()
     job = {name: settings.pop(name) for name in _JOB}
-    # A map of the space shows slow variants, too.
-    job["race"] = sweep.tuning and not any(figure.kind == "heatmap" for figure in sweep.figures)
     job |= {"tuning": sweep.tuning, "profile": config.profile.model_dump(), "cubins": config.compile.cache}
     if sweep.precision:
         settings["precision"] = sweep.precision

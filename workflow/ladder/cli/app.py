@@ -16,7 +16,7 @@ from ladder import __version__
 from ladder.model.errors import LadderError
 
 _MODULES = [
-    ("inspect", "check banks reference compare history"),
+    ("inspect", "check reference compare history"),
     ("build", "prepare"),
     ("measure", "measure profile clock zeros"),
     ("sanitize", "sanitize"),
@@ -24,7 +24,6 @@ _MODULES = [
     ("report", "report changes"),
     ("publish", "publish"),
     ("judge", "judge reproduce"),
-    ("tune", "tune"),
 ]
 STEPS = {step: module for module, steps in _MODULES for step in steps.split()}
 """Step -> the module of this folder that holds it as a function."""

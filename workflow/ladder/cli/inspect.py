@@ -5,7 +5,6 @@ from typing import Annotated
 
 import typer
 
-from ladder.build import banks as model
 from ladder.catalogue.config import Config as ConfigDocument
 from ladder.catalogue.field_docs import BEGIN, END, field_reference
 from ladder.catalogue.sweeps import SweepDocument
@@ -13,15 +12,14 @@ from ladder.claims.ledger import CLAIMS, check_claims, check_names
 from ladder.cli.load import run_of
 from ladder.cli.options import Config, Configfile, project
 from ladder.model.document import Document
-from ladder.model.errors import LadderError, refuse, refuse_unknown
-from ladder.model.expressions import whole
+from ladder.model.errors import LadderError, refuse
 from ladder.model.files import replace_file, write_json
 from ladder.model.kernel import Kernel
 from ladder.report.document import learnt
 from ladder.report.ladder_page import ladders
 from ladder.results import compare as comparing
 from ladder.results import history as past
-from ladder.results.forecast import forecasts, summary
+from ladder.results.forecast import forecast
 from ladder.results.published_records import read_records
 from ladder.results.run_data import RunData
 from ladder.results.templates import TEMPLATES
@@ -38,7 +36,6 @@ def check(
     context: typer.Context,
     configfile: Configfile = None,
     config: Config = None,
-    cells: Annotated[bool, typer.Option("--cells", help="Name the cells to measure.")] = False,
 ) -> None:
     """Check configuration, kernels, sweeps and claims, and say what a run would do."""
     run = run_of(context, configfile, config)
@@ -46,7 +43,7 @@ def check(
     check_names(run.every_sweep)
     print(TEMPLATES.get_template("check.j2").render(run=run, claims=CLAIMS), end="")
     if run.measures:
-        print(summary(list(forecasts(run)), cells))
+        print(forecast(run))
 
 
 def reference(
@@ -76,35 +73,6 @@ def reference(
             raise LadderError(f"{readme}: the marks {BEGIN} and {END} are missing")
         before, after = old.split(BEGIN)[0], old.split(END)[1]
         replace_file(readme, f"{before}{BEGIN}\n\n{lines.strip()}\n\n{END}{after}".encode())
-
-
-def banks(
-    offset: Annotated[
-        str, typer.Argument(help="Byte offset of a lane, an expression over lane such as '(lane % 8) * 144'.")
-    ],
-    width: Annotated[int, typer.Option(help="Bytes per lane, read or written: 1, 2, 4, 8 or 16.")] = 4,
-    lanes: Annotated[int, typer.Option(help="Active lanes, from lane 0.")] = model.LANES,
-    matrices: Annotated[
-        int | None, typer.Option(help="The access is ldmatrix of 1, 2 or 4 matrices; offsets are its rows'.")
-    ] = None,
-    write: Annotated[bool, typer.Option("--write", help="The access is a write.")] = False,
-) -> None:
-    """Draw a shared-memory access: a row a wavefront, a column a bank, in it the lane that the bank serves."""
-    if not 1 <= lanes <= model.LANES:
-        raise refuse("command line", "--lanes", lanes, f"1 to {model.LANES}")
-    refuse_unknown("command line", "--width", width, (1, 2, 4, 8, 16))
-    if matrices is not None:
-        refuse_unknown("command line", "--matrices", matrices, (1, 2, 4))
-        lanes, width = model.MATRIX_ROWS * matrices, model.ROW_BYTES
-    merges = not write and matrices is None
-    offsets = [whole(offset, {"lane": lane}) for lane in range(lanes)]
-    try:
-        count = model.wavefronts(offsets, width, merges)
-        degree = model.conflict_degree(offsets, width, merges)
-    except ValueError as error:
-        raise LadderError(f"command line: offset: {error}") from error
-    said = {"count": count, "degree": degree, "wavefronts": model.pictured(offsets, width, merges)}
-    print(TEMPLATES.get_template("banks.j2").render(said), end="")
 
 
 RunA = Annotated[Path, typer.Argument(metavar="RUN_A", help="results/RUN/DEVICE or results/published/DEVICE")]

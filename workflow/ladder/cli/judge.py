@@ -54,9 +54,7 @@ def the_gpu() -> FoundGpu:
     return gpus[0]
 
 
-def measured(
-    own: Project, sweep: Sweep, settings: Settings, arch: str, folder: RunFolder, share: int = 0
-) -> PlanRecords:
+def measured(own: Project, sweep: Sweep, settings: Settings, arch: str, folder: RunFolder) -> PlanRecords:
     """Compile a sweep and measure what the folder's store does not have of it: its plan with the records.
 
     Raises LadderError where a kernel that others are timed against does not compile.
@@ -65,7 +63,7 @@ def measured(
     for name in dict.fromkeys(task.reference.variant for task in plan.tasks if task.reference):
         if (facts := plan.variants[name])["status"] != "ok":
             raise LadderError(f"the reference {name}: {facts['status']}: {facts['reason']}")
-    job.measure(write_plan(plan, folder), plan, folder, own.root, share)
+    job.measure(write_plan(plan, folder), plan, folder, own.root)
     return PlanRecords(plan, read_store(folder.records))
 
 

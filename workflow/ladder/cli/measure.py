@@ -10,17 +10,13 @@ from ladder.measure.process_lifetime import end_with_parent
 from ladder.model.plan_file import read_plan
 
 
-def measure(
-    context: typer.Context,
-    plan: PlanFile,
-    share: Annotated[int, typer.Option(help="One of measure.split shares of the variants; 0 is all.")] = 0,
-) -> None:
+def measure(context: typer.Context, plan: PlanFile) -> None:
     """Verify and time the cells of a sweep on a GPU: those that the run's store does not have yet.
 
     Statuses are data, so only a broken set-up is an error.
     """
     end_with_parent()
-    job.measure(plan, read_plan(plan), folder_of(plan), project(context).root, share)
+    job.measure(plan, read_plan(plan), folder_of(plan), project(context).root)
 
 
 def profile(context: typer.Context, plan: PlanFile) -> None:

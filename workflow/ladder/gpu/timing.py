@@ -52,7 +52,6 @@ from ladder.model.problem import GATE
 
 EVENTS, DEVICE = "events", "device"  # clocks
 LEAST_PAIRS = 12  # six groups: the fewest whose extremes bracket the median with 95 %
-_RACE_PAIRS = 4  # two groups, the fewest with an interval: of what is half as fast that tells enough
 _DISAGREES = 0.05  # share that the host may see more or less
 _LATEST_US = 200.0  # until it notices the end
 _FEWEST_TO_COMPARE = 6  # launches of a kernel to a place
@@ -114,16 +113,12 @@ Places = tuple[CheckedLaunch, CheckedLaunch]  # of one contestant: launches to o
 
 @dataclass(frozen=True)
 class StoppingRule:
-    """Half-width of the interval to reach (share), pairs at least and at most, GPU seconds to spend.
-
-    `race`: a variant whose interval lies wholly below this speed-up stops at the next look, since it cannot win.
-    """
+    """Half-width of the interval to reach (share), pairs at least and at most, GPU seconds to spend."""
 
     precision: float
     min_pairs: int
     max_pairs: int
     seconds: float
-    race: float = 0.0
 
 
 @dataclass
@@ -395,7 +390,7 @@ class Timer:
         `swapped` are the same kernels, each with the other's place for its output: every second launch is of these.
         """
         pairs, count = Pairs(clock=EVENTS if device is None else DEVICE), 0
-        target = _RACE_PAIRS if rule.race else rule.min_pairs
+        target = rule.min_pairs
         while not pairs.stopped_by:
             number = max(1, min(-(-(target - count) // 2), _GROUPS_AT_ONCE))
             groups = range(count // 2, count // 2 + number)
@@ -412,16 +407,14 @@ class Timer:
             for own, us in zip(order, times[1:], strict=True):
                 (pairs.variant_us if own else pairs.reference_us).append(us / scale)
             count = len(pairs.variant_us)
-            if pairs.speedup()[2] < rule.race:
-                pairs.stopped_by = "race"
-            elif count >= max(target, rule.min_pairs) and pairs.reached(rule):
+            if count >= target and pairs.reached(rule):
                 pairs.stopped_by = "precision"
             elif count >= rule.max_pairs:
                 pairs.stopped_by = "pairs"
             elif count >= LEAST_PAIRS and pairs.gpu_us >= rule.seconds * 1e6:
                 pairs.stopped_by = "budget"
             elif count >= target:
-                target = min(max(int(1.4 * count), count + 4, rule.min_pairs), rule.max_pairs)
+                target = min(max(int(1.4 * count), count + 4), rule.max_pairs)
         return pairs
 
     def contest(

@@ -4,6 +4,7 @@ import importlib
 import math
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from ladder.model.problem import COPY, GATE, NOTHING, Params, Problem
 
 REFERENCE = 1  # where its outputs are: see Instance.writing_to
 
+_Key = tuple[Any, ...]
 _WEIGHTS = (
     (0.75, 0.5, "nan"),
     (1.0, 0.0, "inf"),
@@ -45,12 +47,32 @@ class CellOutcome(Exception):
     def __init__(self, status: str, reason: str, spoilt: bool = False, transient: bool = False) -> None:
         super().__init__(reason)
         self.result: dict[str, Any] = {"status": status, "reason": reason}
-        self.result |= {"transient": True} if transient else {}
+        if transient:
+            self.result["transient"] = True
         self.spoilt = spoilt
 
 
 def _takes_beta(launch: Launch) -> bool:
     return any(argument.get("scalar") == "beta" for argument in launch.arguments)
+
+
+def _say_nothing(_: str) -> None:
+    """In place of a pipe to the supervisor."""
+
+
+class References:
+    """What is loaded for the current instance and verified on it, times in us, and notes by name.
+
+    A library is None where it is missing or wrong. `swapped` ones write to the variant's outputs.
+    """
+
+    def __init__(self) -> None:
+        self.libraries = dict[_Key, Launcher | None]()
+        self.kernels = dict[Partner, Launcher]()
+        self.swapped = dict[_Key, Launcher]()
+        self.times_us = dict[_Key, float]()
+        self.notes = dict[str, str]()
+        self.copy_us: float | None = None
 
 
 class Bench:
@@ -62,28 +84,29 @@ class Bench:
     def __init__(self, plan: Plan, cubins: Path, traced: bool = False) -> None:
         self.problem: Problem = importlib.import_module(f"ladder.problems.{plan.problem}").PROBLEM
         self.variants, self.cubins = plan.variants, cubins
-        self._harness = plan.harness
-        first = next(iter(plan.harness))
-        cubin, symbols = self._compiled(first)
+        self._harness_facts = plan.harness
+        first_dtype = next(iter(plan.harness))
+        cubin, symbols = self._compiled_harness(first_dtype)
         self.gpu = Gpu(cubin, symbols)
-        self._of_dtype: dict[str, Harness] = {first: self.gpu.harness}
+        self._harness_by_dtype: dict[str, Harness] = {first_dtype: self.gpu.harness}
         self.timer = Timer(self.gpu, None if traced else self._device_clock(symbols))
         kind: type[Instance] = importlib.import_module(f"ladder.problems.{plan.problem}.instance").INSTANCE
-        self._create, self._seed = kind.maker(self.timer, plan.settings), plan.settings["seed"]
+        self._create = kind.maker(self.timer, plan.settings)
+        self._seed = int(plan.settings["seed"] or 0)
         self._instance: Instance | None = None
-        self._group: tuple[Any, ...] | None = None
-        self._edges, self._edges_checked = plan.edges, dict[str, CellOutcome | None]()
+        self._operands: _Key | None = None
+        self._edges = plan.edges
+        self._edge_outcomes = dict[str, CellOutcome | None]()
+        self._edge_instances = dict[_Key, Instance]()
         self.external = {name: ExternalReference(given) for name, given in plan.external.items()}
-        self.doing: Callable[[str], None] = lambda what: (
-            None
-        )  # is called ahead of code that may end the process
-        self._small: dict[tuple[Any, ...], Instance] = {}  # instances of the edges
-        # What is known for the current instance: library launchers, times of references, the copy's time.
-        self.known: dict[Any, Any] = {}
+        # Says ahead of a result what may end the process.
+        self.doing: Callable[[str], None] = _say_nothing
+        self.references = References()
         self.gpu.l2.warm_up(_WARM_UP_S)
 
-    def _compiled(self, dtype: str) -> tuple[bytes, dict[str, str]]:
-        facts = self._harness[dtype]
+    def _compiled_harness(self, dtype: str) -> tuple[bytes, dict[str, str]]:
+        """Cubin and symbols."""
+        facts = self._harness_facts[dtype]
         return (self.cubins / f"{facts['cubin']}.cubin").read_bytes(), facts["symbols"]
 
     def _device_clock(self, symbols: Mapping[str, str]) -> DeviceClock | None:
@@ -95,21 +118,20 @@ class Bench:
             return None
 
     def _use_harness(self, dtype: str) -> None:
-        if dtype not in self._of_dtype:
-            self._of_dtype[dtype] = Harness(self.gpu, *self._compiled(dtype))
-        self.gpu.harness = self._of_dtype[dtype]
+        if dtype not in self._harness_by_dtype:
+            cubin, symbols = self._compiled_harness(dtype)
+            self._harness_by_dtype[dtype] = Harness(self.gpu, cubin, symbols)
+        self.gpu.harness = self._harness_by_dtype[dtype]
 
     def facts(self) -> dict[str, Any]:
-        """The GPU as CUDA sees it, its peaks at the boost clock, its copy rate (GB/s, read and written) and its clock's
-        floor (us)."""
+        """The GPU as CUDA sees it: peaks at the boost clock, copy rate (GB/s, both ways), floor of its clock (us)."""
         gpu = self.gpu
         size = min(_COPY_BYTES, gpu.free_bytes() // 4)
         source, target = gpu.allocate(size), gpu.allocate(size)
         source.fill(0x5BD1E995.to_bytes(4, "little"), stream=gpu.stream)
-        copy_us = self.timer.quick_medians([lambda: gpu.copy(int(target.handle), int(source.handle), size)])[
-            0
-        ]
-        floor_us = self.timer.quick_medians([gpu.harness.nothing])[0]
+        copy = partial(gpu.copy, int(target.handle), int(source.handle), size)
+        (copy_us,) = self.timer.quick_medians([copy])
+        (floor_us,) = self.timer.quick_medians([gpu.harness.nothing])
         for buffer in (source, target):
             buffer.close(gpu.stream)
         return {
@@ -127,33 +149,37 @@ class Bench:
 
     def instance(self, cell: Cell) -> Instance:
         """The instance of a cell. Raises CellOutcome where it does not fit into memory."""
-        if cell.operands != self._group or self._instance is None:
-            self.release()
-            needed = self.problem.device_bytes(cell.size, cell.dtype)
-            free = self.gpu.free_bytes() - _SPARE_BYTES
-            if needed > free:
-                reason = f"needs {needed} bytes of device memory, {free} are free"
-                held = needed <= self.gpu.total_bytes() - _SPARE_BYTES  # by another process
-                raise CellOutcome("unsupported", reason, transient=held)
-            self._use_harness(cell.dtype)
-            instance = self._create(self.gpu, cell.size, cell.dtype, cell.layout)
-            instance.use_scalars(1.0, cell.beta)
-            self.draw(instance)
-            self._instance, self._group = instance, cell.operands
-        return self._instance
+        if self._instance is not None and cell.operands == self._operands:
+            return self._instance
+        self.release()
+        needed = self.problem.device_bytes(cell.size, cell.dtype)
+        free = self.gpu.free_bytes() - _SPARE_BYTES
+        if needed > free:
+            reason = f"needs {needed} bytes of device memory, {free} are free"
+            held = needed <= self.gpu.total_bytes() - _SPARE_BYTES  # by another process
+            raise CellOutcome("unsupported", reason, transient=held)
+        self._use_harness(cell.dtype)
+        instance = self._create(self.gpu, cell.size, cell.dtype, cell.layout)
+        instance.use_scalars(1.0, cell.beta)
+        self.draw(instance)
+        self._instance, self._operands = instance, cell.operands
+        return instance
 
     def draw(self, instance: Instance) -> None:
         """Draw the inputs that `check` has an answer for."""
-        instance.fill_inputs(int(self._seed or 0))
+        instance.fill_inputs(self._seed)
 
     def places(self, instance: Instance) -> int:
         """How many sets of outputs fit into memory, with those that are allocated."""
-        return max(1, int(self.gpu.free_bytes() // 2 // instance.place_bytes()) + instance.places())
+        more = int(self.gpu.free_bytes() // 2 // instance.place_bytes())
+        return max(1, instance.places() + more)
 
     def release(self) -> None:
+        """Give up the current instance, and all that was loaded for it."""
         if self._instance is not None:
             self._instance.close()
-        self._instance, self._group, self.known = None, None, {}
+        self._instance = self._operands = None
+        self.references = References()
 
     def load(self, launch: Launch, instance: Instance) -> Loaded:
         """A kernel, ready to launch, with its workspaces.
@@ -165,7 +191,8 @@ class Bench:
             raise CellOutcome(facts["status"], str(facts["reason"]))
         cubin = (self.cubins / f"{facts['cubin']}.cubin").read_bytes()
         shared = launch.shared_bytes + static_shared_bytes(cubin)
-        if shared > (most := self.gpu.block_shared_bytes):
+        most = self.gpu.block_shared_bytes
+        if shared > most:
             reason = f"needs {shared} bytes of shared memory per block, the device has {most}"
             raise CellOutcome("unsupported", reason)
         for argument in launch.arguments:
@@ -191,15 +218,23 @@ class Bench:
 
     def memory_violation(self, *instances: Instance) -> CellOutcome | None:
         """What launches wrote that they must not, in these instances or in all."""
-        alive = [*self._small.values(), *([self._instance] if self._instance else [])]
+        looked_at = list(instances)
+        if not looked_at:
+            looked_at += self._edge_instances.values()
+            looked_at += [self._instance] if self._instance else []
         with self.timer.working():
-            found = next((found for one in instances or alive if (found := one.memory_violation())), None)
-        return CellOutcome(*found, spoilt=True) if found else None
+            for instance in looked_at:
+                violation = instance.memory_violation()
+                if violation:
+                    status, reason = violation
+                    return CellOutcome(status, reason, spoilt=True)
+        return None
 
     def refuse_memory_violation(self, instance: Instance) -> None:
         """Raises CellOutcome where launches wrote what they must not."""
-        if (found := self.memory_violation(instance)) is not None:
-            raise found
+        violation = self.memory_violation(instance)
+        if violation is not None:
+            raise violation
 
     def verified(self, launch: Launch, instance: Instance) -> tuple[Loaded, Check, float]:
         """Load, run and check: the kernel, its check, its time in us. Raises CellOutcome for a wrong result."""
@@ -214,14 +249,15 @@ class Bench:
 
         Raises CellOutcome for a wrong result, whenever it is asked about that variant again.
         """
-        if variant not in self._edges_checked:
-            self._edges_checked[variant] = None
+        if variant not in self._edge_outcomes:
+            self._edge_outcomes[variant] = None
             try:
                 for number, edge in enumerate(self._edges.get(variant, ())):
                     self._verify_edge(edge, cell, number)
             except CellOutcome as outcome:
-                self._edges_checked[variant] = outcome
-        if (failure := self._edges_checked[variant]) is not None:
+                self._edge_outcomes[variant] = outcome
+        failure = self._edge_outcomes[variant]
+        if failure is not None:
             raise failure
 
     def edges(self, variant: str, cell: Cell) -> list[tuple[Launch, Instance]]:
@@ -230,43 +266,48 @@ class Bench:
 
     def _edge_instance(self, edge: Edge, cell: Cell) -> Instance:
         key = (cell.dtype, cell.layout, *edge.size.items())
-        if key not in self._small:
-            self._small[key] = self._create(self.gpu, edge.size, cell.dtype, cell.layout)
-        return self._small[key]
+        if key not in self._edge_instances:
+            self._edge_instances[key] = self._create(self.gpu, edge.size, cell.dtype, cell.layout)
+        return self._edge_instances[key]
 
     def _verify_edge(self, edge: Edge, cell: Cell, number: int) -> None:
-        """At one size with inputs of every kind, with alpha = 1 and beta = 0; if it takes beta, with others for one."""
+        """Check one size with inputs of every kind, alpha = 1 and beta = 0.
+
+        A kernel that takes beta is checked with other alpha and beta too, for one kind: another one at each edge.
+        """
         instance = self._edge_instance(edge, cell)
         kinds = self.problem.inputs
+        weighted_kind = kinds[number % len(kinds)]
         for kind in kinds if self._inputs(instance) else kinds[:1]:
-            weights = [(1.0, 0.0, "nan")]
-            if _takes_beta(edge.launch) and kind == kinds[number % len(kinds)]:
-                weights.append(_WEIGHTS[number % len(_WEIGHTS)])
             with instance.inputs_of_kind(kind):
-                for weight in weights:
-                    self._verify_weights(edge, instance, *weight)
+                self._verify_weights(edge, instance, 1.0, 0.0, "nan")
+                if kind == weighted_kind and _takes_beta(edge.launch):
+                    self._verify_weights(edge, instance, *_WEIGHTS[number % len(_WEIGHTS)])
         self.refuse_memory_violation(instance)
 
     def _verify_weights(self, edge: Edge, instance: Instance, alpha: float, beta: float, before: str) -> None:
+        """Check a launch at an edge; C holds `before` ahead of it. Where alpha is 0, NaN inputs must not show."""
         instance.use_scalars(alpha, beta, before)
         self.draw(instance)
         loaded = self.load(edge.launch, instance)
-        spoilt = alpha == 0.0 and not edge.nan_at_alpha_zero
+        nan_inputs = alpha == 0.0 and not edge.nan_at_alpha_zero
         with self.timer.working():
             instance.poison_outputs()
-            if spoilt:
-                self._spoil_inputs(instance)
+            if nan_inputs:
+                self._fill_inputs_with_nan(instance)
             loaded()
-            if spoilt:
+            if nan_inputs:
                 self.draw(instance)
             check = instance.check(edge.launch.params)
         if check.correct:
             return
-        if spoilt and math.isinf(check.max_error):
+        if nan_inputs and math.isinf(check.max_error):
             raise CellOutcome("incorrect", self._nan_at_alpha_zero(edge, check))
-        given = f"alpha = {alpha:g}" + (" over nan" if spoilt else "") + f", beta = {beta:g}"
-        given += f" over {before}" if beta == 0 else ""
-        where = f"at {size_label(edge.size)}" + (f" with {given}" if "beta" in self.problem.scalars else "")
+        where = f"at {size_label(edge.size)}"
+        if "beta" in self.problem.scalars:
+            over_nan = " over nan" if nan_inputs else ""
+            over_before = f" over {before}" if beta == 0 else ""
+            where += f" with alpha = {alpha:g}{over_nan}, beta = {beta:g}{over_before}"
         raise CellOutcome("incorrect", f"{where}, {instance.inputs} inputs: {check}")
 
     def _nan_at_alpha_zero(self, edge: Edge, check: Check) -> str:
@@ -277,7 +318,7 @@ class Bench:
             f"say `nan_at_alpha_zero: true` in {file}"
         )
 
-    def _spoil_inputs(self, instance: Instance) -> None:
+    def _fill_inputs_with_nan(self, instance: Instance) -> None:
         for tensor in self._inputs(instance):
             tensor.buffer.fill(b"\xff", stream=self.gpu.stream)  # NaN in every type
 
@@ -288,51 +329,52 @@ class Bench:
         """Raises CellOutcome where a kernel is wrong at this size with other alpha and beta, if it takes any."""
         if not _takes_beta(launch):
             return
-        own, (alpha, beta, before) = instance.scalars, _WEIGHTS[0]
+        usual = instance.scalars
+        alpha, beta, before = _WEIGHTS[0]
         instance.use_scalars(alpha, beta, before)
         self.draw(instance)
         try:
             check, _ = self.check(self.load(launch, instance), launch.params, instance)
         finally:
-            instance.use_scalars(own["alpha"], own["beta"])
+            instance.use_scalars(usual["alpha"], usual["beta"])
         if not check.correct:
             raise CellOutcome("incorrect", f"with alpha = {alpha:g}, beta = {beta:g}: {check}")
 
     def reference(self, task: Task, partner: Partner, instance: Instance) -> Launcher:
         """A task's reference, verified, with outputs of its own. Raises CellOutcome for none or a wrong one."""
         if task.reference is None:
-            if (found := self.library(partner, self.reference_params(task), instance)) is None:
-                # What was chosen was there, on some GPU of the model.
+            library = self.library(partner, self.reference_params(task), instance)
+            if library is None:
+                # An algorithm that was chosen was there, on some GPU of the model.
                 gone = bool(partner.algorithm)
                 raise CellOutcome("unsupported", "no reference: " + "; ".join(self.notes()), transient=gone)
-            return found
-        key = "kernel", partner
-        if key not in self.known:
+            return library
+        kernels = self.references.kernels
+        if partner not in kernels:
             with instance.writing_to(REFERENCE):
                 try:
                     self.verify_edges(partner.reference, task.cell)
-                    self.known[key] = self.verified(task.reference, instance)[0]
+                    kernels[partner], _, _ = self.verified(task.reference, instance)
                 except CellOutcome as outcome:
-                    given = outcome.result
-                    raise CellOutcome(
-                        given["status"], f"the reference {partner}: {given['reason']}", outcome.spoilt
-                    ) from outcome
-        return self.known[key]  # type: ignore[no-any-return]
+                    reason = f"the reference {partner}: {outcome}"
+                    raise CellOutcome(outcome.result["status"], reason, outcome.spoilt) from outcome
+        return kernels[partner]
 
     def candidates(self, choice: Cell, instance: Instance) -> list[Partner]:
         """All that may be the reference of a choice; what is missing leaves a note. Raises CellOutcome for none."""
-        found = list[Partner]()
+        candidates = list[Partner]()
         for name in choice.reference.libraries:
             if name in self.external:
-                found += [Partner(name)] if self.library(Partner(name), choice.params, instance) else []
+                if self.library(Partner(name), choice.params, instance) is not None:
+                    candidates.append(Partner(name))
                 continue
             try:
-                found += [Partner(name, algorithm) for algorithm in instance.library(name)]
+                candidates += [Partner(name, algorithm) for algorithm in instance.library(name)]
             except LadderError as error:
                 self.note(name, str(error))
-        if not found:
+        if not candidates:
             raise CellOutcome("unsupported", "; ".join(self.notes()))
-        return found
+        return candidates
 
     def reference_params(self, task: Task) -> Params:
         """What the answer of a task's reference depends on: a kernel's parameters, of others those of the problem."""
@@ -349,40 +391,43 @@ class Bench:
 
     def swapped_reference(self, task: Task, partner: Partner, instance: Instance) -> Launcher:
         """A task's `reference`, writing to the variant's outputs. One launch has loaded its kernel."""
-        key = "swapped", partner, *self.reference_params(task).items()
-        if key not in self.known:
-            self.known[key] = self.another(task, partner, instance)
+        key = partner, *self.reference_params(task).items()
+        swapped = self.references.swapped
+        if key not in swapped:
+            swapped[key] = self.another(task, partner, instance)
             with self.timer.working():
-                self.known[key]()  # A library may load another kernel for another place.
-        return self.known[key]  # type: ignore[no-any-return]
+                swapped[key]()  # A library may load another kernel for another place.
+        return swapped[key]
 
     def loaded_library(self, partner: Partner, params: Params, instance: Instance) -> Launcher:
         """A library or an external reference, for the outputs that are there. Raises LadderError without one."""
         if partner.reference in self.external:
             return self.external[partner.reference].launcher(self.problem, instance, params)
-        found = instance.library(partner.reference)
-        if partner.algorithm not in found:
-            raise LadderError(
-                f"its list of algorithms does not hold {partner.algorithm or 'one without a name'!r}"
-            )
-        return found[partner.algorithm]
+        algorithms = instance.library(partner.reference)
+        if partner.algorithm not in algorithms:
+            asked = partner.algorithm or "one without a name"
+            raise LadderError(f"its list of algorithms does not hold {asked!r}")
+        return algorithms[partner.algorithm]
 
     def library(self, partner: Partner, params: Params, instance: Instance) -> Launcher | None:
         """A library or an external reference, verified, with outputs of its own; None, and a note, for none."""
         key = partner, *params.items()
-        if key not in self.known:
-            external = partner.reference in self.external
+        libraries = self.references.libraries
+        if key not in libraries:
+            verified = self._external if partner.reference in self.external else self._library
             with instance.writing_to(REFERENCE):
-                self.known[key] = (self._external if external else self._library)(partner, params, instance)
-        return self.known[key]  # type: ignore[no-any-return]
+                libraries[key] = verified(partner, params, instance)
+        return libraries[key]
 
     def _external(self, partner: Partner, params: Params, instance: Instance) -> Launcher | None:
         """An external reference, verified; None, and a note, where it fails or is wrong.
 
         Raises CellOutcome, which names it, where memory or the context is spoilt.
         """
-        name, given = partner.reference, self.external[partner.reference]
-        self.doing(f"the reference {name}: {given}")
+        name = partner.reference
+        file = str(self.external[name])
+        reference = f"the reference {name}: {file}"
+        self.doing(reference)
         try:
             launcher = self.loaded_library(partner, params, instance)
             launcher()  # which loads its kernels
@@ -392,25 +437,26 @@ class Bench:
         except OutOfDeviceMemory:
             raise
         except CellOutcome as outcome:
-            status = outcome.result["status"]
-            raise CellOutcome(
-                status, f"the reference {name}: {given}: {outcome}", outcome.spoilt
-            ) from outcome
+            reason = f"{reference}: {outcome}"
+            raise CellOutcome(outcome.result["status"], reason, outcome.spoilt) from outcome
         except Exception as error:
             if not self.recovers():
-                reason = f"the reference {name}: {given}: {type(error).__name__}: {error}"
+                reason = f"{reference}: {type(error).__name__}: {error}"
                 raise CellOutcome("launch_error", reason, spoilt=True) from error
             if not isinstance(error, LadderError):
                 raise
             text = str(error)
-            self.note(name, text if str(given) in text else f"{given}: {text}")
+            self.note(name, text if file in text else f"{file}: {text}")
             return None
         finally:
             self.doing("")
-        if check.correct and not elsewhere:
-            return launcher
-        self.note(name, f"{given}: " + ("does not enqueue on its stream" if elsewhere else f"wrong: {check}"))
-        return None
+        if not check.correct:
+            self.note(name, f"{file}: wrong: {check}")
+            return None
+        if elsewhere:
+            self.note(name, f"{file}: does not enqueue on its stream")
+            return None
+        return launcher
 
     def _enqueues_elsewhere(self, launcher: Launcher, params: Params, instance: Instance) -> bool:
         """True if the reference launches on another stream.
@@ -453,56 +499,64 @@ class Bench:
             self.note(str(partner), str(error))
             return None
         launcher()  # which loads its kernel
-        # Libraries have no parameters.
-        if partner.reference != COPY and not (check := self.check(launcher, {}, instance)[0]).correct:
-            self.note(str(partner), f"wrong: {check}")
-            return None
-        return launcher
+        if partner.reference == COPY:
+            return launcher
+        check, _ = self.check(launcher, {}, instance)  # libraries have no parameters
+        if check.correct:
+            return launcher
+        self.note(str(partner), f"wrong: {check}")
+        return None
 
     def note(self, name: str, text: str) -> None:
         """Note something of a library or an external reference, for the current instance."""
-        self.known["note", name] = text
+        self.references.notes[name] = text
 
     def notes(self) -> list[str]:
         """Which libraries are missing at these operands or are wrong, and why: what is true of many, once."""
-        alike = dict[str, list[str]]()
-        for key, text in self.known.items():
-            if key[0] == "note":
-                alike.setdefault(text, []).append(key[1])
-        return [
-            f"{first}{f' and {len(others)} more' if others else ''}: {text}"
-            for text, (first, *others) in alike.items()
-        ]
+        names_by_text = dict[str, list[str]]()
+        for name, text in self.references.notes.items():
+            names_by_text.setdefault(text, []).append(name)
+        lines = []
+        for text, names in names_by_text.items():
+            others = f" and {len(names) - 1} more" if len(names) > 1 else ""
+            lines.append(f"{names[0]}{others}: {text}")
+        return lines
 
     def reference_us(self, partner: Partner, launcher: Launcher) -> float:
         """About how long a launch of a reference takes, in us, once for the current instance."""
-        key = "us", partner, launcher
-        if key not in self.known:
-            self.known[key] = self.timer.quick_medians([launcher])[0]
-        return float(self.known[key])
+        key = partner, launcher
+        times_us = self.references.times_us
+        if key not in times_us:
+            (times_us[key],) = self.timer.quick_medians([launcher])
+        return times_us[key]
 
     def least_us(self, cell: Cell, params: Params, instance: Instance) -> float:
-        """The least time (us) of an honest launch: operations at the peak rate, and if flushed bytes at the memory's.
+        """The least time (us) of an honest launch: operations at the peak rate, bytes at the memory's.
 
-        Of the outputs those that the L2 cannot keep. GPUs that are not made for data centres may run above the clock
-        that they report.
+        Bytes count after a flush: the inputs, and what of the outputs the L2 cannot keep.
         """
-        gpu, fp32 = self.gpu, cell.dtype == "fp32"
-        # Tensor cores may reach the accuracy of fp32.
-        peaks = [gpu.tensor_tflops.get("tf32" if fp32 else cell.dtype), gpu.fp32_tflops if fp32 else None]
-        tflops = max((peak for peak in peaks if peak), default=math.inf)
-        tflops *= 1.0 if gpu.full_rate_fp64 else _BOOST
-        arithmetic_us = self.problem.work(cell.size, cell.dtype, params).operations / tflops / 1e6
-        size = 0
-        if cell.regime not in BACK_TO_BACK:
-            written = sum(instance.tensors[name].buffer.size for name in instance.outputs)
-            size = sum(tensor.buffer.size for tensor in self._inputs(instance)) + max(
-                0, written - gpu.l2_bytes
+        gpu = self.gpu
+        if cell.dtype == "fp32":
+            # Tensor cores may reach the accuracy of fp32.
+            tflops = max(gpu.tensor_tflops.get("tf32") or 0.0, gpu.fp32_tflops or 0.0)
+        else:
+            tflops = gpu.tensor_tflops.get(cell.dtype) or 0.0
+        if not gpu.full_rate_fp64:
+            tflops *= (
+                _BOOST  # GPUs that are not made for data centres may run above the clock that they report
             )
-        return float(max(arithmetic_us, size / gpu.memory_bytes_per_us))
+        operations = self.problem.work(cell.size, cell.dtype, params).operations
+        arithmetic_us = operations / tflops / 1e6 if tflops else 0.0
+        if cell.regime in BACK_TO_BACK:
+            return float(arithmetic_us)
+        read = sum(tensor.buffer.size for tensor in self._inputs(instance))
+        written = sum(instance.tensors[name].buffer.size for name in instance.outputs)
+        moved = read + max(0, written - gpu.l2_bytes)
+        return float(max(arithmetic_us, moved / gpu.memory_bytes_per_us))
 
     def copy_us(self, instance: Instance) -> float | None:
         """Time (us) of a copy of the instance's data, for problems that have one as a library."""
-        if COPY in self.problem.libraries and "copy_us" not in self.known:
-            self.known["copy_us"] = self.timer.quick_medians([*instance.library(COPY).values()])[0]
-        return self.known.get("copy_us")
+        if self.references.copy_us is None and COPY in self.problem.libraries:
+            copy = [*instance.library(COPY).values()]
+            self.references.copy_us = self.timer.quick_medians(copy)[0]
+        return self.references.copy_us

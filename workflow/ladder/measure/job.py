@@ -13,7 +13,7 @@ from ladder.gpu.clocks import locked_clocks
 from ladder.gpu.discovery import driver_version, find_gpus, of_one_model
 from ladder.gpu.monitor import Monitor
 from ladder.measure import host
-from ladder.measure.account import Job, accounts
+from ladder.measure.account import Job
 from ladder.measure.choice import choice_in_words
 from ladder.measure.conditions import host_conditions
 from ladder.measure.gpu_job import gpu_program
@@ -46,11 +46,12 @@ class Measuring:
 
     def run(self, due: Due, start: Callable[[], WorkerProcess], append: Append) -> None:
         """Measure what is due. Raises LadderError where no worker starts."""
-        own, begun, done = set[int](), time.monotonic(), 0
+        worker_pids = set[int]()
+        begun, done = time.monotonic(), 0
         most = len(self.schedule.choices(due)) + sum(len(regimes) for _, regimes in due)
 
         def on_start(worker: WorkerProcess) -> None:
-            own.add(int(worker.hello["pid"]))
+            worker_pids.add(int(worker.hello["pid"]))
             session = self.begin_session(worker.hello["gpu"])
             self.session = session.id
             append(session)
@@ -58,14 +59,11 @@ class Measuring:
         supervisor = Supervisor(start, self.schedule.plan.job["deadline_s"], on_start)
         try:
             for request in self.schedule.requests(due):
-                since = time.monotonic()
+                asked = time.monotonic()
                 answer = supervisor.measure(request)
-                device = {**self.monitor.since(since), "busy": bool(self.monitor.neighbours(own))}
+                device = {**self.monitor.since(asked), "busy": bool(self.monitor.neighbours(worker_pids))}
                 for result in answer["results"].values():
-                    if blocks := result.pop("blocks", None):
-                        result["sustained"] = {side: self.steady(of) for side, of in blocks.items()}
-                    for one in result.get("observations", ()):  # a reference's error may be infinite
-                        one["value"] = min(one["value"], NO_NUMBER)
+                    self.complete(result)
                 records = list(self.records(request, answer, device))
                 for record in records:
                     append(record)
@@ -80,12 +78,23 @@ class Measuring:
             self.job.worker_starts += supervisor.worker_starts
             supervisor.leave()
 
+    def complete(self, result: dict[str, Any]) -> None:
+        """Put power and clock in place of blocks, and the largest number of JSON in place of an infinite error."""
+        blocks = result.pop("blocks", None)
+        if blocks:
+            result["sustained"] = {side: self.steady(of_side) for side, of_side in blocks.items()}
+        for observation in result.get("observations", ()):
+            observation["value"] = min(observation["value"], NO_NUMBER)
+
     def steady(self, blocks: Sequence[Mapping[str, float]]) -> dict[str, float | None]:
         """Power and clock of one side in its blocks, and the energy of a launch in J."""
         power_w = self.monitor.power_w([(block["begin_s"], block["end_s"]) for block in blocks])
         us = fmean(block["us"] for block in blocks)
-        found = {"power_w": power_w, "launch_j": power_w * us / 1e6 if power_w is not None else None}
-        return found | {"sm_clock_mhz": round(fmean(block["sm_clock_mhz"] for block in blocks), 1)}
+        return {
+            "power_w": power_w,
+            "launch_j": power_w * us / 1e6 if power_w is not None else None,
+            "sm_clock_mhz": round(fmean(block["sm_clock_mhz"] for block in blocks), 1),
+        }
 
     def records(self, request: Request, answer: WorkerAnswer, device: Mapping[str, Any]) -> Iterator[Record]:
         """A record a regime."""
@@ -95,13 +104,16 @@ class Measuring:
         if not request.choice:
             facts = view.plan.variants[view.plan.tasks[request.index].variant]
             around["built"] = {name: facts.get(name) for name in ("source_sha256", "cubin_sha256", "nvrtc")}
-        for regime, given in answer["results"].items():
-            own = {name: given[name] for name in ("status", "reason", "limit_s") if name in given}
-            own["result"] = {name: value for name, value in given.items() if name not in own} | around
+        for regime, answered in answer["results"].items():
+            fields = {name: answered[name] for name in ("status", "reason", "limit_s") if name in answered}
+            result = {name: value for name, value in answered.items() if name not in fields}
+            fields["result"] = result | around
             if request.choice:
-                yield view.new_choice(view.plan.choices[request.index], self.on, self.session, **own)
+                choice = view.plan.choices[request.index]
+                yield view.new_choice(choice, self.on, self.session, **fields)
             else:
-                yield view.new_record(view.plan.tasks[request.index], regime, self.on, self.session, **own)
+                task = view.plan.tasks[request.index]
+                yield view.new_record(task, regime, self.on, self.session, **fields)
 
 
 def progress(record: Record) -> str:
@@ -117,11 +129,8 @@ def progress(record: Record) -> str:
     return f"{head}: {us:.2f} us, {speed} ({pairs} pairs, {result['stopped_by']})"
 
 
-def measure(path: Path, plan: Plan, folder: RunFolder, root: Path, share: int = 0) -> None:
+def measure(path: Path, plan: Plan, folder: RunFolder, root: Path) -> None:
     """Measure all cells of the plan at `path` without a valid record; of a tuning sweep then the fastest once more.
-
-    With `share` only the cells of that share are measured, and no fastest. The last job, without `share`, measures what
-    the shares did not.
 
     Raises LadderError without a GPU, or where others use it.
     """
@@ -129,14 +138,11 @@ def measure(path: Path, plan: Plan, folder: RunFolder, root: Path, share: int = 
     # One job, one GPU model: the conditions name it.
     gpus = of_one_model(find_gpus(), folder.root.name)
     on = host_conditions(plan.problem, gpus[0].name if gpus else "none", driver_version())
-    own = [] if share else [read_json(folder.account(name, plan.sweep)) for name in accounts(plan)[:-1]]
-    shares = [one for one in own if one]
-    since = min([job.started, *(str(one["started"]) for one in shares)]) if plan.job["remeasure"] else ""
-    view = PlanRecords(plan, read_store(folder.records))
-    schedule = Schedule(view, on, job.started, share, bool(shares), since)
-    job.cells = len([*schedule.launched()])
-    job.kept, used = job.cells - len(schedule.due(schedule.modes[0])), ""
-    for mode in schedule.modes:
+    schedule = Schedule(PlanRecords(plan, read_store(folder.records)), on, job.started)
+    job.cells = len([*schedule.view.launched()])
+    job.kept = job.cells - len(schedule.due())
+    used = ""
+    for mode in Mode:
         wanting = [gpu for gpu in gpus if schedule.due(mode, gpu.uuid)]
         wanting.sort(key=lambda gpu: gpu.uuid == used)  # winners on another GPU where one is free
         if gpus and not wanting:
@@ -158,6 +164,7 @@ def measure(path: Path, plan: Plan, folder: RunFolder, root: Path, share: int = 
                     schedule.look_at(read_store(folder.records))
     job.finished, job.wall_s, job.gpu_s = now(), round(time.monotonic() - begun, 3), round(job.gpu_s, 3)
     job.check_s = round(job.check_s, 3)
-    account = folder.account(f"share-{share}" if share else "measured", plan.sweep)
+    account = folder.account("measured", plan.sweep)
     # A job that kept everything leaves the account of the one that measured.
-    write_json(account, (read_json(account) if job.measured == 0 else None) or asdict(job))
+    earlier = read_json(account) if job.measured == 0 else None
+    write_json(account, earlier or asdict(job))

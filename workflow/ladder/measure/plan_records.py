@@ -20,7 +20,7 @@ from ladder.problems.registry import PROBLEMS
 WRONG = ("incorrect", "out_of_bounds", "stateful")
 """Statuses that speak against a kernel: no later result hides them."""
 ABSENT = Partner("")
-"""What a cell is over for which no reference could be had: it has no result."""
+"""A cell without a reference has no result."""
 FASTEST = 3
 """How many of the competitors are measured again."""
 
@@ -38,17 +38,18 @@ class Winner:
     @property
     def fresh(self) -> bool:
         """Whether a later session gave a result."""
-        return any(one.status == "ok" for one in self.later)
+        return any(record.status == "ok" for record in self.later)
 
 
-def _holds(record: Record, choice: Record) -> bool:
-    """Whether the conditions of a record hold those of a choice."""
-    tree = record.conditions.tree
-    return all(name in tree and tree[name] == value for name, value in choice.conditions.tree.items())
+def _chosen_under(record: Record, choice: Record) -> bool:
+    """Whether a choice was made under the conditions of a record, which may have more."""
+    if record.conditions.host != choice.conditions.host:
+        return False
+    return choice.conditions.tree.items() <= record.conditions.tree.items()
 
 
 def _reference(record: Record) -> Partner:
-    """What a record is over."""
+    """What a record was timed against."""
     return Partner(record.result.get("reference", ""), record.result.get("algorithm") or "")
 
 
@@ -57,12 +58,13 @@ def _partners(choice: Record) -> list[Partner]:
     return partners(choice.result) if choice.status == "ok" else []
 
 
-def standing(alike: Sequence[Record]) -> Record:
+def standing(records: Sequence[Record]) -> Record:
     """Of records under equal conditions the latest that is wrong, else the latest result, else the latest."""
     for statuses in (WRONG, ("ok",)):
-        if found := [one for one in alike if one.status in statuses]:
-            return found[-1]
-    return alike[-1]
+        for record in reversed(records):
+            if record.status in statuses:
+                return record
+    return records[-1]
 
 
 def _median_us(record: Record) -> float:
@@ -91,16 +93,15 @@ class PlanRecords:
 
         Each session may choose anew: it is the latest that chose this reference, or ties with it, else the latest.
         """
-        choice = record.cell.choice(self.parameters)
-        known = [
-            one
-            for one in (self.records.of(choice) if choice is not None else [])
-            if one.conditions.host == record.conditions.host and _holds(record, one)
-        ]
-        own = _reference(record)
-        if over := [one for one in known if own in _partners(one)]:
-            return over[-1]
-        return standing(self.records.same_conditions(known[-1])) if known else None
+        cell = record.cell.choice(self.parameters)
+        if cell is None:
+            return None
+        choices = [choice for choice in self.records.of(cell) if _chosen_under(record, choice)]
+        reference = _reference(record)
+        for choice in reversed(choices):
+            if reference in _partners(choice):
+                return choice
+        return standing(self.records.same_conditions(choices[-1])) if choices else None
 
     def chosen(self, choice: Cell, on: Mapping[str, Any] | None) -> Record | None:
         """The record of a choice of the plan under today's conditions, from a host with the conditions `on` or any."""
@@ -108,12 +109,7 @@ class PlanRecords:
         return standing(self.records.same_conditions(record)) if record is not None else None
 
     def counts(self, record: Record) -> bool:
-        """Whether a record is over a reference that was chosen, or one that ties with it; true without a choice.
-
-        One that lost a race does not count where the plan has none.
-        """
-        if record.result.get("stopped_by") == "race" and not self.plan.job.get("race"):
-            return False
+        """Whether a record is over a reference that was chosen, or one that ties with it; true without a choice."""
         choice = self.choice(record) if "reference" in record.result else None
         if choice is None:
             return True
@@ -122,9 +118,10 @@ class PlanRecords:
     def broken(self, task: Task) -> str | None:
         """Why a task's variant did not compile, or None; a compiler that is missing here hides no earlier record."""
         why = self.plan.broken(task)
-        if why is not None and self.fall_back and self.plan.variants[task.variant]["status"] == "unsupported":
-            return None if self.records.of(task.cell) else why
-        return why
+        if why is None or not self.fall_back:
+            return why
+        without_compiler = self.plan.variants[task.variant]["status"] == "unsupported"
+        return None if without_compiler and self.records.of(task.cell) else why
 
     def launched(self) -> Iterator[tuple[int, Task]]:
         """Tasks with something to measure, by their index in the plan."""
@@ -140,38 +137,42 @@ class PlanRecords:
         tree = tree_conditions(self.plan, task, cell.regime)
         record = self.records.latest(cell, tree, on, self.counts)
         if record is None and self.fall_back:
-            # By time, those of this sweep last.
-            known = sorted(self.records.of(cell), key=lambda one: one.sweep == self.plan.sweep)
-            record = known[-1] if known else None
+            # The latest; one of this sweep before all others.
+            by_sweep = sorted(self.records.of(cell), key=lambda other: other.sweep == self.plan.sweep)
+            record = by_sweep[-1] if by_sweep else None
         return standing(self.same_conditions(record)) if record is not None else None
 
     def is_current(self, task: Task, record: Record) -> bool:
         """Whether a task's record was made under the conditions of this checkout."""
         return bool(record.conditions.tree == tree_conditions(self.plan, task, record.cell.regime))
 
-    def new_record(self, task: Task, regime: str, on: Mapping[str, Any], session: str, **rest: Any) -> Record:
+    def new_record(
+        self, task: Task, regime: str, on: Mapping[str, Any], session: str, **fields: Any
+    ) -> Record:
         """A record, made now, of a launched task in a regime."""
         conditions = Conditions(tree_conditions(self.plan, task, regime), on)
-        about = (task.cell.in_regime(regime), conditions, task.variant, self.plan.sweep, session, now())
-        return Record(*about, **rest)
+        cell = task.cell.in_regime(regime)
+        return Record(cell, conditions, task.variant, self.plan.sweep, session, now(), **fields)
 
-    def new_choice(self, choice: Cell, on: Mapping[str, Any], session: str, **rest: Any) -> Record:
+    def new_choice(self, choice: Cell, on: Mapping[str, Any], session: str, **fields: Any) -> Record:
         """A record, made now, of a choice of the plan."""
         conditions = Conditions(choice_conditions(self.plan, choice), on)
         name = " or ".join(choice.reference.libraries)
-        return Record(choice, conditions, name, self.plan.sweep, session, now(), **rest)
+        return Record(choice, conditions, name, self.plan.sweep, session, now(), **fields)
 
     def same_conditions(self, record: Record) -> list[Record]:
-        """Records of the same cell that stand for one number with this one, the latest last: under equal conditions,
-        over one reference."""
-        return [one for one in self.records.same_conditions(record) if one is record or self.counts(one)]
+        """Records that stand for one number with this one: of its cell, under equal conditions, over one reference.
+
+        The latest is last.
+        """
+        others = self.records.same_conditions(record)
+        return [other for other in others if other is record or self.counts(other)]
 
     def sessions_of(self, record: Record) -> tuple[int, int]:
         """In how many sessions a cell has a record's status, and in how many it was measured, conditions equal."""
-        alike = self.same_conditions(record)
-        return len({one.session for one in alike if one.status == record.status}), len(
-            {one.session for one in alike}
-        )
+        records = self.same_conditions(record)
+        with_status = {other.session for other in records if other.status == record.status}
+        return len(with_status), len({other.session for other in records})
 
     def session(self, record: Record) -> Session:
         """The session a record is from, as far as it is known."""
@@ -179,29 +180,34 @@ class PlanRecords:
 
     def competitors(self) -> list[Competitors]:
         """Launched tasks of a tuning sweep that compete: of one dtype, layout and size, which compute the same."""
-        found: dict[tuple[Any, ...], Competitors] = {}
-        for index, task in self.launched() if self.plan.job.get("tuning") else ():
-            if not task.beside:
-                key = (*task.cell.operands, *(task.cell.params[name] for name in self.parameters))
-                found.setdefault(key, []).append((index, task))
-        return list(found.values())
+        if not self.plan.job.get("tuning"):
+            return []
+        groups = dict[tuple[Any, ...], Competitors]()
+        for index, task in self.launched():
+            if task.beside:
+                continue
+            parameters = [task.cell.params[name] for name in self.parameters]
+            groups.setdefault((*task.cell.operands, *parameters), []).append((index, task))
+        return list(groups.values())
 
     def fastest(self, among: Competitors, on: Mapping[str, str] | None = None) -> list[Winner]:
         """The fastest of competitors by their first results in the first regime, on hosts with conditions `on`.
 
         By the speed-up where all have the same reference, else by time.
         """
-        found = []
+        winners = []
         for index, task in among:
             record = self.current_record(task, on=on)
-            if record is not None and record.status == "ok":
-                known = self.same_conditions(record)
-                place = next(place for place, one in enumerate(known) if one.status == "ok")
-                first = known[place]
-                later = [one for one in known[place:] if one.session != first.session]
-                found.append(Winner(index, first, later))
-        if len({one.record.result.get("reference") for one in found}) == 1:
-            found.sort(key=lambda one: -one.record.result["speedup"])
+            if record is None or record.status != "ok":
+                continue
+            records = self.same_conditions(record)
+            while records[0].status != "ok":
+                del records[0]
+            first = records[0]
+            later = [other for other in records if other.session != first.session]
+            winners.append(Winner(index, first, later))
+        if len({winner.record.result.get("reference") for winner in winners}) == 1:
+            winners.sort(key=lambda winner: -winner.record.result["speedup"])
         else:
-            found.sort(key=lambda one: _median_us(one.record))
-        return found[:FASTEST]
+            winners.sort(key=lambda winner: _median_us(winner.record))
+        return winners[:FASTEST]

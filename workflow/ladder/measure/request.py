@@ -9,11 +9,10 @@ class Request:
     """A task of the plan by its index, to be timed in some regimes; or if `choice` one of the plan's choices.
 
     against: by regime what to time it against where there was a choice, as `reference` and `algorithm`, or why there is
-    none, as `absent`. race: by regime the speed-up below which a variant cannot win, where it then stops.
+    none, as `absent`.
     """
 
     index: int
     regimes: Sequence[str]
     choice: bool = False
     against: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    race: Mapping[str, float] = field(default_factory=dict)

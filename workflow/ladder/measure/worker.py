@@ -11,11 +11,10 @@ import sys
 import time
 import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from ladder.gpu.device import Launcher, OutOfDeviceMemory
@@ -48,15 +47,19 @@ Timed = dict[str, Pairs | CellOutcome]
 
 
 def stopping_rule(plan: Plan) -> StoppingRule:
-    given = plan.settings
-    least, most = int(given["min_pairs"] or 0), int(given["max_pairs"] or 0)
-    return StoppingRule(float(given["precision"] or 0), least, most, float(given["cell_seconds"] or 0))
+    settings = plan.settings
+    return StoppingRule(
+        precision=float(settings["precision"] or 0),
+        min_pairs=int(settings["min_pairs"] or 0),
+        max_pairs=int(settings["max_pairs"] or 0),
+        seconds=float(settings["cell_seconds"] or 0),
+    )
 
 
 class Timing:
-    """Times a task against its reference `partner`, every launch verified; single ones take `launch_us`, variant first.
+    """Times a task against its reference `partner`; every launch is verified.
 
-    `race`: by regime the speed-up below which it stops.
+    launch_us: of a single launch, variant first.
     """
 
     def __init__(
@@ -66,81 +69,91 @@ class Timing:
         task: Task,
         partner: Partner,
         launch_us: tuple[float, float],
-        race: Mapping[str, float] = MappingProxyType({}),
     ) -> None:
         self.bench, self.task, self.partner, self.launch_us = bench, task, partner, launch_us
-        self.rule, self.race = stopping_rule(plan), race
-        self.instance, self.limit_us = bench.instance(task.cell), float(plan.settings["warm_below_us"] or 0)
+        self.rule = stopping_rule(plan)
+        self.instance = bench.instance(task.cell)
+        self.limit_us = float(plan.settings["warm_below_us"] or 0)
         assert task.launch is not None
-        self.params = params = bench.reference_params(task)
         self.variant = CheckedSide(task.launch.params, self.instance.error_bound(task.launch.params))
         self.reference: CheckedSide | None = None
         if partner.reference != COPY:  # which is no answer
+            params = bench.reference_params(task)
             self.reference = CheckedSide(params, self.instance.error_bound(params), always=False)
         self.watch = LaunchChecker(self.instance)
-        self.elsewhere: tuple[()] | tuple[Launcher, Launcher] = ()  # variant and reference, places swapped
+        self.swapped: tuple[Launcher, Launcher] | None = (
+            None  # variant and reference, each at the other's place
+        )
 
     def run(self, variant: Launcher, reference: Launcher, regimes: Sequence[str]) -> Timed:
         """Pairs by regime, or why there are none: warm is for short kernels only, sustained for long ones.
 
         Raises CellOutcome for launches that were wrong.
         """
-        found = Timed()
+        timed = Timed()
         for regime in sorted(regimes, key=BACK_TO_BACK.__contains__):
-            if regime not in BACK_TO_BACK:
-                found[regime] = self._singly(regime, variant, reference)
-            elif (unfit := why_unfit(regime, self.launch_us[0], self.limit_us)) is not None:
-                found[regime] = CellOutcome("unsupported", unfit)
-            else:
-                found[regime] = self._chained(regime, variant, reference)
-            self._settle()
-            self._refuse_impossible(regime, found[regime])
-            if isinstance(blocks := found[regime], Blocks):
-                self._refuse_other_pace(blocks)
-        return found
+            pairs = timed[regime] = self._pairs(regime, variant, reference)
+            self._refuse_wrong()
+            if isinstance(pairs, Pairs):
+                self._refuse_impossible(regime, pairs)
+            if isinstance(pairs, Blocks):
+                self._refuse_other_pace(pairs)
+        return timed
 
-    def _singly(self, regime: str, variant: Launcher, reference: Launcher) -> Pairs:
-        bench, watch = self.bench, self.watch
-        if not self.elsewhere:
+    def _pairs(self, regime: str, variant: Launcher, reference: Launcher) -> Pairs | CellOutcome:
+        if regime not in BACK_TO_BACK:
+            return self._single_launches(regime, variant, reference)
+        unfit = why_unfit(regime, self.launch_us[0], self.limit_us)
+        if unfit is not None:
+            return CellOutcome("unsupported", unfit)
+        return self._chains(regime, variant, reference)
+
+    def _single_launches(self, regime: str, variant: Launcher, reference: Launcher) -> Pairs:
+        if self.swapped is None:
             with self.instance.writing_to(REFERENCE):
-                own = bench.loaded(self.task)
-            self.elsewhere = own, bench.swapped_reference(self.task, self.partner, self.instance)
+                loaded = self.bench.loaded(self.task)
+            self.swapped = loaded, self.bench.swapped_reference(self.task, self.partner, self.instance)
 
-        def sides(own: Launcher, other: Launcher, places: tuple[int, int]) -> Sides:
-            return watch.single_launch(own, self.variant, places[0]), watch.single_launch(
-                other, self.reference, places[1]
+        def sides(variant: Launcher, place: int, reference: Launcher, reference_place: int) -> Sides:
+            return (
+                self.watch.single_launch(variant, self.variant, place),
+                self.watch.single_launch(reference, self.reference, reference_place),
             )
 
-        here = sides(variant, reference, (0, REFERENCE))
-        swapped = sides(*self.elsewhere, (REFERENCE, 0))
-        return bench.timer.time_single_launches(
-            here, swapped, self._rule(regime), regime, min(self.launch_us)
+        swapped_variant, swapped_reference = self.swapped
+        return self.bench.timer.time_single_launches(
+            sides(variant, 0, reference, REFERENCE),
+            sides(swapped_variant, REFERENCE, swapped_reference, 0),
+            self.rule,
+            regime,
+            min(self.launch_us),
         )
 
-    def _rule(self, regime: str) -> StoppingRule:
-        return replace(self.rule, race=self.race.get(regime, 0.0))
-
-    def _chained(self, regime: str, variant: Launcher, reference: Launcher) -> Pairs | CellOutcome:
+    def _chains(self, regime: str, variant: Launcher, reference: Launcher) -> Pairs | CellOutcome:
         """Chains of launches that each have a place of their own. In warm one alone comes before their inputs.
 
         There are none where an external reference cannot be captured.
         """
-        bench, stream, watch = self.bench, self.bench.gpu.stream, self.watch
-        own_us, other_us = self.launch_us if regime == SUSTAINED else (self.launch_us[0], self.launch_us[0])
-        lengths = [chain_length(us, regime == SUSTAINED) for us in (own_us, other_us)]
-        most = min(max(lengths), bench.places(self.instance))
+        bench, watch = self.bench, self.watch
+        sustained = regime == SUSTAINED
+        variant_us, reference_us = self.launch_us
+        variant_length = chain_length(variant_us, sustained)
+        # In warm both chains have as many launches.
+        reference_length = chain_length(reference_us if sustained else variant_us, sustained)
+        most = min(max(variant_length, reference_length), bench.places(self.instance))
         places = [REFERENCE + 1 + number for number in range(most)]
-        own_places, other_places = (places[:length] for length in lengths)
+        variant_places, reference_places = places[:variant_length], places[:reference_length]
 
         with contextlib.ExitStack() as graphs:
 
             def enter(members: Sequence[Launcher]) -> Launcher:
-                return graphs.enter_context(graph(stream, members))
+                return graphs.enter_context(graph(bench.gpu.stream, members))
 
-            own = enter(at_places(self.instance, own_places, partial(bench.loaded, self.task)))
-            again = partial(bench.another, self.task, self.partner, self.instance)
+            load_variant = partial(bench.loaded, self.task)
+            variant_chain = enter(at_places(self.instance, variant_places, load_variant))
+            load_reference = partial(bench.another, self.task, self.partner, self.instance)
             try:
-                other = enter(at_places(self.instance, other_places, again))
+                reference_chain = enter(at_places(self.instance, reference_places, load_reference))
             except Exception as error:
                 name = self.partner.reference
                 if name not in bench.external:
@@ -150,30 +163,23 @@ class Timing:
                 return CellOutcome("unsupported", f"the reference {name}: {why}")
             # Sustained chains are not poisoned, which would be a rest for the GPU: what places hold are answers to
             # other inputs, those of the chain before. All that it tells a kernel is the time: see _RESTED.
-            ahead = watch.renew_workspaces if regime == SUSTAINED else watch.poison
+            renew = watch.renew_workspaces if sustained else watch.poison
             clear: Launcher = nothing
-            if regime != SUSTAINED or self.instance.has_workspaces():
-                clear = enter([partial(ahead, place) for place in places])
-
-            def sides(poison: Launcher, checks: int) -> Sides:
-                own_side, other_side = (self.variant, own_places), (self.reference, other_places)
-                return (
-                    watch.chain(own, *own_side, poison, variant, checks),
-                    watch.chain(other, *other_side, poison, reference, checks),
-                )
-
-            if regime == SUSTAINED:
-                return bench.timer.time_sustained(sides(clear, 1), (len(own_places), len(other_places)))
-            return bench.timer.pairs(
-                sides(clear, CHECKED_OF_A_CHAIN),
-                self._rule(regime),
-                regime,
-                scale=len(places),
+            if not sustained or self.instance.has_workspaces():
+                clear = enter([partial(renew, place) for place in places])
+            checks = 1 if sustained else CHECKED_OF_A_CHAIN
+            sides = (
+                watch.chain(variant_chain, self.variant, variant_places, clear, variant, checks),
+                watch.chain(reference_chain, self.reference, reference_places, clear, reference, checks),
             )
+            if sustained:
+                return bench.timer.time_sustained(sides, (len(variant_places), len(reference_places)))
+            return bench.timer.pairs(sides, self.rule, regime, scale=len(places))
 
-    def _refuse_impossible(self, regime: str, pairs: Pairs | CellOutcome) -> None:
+    def _refuse_impossible(self, regime: str, pairs: Pairs) -> None:
         least_us = self.bench.least_us(self.task.cell.in_regime(regime), self.variant.params, self.instance)
-        if isinstance(pairs, Pairs) and (us := median(pairs.variant_us)) < least_us:
+        us = median(pairs.variant_us)
+        if us < least_us:
             why = f"{regime}: takes {us:.2f} us where the hardware needs {least_us:.2f} at its peak rates"
             raise CellOutcome("stateful", why, spoilt=True)
 
@@ -182,8 +188,8 @@ class Timing:
 
         Those that rest where nothing counts find a cooler GPU afterwards.
         """
-        alone_us = self.launch_us[0]
-        if (us := median(blocks.variant_us)) < _REPLAYED * alone_us:
+        alone_us, us = self.launch_us[0], median(blocks.variant_us)
+        if us < _REPLAYED * alone_us:
             why = f"sustained: takes {us:.2f} us, of single launches one took {alone_us:.2f}"
             raise CellOutcome("stateful", why, spoilt=True)
         for block in blocks.variant:
@@ -192,8 +198,10 @@ class Timing:
                 raise CellOutcome("stateful", f"sustained: {why}", spoilt=True)
 
     def refuse_other_cycles(self, variant: Launcher, timed: Timed) -> None:
-        """Raises CellOutcome where the cycles that a launch reports are not those of its time, as one that makes no
-        access, or stops its clock, would report."""
+        """Raises CellOutcome where the cycles that a launch reports are not those of its time.
+
+        A launch that makes no access, or stops its clock, would report such cycles.
+        """
         if self.instance.reported_cycles() is None:
             return
         gpu = self.bench.gpu
@@ -205,13 +213,14 @@ class Timing:
         if cycles < _OF_LEAST_CYCLES * least:
             why = f"it reports {cycles} cycles, where its accesses take {least:.0f} at least"
             raise CellOutcome("incorrect", f"{why}: a bank of shared memory has one word a cycle")
-        own_us = cycles / mhz
+        reported_us = cycles / mhz
+        more, fixed_us = _BESIDE_CYCLES
         for regime, pairs in timed.items():
             if regime in BACK_TO_BACK or not isinstance(pairs, Pairs):
                 continue
-            us, (more, fixed_us) = median(pairs.variant_us), _BESIDE_CYCLES
-            if not own_us / more - 1.0 <= us <= own_us * more + fixed_us:
-                why = f"the cycles that it reports take {own_us:.2f} us at {mhz:.0f} MHz, a launch {us:.2f}"
+            us = median(pairs.variant_us)
+            if not reported_us / more - 1.0 <= us <= reported_us * more + fixed_us:
+                why = f"the cycles that it reports take {reported_us:.2f} us at {mhz:.0f} MHz, a launch {us:.2f}"
                 raise CellOutcome("incorrect", f"{regime}: {why}")
 
     def refuse_other_inputs(self, variant: Launcher) -> None:
@@ -228,7 +237,8 @@ class Timing:
             if side.wrong:
                 raise CellOutcome("incorrect", f"with {kind} inputs: {side}")
 
-    def _settle(self) -> None:
+    def _refuse_wrong(self) -> None:
+        """Raises CellOutcome where a launch since the last call gave a wrong result."""
         self.watch.collect_results()
         if self.reference and self.reference.wrong:
             raise CellOutcome("incorrect", f"the reference {self.partner}: {self.reference}")
@@ -238,9 +248,11 @@ class Timing:
 
 def why_unfit(regime: str, us: float, limit_us: float) -> str | None:
     """Why launches that take so long are not chained in a regime, if they are not."""
-    if regime == SUSTAINED:
-        return "sustained is for kernels from 100 us on" if us < _SUSTAINED_FROM_US else None
-    return f"warm is for kernels below {limit_us:g} us" if regime == "warm" and us >= limit_us else None
+    if regime == SUSTAINED and us < _SUSTAINED_FROM_US:
+        return "sustained is for kernels from 100 us on"
+    if regime == "warm" and us >= limit_us:
+        return f"warm is for kernels below {limit_us:g} us"
+    return None
 
 
 def no_reference(reason: str) -> Result:
@@ -261,12 +273,14 @@ class Worker:
     def __init__(self, plan: Plan, cubins: Path) -> None:
         self.plan = plan
         self.bench = Bench(plan, cubins)
+        self.limit_us = float(plan.settings["warm_below_us"] or 0)
         self._variants_ran = False
         self._ends_checked = set[str]()  # variants, at their edges
         self._once_s = 0.0  # of wall, in what a variant is verified by once, or once a size
 
     @contextlib.contextmanager
     def _once(self) -> Iterator[None]:
+        """Count the seconds of the block as spent once."""
         begin = time.perf_counter()
         try:
             yield
@@ -278,9 +292,8 @@ class Worker:
         if self._variants_ran:
             raise AssertionError("a choice comes before any variant runs in its process")
         choice = self.plan.choices[request.index]
-        warm_below_us = float(self.plan.settings["warm_below_us"] or 0)
-        rule = stopping_rule(self.plan)
-        return {choice.regime: Choosing(self.bench, rule, choice, warm_below_us).run()}
+        choosing = Choosing(self.bench, stopping_rule(self.plan), choice, self.limit_us)
+        return {choice.regime: choosing.run()}
 
     def measure(self, request: Request) -> dict[str, Result]:
         """Verify a task, time it in some regimes, verify it again: a result a regime. Raises what CUDA ran into."""
@@ -295,28 +308,26 @@ class Worker:
             edges = [] if task.variant in self._ends_checked else bench.edges(task.variant, task.cell)
             self._ends_checked.add(task.variant)
             refuse_accesses_beyond(bench, [*edges, (task.launch, instance)])
-        results, partners = dict[str, Result](), dict[Partner, list[str]]()
+        results = dict[str, Result]()
+        regimes_by_partner = dict[Partner, list[str]]()
         for regime in request.regimes:
-            given = request.against.get(regime, {})
-            if "absent" in given:
-                limit_us = float(self.plan.settings["warm_below_us"] or 0)
-                unfit = why_unfit(regime, launch_us, limit_us)
-                why = CellOutcome("unsupported", unfit).result if unfit else no_reference(given["absent"])
-                results[regime] = why
+            chosen = request.against.get(regime, {})
+            if "absent" in chosen:
+                results[regime] = self._without_reference(regime, launch_us, chosen["absent"])
             else:
-                partners.setdefault(partner_of(task, given), []).append(regime)
+                regimes_by_partner.setdefault(partner_of(task, chosen), []).append(regime)
         timings = list[tuple[Timing, Timed]]()
-        for partner, regimes in partners.items():
+        for partner, regimes in regimes_by_partner.items():
             reference = bench.reference(task, partner, instance)
             both_us = launch_us, bench.reference_us(partner, reference)
-            timing = Timing(bench, self.plan, task, partner, both_us, request.race)
+            timing = Timing(bench, self.plan, task, partner, both_us)
             timings.append((timing, timing.run(loaded, reference, regimes)))
         if not timings:
             return results
         for timing, timed in timings:
             timing.refuse_other_cycles(loaded, timed)
         observations = self._observations(loaded, task.launch, instance)
-        errors = self._errors(task, loaded, instance, partners)
+        errors = self._errors(task, loaded, instance, regimes_by_partner)
         bench.refuse_memory_violation(instance)  # of any launch so far
         timing.refuse_other_inputs(loaded)
         bench.refuse_other_weights(task.launch, instance)
@@ -327,52 +338,70 @@ class Worker:
         common = {"notes": bench.notes(), "copy_us": bench.copy_us(instance)}
         check = {"max_error": max(before.max_error, after.max_error), "error_bound": before.error_bound}
         for timing, timed in timings:
-            own: Result = {"reference": timing.partner.reference, "algorithm": timing.partner.algorithm}
-            own |= {"check": check | {"launches": timing.variant.checked}}
-            own |= {"observations": observations + errors[timing.partner]}
-            results |= {regime: _result(pairs, own | common) for regime, pairs in timed.items()}
+            partner = timing.partner
+            fields: Result = {"reference": partner.reference, "algorithm": partner.algorithm}
+            fields["check"] = check | {"launches": timing.variant.checked}
+            fields["observations"] = observations + errors[partner]
+            for regime, pairs in timed.items():
+                results[regime] = _result(pairs, fields | common)
         return results
 
+    def _without_reference(self, regime: str, launch_us: float, reason: str) -> Result:
+        unfit = why_unfit(regime, launch_us, self.limit_us)
+        return CellOutcome("unsupported", unfit).result if unfit else no_reference(reason)
+
     def _observations(self, loaded: Launcher, launch: Launch, instance: Instance) -> list[Result]:
-        samples: dict[tuple[str, str], list[float]] = {}
+        """What launches report of themselves, such as their cycles: medians by metric."""
+        samples = dict[tuple[str, str], list[float]]()
         for _ in range(_OBSERVED_LAUNCHES):
             loaded()
-            if not (found := instance.observations(launch.params)):
+            observed = instance.observations(launch.params)
+            if not observed:
                 break
-            for metric, value in found.items():
+            for metric, value in observed.items():
                 samples.setdefault(metric, []).append(value)
-        return [{"metric": name, "unit": unit, "value": median(of)} for (name, unit), of in samples.items()]
+        medians = []
+        for (name, unit), values in samples.items():
+            medians.append({"metric": name, "unit": unit, "value": median(values)})
+        return medians
 
     def _errors(
         self, task: Task, variant: Launcher, instance: Instance, partners: Iterable[Partner]
     ) -> dict[Partner, list[Result]]:
-        """By reference the largest errors of the variant and of it with the same inputs, by their kind; none unasked.
+        """The largest errors of the variant and of each reference, by kind of inputs; none where a task asks for none.
 
         Raises CellOutcome where the variant's is too large.
         """
-        found: dict[Partner, list[Result]] = {partner: [] for partner in partners}
+        errors_by_partner: dict[Partner, list[Result]] = {partner: [] for partner in partners}
         if not task.errors:
-            return found
+            return errors_by_partner
         bench, params = self.bench, self.bench.reference_params(task)
         assert task.launch is not None
         for kind in ERROR_INPUTS:
             with instance.inputs_of_kind(kind):
                 bench.draw(instance)
-                own, _ = bench.check(variant, task.launch.params, instance)
-                if not own.correct:
-                    raise CellOutcome("incorrect", f"with {kind} inputs: {own}")
-                for partner, errors in found.items():
+                check, _ = bench.check(variant, task.launch.params, instance)
+                if not check.correct:
+                    raise CellOutcome("incorrect", f"with {kind} inputs: {check}")
+                for partner, errors in errors_by_partner.items():
                     reference = bench.reference(task, partner, instance)
                     with instance.writing_to(REFERENCE):
-                        other, _ = bench.check(reference, params, instance)
-                    for name, check in ((f"max_error_{kind}", own), (f"reference_max_error_{kind}", other)):
-                        errors.append({"metric": name, "unit": None, "value": check.max_error})
-        return found
+                        reference_check, _ = bench.check(reference, params, instance)
+                    errors += [
+                        {"metric": f"max_error_{kind}", "unit": None, "value": check.max_error},
+                        {
+                            "metric": f"reference_max_error_{kind}",
+                            "unit": None,
+                            "value": reference_check.max_error,
+                        },
+                    ]
+        return errors_by_partner
 
     def answer(self, request: Request) -> dict[str, Any]:
+        """Results by regime, whether the context is lost, and the seconds spent. Raises what a fault of ours raises."""
         bench, regimes = self.bench, request.regimes
-        start, fatal, self._once_s = time.perf_counter(), False, 0.0
-        before = bench.timer.busy_us, bench.timer.checking_us
+        fatal, self._once_s = False, 0.0
+        begin, busy_us, checking_us = time.perf_counter(), bench.timer.busy_us, bench.timer.checking_us
         try:
             results = self.choose(request) if request.choice else self.measure(request)
         except CellOutcome as outcome:
@@ -391,26 +420,30 @@ class Worker:
             reason += _SLOW_HOST if slow_host else ""
             failure = CellOutcome("launch_error", reason, transient=slow_host)
             results = dict.fromkeys(regimes, failure.result)
-        after = bench.timer.busy_us, bench.timer.checking_us
-        spent = {name: (b - a) / 1e6 for name, a, b in zip(("gpu_s", "check_s"), before, after, strict=True)}
-        spent |= {"once_s": self._once_s, "wall_s": time.perf_counter() - start}
-        return {"results": results, "fatal": fatal} | {name: round(value, 6) for name, value in spent.items()}
+        return {
+            "results": results,
+            "fatal": fatal,
+            "gpu_s": round((bench.timer.busy_us - busy_us) / 1e6, 6),
+            "check_s": round((bench.timer.checking_us - checking_us) / 1e6, 6),
+            "once_s": round(self._once_s, 6),
+            "wall_s": round(time.perf_counter() - begin, 6),
+        }
 
 
 def _result(pairs: Pairs | CellOutcome, common: Result) -> Result:
     if isinstance(pairs, CellOutcome):
         return pairs.result
     speedup, low, high = pairs.speedup()
-    found: Result = {"status": "ok", "reason": "", "stopped_by": pairs.stopped_by, "clock": pairs.clock}
-    found |= {"speedup": speedup, "speedup_low": low, "speedup_high": high}
-    for name in ("variant_us", "reference_us"):
-        found[name] = [round(time, 4) for time in getattr(pairs, name)]
+    result: Result = {"status": "ok", "reason": "", "stopped_by": pairs.stopped_by, "clock": pairs.clock}
+    result |= {"speedup": speedup, "speedup_low": low, "speedup_high": high}
+    result["variant_us"] = [round(us, 4) for us in pairs.variant_us]
+    result["reference_us"] = [round(us, 4) for us in pairs.reference_us]
     if isinstance(pairs, Blocks):
-        found["blocks"] = {
+        result["blocks"] = {
             "variant": list(map(asdict, pairs.variant)),
             "reference": list(map(asdict, pairs.reference)),
         }
-    return found | common
+    return result | common
 
 
 def measure(plan: Plan, cubins: Path, descriptor: int) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from pydantic import TypeAdapter
 
-from ladder.measure.account import Job, accounts
+from ladder.measure.account import Job
 from ladder.measure.choice import library_times, partners
 from ladder.measure.ncu import Note
 from ladder.measure.plan_records import WRONG, PlanRecords
@@ -270,8 +270,8 @@ _MEASURED, _PROFILED = TypeAdapter(Job), TypeAdapter(dict[str, list[Note]])
 
 def accounts_of(folder: RunFolder, plan: Plan) -> tuple[list[TableRow], TableRow | None]:
     """The accounts of the jobs that measured and profiled a sweep, as far as there are any."""
-    jobs = [read_as(_MEASURED, folder.account(name, plan.sweep)) for name in accounts(plan)]
-    return [job for job in jobs if job], read_as(_PROFILED, folder.account("profiled", plan.sweep))
+    job = read_as(_MEASURED, folder.account("measured", plan.sweep))
+    return [job] if job else [], read_as(_PROFILED, folder.account("profiled", plan.sweep))
 
 
 def _share(job: Mapping[str, Any], part: str, of: str) -> float | None:
