@@ -5,22 +5,21 @@ figures beside them. Numbers and verdicts come from the published tables; a sent
 wrapped in `expect`; where they no longer say so, no page is written.
 """
 
-import contextlib
 import csv
-import io
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import jinja2
+from ladder.build.banks import BANKS, LANES, served, wavefronts
 from ladder.catalogue.kernels import Catalog
 from ladder.catalogue.sweeps import load_sweeps
 from ladder.claims.counters import per_request
 from ladder.claims.ledger import overall
 from ladder.claims.primitives import REFUTED
-from ladder.cli.app import main as ladder
 from ladder.model.errors import LadderError
+from ladder.model.expressions import whole
 from ladder.model.folders import Project
 from ladder.report import words
 from ladder.report.lookups import Lookups, names
@@ -113,14 +112,25 @@ class Numbers(Lookups):
             raise LadderError(f"the sweep {name!r} does not exist")
         return f"[{name}]({UP}results/published/nvidia-h200/sweeps/{name}.md)"
 
-    def banks(self, *arguments: str) -> str:
-        """The picture of an access, as `ladder banks` draws it."""
-        printed = io.StringIO()
-        with contextlib.redirect_stdout(printed):
-            code = ladder(["banks", *arguments])
-        if code:
-            raise LadderError(f"ladder banks {' '.join(arguments)}: exit code {code}")
-        return printed.getvalue().rstrip()
+    def banks(self, offset: str, width: int = 4) -> str:
+        """The picture of a read by a warp: a row a wavefront, a column a bank, in it the lane that the bank serves.
+
+        `offset`: the bytes of a lane, an expression over `lane`; `width`: bytes a lane.
+        """
+        offsets = [whole(offset, {"lane": lane}) for lane in range(LANES)]
+        parts, count = served(offsets, width), wavefronts(offsets, width)
+        legend = "5+: lane 5 and others that want the same word"
+        lines = [f"wavefronts {count}, conflict degree {count / len(parts):g}; {legend}"]
+        lines.append("bank " + "".join(f"{bank:3d}" for bank in range(BANKS)))
+        for wanted in parts:
+            for row in range(max(map(len, wanted.values()))):
+                cells = []
+                for bank in range(BANKS):
+                    lanes_by_word = [*wanted.get(bank, {}).values()]
+                    lanes = lanes_by_word[row] if row < len(lanes_by_word) else []
+                    cells.append(f"{lanes[0]}{'+' if lanes[1:] else ''}" if lanes else ".")
+                lines.append(f"{len(lines) - 1:4d} " + "".join(f"{cell:>3s}" for cell in cells))
+        return "\n".join(lines)
 
 
 def numbers() -> Numbers:
