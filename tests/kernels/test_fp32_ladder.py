@@ -305,27 +305,6 @@ def test_an_order_that_depends_on_who_comes_last_shows_in_the_bits(tmp_path: Pat
     assert any(one != found[0] for one in found)
 
 
-@pytest.mark.parametrize(
-    ("params", "a", "b"),
-    [
-        ({"bm": 16, "bn": 128, "tm": 8, "tn": 8}, 2, 2),
-        ({"bm": 1, "bn": 128, "tm": 1, "tn": 4}, 2, 4),
-        ({"bm": 128, "bn": 4, "tm": 4, "tn": 4, "bk": 32, "warps": 4}, 4, 2),
-    ],
-    ids=str,
-)
-def test_sliced_k_reads_its_operands_without_conflicts(params: dict[str, Any], a: int, b: int) -> None:
-    given = sliced(**params, split_k=1)
-    bm, bk = int(given.params["bm"]), int(given.params["bk"])
-    machine, _ = run(given, (bm, int(given.params["bn"]), bk))
-    border, ring = -(-4 * bm * bk // 128) * 128, given.geometry({"m": 1, "n": 1, "k": 1}).shared_bytes
-    of_steps = [one for one in machine.accesses if one[0] == "ld.shared.v4.f32"]
-    first = of_steps[: bk // 4 * (int(given.params["tm"]) + int(given.params["tn"]))]
-    assert ring > border
-    assert {count for _, lowest, count in first if lowest < border} == {a}
-    assert {count for _, lowest, count in first if lowest >= border} == {b}
-
-
 def is_right(given: Variant, include: Path) -> bool:
     try:
         return all(
@@ -542,38 +521,7 @@ def test_a_transposed_store_conflicts_until_it_is_padded() -> None:
     assert turns("st.shared.v4.f32", pad=4)["b"] == {4}, "512 bytes take four wavefronts at least"
 
 
-# What is compiled and launched.
-
-
-def test_tiles_fill_the_shared_memory_that_the_formula_asks_for() -> None:
-    """The highest byte written lies in the last four of it, the padding of the last row apart."""
-    for params in FORMS:
-        given = variant(**{**SMALL, **params})
-        machine, _ = run(given, (128, 128, 24), "once")
-        planned = given.geometry({"m": 128, "n": 128, "k": 24}).shared_bytes
-        padding = 0 if given.params["tiles"] == "interleaved" else 4 * int(given.params["pad"])
-        assert planned - padding - 12 <= machine.touched <= planned, given.id
-
-
 # The sweeps and the ledger.
-
-
-def test_every_technique_of_the_catalogue_is_a_rung_or_a_variant() -> None:
-    values: dict[str, set[Any]] = {}
-    for entry in every_sweep()["fp32_ladder"].entries:
-        for name, value in entry.variant.params.items():
-            values.setdefault(name, set()).add(value)
-    assert values["mapping"] == {"strided", "flat", "coalesced"}
-    for name in ("transpose_a", "operand_a", "loader", "halves", "order", "deposits", "buffers"):
-        assert values[name] == set(catalog()["gemm_staged"].parameters[name].values), name
-    assert values["walk"] == set(catalog()["gemm_tma"].parameters["walk"].values)
-    assert values["tiles"] == {"padded", "declared", "interleaved"}
-    assert {one.params["pad"] for one in every_sweep()["fp32_padding"].variants} == set(range(9))
-    maps = {one.params["lane_map"] for one in every_sweep()["fp32_lane_maps"].variants}
-    assert maps == set(catalog()["gemm_staged"].parameters["lane_map"].values)
-    strips = {one.params["strip"] for one in every_sweep()["fp32_block_swizzle"].variants}
-    assert strips >= {0, 1, 2, 4, 8, 16, 32}
-    assert {one.params["stages"] for one in every_sweep()["fp32_async_stages"].variants} >= {2, 3, 4, 5}
 
 
 def test_every_size_has_a_tuned_kernel_that_takes_it() -> None:

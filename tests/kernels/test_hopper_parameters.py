@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import functools
 import itertools
-import math
 from pathlib import Path
 
 import pytest
 import repetitions
 import yaml
 from emulator.hopper import (
-    BOX,
     HOPPER,
     ONE,
     PING_PONG,
@@ -25,11 +23,9 @@ from emulator.hopper import (
     box,
     hold,
     kernel,
-    loads,
     shared_type,
     variant,
 )
-from ladder.catalogue.config import Config
 from ladder.catalogue.kernels import load_kernel
 from ladder.catalogue.plans import plan_sweep
 from ladder.catalogue.settings import read_settings
@@ -83,50 +79,6 @@ def tiles() -> list[Variant]:
     return found
 
 
-@pytest.mark.slow
-def test_boxes_of_operands_are_those_that_the_kernel_loads() -> None:
-    named: dict[tuple[str, str, int, int], int] = {}
-    others = [variant(ONE, "fp16", layout, bm=64, bn=bn) for layout in ("NN", "TN") for bn in (64, 128, 256)]
-    for one in (*tiles(), *others):
-        fixed = {name: int(value) for name, value in one.params.items() if isinstance(value, int)}
-        element = one.kernel.dtypes[one.dtype]["element"]
-        for buffer, extent, sharers in (("a", "bm", "cluster_n"), ("b", "bn", "cluster_m")):
-            share = fixed[extent] // fixed.get(sharers, 1)
-            along_n = buffer == "b" and one.layout == "NN"
-            lines, elements = box(one, buffer)
-            assert elements * one.names()["element_bytes"] == 128, "lines of 128 bytes, and a swizzle as wide"
-            assert lines % 8 == 0
-            assert max(lines, elements) <= 256, "as long as a box may be"
-            own = elements if along_n else lines
-            copies, rest = divmod(share, own)
-            assert rest == 0, "whole boxes"
-            sharing = (element, "mn" if along_n else "k", fixed[extent], fixed.get(sharers, 1))
-            assert named.setdefault(sharing, copies) == copies
-    assert {extent for _, major, extent, _ in named if major == "k"} >= {*range(32, 257, 16), 320, 352, 448}
-    assert {sharers for _, _, _, sharers in named} == {1, 2, 4}
-    assert loads(list(named)) == list(named.values())
-
-
-def test_boxes_of_results_are_those_that_the_kernel_stores() -> None:
-    claims, widths = set(), set()
-    for one in tiles():
-        columns = int(one.params["bn"]) // int(one.params["consumers_n"])
-        value = {"bf16": "__nv_bfloat16", "tf32": "float", "fp8": "__nv_bfloat16"}[one.dtype]
-        size = {"m": 64, "n": 64, "k": 64}
-        more = kernel(RING).variant({**one.params, "boxes": 2}, one.dtype, one.layout)
-        ring = f"TmaStoreRing<{value}, {columns}, 1>"
-        lines, elements = box(one, "c")
-        # The box of the map is a copy: whole ones make up the columns, and whole ones a box in shared memory.
-        claims.add(f"{lines} == 64 && {ring}::box_columns == {elements} && {columns} % {elements} == 0")
-        claims.add(f"{ring}::box_bytes == {lines} * {elements} * sizeof({value})")
-        claims.add(f"{ring}::per_buffer * {ring}::box_bytes == {BOX} && sizeof({ring}::buffer[0]) == {BOX}")
-        widths.add(elements * (4 if one.dtype == "tf32" else 2))
-        one_box_each = more.geometry(size).shared_bytes - one.geometry(size).shared_bytes
-        claims.add(f"sizeof({ring}) * {one.params['consumers']} == {one_box_each}")
-    assert widths == {128, 64, 32}, "as wide as a swizzle may be"
-    hold('#include "epilogue/warpgroup_store.cuh"', *sorted(claims))
-
-
 def test_every_accepted_width_is_that_of_a_wgmma() -> None:
     # sizeof of a WGMMA that is only declared does not compile.
     wgmmas = {
@@ -172,18 +124,6 @@ def test_grids_are_whole_clusters_and_never_more_than_the_tiles() -> None:
             limit = 132 // (rows * columns) if one.params["blocks"] else tiles
             assert (geometry.cluster or (1, 1, 1)) == (rows * columns, 1, 1)
             assert geometry.grid == (min(tiles, limit) * rows * columns, 1, 1)
-
-
-@pytest.mark.parametrize("name", RUNGS)
-def test_a_rung_is_launched_as_hopper_gemm_with_its_parameters(name: str) -> None:
-    for layout in ("NN", "TN"):
-        own, other = variant(name, "bf16", layout), variant(RING, "bf16", layout, **RUNGS[name])
-        assert [box(own, buffer) for buffer in "ab"] == [box(other, buffer) for buffer in "ab"]
-        for m, n in ((1, 8), (1000, 1000), (4096, 4096), (16384, 8192)):
-            one, two = (which.geometry({"m": m, "n": n, "k": 64}) for which in (own, other))
-            assert math.prod(one.grid) == math.prod(two.grid)
-            assert (one.block, one.cluster) == (two.block, two.cluster)
-    assert own.params["stages"] == other.params["stages"]
 
 
 @pytest.mark.parametrize("name", [ONE, TWO_STAGES, *RUNGS, PING_PONG, TURNS, RING])
@@ -334,22 +274,3 @@ def test_repetitions_leave_out_what_a_constraint_excludes_and_no_size() -> None:
             assert len(accepted) >= min(2, len(sweeps)), params
             reasons = {one.absent(size) for one in accepted for size in repetitions.SIZES}
             assert reasons == {None}
-
-
-@pytest.fixture(scope="module")
-def settings() -> Config:
-    return read_settings(Project(ROOT), (), {})
-
-
-@pytest.mark.parametrize(("name", "dtype", "layout"), repetitions.SWEEPS)
-def test_repetitions_are_a_sweep_with_a_launch_for_each_accepted_variant_and_size(
-    tmp_path: Path, settings: Config, name: str, dtype: str, layout: str
-) -> None:
-    path = tmp_path / "repetitions.yaml"
-    path.write_text(yaml.safe_dump(repetitions.repeated(name, dtype, layout)))
-    sweep = load_sweep(path, {name: repeated_kernel(name)})
-    plan = plan_sweep(sweep, settings, "sm_90a")
-    assert len(plan.tasks) == len(repetitions.VARIANTS[name]) * len(repetitions.SIZES)
-    launched = [task.variant for task in plan.tasks if task.launch is not None]
-    assert len(launched) == len(sweep.variants) * len(repetitions.SIZES)
-    assert {*launched} == {one.id for one in sweep.variants}

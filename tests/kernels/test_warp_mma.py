@@ -285,35 +285,6 @@ def test_layouts_are_permutations_and_steps_lead_to_the_right_chunk() -> None:
 # Shared memory is what the formulas say, and what the kernel uses.
 
 
-@pytest.mark.parametrize("dtype", ["fp16", "tf32"])
-@pytest.mark.parametrize(
-    ("name", "params"),
-    [
-        ("mma_staged", {}),
-        ("mma_staged", {"bn": 256, "stages": 4}),
-        ("mma_staged", {"stages": 1, "buffers": 1, "store": "direct"}),
-        ("wmma_staged", {"stages": 2, "wm": 32}),
-        ("wmma_staged", {"stages": 1, "buffers": 1, "pad": 0, "store": "fragment"}),
-    ],
-)
-def test_shared_bytes_are_stages_of_both_tiles_or_the_accumulators_of_the_warps(
-    name: str, params: dict[str, Any], dtype: str
-) -> None:
-    given = variant(name, dtype, **params)
-    p, element = given.params, 4 if dtype == "tf32" else 2
-    bm, bn, bk, wm, wn, stages, pad = (int(p[key]) for key in ("bm", "bn", "bk", "wm", "wn", "stages", "pad"))
-    tiles = stages * element * (bm * (bk + pad) + bk * (bn + pad))
-    columns = {"direct": 0, "fragment": 16, "collective": wn}[str(p["store"])]
-    accumulators = 4 * 8 * (columns + 16 // element) * (bm * bn // (wm * wn)) if columns else 0
-    size = {"m": bm, "n": bn, "k": stages * bk}
-    assert given.geometry(size).shared_bytes == max(tiles, accumulators)
-    machine, error = run(given, (bm, bn, stages * bk), "once")
-    assert error <= 1
-    # Nothing is written behind the last row's padding.
-    behind = max(pad * element, 64 if accumulators > tiles else 0)
-    assert max(tiles, accumulators) - behind <= machine.touched <= max(tiles, accumulators)
-
-
 # Loaded by TMA.
 
 

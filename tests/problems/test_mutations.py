@@ -330,17 +330,6 @@ def in_launches(number: int, one_in: int = 100) -> float:
     return 1 - (1 - 1 / one_in) ** number
 
 
-def test_a_race_is_rejected_in_every_launch_that_it_spoils() -> None:
-    a, b, x = trials("fp32", 256, 1000, 16)
-    c = stored(a @ b.astype(np.float64), "fp32")
-    spoilt = np.random.default_rng(1).random(1000) < 1 / 100
-    c[spoilt, :8, :8] -= (a[:, :8, :TILE] @ b[:, :TILE, :8].astype(np.float64))[spoilt]
-    rejected = by_signs(c, a, b, x, 0.0) > accumulation_bound("fp32", 256)
-    assert (rejected == spoilt).all()
-    print({number: round(in_launches(number), 4) for number in (30, 100, 300, 1000)}, spoilt.sum())
-    assert in_launches(1000) > 0.9999
-
-
 # The kernels of check.cu themselves, by the emulator.
 
 
@@ -413,13 +402,9 @@ def signs(count: int) -> Array:
     ("dtype", "layout", "shape"),
     [
         ("fp32", "NN", (1, 1, 1)),
-        ("bf16", "NN", (3, 130, 17)),
         ("fp32", "NN", (17, 3, 130)),
-        ("bf16", "NN", (16, 64, 48)),
-        ("fp32", "TN", (3, 130, 1)),
         ("bf16", "TN", (17, 3, 130)),
         ("fp32", "TN", (130, 17, 3)),
-        ("fp32", "TN", (16, 48, 64)),
     ],
 )
 def test_the_kernels_pass_a_right_product_and_see_one_wrong_element(
