@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from compiling import compile_ptx, compile_text, compile_variant, compile_variants, instructions, listings
+from compiling import compile_ptx, compile_text, compile_variant, compile_variants, instructions
 from ladder.catalogue.kernels import load_kernel
 from ladder.model.expressions import evaluate, whole
 from ladder.model.kernel import Kernel, Variant
@@ -238,26 +238,6 @@ def compiled(
 ) -> tuple[dict[str, Any], list[str]]:
     """Facts and the instructions in their order, compiled once per test process."""
     return _compiled(name, dtype, layout, json.dumps(params, sort_keys=True))
-
-
-def loads(sharings: list[tuple[str, str, int, int]]) -> list[int]:
-    """How many copies a block starts for its share of each tile of (element, Major, extent, sharers): UTMALDGs."""
-    cubins = [
-        compile_text(
-            f"""#include "mma/operand_tile.cuh"
-__global__ void load(const __grid_constant__ TensorMap map, int first, int k, int part) {{
-    alignas(1024) extern __shared__ unsigned char memory[];
-    __shared__ Mbarrier full;
-    reinterpret_cast<OperandTile<{element}, Major::{major}, {extent}>*>(memory)->load<{sharers}>(
-        map, first, k, full, part, 1);
-}}""",
-            ["load"],
-            [INCLUDE],
-            ARCH,
-        )
-        for element, major, extent, sharers in sharings
-    ]
-    return [sum("UTMALDG.2D" in line for line in listing) for listing in listings(cubins, ARCH)]
 
 
 def hold(text: str, *assertions: str) -> None:

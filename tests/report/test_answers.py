@@ -459,7 +459,7 @@ def test_a_figure_is_drawn_with_its_answers_title(lab: Lab, monkeypatch: pytest.
     )
     monkeypatch.setattr(registry, "replace_file", lambda path, text: None)
     part = RunData.read(lab.folder, lab.sweeps(["fp32_ladder"])).parts["fp32_ladder"]
-    registry._draw(part, lab.folder.figures, {"fp32_ladder-1-ladder.png": "Said by the answer"})
+    registry.draw_sweep(part, lab.folder.figures, {"fp32_ladder-1-ladder.png": "Said by the answer"})
     assert drawn.pop("ladder") == "Said by the answer"
     assert drawn
     assert "Said by the answer" not in drawn.values()

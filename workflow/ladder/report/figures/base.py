@@ -56,7 +56,7 @@ def canvas(
     about = textwrap.fill(" · ".join(filter(None, shown)), _ABOUT_WIDTH)
     # Inches that the two headings take, whatever the height.
     title_inches = 0.11 + 0.24 * (title.count("\n") + 1)
-    about_inches = 0.05 + 0.18 * (about.count("\n") + 1)
+    about_inches = 0.01 + 0.18 * (about.count("\n") + 1)
     top = 1 - (title_inches + about_inches) / height
     figure.set_layout_engine("constrained", rect=(0.0, 0.0, 1.0, top), w_pad=0.09, h_pad=0.06)
     figure.text(0.012, 1 - 0.09 / height, title, fontsize=13, fontweight="bold", va="top")
