@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from compiling import compile_ptx, compile_text, compile_variant, compile_variants, instructions, listings
+from compiling import compile_ptx, compile_text, compile_variant, compile_variants, instructions
 from ladder.catalogue.kernels import load_kernel
 from ladder.model.expressions import evaluate, whole
 from ladder.model.kernel import Kernel, Variant
@@ -55,7 +55,6 @@ VARIANTS: list[tuple[str, str, str, dict[str, int | str]]] = [
     (ONE, "bf16", "NN", {}),
     (TWO_STAGES, "bf16", "NN", {}),
     (TWO_STAGES, "fp16", "TN", {"bm": 64, "bn": 256}),
-    (ONE, "fp16", "TN", {"bm": 64, "bn": 256}),
     *((rung, "bf16", "NN", {}) for rung in RUNGS if "narrow" not in RUNGS[rung]),
     ("3_wide_tile", "fp16", "TN", {"bm": 256, "bn": 192, "stages": 3}),
     ("6_tma_store", "fp16", "TN", {"cluster_m": 1, "buffers": 1}),
@@ -64,13 +63,9 @@ VARIANTS: list[tuple[str, str, str, dict[str, int | str]]] = [
     (STREAM_K, "bf16", "NN", {}),
     (STREAM_K, "fp16", "TN", {"bn": 192, "stages": 5, "buffers": 1}),
     (RING, "bf16", "NN", {}),
-    (RING, "bf16", "TN", {"cluster_m": 2, "boxes": 4, "stages": 3}),
     (RING, "fp16", "NN", {"cluster_n": 2, "raster": "hilbert"}),
-    (RING, "bf16", "TN", {"bm": 256, "bn": 128, "cluster_m": 2, "cluster_n": 2}),
     (RING, "bf16", "NN", {"bn": 128, "store": "direct", "reallocate": 0, "stages": 5, "raster": 0}),
-    (RING, "bf16", "NN", {"bn": 128, "consumers": 1, "reallocate": 0}),
     (RING, "bf16", "TN", {"bm": 256, "bn": 192, "stages": 3}),
-    (RING, "bf16", "TN", {"bm": 192, "bn": 192, "consumers": 3, "boxes": 1, "raster": "hilbert"}),
     (RING, "tf32", "TN", {"cluster_m": 2}),
     (RING, "fp8", "TN", {"bm": 256, "bn": 128, "cluster_n": 2}),
     (RING, "bf16", "TN", {"stagger": 1, "serpentine": 1}),
@@ -79,42 +74,23 @@ VARIANTS: list[tuple[str, str, str, dict[str, int | str]]] = [
     # Widths that are no multiple of 64: boxes of several copies, 64 or 32 bytes wide, and hints for the L2.
     (RING, "bf16", "TN", {"bn": 96, "stages": 7, "boxes": 1, "cluster_m": 2, "stagger": 1}),
     (RING, "fp16", "TN", {"bn": 160, "stages": 5, "cluster_m": 4, "fetch": "256B"}),
-    (RING, "bf16", "TN", {"bn": 224, "cluster_n": 2}),
     (RING, "tf32", "TN", {"bn": 96, "stages": 5, "boxes": 4}),
-    (RING, "fp8", "TN", {"bn": 160, "stages": 5, "cluster_m": 2}),
     (RING, "bf16", "TN", {**NARROW, "bn": 32, "stages": 16, "boxes": 1, "cluster_n": 4}),
     (RING, "bf16", "TN", {**SHARING, "bn": 80, "boxes": 1, "stages": 8, "evict_b": "first"}),
-    (RING, "bf16", "TN", {"bn": 112, "stages": 6, "cluster_m": 2, "evict_a": "last"}),
     (RING, "fp16", "TN", {"bn": 144, "stages": 5, "cluster_n": 2, **HINTS}),
     (RING, "bf16", "TN", {"bn": 176, "boxes": 1, "stages": 5, "stagger": 1, "evict_c": "first"}),
-    (RING, "bf16", "TN", {"bn": 208, "boxes": 1, "stages": 5, "evict_b": "first"}),
-    (RING, "fp16", "TN", {"bn": 240, "boxes": 1, "stages": 4, "cluster_m": 2, "evict_c": "last"}),
-    (RING, "tf32", "TN", {"bn": 176, "boxes": 1, "stages": 5, "cluster_m": 2, **HINTS}),
     (RING, "fp8", "TN", {"bn": 80, "boxes": 1, "stages": 8, "cluster_m": 2, "evict_b": "last"}),
-    (RING, "fp16", "TN", {**NARROW, "bn": 48, "stages": 11, "boxes": 4, "cluster_m": 2, **HINTS}),
-    (SPLIT, "bf16", "TN", {"bn": 80, "evict_b": "first"}),
     (RING, "bf16", "NN", {"evict_b": "first", "evict_c": "last"}),
     # Consumers side by side along N.
     (RING, "bf16", "TN", {"bn": 320, "consumers_n": 2, "stages": 3, "cluster_m": 2}),
-    (RING, "bf16", "TN", {"bm": 64, "bn": 448, "consumers_n": 2, "stages": 3, "blocks": 0}),
     (RING, "bf16", "TN", {"bn": 352, "consumers_n": 2, "stages": 3, "stagger": 1, "evict_b": "first"}),
-    (RING, "fp16", "TN", {"bn": 288, "consumers_n": 2, "stages": 3, "cluster_m": 2, "evict_a": "first"}),
     (RING, "fp8", "TN", {"bn": 384, "consumers_n": 2, "stages": 3, "stagger": 1}),
-    (RING, "bf16", "NN", {"bn": 384, "consumers_n": 2, "stages": 3, "cluster_m": 2}),
-    (SPLIT, "fp16", "TN", {"bm": 64, "bn": 320, "stages": 4, "consumers_n": 2}),
     # The copying warp goes ahead.
     (RING, "bf16", "TN", {"early": 1, "stagger": 1}),
     (RING, "tf32", "TN", {**NARROW, "bn": 128, "stages": 8, "early": 1}),
     # Two consumers with a tile each.
     (TURNS, "bf16", "NN", {}),
     (TURNS, "fp16", "TN", {"bn": 176, "stages": 5, "boxes": 1, "cluster_m": 2, **HINTS}),
-    (
-        TURNS,
-        "bf16",
-        "TN",
-        {"bm": 64, "bn": 192, "stages": 5, "boxes": 4, "cluster_n": 2, "raster": "hilbert"},
-    ),
-    (TURNS, "tf32", "TN", {"bn": 144, "stages": 5, "serpentine": 1, "fetch": "256B"}),
     (TURNS, "fp8", "TN", {"bn": 192, "stages": 5, "boxes": 1, "cluster_m": 2, "cluster_n": 2}),
 ]
 
@@ -145,14 +121,6 @@ def kernel(name: str) -> Kernel:
 
 def variant(name: str, dtype: str = "bf16", layout: str = "NN", **params: int | str) -> Variant:
     return kernel(name).variant(params, dtype, layout)
-
-
-def as_ring(one: Variant) -> dict[str, int | str]:
-    """Parameters of a variant, and what it is in those of hopper_gemm that it does not have."""
-    name = one.kernel.name
-    alike = RUNGS | {ONE: RUNGS["2_ring"], TWO_STAGES: RUNGS["2_ring"], SPLIT: {}}
-    more = {"consumers": 1} if name in (PING_PONG, TURNS) else {}  # of a tile
-    return {**kernel(RING).variant(alike.get(name, {}), "bf16").params, **more, **one.params}
 
 
 def box(one: Variant, buffer: str) -> tuple[int, int]:
@@ -270,26 +238,6 @@ def compiled(
 ) -> tuple[dict[str, Any], list[str]]:
     """Facts and the instructions in their order, compiled once per test process."""
     return _compiled(name, dtype, layout, json.dumps(params, sort_keys=True))
-
-
-def loads(sharings: list[tuple[str, str, int, int]]) -> list[int]:
-    """How many copies a block starts for its share of each tile of (element, Major, extent, sharers): UTMALDGs."""
-    cubins = [
-        compile_text(
-            f"""#include "mma/operand_tile.cuh"
-__global__ void load(const __grid_constant__ TensorMap map, int first, int k, int part) {{
-    alignas(1024) extern __shared__ unsigned char memory[];
-    __shared__ Mbarrier full;
-    reinterpret_cast<OperandTile<{element}, Major::{major}, {extent}>*>(memory)->load<{sharers}>(
-        map, first, k, full, part, 1);
-}}""",
-            ["load"],
-            [INCLUDE],
-            ARCH,
-        )
-        for element, major, extent, sharers in sharings
-    ]
-    return [sum("UTMALDG.2D" in line for line in listing) for listing in listings(cubins, ARCH)]
 
 
 def hold(text: str, *assertions: str) -> None:

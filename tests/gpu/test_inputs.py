@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from emulator.check_ptx import CheckMachine, check_program
 from emulator.inputs import drawn, philox, value
-from emulator.ptx import Act, Array, Instruction, Memory
+from emulator.ptx import Array, Memory
 from fake_gpu import FakeBuffer, FakeGpu
 from ladder.build.variants import harness
 from ladder.gpu import instance as instances
@@ -74,17 +74,6 @@ def test_inputs_are_uniform_in_their_range_and_neighbours_are_unrelated(dtype: s
             assert abs(apart) < 6 / math.sqrt(number), lag
 
 
-def test_all_bits_of_an_fp32_are_drawn() -> None:
-    """Of numbers of 2**-7 and more each of the 23 bits of the mantissa is as often 0 as 1, and no two go together."""
-    x = np.abs(drawn("fp32", 400_000, KEY))
-    bits = x[x >= 2.0**-7].view(np.uint32)
-    columns = np.stack([bits >> place & 1 for place in range(23)]).astype(float)
-    # The upper bits of a uniform number are even within each binade, the lower ones at all.
-    assert np.abs(columns.mean(-1) - 0.5).max() < 6 / math.sqrt(len(bits))
-    related = np.corrcoef(columns) - np.eye(23)
-    assert np.abs(related).max() < 6 / math.sqrt(len(bits))
-
-
 def test_another_key_or_a_neighbour_changes_half_of_the_bits() -> None:
     counters = np.arange(2000, dtype=np.uint64)
     own = philox(KEY, counters)
@@ -94,37 +83,6 @@ def test_another_key_or_a_neighbour_changes_half_of_the_bits() -> None:
     ):
         share = np.unpackbits((own ^ other).view(np.uint8)).mean()
         assert abs(share - 0.5) < 6 * 0.5 / math.sqrt(own.size * 32)
-
-
-class Counting(CheckMachine):
-    """Counts the instructions that a thread carries out."""
-
-    steps = 0
-
-    def _decode(self, step: Instruction) -> Act:
-        act = super()._decode(step)
-
-        def counted(mask: Array) -> None:
-            self.steps += int(mask[0])
-            act(mask)
-
-        return counted
-
-
-@pytest.mark.parametrize("dtype", ["fp32", "bf16", "fp8"])
-def test_drawing_takes_about_as_long_as_writing(dtype: str) -> None:
-    """132 SMs of 128 lanes at 1.75 GHz carry out some 100 instructions a lane while 4.8 TB/s take 16 bytes.
-
-    Of the PTX counted here some 50 split 64 bits into words, which takes none.
-    """
-    memory = Memory()
-    place = memory.buffer(0, np.zeros(1024, np.uint32), writable=True)
-    count = 4096 // np.dtype(WORD.get(dtype, np.uint16)).itemsize
-    program = check_program(CHECK, f"fill<{C_TYPES[dtype]}>", PACKAGE / "gpu")
-    machine = Counting(program, memory, 1, [place, count, KEY, INPUTS.index("uniform")])
-    machine.run()
-    print(dtype, machine.steps)
-    assert machine.steps <= {"fp32": 160, "bf16": 210, "fp8": 320}[dtype]
 
 
 _DRAWN_PER_NS = 1300  # elements, at least, where memory is no bound

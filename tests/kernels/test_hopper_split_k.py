@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
-from compiling import compiled_without_spills, listings
-from emulator.hopper import ARCH, SPLIT, box, hold, variant
+from emulator.hopper import SPLIT, box, hold, variant
 from ladder.model.errors import LadderError
 
 COVERED = """
@@ -75,28 +72,3 @@ def test_bands_cover_a_tile_in_whole_copies(dtype: str, value: str) -> None:
     hold(BANDS, *claims)
     with pytest.raises(LadderError, match="static assertion failed"):
         hold(BANDS, f"covered<{value}, 128, 3>(32)")
-
-
-SENDING: list[dict[str, int | str]] = [
-    {},
-    {"split_k": 3},
-    {"bn": 256, "stages": 4, "split_k": 4},
-    {"bm": 256, "bn": 128, "stages": 4, "split_k": 4},
-    {"bm": 64, "bn": 96, "consumers": 1, "reallocate": 0, "stages": 8, "split_k": 3},
-]
-
-
-def test_sums_go_to_other_blocks_in_vectors_between_two_barriers() -> None:
-    """Both barriers of the cluster order memory: the reads of the rings ahead of what is sent, and what was sent."""
-    variants = [variant(SPLIT, "bf16", "TN", **params) for params in SENDING]
-    for one, code in zip(variants, listings(compiled_without_spills(variants), ARCH), strict=True):
-        consumer = code[: next(place for place, line in enumerate(code) if "UTMASTG" in line)]
-        order = re.findall(
-            r"DEPBAR.LE gsb0, 0x0|UCGABAR_ARV|MEMBAR.ALL.GPU|\bST.E[.\w]*|\bLDS[.\w]*", "\n".join(consumer)
-        )
-        order = [now for before, now in zip(["", *order], order, strict=False) if now != before]
-        barrier = ["MEMBAR.ALL.GPU", "UCGABAR_ARV"]
-        assert order[-7:] == ["DEPBAR.LE gsb0, 0x0", *barrier, "ST.E.128", *barrier, "LDS.128"], one.id
-        # Each thread sends all bands but its own; which one that is, it knows at run time.
-        registers = int(one.params["bm"]) * int(one.params["bn"]) // int(one.params["consumers"]) // 128
-        assert sum("ST.E.128" in line for line in consumer) == registers // 4, one.id

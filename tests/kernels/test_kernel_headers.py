@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import re
 from fnmatch import fnmatch
@@ -14,6 +15,7 @@ from elftools.elf.elffile import ELFFile
 from ladder.build.sources import include_closure
 from ladder.build.variants import source_files, variant_request
 from ladder.model.architecture import lacking
+from ladder.model.kernel import Kernel, Variant
 
 ROOT = Path(__file__).resolve().parents[2]
 KERNELS = ROOT / "kernels"
@@ -46,6 +48,7 @@ def index() -> dict[str, list[str]]:
     return found
 
 
+@functools.cache
 def users() -> dict[str, list[str]]:
     """Header -> kernels that include it, themselves or through another header."""
     found: dict[str, list[str]] = {header: [] for header in HEADERS}
@@ -129,26 +132,31 @@ def test_lines_of_kernels_to_copy_are_short() -> None:
 
 
 BULK_COPIES = {"bulk_copy.cuh", "tma.cuh"}
-RUN_ON_SM_120 = [
-    kernel.name
-    for kernel in catalog().values()
-    if kernel.triton is None
-    and BULK_COPIES & {path.name for path in source_files(kernel, INCLUDE)}
-    and lacking(kernel.min_arch, "sm_120a") is None
-]
 
 
-@pytest.mark.parametrize("kernel", RUN_ON_SM_120)
-def test_on_sm_120_a_bulk_copy_calls_nothing_of_the_system(kernel: str) -> None:
+def copies_in_bulk_on_sm_120(kernel: Kernel) -> bool:
+    """Whether it may run there, and copies to shared memory in bulk."""
+    if kernel.triton is not None or lacking(kernel.min_arch, "sm_120a") is not None:
+        return False
+    return bool(BULK_COPIES & {path.name for path in source_files(kernel, INCLUDE)})
+
+
+def launched_on_sm_120(name: str) -> Variant | None:
+    """The first variant of the sweeps that is launched there: of some kernels every block needs more shared memory."""
+    for sweep in every_sweep().values():
+        for variant in sweep.variants:
+            if variant.kernel.name == name and variant not in sweep.never_launched("sm_120a"):
+                return variant
+    return None
+
+
+def test_on_sm_120_a_bulk_copy_calls_nothing_of_the_system() -> None:
     """ptxas guards copies to the shared memory of a cluster there by a call, which makes a kernel `stateful`."""
-    launched = [
-        variant
-        for sweep in every_sweep().values()
-        for variant in sweep.variants
-        if variant.kernel.name == kernel and variant not in sweep.never_launched("sm_120a")
-    ]
-    for variant in launched[:1]:  # of some every block needs more shared memory
+    kernels = [kernel.name for kernel in catalog().values() if copies_in_bulk_on_sm_120(kernel)]
+    variants = [variant for name in kernels if (variant := launched_on_sm_120(name)) is not None]
+    assert len(variants) > 5
+    for variant in variants:
         cubin, facts = compile_request(variant_request(variant, INCLUDE, "sm_120a"))
         assert facts["status"] == "ok", facts["reason"]
         symbols = ELFFile(io.BytesIO(cubin)).get_section_by_name(".symtab").iter_symbols()
-        assert not [symbol.name for symbol in symbols if "syscall" in symbol.name]
+        assert not [symbol.name for symbol in symbols if "syscall" in symbol.name], variant.id

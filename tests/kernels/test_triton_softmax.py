@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 from checkout import facts_without_spills, in_triton
-from compiling import compiled_without_spills, opcodes
 from conftest import ROOT
 from emulator.inputs import drawn, value
 from emulator.softmax_rule import error_over_bound
@@ -104,22 +102,3 @@ def work(variant: Variant) -> tuple[int, int, int]:
 def test_each_of_the_sweep_reads_and_writes_whole_vectors_and_spills_nothing(variant: Variant) -> None:
     found, (_, vectors, passes) = facts_without_spills(variant), work(variant)
     assert (found["ldg"], found["stg"]) == (vectors * (1 + passes), vectors)
-
-
-@needs_triton
-@pytest.mark.parametrize(
-    "variants",
-    [
-        pytest.param([IN_SWEEP[0], IN_SWEEP[-1]], id="two"),
-        pytest.param(IN_SWEEP, id="all", marks=pytest.mark.slow),
-    ],
-)
-def test_exponentials_are_one_an_element_and_pass_and_one_where_the_maximum_grows(
-    variants: list[Variant],
-) -> None:
-    assert {one.params["online"] for one in variants} == {0, 1}
-    assert {one.dtype for one in variants} == {"fp32", "bf16"}
-    for one, cubin in zip(variants, compiled_without_spills(variants), strict=True):
-        found, (elements, vectors, passes) = Counter(opcodes(cubin, "sm_90a")), work(one)
-        assert found["MUFU.EX2"] == elements * (1 + passes) + passes, one.id
-        assert (found["LDG.E.128"], found["STG.E.128"]) == (vectors * (1 + passes), vectors), one.id

@@ -15,7 +15,6 @@ from ladder.measure.plan_records import PlanRecords
 from ladder.measure.profile_job import uncounted
 from ladder.measure.schedule import Schedule
 from ladder.measure.store import Records, read_store
-from ladder.model import code
 from ladder.model.cell import COUNTERS, TIMING_VERSION
 from ladder.model.plan import Task
 from ladder.problems.registry import PROBLEMS
@@ -434,17 +433,6 @@ def test_a_copied_folder_goes_on_where_it_was(measured: Measured, tmp_path: Path
     assert len(list(copy.records.glob("tensor_ladder-*"))) == 2
     measured.lab.run = "main"
     assert len(list(measured.lab.folder.records.glob("tensor_ladder-*"))) == 1
-
-
-def test_measuring_knows_nothing_of_documents_and_tables() -> None:
-    covered = {path.relative_to(code.PACKAGE).as_posix() for path in code.closure(["ladder.measure.worker"])}
-    rooms = {path.split("/")[0] for path in covered}
-    assert rooms <= {"__init__.py", "model", "gpu", "problems", "measure"}
-    assert not {"problems/banks/instance.py", "problems/stencil/instance.py"} & covered, (
-        "only its own problem"
-    )
-    assert "measure/job.py" not in covered
-    assert "measure/store.py" not in covered
 
 
 def due(view: PlanRecords, lab: Lab, uuid: str | None) -> list[tuple[int, list[str]]]:

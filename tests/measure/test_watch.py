@@ -141,20 +141,6 @@ def test_the_launch_itself_is_handed_on_and_a_single_one_has_no_prime(watch: Lau
     assert launched == [1]
 
 
-def test_each_side_is_watched_where_it_writes(instance: Any, watch: LaunchChecker) -> None:
-    for place in (0, REFERENCE):
-        own = watch.single_launch(nothing, side(), place)
-        own.refresh()
-        own.inspect()
-    assert [entry[:2] for entry in instance.log] == [
-        ("refresh", 0),
-        ("inspect", 0),
-        ("refresh", REFERENCE),
-        ("inspect", REFERENCE),
-    ]
-    assert instance.place == 0
-
-
 def test_of_a_reference_about_every_fourth_launch_is_checked(instance: Any, watch: LaunchChecker) -> None:
     sampled = watch.single_launch(nothing, side(always=False), REFERENCE)
     checked = []
@@ -204,17 +190,6 @@ def test_errors_are_those_of_the_launches_in_order(instance: Any, watch: LaunchC
     watch.collect_results()
     assert (first.checked, first.wrong, first.worst) == (2, 0, 0.3)
     assert (second.checked, second.wrong, second.worst, second.first_wrong) == (3, 2, 0.9, 1)
-
-
-def test_slots_are_used_again_once_they_were_read(instance: Any, watch: LaunchChecker) -> None:
-    own = watch.single_launch(nothing, side(), 0)
-    for _ in range(2):
-        launched(own)
-        launched(own)
-        watch.collect_results()
-    assert [index for index, _ in instance.harness.slots] == [0, 1, 0, 1]
-    watch.collect_results()
-    assert [len(keys) for keys in instance.harness.read] == [2, 2, 0]
 
 
 def test_checks_are_read_when_all_slots_are_taken(instance: Any, watch: LaunchChecker) -> None:

@@ -31,7 +31,6 @@ from ladder.report.figures import registry
 from ladder.report.ladder_steps import climb
 from ladder.report.links import Links
 from ladder.report.lookups import OTHER_GPU, Lookups
-from ladder.report.markdown import unlinked
 from ladder.report.titles import message
 from ladder.report.words import amount, numbers, speed
 from ladder.results import tables
@@ -40,27 +39,12 @@ from ladder.results.statistics import UNKNOWN, Estimate, records, size_of
 from rendering import cells, made, report, section
 
 ROOT = Path(__file__).resolve().parents[2]
-MOST_WORDS = {"README": 900, "report": 4350}
-MOST_IN_A_SENTENCE, MOST_IN_A_HEADLINE, MEAN = 40, 25, 20
+MOST_WORDS = 4350
+"""Of the report."""
 
 
 def gain(value: float, low: float, high: float) -> Gain:
     return Gain(Estimate(value, value, value), Estimate(value, low, high))
-
-
-def sentences(text: str) -> list[str]:
-    """Of a page in markdown: links as their words, without tables, code and headings."""
-    text = re.sub(r"```.*?```|<!--.*?-->", "", text, flags=re.DOTALL)
-    lines = unlinked(re.sub(r"!\[[^]]*\]\([^)]*\)", "", text)).splitlines()
-    blocks, block = list[str](), list[str]()
-    for line in lines:
-        if not line.strip() or line.startswith(("#", "|", "- ")):
-            blocks, block = [*blocks, " ".join(block)], []
-        if line.strip() and not line.startswith(("#", "|")):
-            block.append(line.removeprefix("- "))
-    found = [re.sub(r"[*`>]", "", one) for one in [*blocks, " ".join(block)]]
-    parts = [part for one in found for part in re.split(r"(?<=[.!?:])\s+(?=[A-Z“])", one)]
-    return [part for part in parts if len(part.split()) > 3]
 
 
 @pytest.fixture(scope="module")
@@ -390,29 +374,14 @@ def test_every_claim_that_does_not_hold_has_a_line_with_the_number_of_its_worst_
         assert one["number"].count(";") == 0
 
 
-@pytest.mark.parametrize("name", ["README", "report"])
-def test_the_front_is_short(name: str, pages: dict[str, str]) -> None:
-    words = len(pages[name].split())
-    assert words <= MOST_WORDS[name], (
-        f"{name}: {words} words; say something shorter, or show less, for what is new"
-    )
-    long = [one for one in sentences(pages[name]) if len(one.split()) > MOST_IN_A_SENTENCE]
-    assert long == []
+def test_the_report_is_short(pages: dict[str, str]) -> None:
+    words = len(pages["report"].split())
+    assert words <= MOST_WORDS, f"{words} words; say something shorter, or show less, for what is new"
 
 
-@pytest.mark.parametrize("name", ["README", "report"])
-def test_the_first_screen_has_short_sentences(name: str, pages: dict[str, str]) -> None:
-    first = pages[name].partition("## The FP32 ladder")[0]
-    lengths = [len(one.split()) for one in sentences(first)]
-    assert len(lengths) > 10
-    assert sum(lengths) / len(lengths) < MEAN
-
-
-def test_a_headline_is_short_and_every_answer_has_one(found: dict[str, Answer]) -> None:
+def test_every_answer_has_a_headline_or_says_why_not(found: dict[str, Answer]) -> None:
     for one in found.values():
-        words = unlinked(one.headline).split()
-        assert len(words) <= MOST_IN_A_HEADLINE, one.headline
-        assert bool(words) != bool(one.absent), one.name
+        assert bool(one.headline) != bool(one.absent), one.name
         for said in (one.headline, one.also, one.why, one.exceptions, one.title):
             assert not re.search(r" [,.;]|  ", said), (one.name, said)
 
@@ -440,7 +409,7 @@ def test_a_figure_is_drawn_with_its_answers_title(lab: Lab, monkeypatch: pytest.
     )
     monkeypatch.setattr(registry, "replace_file", lambda path, text: None)
     part = RunData.read(lab.folder, lab.sweeps(["fp32_ladder"])).parts["fp32_ladder"]
-    registry._draw(part, lab.folder.figures, {"fp32_ladder-1-ladder.png": "Said by the answer"})
+    registry.draw_sweep(part, lab.folder.figures, {"fp32_ladder-1-ladder.png": "Said by the answer"})
     assert drawn.pop("ladder") == "Said by the answer"
     assert drawn
     assert "Said by the answer" not in drawn.values()
@@ -653,7 +622,6 @@ def test_what_triton_costs_is_over_libraries_and_over_cuda_beside_it(
     found = {one.name: one for one in answers(data, Links(lab.folder, lab.folder.root, data))}["triton"]
     said = r"\[triton_persistent\]\([./]*kernels/gemm/triton/triton_persistent.py\) \(.*\): 67\d TFLOP/s in bf16, "
     assert re.match(said + r"10 % slower than cuBLAS, 13 % slower than our CUDA\.", found.headline)
-    assert len(unlinked(found.headline).split()) <= MOST_IN_A_HEADLINE
     assert found.exceptions == "Against cuBLAS -10 % at 1024, -10 % at 2048, -10 % at 8192, -10 % at 16384."
     assert [*dict.fromkeys(column(found, "what"))] == [
         "GEMM in bf16",

@@ -2,7 +2,7 @@
 
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pandas as pd
@@ -27,117 +27,97 @@ class Lines:
     note: str = ""
 
 
-def _one_baseline(data: FigureData, rows: pd.DataFrame) -> tuple[pd.DataFrame, str]:
-    """Rows that compare, and what was left out: variants with a baseline that most have not."""
-    apart = [variant for variant in data.own_baselines if variant in set(rows["variant"])]
-    kept = rows[~rows["variant"].isin(apart)]
-    note = "".join(f"; without “{data.names[one]}”, whose baseline is slower" for one in apart)
-    return kept, note if len(kept) else ""
-
-
 def over_size(data: FigureData) -> Lines:
-    rows, note = _one_baseline(data, data.some(data.against_others, "result to draw over the size"))
-    if not stats.comparable(rows):  # then baselines are lines like others
-        rows, note = data.ok, ""
+    """A line a variant, a panel a dtype. Variants with a baseline that most have not are left out, as `note` says."""
+    rows, note = data.some(data.against_others, "result to draw over the size"), ""
+    apart = [variant for variant in data.own_baselines if variant in {*rows["variant"]}]
+    compared = rows[~rows["variant"].isin(apart)]
+    if not stats.comparable(compared):  # then baselines are lines like others
+        rows = data.ok
+    elif len(compared):
+        rows = compared
+        note = "".join(f"; without “{data.names[variant]}”, whose baseline is slower" for variant in apart)
     fields, sizes = data.sweep.problem.size_fields, data.sweep.sizes
-    # M, N or K where only that one changes, else the first.
-    field = next((name for name in fields if len({size[name] for size in sizes}) > 1), fields[0])
-    together = len(fields) > 1 and all(len(set(size.values())) == 1 for size in sizes)
+    changing = [field for field in fields if len({size[field] for size in sizes}) > 1]
+    field, about = (changing or fields)[0], (changing or fields)[0]
+    if len(fields) > 1 and all(len({*size.values()}) == 1 for size in sizes):
+        about = " = ".join(name.upper() for name in fields)
     names = [
-        data.names[one].removesuffix(f" ({dtype})")
-        for one, dtype in zip(rows["variant"], rows["dtype"], strict=True)
+        data.names[variant].removesuffix(f" ({dtype})")
+        for variant, dtype in zip(rows["variant"], rows["dtype"], strict=True)
     ]
-    names = list(map(differing(names).__getitem__, names))
-    cells = rows.assign(panel=rows["dtype"], line=names, x=rows[field].astype(float))
-    return Lines(
-        cells, " = ".join(name.upper() for name in fields) if together else field, _named(data, rows), note
+    short = differing(names)
+    cells = rows.assign(
+        panel=rows["dtype"], line=[short[name] for name in names], x=rows[field].astype(float)
     )
+    return Lines(cells, about, _reference(data, rows), note)
 
 
-def _named(data: FigureData, rows: pd.DataFrame) -> str:
-    """What 1 is: the rung that all rows are timed against, where that is one, else as people call it."""
-    known = set(rows["reference"])
-    return next(
-        (f"“{data.names[one]}”" for one in known if len(known) == 1 and data.has_rungs and one in data.names),
-        rival(data),
-    )
+def _reference(data: FigureData, rows: pd.DataFrame) -> str:
+    """The rung that all rows are timed against, where that is one, else what people call the reference."""
+    references = [*rows["reference"].unique()]
+    if data.has_rungs and len(references) == 1 and references[0] in data.names:
+        return f"“{data.names[references[0]]}”"
+    return rival(data)
 
 
 def over_parameter(data: FigureData, name: str) -> Lines:
     """A line for what differs beside the parameter, a panel for each size and dtype."""
     stencil = data.figure.kind == "stencil"
-    rows = data.here if stencil else data.ok
-    rows = data.some(rows, "" if stencil else "result to draw over a parameter")
+    rows = data.some(data.here if stencil else data.ok, "" if stencil else "result to draw over a parameter")
     rows = rows.assign(x=parameter(rows, name), given=rows["params"].map(json.loads)).dropna(subset="x")
     data.some(rows, f"variant with the parameter {name}")
     reference = data.sweep.reference
     if stencil and reference.kernel is not None:  # not the very variant that the others are timed against
         rows = rows[rows["variant"] != rows["reference"]]
-    wanted = [data.size] if stencil or data.figure.size is not None else data.sweep.sizes
-    rows = pd.concat(
-        [at_size(rows, size).assign(panel=size_label(size)) for size in wanted], ignore_index=True
-    )
+    sizes = [data.size] if stencil or data.figure.size is not None else data.sweep.sizes
+    panels = [at_size(rows, size).assign(panel=size_label(size)) for size in sizes]
+    rows = pd.concat(panels, ignore_index=True)
     if rows["panel"].nunique() == 1:
-        rows = rows.assign(panel=rows["dtype"])
-    others: dict[Any, str] = {}
-    for kernel, own in rows.groupby("kernel"):
-        needed = distinguishing([{one: given[one] for one in given if one != name} for given in own["given"]])
-        needed = [one for one in needed if not stencil or data.figure.hue in (None, one)]
-        for index, given in own["given"].items():
-            words = [said(one, shown_value(one, given)) for one in needed if one in given]
-            others[index] = ", ".join([str(kernel)] * (rows["kernel"].nunique() > 1) + words)
-    rows = rows.assign(line=pd.Series(others).reindex(rows.index))
+        rows["panel"] = rows["dtype"]
+    rows["line"] = _beside(rows, name, data.figure.hue if stencil else None)
     # Of variants that a line does not tell apart the fastest.
     best = rows.loc[sorted(rows.groupby(["panel", "line", "x"])["speedup"].idxmax())]
-    unit = axis_words(data, name)
-    return Lines(best, unit, rival(data) if reference.kernel is None else _fixed(data))
+    return Lines(best, axis_words(data, name), rival(data) if reference.kernel is None else _fixed(data))
+
+
+def _beside(rows: pd.DataFrame, name: str, hue: str | None) -> "pd.Series[str]":
+    """What tells variants apart beside the parameter `name`, or of that `hue` alone. Columns: kernel, given."""
+    several = rows["kernel"].nunique() > 1
+    names = dict[Any, str]()
+    for kernel, given in rows.groupby("kernel")["given"]:
+        others = [{other: params[other] for other in params if other != name} for params in given]
+        needed = [other for other in distinguishing(others) if hue in (None, other)]
+        for index, params in given.items():
+            words = [said(other, shown_value(other, params)) for other in needed if other in params]
+            names[index] = ", ".join([str(kernel)] * several + words)
+    return pd.Series(names).reindex(rows.index)
 
 
 def _fixed(data: FigureData) -> str:
     """The reference's kernel, where a sweep has another one, and the parameters that it fixes."""
     reference = data.sweep.reference
-    kernels = {entry.variant.kernel.name for entry in data.sweep.entries}
     name = reference.kernel.name if reference.kernel else ""
-    return ", ".join(
-        [name] * (kernels != {name}) + [f"{of} {value}" for of, value in reference.params.items()]
-    )
+    others = {entry.variant.kernel.name for entry in data.sweep.entries} - {name}
+    return ", ".join([name] * bool(others) + [f"{of} {value}" for of, value in reference.params.items()])
 
 
 def facets(data: FigureData, lines: Lines) -> Lines:
     """The same lines in more panels where one would have too many: a panel for each value of the parameter `hue`."""
-    hue = data.figure.hue
-    cells = lines.cells
+    hue, cells = data.figure.hue, lines.cells
     if hue is None or cells.groupby("panel")["line"].nunique().max() <= MOST:
         return lines
-    values = parameter(cells, hue)
+    cells = cells.assign(value=parameter(cells, hue), order=cells["dtype"].map(data.sweep.dtypes.index))
+    cells = cells.sort_values(["order", "value"], kind="stable")
+    of_value = [f"{hue} {value}" for value in cells["value"]]
+    names = [
+        line.replace(f", {value}", "").replace(value, "").strip(", ")
+        for line, value in zip(cells["line"], of_value, strict=True)
+    ]
+    cells["line"] = pd.Series(names, cells.index).where(lambda line: line != "", cells["kernel"])
     several = cells["panel"].nunique() > 1
-    panel = [
-        f"{own + ', ' if several else ''}{hue} {value}"
-        for own, value in zip(cells["panel"], values, strict=True)
-    ]
-    line = [
-        text.replace(f", {hue} {value}", "").replace(f"{hue} {value}", "").strip(", ") or str(kernel)
-        for text, value, kernel in zip(cells["line"], values, cells["kernel"], strict=True)
-    ]
-    cells = cells.assign(panel=panel, line=line, value=values)
-    cells = cells.sort_values("value", kind="stable").drop(columns="value")
-    cells = cells.sort_values("dtype", key=lambda own: own.map(data.sweep.dtypes.index), kind="stable")
-    return Lines(cells, lines.about, lines.reference, lines.note)
-
-
-def _fastest_lines(rows: pd.DataFrame, most: int, spread: bool) -> list[str]:
-    """Lines drawn: those that are the fastest somewhere, the largest x first, then the others from the fastest on.
-
-    With a `spread` the others are from all of the ranking.
-    """
-    by_x = list(rows.loc[rows.groupby("x")["value"].idxmax(), "line"])
-    rest = list(dict.fromkeys(rows.sort_values("value", ascending=False)["line"]))
-    if spread:
-        rest = [rest[round(place * (len(rest) - 1) / (most - 1))] for place in range(most)]
-    else:  # of these the ones with results at most places
-        width = rows.groupby("line")["x"].nunique()
-        rest.sort(key=lambda line: -width[line])
-    return list(dict.fromkeys([*reversed(by_x), *rest]))[:most]
+    cells["panel"] = (cells["panel"] + ", " if several else "") + pd.Series(of_value, cells.index)
+    return replace(lines, cells=cells)
 
 
 def with_values(rows: pd.DataFrame, column: str) -> pd.DataFrame:
@@ -148,17 +128,22 @@ def with_values(rows: pd.DataFrame, column: str) -> pd.DataFrame:
     """
     if column == "speedup":
         return rows.assign(value=rows["speedup"], low=rows["speedup_low"], high=rows["speedup_high"])
-    work = rows[column] * rows["median_us"]
-    fastest = rows.groupby(["panel", "x"])[column].transform("max")
-    most = 1.0 if column == "memory_fraction" else fastest
-    none = {"predicted_low": math.nan, "predicted_high": math.nan}
-    ends = {"low": work / rows["median_us_high"] / most, "high": work / rows["median_us_low"] / most}
-    return rows.assign(value=rows[column] / most, **ends, **none)
+    share = rows[column]
+    if column != "memory_fraction":
+        share = share / rows.groupby(["panel", "x"])[column].transform("max")
+    return rows.assign(
+        value=share,
+        low=share * rows["median_us"] / rows["median_us_high"],
+        high=share * rows["median_us"] / rows["median_us_low"],
+        predicted_low=math.nan,
+        predicted_high=math.nan,
+    )
 
 
 def spilled(data: FigureData, rows: pd.DataFrame) -> "pd.Series[bool]":
-    known = data.resources.drop_duplicates("variant").set_index("variant")["local_bytes"].astype(float)
-    return rows["variant"].map(known).fillna(0) > 0
+    """Whether the variant of each row keeps registers in local memory."""
+    local = data.resources.drop_duplicates("variant").set_index("variant")["local_bytes"].astype(float)
+    return rows["variant"].map(local).fillna(0) > 0
 
 
 def few_lines(cells: pd.DataFrame, colors: int, spread: bool) -> tuple[pd.DataFrame, list[str], str]:
@@ -166,19 +151,31 @@ def few_lines(cells: pd.DataFrame, colors: int, spread: bool) -> tuple[pd.DataFr
 
     Columns: panel, line, x, value.
     """
-    panels = list(dict.fromkeys(cells["panel"]))
-    most = MOST if len(panels) == 1 else max(2, min(MOST, colors // min(len(panels), 3)))
-    names, kept = list[str](), list[pd.DataFrame]()
-    for panel in panels:
-        own = cells[cells["panel"] == panel]
-        chosen = [line for line in _fastest_lines(own, most, spread) if line in names or len(names) < colors]
-        names += [line for line in chosen if line not in names]
-        kept.append(own[own["line"].isin(chosen)])
-    short, every = differing(names), cells["line"].nunique()
-    drawn = pd.concat(kept)
-    drawn = drawn.assign(line=drawn["line"].map(short))
-    return (
-        drawn,
-        [short[line] for line in names],
-        f"{'' if len(panels) == 1 else 'at most '}{most} of {every} variants" * (every > len(names)),
-    )
+    panels = cells["panel"].nunique()
+    most = MOST if panels == 1 else max(2, min(MOST, colors // min(panels, 3)))
+    names, drawn = dict[str, Any](), list[pd.DataFrame]()
+    for _, of_panel in cells.groupby("panel", sort=False):
+        wanted = _fastest_lines(of_panel, most, spread)
+        for line in wanted:
+            if len(names) < colors:
+                names.setdefault(line)
+        drawn.append(of_panel[of_panel["line"].isin([line for line in wanted if line in names])])
+    short, every = differing([*names]), cells["line"].nunique()
+    what = f"{'' if panels == 1 else 'at most '}{most} of {every} variants" if every > len(names) else ""
+    together = pd.concat(drawn)
+    return together.assign(line=together["line"].map(short)), [short[name] for name in names], what
+
+
+def _fastest_lines(rows: pd.DataFrame, most: int, spread: bool) -> list[str]:
+    """Lines drawn: those that are the fastest somewhere, the largest x first, then the others from the fastest on.
+
+    With a `spread` the others are from all of the ranking.
+    """
+    fastest = rows.loc[rows.groupby("x")["value"].idxmax(), "line"]
+    ranking = [*rows.sort_values("value", ascending=False)["line"].unique()]
+    if spread:
+        ranking = [ranking[round(place * (len(ranking) - 1) / (most - 1))] for place in range(most)]
+    else:  # of these the ones with results at most places
+        width = rows.groupby("line")["x"].nunique()
+        ranking.sort(key=lambda line: -width[line])
+    return list(dict.fromkeys([*fastest[::-1], *ranking]))[:most]

@@ -42,7 +42,7 @@ def render(data: FigureData) -> bytes:
     return buffer.getvalue()
 
 
-def _draw(data: SweepData, folder: Path, titles: Mapping[str, str]) -> str:
+def draw_sweep(data: SweepData, folder: Path, titles: Mapping[str, str]) -> str:
     """Draw the figures of a sweep. What matplotlib says of one, such as letters that no font has, is a warning."""
     for figure, name in zip(data.sweep.figures, data.sweep.figure_names(), strict=True):
         with warnings.catch_warnings(record=True) as caught:
@@ -63,5 +63,5 @@ def draw_sweeps(
     """
     # Forked, so that plotting is not imported anew.
     with ProcessPoolExecutor(jobs, get_context("fork"), die_with_parent) as pool:
-        drawing = [pool.submit(_draw, data, folder, titles or {}) for data in parts]
+        drawing = [pool.submit(draw_sweep, data, folder, titles or {}) for data in parts]
         yield from (done.result() for done in as_completed(drawing))

@@ -13,15 +13,39 @@ from ladder.results import statistics as stats
 from ladder.results.sweep_data import FigureData
 from ladder.results.verdicts import FASTER, SLOWER, TIED, verdicts
 
-ROW, GAP, _TALLEST = 0.2, 0.08, 8.0
-"""Inches from row to row, between groups of rows, and of all rows."""
-_REGIMES = {"dirty": "a dirty L2", "warm": "a warm L2", "sustained": "launches without pauses"}
+_ROW, _GAP, _TALLEST = 0.2, 0.08, 8.0  # inches from row to row, between groups of rows, and of all rows
 _MARKS: dict[str, dict[str, Any]] = {
     FASTER: {"marker": "o"},
     SLOWER: {"marker": "s"},
     TIED: {"marker": "D"},
 }
 """Verdicts differ by mark as well as by colour."""
+
+
+def draw(data: FigureData) -> Figure:
+    """A row per shape with its mark and 95 % interval; on the right what was the fastest there."""
+    timed = data.some(data.fastest_by_size, "result at any shape")
+    fields = list(data.sweep.problem.size_fields)
+    rows = _rows(data, timed)
+    rows["place"], height = _places(rows["dtype"] + " " + rows[fields[0]].astype(str))
+    figure, (axis,) = base.canvas(data, 2.2 + height, f"the fastest at each shape, by {fields[0].upper()}")
+    _draw_marks(axis, rows)
+    ends = timed[["speedup_low", "speedup_high", "predicted_low", "predicted_high"]].stack().astype(float)
+    base.factor_axis(axis, min(1.0, *ends), max(1.0, *ends))
+    mean = geometric_mean(timed["speedup"])
+    uprights = [(mean, f"geometric mean of {len(timed)}: {mean:.3f}", "--"), (1.0, rival(data), "-")]
+    # The name of the lower stands on its left.
+    for (at, text, line), side, offset in zip(sorted(uprights), ("right", "left"), (-3, 3), strict=True):
+        axis.axvline(at, color=style.REFERENCE, lw=1.4, ls=line, zorder=2)
+        look: dict[str, Any] = {"va": "bottom", "ha": side, "fontsize": 9.5, "color": style.REFERENCE}
+        base.note(axis, text, (at, 1), (offset, 3), xycoords=("data", "axes fraction"), **look)
+    names = rows[fields].astype(str).agg(" x ".join, axis=1)
+    if len(data.sweep.dtypes) > 1:
+        names += " (" + rows["dtype"] + ")"
+    axis.set_yticks(rows["place"], names, fontsize=10)
+    axis.set(ylim=(height, 0), xlabel=f"speed relative to {rival(data)}\n{base.RANGES}")
+    axis.set_ylabel(" x ".join(name.upper() for name in fields))
+    return base.legend_below(figure, [axis])
 
 
 def _rows(data: FigureData, timed: pd.DataFrame) -> pd.DataFrame:
@@ -34,67 +58,23 @@ def _rows(data: FigureData, timed: pd.DataFrame) -> pd.DataFrame:
 
 def _places(groups: "pd.Series[str]") -> "tuple[pd.Series[float], float]":
     """Middles of the rows and the height of all, in inches; groups that have rows to keep together stand apart."""
-    gap = GAP if 2 * groups.nunique() <= len(groups) else 0
-    height = min(ROW, (_TALLEST - gap * groups.nunique()) / len(groups))
-    ends = (height + gap * groups.ne(groups.shift()).where(groups.index > 0, False)).cumsum()
+    gap = _GAP if 2 * groups.nunique() <= len(groups) else 0
+    height = min(_ROW, (_TALLEST - gap * groups.nunique()) / len(groups))
+    begins_group = groups.ne(groups.shift(fill_value=groups.iloc[0]))
+    ends = (height + gap * begins_group).cumsum()
     return ends - height / 2, float(ends.iloc[-1])
 
 
-def _marks(axis: Axes, rows: pd.DataFrame) -> None:
+def _draw_marks(axis: Axes, rows: pd.DataFrame) -> None:
     """Speeds with their intervals, by verdict; words where there is no result."""
     for verdict, mark in _MARKS.items():
-        own = stats.records(rows[rows["verdict"] == verdict])
-        color = base.VERDICTS[verdict]
-        for row in own:
+        color, timed = base.VERDICTS[verdict], stats.records(rows[rows["verdict"] == verdict])
+        for row in timed:
             base.interval(axis, row["place"], row, color, **mark)
-        if own:
-            axis.plot([], [], ls="", ms=5, color=color, label=f"{verdict}: {len(own)}", **mark)
+        if timed:
+            axis.plot([], [], ls="", ms=5, color=color, label=f"{verdict}: {len(timed)}", **mark)
     # On white, for the lines at 1 and at the mean cross the words.
-    white = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
-    middle: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 8.5, "bbox": white}
+    look: dict[str, Any] = {"style": "italic", "ha": "center", "fontsize": 8.5, "zorder": 4}
+    look["bbox"] = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
     for place in rows[rows["verdict"] == ""]["place"]:
-        axis.text(1, place, "no result", zorder=4, color=style.MUTED, style="italic", **middle)
-
-
-def _beside(axis: Axes, data: FigureData, rows: pd.DataFrame) -> "pd.Series[float]":
-    """Mark what the same variants reach in the next regime of the sweep, where that was measured; their speeds."""
-    cells = ["variant", *data.sweep.problem.size_fields]
-    other = next((regime for regime in data.sweep.regimes if regime != data.regime), "")
-    cold = stats.ok_rows(data.timings, other)[[*cells, "speedup"]]
-    found = rows[[*cells, "place"]].merge(cold, on=cells)
-    if len(found):
-        over = "" if len(found) == rows["speedup"].count() else f" of {len(found)}"
-        label = f"the same with {_REGIMES.get(other, other)}: {geometric_mean(found['speedup']):.3f} in the mean{over}"
-        look: dict[str, Any] = {"marker": "|", "ls": "", "ms": 8, "mew": 1.6, "color": "black"}
-        axis.plot(found["speedup"], found["place"], label=label, zorder=2.5, **look)
-    return found["speedup"]
-
-
-def draw(data: FigureData) -> Figure:
-    """A row per shape with its mark and 95 % interval; on the right what was the fastest there."""
-    timed = data.some(data.fastest_by_size, "result at any shape")
-    rows, fields = _rows(data, timed), list(data.sweep.problem.size_fields)
-    rows["place"], height = _places(rows["dtype"] + " " + rows[fields[0]].astype(str))
-    figure, (axis,) = base.canvas(data, 2.2 + height, f"the fastest at each shape, by {fields[0].upper()}")
-    _marks(axis, rows)
-    beside = _beside(axis, data, rows)
-    ends = [
-        *timed[["speedup_low", "speedup_high", "predicted_low", "predicted_high"]].stack().astype(float),
-        *beside,
-    ]
-    base.factor_axis(axis, min(1.0, *ends), max(1.0, *ends))
-    mean = geometric_mean(timed["speedup"])
-    uprights = [(mean, f"geometric mean of {len(timed)}: {mean:.3f}", "--"), (1.0, rival(data), "-")]
-    # The name of the lower stands on its left.
-    for (at, text, line), side, offset in zip(sorted(uprights), ("right", "left"), (-3, 3), strict=True):
-        axis.axvline(at, color=style.REFERENCE, lw=1.4, ls=line, zorder=2)
-        head: dict[str, Any] = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points"}
-        axis.annotate(
-            text, (at, 1), (offset, 3), va="bottom", ha=side, fontsize=9.5, color=style.REFERENCE, **head
-        )
-    shapes = rows[fields].astype(str).agg(" x ".join, axis=1)
-    shapes = shapes + " (" + rows["dtype"] + ")" if len(data.sweep.dtypes) > 1 else shapes
-    axis.set_yticks(rows["place"], shapes, fontsize=10)
-    axis.set(ylim=(height, 0), xlabel=f"speed relative to {rival(data)}\n{base.RANGES}")
-    axis.set_ylabel(" x ".join(name.upper() for name in fields))
-    return base.legend_below(figure, axis)
+        base.note(axis, "no result", (1, place), **look)
