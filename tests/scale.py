@@ -112,7 +112,6 @@ def steps(lab: Lab, devices: int) -> dict[str, list[str]]:
         "--config",
         "device=nvidia-h200",
         "arch=sm_90a",
-        "clock={enabled: false}",
     ]
     snakemake, ladder = snakemake_command("--cores", "1"), [sys.executable, "-m", "ladder"]
     beside = [f"--beside=results/published/nvidia-other-{number}" for number in range(devices)]

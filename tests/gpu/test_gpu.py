@@ -266,7 +266,6 @@ def gpu_project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     text = (folder / "config" / "config.yaml").read_text()
     config = yaml.safe_load(text)
     config["device"] = "auto"
-    config["clock"]["enabled"] = False
     config["profile"]["enabled"] = False
     config["measure"] |= {"precision": 0.0001, "min_pairs": 400, "max_pairs": 400}
     (folder / "config" / "config.yaml").write_text(yaml.safe_dump(config))

@@ -555,7 +555,9 @@ def test_what_to_use_follows_dtype_layout_and_typed_sizes(
     assert "6000x6000x6000" in browser.driver.current_url
     browser.open(file, "use=fp32/NN/4096x4096x4096/cold")
     said = browser.find("#use-answer").text
-    cell = timings.set_index(["sweep", "variant", "n", "regime"]).loc[("fp32_ladder", "gemm_tma-fp32", 4096, "cold")]
+    cell = timings.set_index(["sweep", "variant", "n", "regime"]).loc[
+        ("fp32_ladder", "gemm_tma-fp32", 4096, "cold")
+    ]
     read = f"{cell['tflops']:.1f} TFLOP/s {100 * (cell['speedup'] - 1):.0f} % faster than cuBLAS"
     assert re.search(rf"gemm_tma .*\n{re.escape(read)}", said)
     assert "fp32 near this size: measured in NN only." in said

@@ -59,7 +59,6 @@ rule write_report:
     input:
         tables=rules.collect_tables.output.tables,
         claims=rules.decide_claims.output.tables,
-        clock=clock_tables(),
         throughput=throughput_record(),
         # Written anew after any change of kernels/, workflow/ and config/.
         environment=rules.record_environment.output.environment,

@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from ladder.cli.options import PlanFile, PlanFiles, folder_of, project
-from ladder.measure import job, profile_job, timer_validation_job, zeros_job
+from ladder.cli.options import PlanFile, folder_of, project
+from ladder.measure import job, profile_job, zeros_job
 from ladder.measure.process_lifetime import end_with_parent
 from ladder.model.plan_file import read_plan
 
@@ -27,23 +27,6 @@ def profile(context: typer.Context, plan: PlanFile) -> None:
     """Collect Nsight Compute counters for a sweep; what cannot be had becomes a note."""
     end_with_parent()
     profile_job.count(plan, read_plan(plan), folder_of(plan), project(context).root)
-
-
-def clock(
-    context: typer.Context,
-    plans: PlanFiles,
-    jobs: Annotated[int, typer.Option(min=1, help="GPUs at once.")] = 1,
-) -> None:
-    """Hold the timer against NVBench, on each GPU that the run has measured on.
-
-    The cells of some plans of the run serve as subjects.
-    """
-    from ladder.results import tables  # pandas, which measuring does without
-
-    end_with_parent()
-    folder, given = folder_of(plans[0]), {path: read_plan(path) for path in plans}
-    rows = timer_validation_job.validate_timer(given, folder, project(context).root, jobs)
-    tables.write({"clock_nvbench": tables.frame("clock_nvbench", rows)}, folder.tables)
 
 
 def zeros(

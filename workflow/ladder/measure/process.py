@@ -18,7 +18,6 @@ TASKS = {
     "measure": "worker",
     "profile": "traced",
     "sanitize": "traced",
-    "validate_timer": "timer_validation",
     "zeros": "zeros",
 }
 """Task -> the module of this folder that has it as a function of plan, folder of cubins, and request.

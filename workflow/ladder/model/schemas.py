@@ -94,11 +94,6 @@ SCHEMAS: Mapping[str, Mapping[str, str]] = {
         worker_starts:int
         started finished"""
     ),
-    # Our dirty median against NVBench's of the same kernel: difference = ours / NVBench - 1.
-    "clock_nvbench": columns(
-        """gpu_uuid sweep dtype subject median_us:float median_us_low:float median_us_high:float nvbench_us:float
-        nvbench_noise:float difference:float device_us:float"""
-    ),
     # Launches with zeros in place of random numbers: side: kernel, of a variant, or library.
     # speedup: how many times as fast it is with zeros. zeros_mhz, random_mhz: the SM clock in these launches, cold by
     # stamps around single ones.

@@ -34,7 +34,6 @@ _OPTIONAL = (
     "claims",
     "components",
     "coverage",
-    "clock_nvbench",
     *EARLIER,
     "zeros",
     "sanitizer",

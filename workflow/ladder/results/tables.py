@@ -42,7 +42,6 @@ _LATER = {
     "metrics": _LATER_SIZES,
     "sanitizer": _LATER_SIZES,
     "jobs": ("check_share",),
-    "clock_nvbench": ("gpu_uuid", "sweep", "dtype", "device_us"),
 }
 """Columns that tables published earlier may not have."""
 _LEFT = {"timings": ("check_code", "timing_code"), "sessions": ("check_code", "timing_code")}
