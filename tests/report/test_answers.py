@@ -23,7 +23,6 @@ from ladder.catalogue.settings import set_up
 from ladder.catalogue.sweeps import chosen_cells
 from ladder.model.architecture import lacking
 from ladder.model.cell import size_label
-from ladder.model.folders import RunFolder
 from ladder.report import answers as module
 from ladder.report.answers import Answer, answers
 from ladder.report.choices import choices, slowed
@@ -362,40 +361,6 @@ def test_the_power_limit_lowers_a_clock_where_nvml_named_it_and_the_clock_was_hi
     assert answer.headline == f"9 % of tensor-core speed at 4096 is gone after a second{said}"
     assert answer.why.endswith(why)
     assert ("From 4096 on single launches are limited" in answer.exceptions) == (events == CAP)
-
-
-def test_what_random_data_cost_is_said_of_zeros_alone() -> None:
-    def row(side: str, n: int, regime: str, speedup: float, mhz: float) -> dict[str, Any]:
-        ends = {"speedup": speedup, "speedup_low": speedup - 0.01, "speedup_high": speedup + 0.01}
-        size = dict.fromkeys(("m", "n", "k"), n) | {"dtype": "bf16", "regime": regime}
-        about = {
-            "subject": side,
-            "side": side,
-            "zeros_us": 10.0,
-            "random_us": 10 * speedup,
-        }
-        return {**size, **about, **ends, "zeros_mhz": 1980.0, "random_mhz": mhz}
-
-    def said(*rows: dict[str, Any]) -> Answer:
-        data = RunData({}, {"zeros": tables.frame("zeros", rows)})
-        return next(
-            one for one in answers(data, Links(RunFolder(ROOT), ROOT, data)) if one.name == "random_data"
-        )
-
-    cold = [row("kernel", 4096, "cold", 1.09, 1650), row("library", 4096, "cold", 1.12, 1600)]
-    held = [row("kernel", 4096, "sustained", 1.2, 1300), row("library", 4096, "sustained", 1.25, 1300)]
-    answer = said(*cold, *held, row("library", 8192, "sustained", 1.3, 1300))
-    assert answer.headline == (
-        "With zeros in place of random numbers our bf16 GEMM at 4096 is 9 % faster, cuBLAS 12 %."
-    )
-    assert answer.also == "For seconds it is 20 % faster, cuBLAS 25 %."
-    assert "the SM clock is 1980 MHz with them, 1650 with random numbers" in answer.why
-    assert answer.exceptions == ""
-    assert len(answer.table.rows) == 5
-    same = said(row("kernel", 4096, "cold", 1.09, 1975), row("kernel", 16384, "sustained", 0.8, 1250))
-    assert same.why.startswith("We do not know: in single launches the SM clock is 1975 MHz with both")
-    assert "For seconds at 16384 one of ours is 20 % slower with zeros, at a higher clock" in same.exceptions
-    assert said(row("kernel", 8192, "cold", 1.1, 1975)).absent == "no kernel was timed with zeros at 4096"
 
 
 def test_what_fails_of_a_text_about_another_gpu_is_not_refuted() -> None:

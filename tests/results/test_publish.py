@@ -454,10 +454,9 @@ def test_counters_of_other_code_are_named_with_their_date(released: Run) -> None
 
 
 def test_tables_of_earlier_releases_name_gpus_as_sessions_do(run: Run) -> None:
-    named = {"zeros": "subject", "accuracy": "who", "accumulation": "variant"}
+    named = {"accuracy": "who", "accumulation": "variant"}
     for name, column in named.items():
         cell = {"m": 8, "n": 8, "k": 8, "dtype": "fp32", "layout": "TN", "inputs": "uniform"}
-        cell |= {"side": "kernel", "regime": "cold", "speedup": 1.1, "zeros_mhz": 2.0, "random_mhz": 1.0}
         rows = [{"gpu_uuid": "GPU-22222222-3333", column: "one"}, {column: "of no known GPU"}]
         rows = [cell | row for row in rows]
         tables.write({name: tables.frame(name, rows)}, run.folder.tables)

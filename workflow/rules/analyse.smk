@@ -6,7 +6,6 @@ rule collect_tables:
         plans=expand(rules.prepare_sweep.output.plan, sweep=RULE_INPUTS.chosen),
         accounts=[accounts_of(sweep) for sweep in RULE_INPUTS.chosen],
         published=published_files(
-            "zeros.csv",
             "accuracy.csv",
             "accumulation.csv",
             "sanitizer.csv",

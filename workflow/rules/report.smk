@@ -77,7 +77,6 @@ rule write_report:
         sweeps=RULE_INPUTS.chosen,
         # No input: a report is no reason to sanitize again.
         sanitizer=contents(Path(FOLDER).glob("tables/sanitizer.csv")),
-        zeros=contents(Path(FOLDER).glob("tables/zeros.csv")),
         beside=[f"--beside {shlex.quote(folder)}" for folder in beside()],
     message:
         "Writing report and page"

@@ -94,13 +94,6 @@ SCHEMAS: Mapping[str, Mapping[str, str]] = {
         worker_starts:int
         started finished"""
     ),
-    # Launches with zeros in place of random numbers: side: kernel, of a variant, or library.
-    # speedup: how many times as fast it is with zeros. zeros_mhz, random_mhz: the SM clock in these launches, cold by
-    # stamps around single ones.
-    "zeros": columns(
-        f"""gpu_uuid sweep subject side dtype layout {_SIZE_FIELDS} regime zeros_us:float random_us:float speedup:float
-        speedup_low:float speedup_high:float samples:int zeros_mhz:float random_mhz:float"""
-    ),
     # One row per variant and tool of compute-sanitizer. status: clean, errors, not run, or the launch's.
     # `errors` counts reports; `reason` is the first line of the first one, or why there is no result.
     "sanitizer": columns(

@@ -30,7 +30,6 @@ from ladder.results.counters import SHARED_REQUESTS_OF
 from ladder.results.earlier import errors_by_inputs
 from ladder.results.environment import boost_clock_mhz
 from ladder.results.run_data import Row, Rows, RunData, Unmeasured, best, grouped, mean
-from ladder.results.statistics import Estimate
 from ladder.results.sweep_data import SweepData, plain, shown_value
 from ladder.results.templates import TEMPLATES
 from ladder.results.verdicts import FASTER, SLOWER, TIED, Gain, gain, in_one_session
@@ -379,39 +378,6 @@ def _held_line(data: RunData, one: Choice, held: Held) -> list[tuple[str, str]]:
         ("slower by", f"{100 * max(held.loss, 0):.0f} %"),
         ("SM clock, MHz", number(held.row.get("sm_clock_mhz"), 4)),
         ("power, W", number(held.row.get("power_w"), 3)),
-    ]
-
-
-@question("What do random data cost?", "hopper", "hopper_dtypes", front=False)
-def random_data(data: RunData) -> Facts:
-    """How much faster GEMMs are with zeros in place of random numbers, in single launches and for seconds."""
-    rows = stats.records(data.frames["zeros"])
-    here = [row for row in rows if row["n"] == SIZE]
-    if not any(row["regime"] == "cold" for row in here):
-        raise Unmeasured(f"no kernel was timed with zeros at {SIZE}")
-    return {
-        "dtypes": sorted({row["dtype"] for row in here}),
-        "size": SIZE,
-        "gains": {(row["side"], row["regime"]): row["speedup"] - 1 for row in here},
-        "single": next(row for row in here if row["regime"] == "cold"),
-        "slower": min(
-            (row for row in rows if row["speedup_high"] < 1), key=lambda row: row["speedup"], default=None
-        ),
-        "table": Table([_zeros_line(row) for row in rows]),
-    }
-
-
-def _zeros_line(row: Mapping[str, Any]) -> list[tuple[str, str]]:
-    known = Estimate(*(row[name] for name in ("speedup", "speedup_low", "speedup_high")))
-    return [
-        ("what", text(str(row["subject"]))),
-        ("size", size_label(stats.size_of(row))),
-        ("regime", row["regime"]),
-        ("zeros, µs", number(row["zeros_us"], 4)),
-        ("random numbers, µs", number(row["random_us"], 4)),
-        ("zeros are faster, times [95 %]", spread(known, 3)),
-        ("SM clock with zeros, MHz", number(row["zeros_mhz"], 4)),
-        ("with random numbers", number(row["random_mhz"], 4)),
     ]
 
 

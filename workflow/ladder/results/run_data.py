@@ -35,7 +35,6 @@ _OPTIONAL = (
     "components",
     "coverage",
     *EARLIER,
-    "zeros",
     "sanitizer",
     "unseen",
 )
