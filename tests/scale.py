@@ -65,7 +65,7 @@ def make_run(root: Path, cells: int) -> Lab:
             "sizes": [256 * (1 + index) for index in range(SIZE_COUNT)],
             "variants": [{"kernel": "gemm_shared_tile", "params": {"strip": [*range(each)], "part": part}}],
             "references": ["cublas"],
-            "regimes": ["dirty"],
+            "regimes": ["cold"],
             "figures": [{"kind": "curves", "caption": "Speed over the size."}],
         }
         (lab.project.sweeps / f"many{part}.yaml").write_text(json.dumps(sweep))

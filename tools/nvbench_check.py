@@ -21,6 +21,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from ladder.gpu.device import FLUSHED
 from ladder.gpu.discovery import find_gpus, of_one_model
 from ladder.gpu.lock import one_gpu
 from ladder.gpu.timing import Pairs
@@ -44,8 +45,6 @@ CLOSE = 2.0
 PRIMED_BELOW_US = 300.0
 """Shorter kernels run once ahead of the flush, as in NVBench's loop, so that their instructions are cached."""
 
-FLUSHED = "dirty"
-"""Regime: a memset ahead of each launch."""
 ROWS_OF = "--rows-of"
 """Ahead of a plan: only that one, in this process."""
 

@@ -358,7 +358,7 @@ def test_what_was_ended_goes_on_where_it_was(host: Host, capsys: pytest.CaptureF
         (["--size", "{m: 64}"], "command line: --size: the size field 'n' is missing"),
         (["--dtype", "bf16"], "command line: --dtype: 'bf16' is not accepted; planted is not written for it"),
         (["--layout", "TN"], "command line: --layout: 'TN' is not accepted; accepted: NN"),
-        (["--regime", "hot"], "command line: --regime: 'hot' is not accepted; accepted: cold, dirty, warm"),
+        (["--regime", "hot"], "command line: --regime: 'hot' is not accepted; accepted: cold, warm"),
         (
             ["--param", "tile=64"],
             "command line: --param: 'tile' is not accepted; planted has no such parameter",

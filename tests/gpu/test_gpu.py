@@ -49,7 +49,7 @@ def measure(tmp_path: Path) -> Measure:
         for record in measured(folder, variants, sizes, f"{{deadline_s: {deadline_s}}}"):
             found.setdefault(f"{record.variant} {list(record.cell.size.values())}", []).append(record)
         for records in found.values():
-            assert {record.cell.regime for record in records} == {"dirty", "warm"}
+            assert {record.cell.regime for record in records} == {"cold", "warm"}
             assert len({(record.status, record.reason) for record in records}) == 1
         return {name: records[0] for name, records in found.items()}
 
@@ -111,7 +111,7 @@ def test_every_worker_takes_the_reference_that_was_chosen(tmp_path: Path) -> Non
     shutil.copytree(ROOT / "tests" / "gpu_kernels", folder / "kernels" / "gemm")
     variants = [{"kernel": "faulty", "params": {"fault": fault}} for fault in ("none", "trap")]
     variants.append({"kernel": "tma_tile"})
-    libraries = {"references": ["cublas", "cublaslt"], "regimes": ["dirty"]}
+    libraries = {"references": ["cublas", "cublaslt"], "regimes": ["cold"]}
     records = measured(folder, variants, [SIZE], "{deadline_s: 10}", **libraries)
     (chosen,) = (record.result for record in records if not record.cell.kernel)
     good = [record.result for record in records if record.cell.kernel and record.status == "ok"]
@@ -162,7 +162,7 @@ data.fill(0, stream=gpu.stream)
 arguments = (int(data.handle), ctypes.c_int64(count), int(data.handle))
 kernels = [code.get_kernel(symbols[name]) for name in names]
 launchers = [functools.partial(launch, gpu.stream, config, kernel, *arguments) for kernel in kernels]
-for regime in ("warm", "dirty", "cold"):
+for regime in ("warm", "cold"):
     for launcher in launchers:
         launcher()
         times, _ = timer.times([CheckedLaunch(launcher)] * 50, regime, twice=True)

@@ -202,7 +202,7 @@ def plan(temporary: Path) -> Path:
     mean, harness = ({"status": "ok", "machine_code": letter * 64, "cubin": letter} for letter in "ab")
     for letter in "ab":
         (temporary / f"{letter}.cubin").touch()
-    cell = Cell("mean", {"radius": 1}, "fp32", "", {"elements": 64}, "dirty", Reference(libraries=("copy",)))
+    cell = Cell("mean", {"radius": 1}, "fp32", "", {"elements": 64}, "cold", Reference(libraries=("copy",)))
     launch = Launch(
         variant="mean-fp32",
         params={"radius": 1},
@@ -223,7 +223,7 @@ def plan(temporary: Path) -> Path:
         sweep="line",
         problem="stencil",
         arch="sm_90a",
-        regimes=("dirty",),
+        regimes=("cold",),
         settings=settings,
         job=job,
         counter_groups=(),

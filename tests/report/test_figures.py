@@ -782,29 +782,6 @@ def drawn(axis: Axes) -> list[tuple[float, float]]:
     return [(float(x), float(y)) for line in found for x, y in zip(*line.get_data(), strict=True)]
 
 
-def test_what_the_next_regime_gives_stands_beside(shapes: FigureData) -> None:
-    given = shapes
-    given = dataclasses.replace(given, sweep=dataclasses.replace(given.sweep, regimes=("cold", "dirty")))
-    clean = given.timings[given.timings["status"] == "ok"].assign(regime="dirty")
-    clean["speedup"] *= 0.5
-    both = dataclasses.replace(given, timings=pd.concat([given.timings, clean], ignore_index=True))
-    axis = FIGURES["shapes"](both).axes[0]
-    (strokes,) = [
-        line
-        for line in axis.lines
-        if line.get_marker() == "|" and line.get_linestyle() == "None" and "dirty" in str(line.get_label())
-    ]
-    labels = [label.get_text() for label in axis.get_yticklabels()]
-    rows = dict(zip([float(place) for place in axis.get_yticks()], labels, strict=True))
-    marked = {rows[float(y)]: float(x) for x, y in zip(*strokes.get_data(), strict=True)}
-    # Of the variants that the rows are of, not of the slower ones.
-    assert marked == pytest.approx({" x ".join(map(str, size)): speed / 2 for size, speed in FASTEST.items()})
-    mean = math.prod(FASTEST.values()) ** (1 / len(FASTEST)) / 2
-    assert str(strokes.get_label()) == f"the same with a dirty L2: {mean:.3f} in the mean"
-    assert axis.get_xlim()[0] < min(marked.values())
-    assert "dirty" not in words(FIGURES["shapes"](given))
-
-
 def test_a_shape_that_was_not_asked_for_is_not_missing(tmp_path: Path) -> None:
     variants = [{"kernel": "gemm_register_tile", "params": {"bm": 64}, "where": "m > 64 or k != 4096"}]
     given = shapes_data(tmp_path, variants=variants)

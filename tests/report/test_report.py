@@ -323,35 +323,35 @@ def test_a_sweep_over_shapes_shows_the_fastest_at_each(tmp_path: Path) -> None:
     path = lab.project.sweeps / "fp32_ladder.yaml"
     document = yaml.safe_load(path.read_text())
     document["figures"] = [{"kind": "shapes", "caption": "Every size."}]
-    document["regimes"] = ["dirty", "cold"]
+    document["regimes"] = ["cold", "warm"]
     path.write_text(yaml.safe_dump(document))
     lab.record(["fp32_ladder"])
     lab.collect(["fp32_ladder"])
     part = report(lab)["fp32_ladder"]
     timed = lab.frames("fp32_ladder")["timings"]
-    dirty = timed[(timed["regime"] == "dirty") & (timed["status"] == "ok")]
-    shapes = int(dirty["m"].nunique())
-    assert f"Shown: the fastest at each of {shapes} shapes; {len(dirty)} cells in all" in part
+    cold = timed[(timed["regime"] == "cold") & (timed["status"] == "ok")]
+    shapes = int(cold["m"].nunique())
+    assert f"Shown: the fastest at each of {shapes} shapes; {len(cold)} cells in all" in part
     lines = part.split("<details>")[0].splitlines()
     rows = [line.split("|") for line in lines if re.match(r"\| .* \| \d+ \|", line)]
-    assert [int(row[2]) for row in rows] == sorted(int(size) for size in dirty["m"].unique())
-    best = dirty.groupby("m")["median_us"].min().sort_index()
+    assert [int(row[2]) for row in rows] == sorted(int(size) for size in cold["m"].unique())
+    best = cold.groupby("m")["median_us"].min().sort_index()
     assert [float(row[3].split("[")[0]) for row in rows] == pytest.approx(list(best), rel=1e-3)
     # The same variants in the other regime stand beside them, and the means of both below.
-    fastest = dirty.loc[dirty.groupby("m")["median_us"].idxmin()].sort_values("m")
-    cold = timed[timed["regime"] == "cold"].merge(fastest[["variant", "m"]], on=["variant", "m"])
-    assert 0 < len(cold) < shapes, "short kernels alone are measured in a second regime here"
+    fastest = cold.loc[cold.groupby("m")["median_us"].idxmin()].sort_values("m")
+    warm = timed[timed["regime"] == "warm"].merge(fastest[["variant", "m"]], on=["variant", "m"])
+    assert 0 < len(warm) < shapes, "short kernels alone are measured in a second regime here"
     header = next(line for line in lines if "time µs" in line).split("|")
-    column = header.index(" cold: time µs ")
+    column = header.index(" warm: time µs ")
     beside = {int(row[2]): row[column] for row in rows}
     assert {m: float(text) for m, text in beside.items() if text.strip()} == pytest.approx(
-        dict(zip(cold["m"].astype(int), cold["median_us"], strict=True)), rel=1e-3
+        dict(zip(warm["m"].astype(int), warm["median_us"], strict=True)), rel=1e-3
     )
-    means = [math.exp(rows["speedup"].map(math.log).mean()) for rows in (fastest, cold)]
-    found = re.search(r"over the shapes: (\S+) \[(\S+), (\S+)\] \(dirty\), (\S+) \[", part)
+    means = [math.exp(rows["speedup"].map(math.log).mean()) for rows in (fastest, warm)]
+    found = re.search(r"over the shapes: (\S+) \[(\S+), (\S+)\] \(cold\), (\S+) \[", part)
     assert found is not None
-    value, low, high, cold_value = map(float, found.groups())
-    assert (value, cold_value) == pytest.approx(means, rel=1e-3)
+    value, low, high, warm_value = map(float, found.groups())
+    assert (value, warm_value) == pytest.approx(means, rel=1e-3)
     # The factory's intervals are 0.2 % to either side of every speed; one session of a library adds 1.96 x 0.59 %.
     half = math.hypot(0.002, 1.96 * 0.0059)
     assert (low / value, high / value) == pytest.approx((math.exp(-half), math.exp(half)), abs=5e-4)

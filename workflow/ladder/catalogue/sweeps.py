@@ -168,10 +168,9 @@ class SweepDocument(Document):
     counts"""
     precision: Share | None = None
     """half-width of the speed-up's interval to reach, as a share (default the configuration's)"""
-    regimes: Some[Literal["cold", "dirty", "warm", "sustained"]] = ["cold", "warm"]
-    """cold: operands outside the L2, and nothing in it left to be written to memory; dirty: L2 flushed by a memset, as
-    NVBench does it; warm: back to back in a CUDA graph (default cold and warm); figures and findings speak of
-    the first"""
+    regimes: Some[Literal["cold", "warm", "sustained"]] = ["cold", "warm"]
+    """cold: operands outside the L2, and nothing in it left to be written to memory; warm: back to back in a
+    CUDA graph (default cold and warm); figures and findings speak of the first"""
     counters: CountersDocument | None = None
     predicted_for: Slug | None = None
     """slug of the GPU that `predicted` speaks of, such as nvidia-h200; nothing is said of it on others"""

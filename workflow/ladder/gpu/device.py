@@ -27,6 +27,9 @@ GUARD_BYTE = 0x81 + secrets.randbelow(60)  # what they hold: no byte of a small 
 Guard = tuple[int, int, bool]
 """Address, bytes, and whether it lies behind its buffer."""
 
+FLUSHED = "flushed"
+"""State of the L2 ahead of launches that are only planned by; no regime of a cell."""
+
 _RUNNING = 32  # bytes of what checking kernels share until the last block is done
 _THREADS = 256
 _KEPT = 1024  # packed arguments
@@ -178,7 +181,10 @@ class L2:
         return buffer
 
     def prepare(self, regime: str) -> None:
-        """Enqueue what comes before a launch: a flush of the L2, if cold also a read of other data; nothing if warm."""
+        """Enqueue what comes before a launch: if cold a flush of the L2 and a read of other data; nothing if warm.
+
+        FLUSHED: a flush alone, which leaves lines that are still to be written to memory.
+        """
         if regime != "warm":
             self._flush.fill(0, stream=self.gpu.stream)
         if regime == "cold":
@@ -189,7 +195,7 @@ class L2:
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             for _ in range(20):
-                self.prepare("dirty")
+                self.prepare(FLUSHED)
             self.gpu.sync()
 
 

@@ -1,9 +1,8 @@
 """Timing: variant and reference interleaved, by single launches or in CUDA graphs, until the interval is small.
 
-Regimes. Before each launch the L2 is prepared and the GPU comes to rest. Dirty: a memset overwrites the whole L2, as
-NVBench does it, and leaves lines that must still be written to memory. Cold: a read of other data follows, so that
-nothing is left to be written. Warm: a CUDA graph of back-to-back launches takes the place of each launch, and nothing
-comes before it.
+Regimes. Before each launch the L2 is prepared and the GPU comes to rest. Cold: a memset overwrites the whole L2, and a
+read of other data follows, so that nothing is left to be written to memory. Warm: a CUDA graph of back-to-back launches
+takes the place of each launch, and nothing comes before it.
 
 Launch. A gate holds the stream until event, launch and event are enqueued behind it. So the events time the launch
 alone, and the host is silent while the kernel runs. Short kernels run once, untimed, before the L2 is prepared: then
@@ -44,7 +43,7 @@ from typing import Any
 from cuda.bindings import driver
 from cuda.core import EventOptions, Kernel, LaunchConfig, Stream, launch
 
-from ladder.gpu.device import Gpu, Launcher, checked
+from ladder.gpu.device import FLUSHED, Gpu, Launcher, checked
 from ladder.gpu.stamps import DeviceClock
 from ladder.model.errors import LadderError
 from ladder.model.intervals import abba_ratios, median, ratio_interval
@@ -362,7 +361,7 @@ class Timer:
 
     def time_once(self, one: CheckedLaunch) -> float:
         """Time in µs of one launch with a flushed L2, to plan by."""
-        return self.times([one], "dirty")[0][0]
+        return self.times([one], FLUSHED)[0][0]
 
     def quick_medians(self, launchers: Sequence[Launcher]) -> list[float]:
         """Median times in µs with a cold L2, for choosing: the shorter the fastest is, the more rounds.

@@ -15,7 +15,6 @@ from ladder.results.verdicts import FASTER, SLOWER, TIED, verdicts
 
 ROW, GAP, _TALLEST = 0.2, 0.08, 8.0
 """Inches from row to row, between groups of rows, and of all rows."""
-_REGIMES = {"dirty": "a dirty L2", "warm": "a warm L2", "sustained": "launches without pauses"}
 _MARKS: dict[str, dict[str, Any]] = {
     FASTER: {"marker": "o"},
     SLOWER: {"marker": "s"},
@@ -56,20 +55,6 @@ def _marks(axis: Axes, rows: pd.DataFrame) -> None:
         axis.text(1, place, "no result", zorder=4, color=style.MUTED, style="italic", **middle)
 
 
-def _beside(axis: Axes, data: FigureData, rows: pd.DataFrame) -> "pd.Series[float]":
-    """Mark what the same variants reach in the next regime of the sweep, where that was measured; their speeds."""
-    cells = ["variant", *data.sweep.problem.size_fields]
-    other = next((regime for regime in data.sweep.regimes if regime != data.regime), "")
-    cold = stats.ok_rows(data.timings, other)[[*cells, "speedup"]]
-    found = rows[[*cells, "place"]].merge(cold, on=cells)
-    if len(found):
-        over = "" if len(found) == rows["speedup"].count() else f" of {len(found)}"
-        label = f"the same with {_REGIMES.get(other, other)}: {geometric_mean(found['speedup']):.3f} in the mean{over}"
-        look: dict[str, Any] = {"marker": "|", "ls": "", "ms": 8, "mew": 1.6, "color": "black"}
-        axis.plot(found["speedup"], found["place"], label=label, zorder=2.5, **look)
-    return found["speedup"]
-
-
 def draw(data: FigureData) -> Figure:
     """A row per shape with its mark and 95 % interval; on the right what was the fastest there."""
     timed = data.some(data.fastest_by_size, "result at any shape")
@@ -77,11 +62,7 @@ def draw(data: FigureData) -> Figure:
     rows["place"], height = _places(rows["dtype"] + " " + rows[fields[0]].astype(str))
     figure, (axis,) = base.canvas(data, 2.2 + height, f"the fastest at each shape, by {fields[0].upper()}")
     _marks(axis, rows)
-    beside = _beside(axis, data, rows)
-    ends = [
-        *timed[["speedup_low", "speedup_high", "predicted_low", "predicted_high"]].stack().astype(float),
-        *beside,
-    ]
+    ends = timed[["speedup_low", "speedup_high", "predicted_low", "predicted_high"]].stack().astype(float)
     base.factor_axis(axis, min(1.0, *ends), max(1.0, *ends))
     mean = geometric_mean(timed["speedup"])
     uprights = [(mean, f"geometric mean of {len(timed)}: {mean:.3f}", "--"), (1.0, rival(data), "-")]
