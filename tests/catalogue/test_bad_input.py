@@ -490,11 +490,6 @@ MISTAKES = [
         ("configuration", "sweeps", "'alnoe'", "did you mean 'alone'", "alone, with_headers"),
     ),
     Mistake(
-        "beta in a sweep of stencils",
-        text(SWEEP, "problem: stencil", "problem: stencil\naccumulated: {}"),
-        (SWEEP, "accumulated", "a problem with beta"),
-    ),
-    Mistake(
         "YAML syntax",
         text(SWEEP, "sizes: [", "sizes: [["),
         (SWEEP, "line ", "column ", "not valid YAML"),

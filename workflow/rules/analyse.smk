@@ -7,7 +7,6 @@ rule collect_tables:
         accounts=[accounts_of(sweep) for sweep in RULE_INPUTS.chosen],
         published=published_files(
             "accuracy.csv",
-            "accumulation.csv",
             "sanitizer.csv",
             "throughput.json",
         ),

@@ -137,7 +137,6 @@ class Bench:
                 raise CellOutcome("unsupported", reason, transient=held)
             self._use_harness(cell.dtype)
             instance = self._create(self.gpu, cell.size, cell.dtype, cell.layout)
-            instance.use_scalars(1.0, cell.beta)
             self.draw(instance)
             self._instance, self._group = instance, cell.operands
         return self._instance

@@ -32,7 +32,7 @@ from ladder.results.environment import boost_clock_mhz
 from ladder.results.run_data import Row, Rows, RunData, Unmeasured, best, grouped, mean
 from ladder.results.sweep_data import SweepData, plain, shown_value
 from ladder.results.templates import TEMPLATES
-from ladder.results.verdicts import FASTER, SLOWER, TIED, Gain, gain, in_one_session
+from ladder.results.verdicts import FASTER, SLOWER, TIED, Gain, gain
 
 TEMPLATES.filters |= {
     name: getattr(markdown, name) for name in ("code", "cut", "number", "share", "spread", "text")
@@ -872,26 +872,3 @@ def accuracy(data: RunData) -> Facts:
         for inputs, of in by_inputs.items()
     ]
     return {"ratios": ratios, "products": ratios.get(THREE_PRODUCTS, {}), "table": Table(lines)}
-
-
-@question("What does C = A B + C cost?", "fp32", front=False)
-def accumulation(data: RunData) -> Facts:
-    """Each kernel against the faster library with beta = 1, and what reading C costs both."""
-    pairs = earlier.pairs_of_betas(data.frames)
-    if not pairs:
-        why = "a sweep asks for it by `accumulated`"
-        raise Unmeasured(f"no kernel was timed with beta = 1 here; {why}, and it takes a GPU")
-    costs = [
-        sorted(added[name] / plain_[name] - 1 for plain_, added in pairs)
-        for name in ("median_us", "reference_median_us")
-    ]
-    gains = [
-        gain(added) if stats.predicted(added).known else Gain(in_one_session(added)) for _, added in pairs
-    ]
-    return {
-        "own": costs[0],
-        "library": costs[1],
-        "gains": gains,
-        "faster": sum(one.verdict == FASTER for one in gains),
-        "predicted": all(one.predicted.known for one in gains),
-    }

@@ -124,7 +124,6 @@ class Collector:
         own: TableRow = {"sweep": self.plan.sweep, "problem": self.plan.problem, "rung": task.rung or None}
         own |= {
             "baseline": task.baseline or None,
-            "beta": cell.beta or None,
             "kernel": cell.kernel,
             "variant": task.variant,
             "params": json.dumps(dict(cell.params)),
@@ -236,12 +235,11 @@ class Collector:
             self.failed(task, facts, status, broken or task.absent)
             return
         found = [self.view.current_record(task, regime) for regime in self.plan.regimes_of(task)]
-        beta = f", beta = {task.cell.beta:g}" if task.cell.beta else ""
-        own = f"{task.variant} at {dict(task.cell.size)}{beta}"
+        own = f"{task.variant} at {dict(task.cell.size)}"
         if found[0] is None and not task.beside:
             self.note("measure", own, "not measured")
         wrong = [record for record in found if record is not None and record.status in WRONG]
-        elsewhere = wrong and (task.cell.beta or wrong[0] is not found[0])
+        elsewhere = wrong and wrong[0] is not found[0]
         if wrong and (elsewhere or self.reason(wrong[0]) != wrong[0].reason):
             self.note("measure", own, self.reason(wrong[0]))
         for place, record in enumerate(found):
