@@ -19,14 +19,12 @@ from ladder.gpu.timing import (
     LEAST_PAIRS,
     CheckedLaunch,
     Pairs,
-    Places,
     Sides,
     StoppingRule,
     Timer,
     TimesDisagree,
     chain_length,
 )
-from ladder.measure.choice import decide
 from ladder.measure.schedule import RACE
 from ladder.model.intervals import ratio_interval
 from ladder.model.problem import GATE
@@ -707,67 +705,6 @@ def test_a_true_difference_of_one_percent_is_seen() -> None:
             yield Timer(gpu).pairs(sides(variant, reference), rule(0.002, 12, 2000), FLUSHED).speedup()
 
     assert all(low > 1 for _, low, _ in runs())
-
-
-# Contests of more than two.
-
-
-def places(*launchers: Callable[[], None]) -> list[Places]:
-    return [(CheckedLaunch(one), CheckedLaunch(one)) for one in launchers]
-
-
-def test_contestants_take_turns_forwards_and_backwards_at_both_places(gpu: Any, timer: Timer) -> None:
-    both = [
-        (CheckedLaunch(gpu.steady(here, 10.0)), CheckedLaunch(gpu.steady(there, 10.0)))
-        for here, there in ("Aa", "Bb", "Cc")
-    ]
-    found = timer.contest(both, rule(min_pairs=12), FLUSHED, 0.02)
-    assert gpu.order == "A" + 3 * "ABCcbacbaABC"
-    assert [len(us) for us in found.us] == [12] * 3
-    assert found.stopped_by == "precision"
-
-
-def test_two_contestants_go_as_pairs_do(gpu: Any, timer: Timer) -> None:
-    here, there = [sides(gpu.steady(a, 10.0), gpu.steady(b, 10.0)) for a, b in ("AB", "ab")]
-    timer.pairs(here, rule(), FLUSHED, swapped=there)
-    order, gpu.log[:] = gpu.order, []
-    timer.contest([*zip(here, there, strict=True)], rule(), FLUSHED, 0.02)
-    assert gpu.order == order
-
-
-def test_what_is_far_behind_drops_out_and_what_is_close_is_timed_until_its_distance_is_known(
-    gpu: Any, timer: Timer
-) -> None:
-    random = np.random.default_rng(3)
-    times = {"A": 10.1, "B": 10.0, "C": 13.0}
-    given = places(*(gpu.launcher(name, noisy(random, us, 0.02)) for name, us in times.items()))
-    found = timer.contest(given, rule(precision=0.002, max_pairs=4000), FLUSHED, 0.02)
-    assert found.stopped_by == "precision"
-    assert (found.fastest, found.running) == (1, [0, 1])
-    assert len(found.us[2]) == LEAST_PAIRS
-    assert len(found.us[0]) == len(found.us[1]) > 100
-    middle, low, high = found.against_fastest(0).speedup()
-    assert low < 1.01 < high
-    assert high - low < 0.005 * middle
-
-
-def test_a_contest_of_blocks_goes_round_and_drops_what_is_far_behind(gpu: Any, timer: Timer) -> None:
-    chains = [gpu.steady("A", 50_000.0), gpu.steady("B", 50_500.0), gpu.steady("C", 60_000.0)]
-    found = timer.contest_sustained([CheckedLaunch(one) for one in chains], [10, 10, 10], 0.02)
-    assert [len(us) for us in found.us] == [6, 6, 4]
-    assert found.us[1] == pytest.approx([5050.0] * 6)
-    timed = [{"reference": name, "algorithm": "", "us": us} for name, us in zip("ABC", found.us, strict=True)]
-    decided = decide(timed)
-    assert decided["reference"] == "A"
-    assert decided["runner_up"]["longer"] == pytest.approx(1.01)
-    assert "C" not in {one["reference"] for one in decided["tied"]}
-
-
-def test_blocks_of_one_that_is_far_behind_have_an_interval(gpu: Any, timer: Timer) -> None:
-    chains = [gpu.steady("A", 50_000.0), gpu.steady("B", 60_000.0)]
-    found = timer.contest_sustained([CheckedLaunch(one) for one in chains], [10, 10], 0.02)
-    timed = [{"reference": name, "algorithm": "", "us": us} for name, us in zip("AB", found.us, strict=True)]
-    assert decide(timed)["runner_up"]["longer_low"] == pytest.approx(1.2)
 
 
 # Racing: what cannot win stops early.

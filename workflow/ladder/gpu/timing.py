@@ -82,7 +82,6 @@ _BLOCKS = (
     False,
     True,
 )  # whose: three groups
-_BLOCK_GROUPS = 3
 _IN_FLIGHT = 3  # chains
 
 
@@ -108,7 +107,6 @@ class CheckedLaunch:
 
 
 Sides = tuple[CheckedLaunch, CheckedLaunch]  # of a variant and of its reference
-Places = tuple[CheckedLaunch, CheckedLaunch]  # of one contestant: launches to one place and to another
 
 
 @dataclass(frozen=True)
@@ -157,42 +155,6 @@ class Pairs:
         middle, low, high = self.speedup()
         narrow = (high - low) / 2 <= rule.precision * middle
         return narrow and self.wanted(rule.precision) <= len(self.variant_us)
-
-
-@dataclass
-class Contest:
-    """Times in µs of each contestant, two a group, by which clock, and why sampling stopped.
-
-    One that is out of the running gets no more of them.
-    """
-
-    us: list[list[float]]
-    running: list[int]
-    stopped_by: str = ""
-    gpu_us: float = 0.0
-    clock: str = EVENTS
-
-    def against_fastest(self, index: int) -> Pairs:
-        """The fastest as the variant and another contestant as the reference, over the groups that both were in."""
-        other = self.us[index]
-        return Pairs(self.us[self.fastest][: len(other)], other)
-
-    @property
-    def fastest(self) -> int:
-        return min(self.running, key=lambda index: median(self.us[index]))
-
-    def others(self) -> list[int]:
-        """Those in the running besides the fastest."""
-        return [index for index in self.running if index != self.fastest]
-
-    def drop(self, share: float) -> None:
-        """Take out of the running what surely takes longer than the fastest by more than a share."""
-        beyond = {index for index in self.others() if self.against_fastest(index).speedup()[1] > 1 + share}
-        self.running = [index for index in self.running if index not in beyond]
-
-    def reached(self, rule: StoppingRule) -> bool:
-        """Whether the distance of every other one from the fastest is known as well as `rule` demands."""
-        return all(self.against_fastest(index).reached(rule) for index in self.others())
 
 
 @dataclass(frozen=True)
@@ -363,19 +325,19 @@ class Timer:
         """Time in µs of one launch with a flushed L2, to plan by."""
         return self.times([one], FLUSHED)[0][0]
 
-    def quick_medians(self, launchers: Sequence[Launcher]) -> list[float]:
-        """Median times in µs with a cold L2, for choosing: the shorter the fastest is, the more rounds.
+    def quick_medians(self, launchers: Sequence[Launcher], regime: str = "cold") -> list[float]:
+        """Median times in µs, for choosing: the shorter the fastest is, the more rounds.
 
         A round launches each in order and in reverse, so that falling clocks favour none. The first does not count.
         """
         watched = [CheckedLaunch(launcher) for launcher in launchers]
         for launcher in launchers:  # which loads it
             launcher()
-        expected = min(self.times([one] * 2, "cold")[0][1] for one in watched)
+        expected = min(self.times([one] * 2, regime)[0][1] for one in watched)
         rounds = min(max(int(_QUICK_US / expected / 2), _QUICK_ROUNDS[0]), _QUICK_ROUNDS[1])
         there = [*range(len(launchers))]
         order = (there + there[::-1]) * (rounds + 1)
-        found, _ = self.times([watched[index] for index in order], "cold", expected < _PRIMED_BELOW_US)
+        found, _ = self.times([watched[index] for index in order], regime, expected < _PRIMED_BELOW_US)
         counted = [*zip(order, found, strict=True)][2 * len(there) :]
         return [median([us for index, us in counted if index == own]) for own in there]
 
@@ -422,88 +384,6 @@ class Timer:
             elif count >= target:
                 target = min(max(int(1.4 * count), count + 4, rule.min_pairs), rule.max_pairs)
         return pairs
-
-    def contest(
-        self,
-        contestants: Sequence[Places],
-        rule: StoppingRule,
-        regime: str,
-        share: float,
-        twice: bool = False,
-        scale: float = 1.0,
-        device: DeviceClock | None = None,
-    ) -> Contest:
-        """Sample groups A B C C B A, C B A A B C of all that may be the fastest, until the rule says stop.
-
-        In a group each launches to its one place and to its other. What takes longer than the fastest by more than a
-        share drops out. GPU time and pairs are counted as if there were pairs of each with the fastest.
-        """
-        found = Contest([[] for _ in contestants], [*range(len(contestants))])
-        found.clock = EVENTS if device is None else DEVICE
-        target, group = rule.min_pairs, 0
-        while not found.stopped_by:
-            number = max(1, min(-(-(target - 2 * group) // 2), _GROUPS_AT_ONCE))
-            order = list[tuple[int, int]]()
-            for _ in range(number):
-                running = found.running if group % 2 == 0 else found.running[::-1]
-                forth, back = (0, 1) if group % 2 == 0 else (1, 0)
-                order += [*((index, forth) for index in running), *((index, back) for index in running[::-1])]
-                group += 1
-            launches = [contestants[index][place] for index, place in order]
-            times, spent = self.times([launches[0], *launches], regime, twice, device)
-            found.gpu_us += spent
-            for (index, _), us in zip(order, times[1:], strict=True):
-                found.us[index].append(us / scale)
-            if 2 * group < LEAST_PAIRS and 2 * group < rule.max_pairs:
-                continue
-            found.drop(share)
-            if 2 * group >= target and found.reached(rule):
-                found.stopped_by = "precision"
-            elif 2 * group >= rule.max_pairs:
-                found.stopped_by = "pairs"
-            elif found.gpu_us >= rule.seconds * 1e6 * max(1, len(contestants) - 1):
-                found.stopped_by = "budget"
-            elif 2 * group >= target:
-                target = min(max(int(1.4 * 2 * group), 2 * group + 4), rule.max_pairs)
-        return found
-
-    def quick_contest(
-        self,
-        contestants: Sequence[Places],
-        regime: str,
-        us: float,
-        scale: float = 1.0,
-    ) -> list[float]:
-        """Median times in µs of all contestants, for choosing: the shorter one is (`us`), the more groups."""
-        groups = min(max(int(_QUICK_US / us / 2), _QUICK_ROUNDS[0]), _QUICK_ROUNDS[1])
-        rule = StoppingRule(math.inf, 2 * groups, 2 * groups, math.inf)
-        twice = regime != "warm" and us < _PRIMED_BELOW_US
-        return [median(one) for one in self.contest(contestants, rule, regime, math.inf, twice, scale).us]
-
-    def contest_single_launches(
-        self, contestants: Sequence[Places], rule: StoppingRule, regime: str, share: float, shortest_us: float
-    ) -> Contest:
-        """A contest of single launches, the L2 prepared before each; the shortest takes about `shortest_us`."""
-        device = self.device if shortest_us < _STAMPED_BELOW_US else None
-        with contextlib.nullcontext() if device is None else device.recording():
-            twice = shortest_us < _PRIMED_BELOW_US
-            return self.contest(contestants, rule, regime, share, twice, device=device)
-
-    def contest_sustained(
-        self, contestants: Sequence[CheckedLaunch], scales: Sequence[int], share: float
-    ) -> Contest:
-        """Three groups A B C C B A of blocks; after two of them those drop out that take longer by more than a share.
-
-        One group alone tells nothing of how far it is off.
-        """
-        found = Contest([[] for _ in contestants], [*range(len(contestants))], "blocks")
-        for group in range(_BLOCK_GROUPS):
-            running = found.running if group % 2 == 0 else found.running[::-1]
-            for index in (*running, *running[::-1]):
-                found.us[index].append(self.sustained_block(contestants[index], scales[index]).us)
-            if group > 0:
-                found.drop(share)
-        return found
 
     def sustained_block(self, one: CheckedLaunch, scale: float) -> Block:
         """Chains of `scale` launches for a second, after some that do not count."""
