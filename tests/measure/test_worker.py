@@ -191,7 +191,8 @@ def test_a_variant_that_fits_none_of_the_edge_sizes_is_refused(monkeypatch: pyte
 
 @pytest.fixture(autouse=True)
 def played(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ladder.gpu.instance.Buffer", FakeBuffer)
+    for module in ("instance", "tensor"):
+        monkeypatch.setattr(f"ladder.gpu.{module}.Buffer", FakeBuffer)
     monkeypatch.setattr("ladder.problems.gemm.instance.Libraries", Libraries)
     monkeypatch.setattr(timing, "Gate", lambda *_: contextlib.nullcontext())
     monkeypatch.setattr(timing, "_BLOCK_US", 10 * LAUNCH_US)
