@@ -68,20 +68,8 @@ _GRAPH_LAUNCHES = 100
 _SUSTAINED_US = 50_000.0  # of a chain
 _BLOCK_US = 1e6
 _SETTLE_US = 0.4e6
-_BLOCKS = (
-    True,
-    False,
-    False,
-    True,
-    False,
-    True,
-    True,
-    False,
-    True,
-    False,
-    False,
-    True,
-)  # whose: three groups
+_BLOCKS = tuple(letter == "A" for letter in "ABBABAABABBA")
+"""Whether a block is the variant's: three groups."""
 _IN_FLIGHT = 3  # chains
 
 
@@ -234,6 +222,18 @@ def capture(stream: Stream, launchers: Sequence[Launcher]) -> Any:
     return graph
 
 
+@contextlib.contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    """It would only make the GPU wait at the gate."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
+
+
 class Timer:
     """Times launches on one GPU, and counts the GPU time in us: all of it, and that of checking timed launches.
 
@@ -269,77 +269,102 @@ class Timer:
     ) -> tuple[list[float], float]:
         """Time of each launch in µs, in order, by events or by a device clock; the GPU time in µs with all around them.
 
-        A device clock must be recording.
-
-        `twice` runs each once more, untimed, ahead of its refresh. Why the gate: commands that arrive while a kernel
-        runs made it up to 1 us longer on an H200. Why the wait: right behind the flush a launch took up to 0.5 %
-        longer.
+        A device clock must be recording. `twice` runs each launch once more, untimed, ahead of its refresh.
         """
-        gpu, record = self.gpu, self.gpu.stream.record
-        begin, prepared, start, stop, inspected, launched, refreshed = self._events
-        times, host_us, spent, inspect = list[float](), list[float](), 0.0, nothing
-        collecting = gc.isenabled()
-        gc.disable()  # It would only make the GPU wait at the gate.
-        try:
-            for one in launches:
-                record(begin)
-                inspect()
-                record(inspected)
-                if twice:
-                    one.launch()
-                one.prime()
-                record(launched)
-                one.refresh()
-                record(refreshed)
-                gpu.l2.prepare(regime)
-                record(prepared)
-                gpu.sync()
-                with self._gate:
-                    record(start)
-                    one.launch()
-                    record(stop)
-                opened = gpu.host_us()
-                gpu.sync()
-                host_us.append(gpu.host_us() - opened)
+        event_us, host_us, spent_us = list[float](), list[float](), 0.0
+        check_previous = nothing
+        with _no_garbage_collection():
+            for launch in launches:
+                # A launch is checked in the turn of the next one. Right behind its own launch the check would delay
+                # the end that the host sees, and would lie ahead of the mark by which a device clock ends.
+                self._prepare(launch, check_previous, regime, twice)
+                host_us.append(self._launch_behind_gate(launch))
                 if device is not None:
-                    gpu.harness.nothing()
-                times.append((stop - start) * 1e3)
-                spent += (prepared - begin) * 1e3 + times[-1]
-                self.checking_us += ((inspected - begin) + (refreshed - launched)) * 1e3
-                inspect = one.inspect
-        finally:
-            if collecting:
-                gc.enable()
-        self.busy_us += spent
-        before = self.busy_us
-        with self.working():
-            inspect()
-        self.checking_us += self.busy_us - before
-        found = times if device is None else device.times(len(launches))
-        for of in dict.fromkeys(launches) if regime != "warm" else ():
-            own = [index for index, one in enumerate(launches) if one == of]
-            refuse_other_clock([times[index] for index in own], [host_us[index] for index in own])
-        return found, spent
+                    self.gpu.harness.nothing()
+                launch_us, around_us = self._account()
+                event_us.append(launch_us)
+                spent_us += launch_us + around_us
+                check_previous = launch.inspect
+        self.busy_us += spent_us
+        self._check_last(check_previous)
+        times = event_us if device is None else device.times(len(launches))
+        if regime != "warm":
+            for launch in dict.fromkeys(launches):
+                turns = [turn for turn, other in enumerate(launches) if other == launch]
+                refuse_other_clock([event_us[turn] for turn in turns], [host_us[turn] for turn in turns])
+        return times, spent_us
 
-    def time_once(self, one: CheckedLaunch) -> float:
+    def _prepare(self, launch: CheckedLaunch, check_previous: Launcher, regime: str, twice: bool) -> None:
+        """Enqueue what comes ahead of a timed launch, and wait until the GPU rests.
+
+        Right behind the flush a launch took up to 0.5 % longer, hence the wait.
+        """
+        record = self.gpu.stream.record
+        begin, checked, primed, refreshed, prepared, *_ = self._events
+        record(begin)
+        check_previous()
+        record(checked)
+        if twice:
+            launch.launch()
+        launch.prime()
+        record(primed)
+        launch.refresh()
+        record(refreshed)
+        self.gpu.l2.prepare(regime)
+        record(prepared)
+        self.gpu.sync()
+
+    def _launch_behind_gate(self, launch: CheckedLaunch) -> float:
+        """How long the host sees a launch take, in µs.
+
+        Commands that arrive while a kernel runs made it up to 1 us longer on an H200, hence the gate.
+        """
+        *_, start, stop = self._events
+        with self._gate:
+            self.gpu.stream.record(start)
+            launch.launch()
+            self.gpu.stream.record(stop)
+        opened_us = self.gpu.host_us()
+        self.gpu.sync()
+        return self.gpu.host_us() - opened_us
+
+    def _account(self) -> tuple[float, float]:
+        """By the events of a turn the time in µs of its launch, and of all ahead of that; counts what checks took."""
+        begin, checked, primed, refreshed, prepared, start, stop = self._events
+        self.checking_us += ((checked - begin) + (refreshed - primed)) * 1e3
+        return (stop - start) * 1e3, (prepared - begin) * 1e3
+
+    def _check_last(self, check: Launcher) -> None:
+        """Run the check of the last launch, which has no next turn."""
+        before_us = self.busy_us
+        with self.working():
+            check()
+        self.checking_us += self.busy_us - before_us
+
+    def time_once(self, launch: CheckedLaunch) -> float:
         """Time in µs of one launch with a flushed L2, to plan by."""
-        return self.times([one], FLUSHED)[0][0]
+        (us,), _ = self.times([launch], FLUSHED)
+        return us
 
     def quick_medians(self, launchers: Sequence[Launcher], regime: str = "cold") -> list[float]:
         """Median times in µs, for choosing: the shorter the fastest is, the more rounds.
 
         A round launches each in order and in reverse, so that falling clocks favour none. The first does not count.
         """
-        watched = [CheckedLaunch(launcher) for launcher in launchers]
+        unchecked = [CheckedLaunch(launcher) for launcher in launchers]
         for launcher in launchers:  # which loads it
             launcher()
-        expected = min(self.times([one] * 2, regime)[0][1] for one in watched)
-        rounds = min(max(int(_QUICK_US / expected / 2), _QUICK_ROUNDS[0]), _QUICK_ROUNDS[1])
-        there = [*range(len(launchers))]
-        order = (there + there[::-1]) * (rounds + 1)
-        found, _ = self.times([watched[index] for index in order], regime, expected < _PRIMED_BELOW_US)
-        counted = [*zip(order, found, strict=True)][2 * len(there) :]
-        return [median([us for index, us in counted if index == own]) for own in there]
+        expected_us = min(self.times([launch] * 2, regime)[0][1] for launch in unchecked)
+        fewest, most = _QUICK_ROUNDS
+        rounds = min(max(int(_QUICK_US / expected_us / 2), fewest), most)
+        a_round = [*range(len(launchers)), *reversed(range(len(launchers)))]
+        order = a_round * (rounds + 1)
+        twice = expected_us < _PRIMED_BELOW_US
+        times, _ = self.times([unchecked[index] for index in order], regime, twice)
+        samples: list[list[float]] = [[] for _ in launchers]
+        for index, us in list(zip(order, times, strict=True))[len(a_round) :]:
+            samples[index].append(us)
+        return [median(one) for one in samples]
 
     def pairs(
         self,
@@ -385,50 +410,53 @@ class Timer:
                 target = min(max(int(1.4 * count), count + 4, rule.min_pairs), rule.max_pairs)
         return pairs
 
-    def sustained_block(self, one: CheckedLaunch, scale: float) -> Block:
+    def sustained_block(self, launch: CheckedLaunch, scale: float) -> Block:
         """Chains of `scale` launches for a second, after some that do not count."""
         gpu, record = self.gpu, self.gpu.stream.record
-        free, waiting = list(self._chains), deque[tuple[Any, Any, bool]]()
-        times, settling = list[float](), list[float]()
-        begun = settled = gpu.host_us()
-        before = None
+        free_events, in_flight = list(self._chains), deque[tuple[Any, Any, bool]]()
+        times, settling_times = list[float](), list[float]()
+        began_us = settled_us = gpu.host_us()
+        clocks_before = None
 
-        def wait() -> None:
-            start, stop, counts = waiting.popleft()
+        def wait_for_oldest() -> None:
+            start, stop, counts = in_flight.popleft()
             stop.sync()
-            (times if counts else settling).append((stop - start) * 1e3)
-            free.append((start, stop))
+            (times if counts else settling_times).append((stop - start) * 1e3)
+            free_events.append((start, stop))
 
-        while before is None or gpu.host_us() - settled < _BLOCK_US:
-            if before is None and gpu.host_us() - begun >= _SETTLE_US:
-                before, settled = gpu.read_clocks(), gpu.host_us()
-            start, stop = free.pop()
-            one.refresh()
+        while clocks_before is None or gpu.host_us() - settled_us < _BLOCK_US:
+            if clocks_before is None and gpu.host_us() - began_us >= _SETTLE_US:
+                clocks_before, settled_us = gpu.read_clocks(), gpu.host_us()
+            start, stop = free_events.pop()
+            launch.refresh()
             record(start)
-            one.launch()
+            launch.launch()
             record(stop)
-            one.inspect()
-            waiting.append((start, stop, before is not None))
-            if not free:
-                wait()
-        after = gpu.read_clocks()
-        while waiting:
-            wait()
-        ended = gpu.host_us()
-        self.busy_us += ended - begun
-        us, settling_us = (fmean(of) / scale for of in (times, settling))
-        return Block(us, settling_us, gpu.mean_mhz(before, after), settled / 1e6, ended / 1e6)
+            launch.inspect()
+            in_flight.append((start, stop, clocks_before is not None))
+            # Some chains are always enqueued, so that the GPU never rests.
+            if not free_events:
+                wait_for_oldest()
+        clocks_after = gpu.read_clocks()
+        while in_flight:
+            wait_for_oldest()
+        ended_us = gpu.host_us()
+        self.busy_us += ended_us - began_us
+        mhz = gpu.mean_mhz(clocks_before, clocks_after)
+        us, settling_us = fmean(times) / scale, fmean(settling_times) / scale
+        return Block(us, settling_us, mhz, settled_us / 1e6, ended_us / 1e6)
 
     def time_sustained(self, sides: Sides, scales: tuple[float, float]) -> Blocks:
         """Blocks A B B A, B A A B, A B B A, of chains of so many launches of each side."""
-        found = Blocks(stopped_by="blocks")
-        for own in _BLOCKS:
-            side = 0 if own else 1
-            block = self.sustained_block(sides[side], scales[side])
-            (found.variant if own else found.reference).append(block)
-        found.variant_us = [block.us for block in found.variant]
-        found.reference_us = [block.us for block in found.reference]
-        return found
+        blocks = Blocks(stopped_by="blocks")
+        for is_variant in _BLOCKS:
+            if is_variant:
+                blocks.variant.append(self.sustained_block(sides[0], scales[0]))
+            else:
+                blocks.reference.append(self.sustained_block(sides[1], scales[1]))
+        blocks.variant_us = [block.us for block in blocks.variant]
+        blocks.reference_us = [block.us for block in blocks.reference]
+        return blocks
 
     def time_single_launches(
         self,
