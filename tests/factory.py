@@ -236,7 +236,6 @@ class Place:
 
     entry: Entry
     size: dict[str, int]
-    beta: float = 0.0
 
     @property
     def variant(self) -> Variant:
@@ -384,11 +383,11 @@ class Lab:
             choices = plan.choices if self.libraries_us is not None else ()
             found: list[Record] = [self._chosen(plan, choice) for choice in choices]
             launched = 0
-            # With another beta, or of a rung with its baseline, a cell follows the sweep's own.
+            # A rung with its baseline follows the sweep's own cell.
             asked = iter([Place(*one) for one in sweep.cells])
             place = Place(*sweep.cells[0])
             for task in plan.tasks:
-                place = replace(place if task.beside else next(asked), beta=task.cell.beta)
+                place = place if task.beside else next(asked)
                 if task.absent is None:
                     times = self.speedup(sweep, place), self.reference_us(sweep, place)
                     made = make_record(sweep, place, *times, random_numbers)

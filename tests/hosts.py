@@ -28,7 +28,7 @@ from ladder.results.statistics import CELL
 
 def deviations(sessions: pd.DataFrame) -> Iterator[tuple[str, float, int]]:
     """Words of a class, the standard deviation of log speed-ups that a kind of host adds, and of how many cells."""
-    own = [name for name in CELL if name not in ("sweep", "baseline", "beta")]
+    own = [name for name in CELL if name not in ("sweep", "baseline")]
     bounds = sessions.dropna(subset="bound").drop_duplicates(own)[[*own, "bound"]]
     bound = sessions[own].merge(bounds, "left", own)["bound"]
     found = counted_once(prepare_sessions(sessions.assign(bound=sessions["bound"].fillna(bound))))

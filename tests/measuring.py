@@ -42,7 +42,7 @@ def measured(
         "sizes": sizes,
         "variants": [given | {"unsupported": "record"} for given in variants],
         "references": ["cublas"],
-        "regimes": ["dirty", "warm"],
+        "regimes": ["cold", "warm"],
     } | more
     (folder / "config" / "sweeps" / "probe.yaml").write_text(yaml.safe_dump(sweep))
     results, arch = RunFolder(folder / "results" / "test" / GPUS[0].slug), GPUS[0].arch

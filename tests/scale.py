@@ -65,7 +65,7 @@ def make_run(root: Path, cells: int) -> Lab:
             "sizes": [256 * (1 + index) for index in range(SIZE_COUNT)],
             "variants": [{"kernel": "gemm_shared_tile", "params": {"strip": [*range(each)], "part": part}}],
             "references": ["cublas"],
-            "regimes": ["dirty"],
+            "regimes": ["cold"],
             "figures": [{"kind": "curves", "caption": "Speed over the size."}],
         }
         (lab.project.sweeps / f"many{part}.yaml").write_text(json.dumps(sweep))
@@ -112,7 +112,6 @@ def steps(lab: Lab, devices: int) -> dict[str, list[str]]:
         "--config",
         "device=nvidia-h200",
         "arch=sm_90a",
-        "clock={enabled: false}",
     ]
     snakemake, ladder = snakemake_command("--cores", "1"), [sys.executable, "-m", "ladder"]
     beside = [f"--beside=results/published/nvidia-other-{number}" for number in range(devices)]

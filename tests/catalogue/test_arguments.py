@@ -177,18 +177,3 @@ def test_a_kernel_without_weights_is_launched_without_them(tmp_path: Path) -> No
     assert launches
     for launch in launches:
         assert list(launch.arguments) == BUFFERS
-
-
-def test_a_kernel_without_weights_has_no_cells_with_beta(tmp_path: Path) -> None:
-    without, other = (
-        kernel(tmp_path, BUFFERS, weights="none"),
-        kernel(tmp_path, [*BUFFERS, *WEIGHTS], "other"),
-    )
-    assert len(planned(other, without, accumulated={}).tasks) == 2
-    says = "here: accumulated: 'product-fp32' is not accepted; product.yaml says `weights: none`"
-    with pytest.raises(LadderError) as raised:
-        planned(without, other, accumulated={})
-    assert_says(str(raised.value), (says, "kernels that take beta"))
-    with pytest.raises(LadderError) as raised:
-        planned(other, without, accumulated={}, references=[{"kernel": "product"}])
-    assert_says(str(raised.value), ("here: accumulated: 'other-fp32'", "product.yaml says `weights: none`"))

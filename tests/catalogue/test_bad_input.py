@@ -490,16 +490,6 @@ MISTAKES = [
         ("configuration", "sweeps", "'alnoe'", "did you mean 'alone'", "alone, with_headers"),
     ),
     Mistake(
-        "unknown sweep for the clock",
-        document(CONFIG, lambda config: config["clock"].update(sweeps=["alnoe"])),
-        ("configuration", "clock.sweeps[0]", "'alnoe'", "did you mean 'alone'"),
-    ),
-    Mistake(
-        "beta in a sweep of stencils",
-        text(SWEEP, "problem: stencil", "problem: stencil\naccumulated: {}"),
-        (SWEEP, "accumulated", "a problem with beta"),
-    ),
-    Mistake(
         "YAML syntax",
         text(SWEEP, "sizes: [", "sizes: [["),
         (SWEEP, "line ", "column ", "not valid YAML"),

@@ -277,8 +277,8 @@ def test_machine_code_decides_where_nothing_was_timed() -> None:
     ("data", "sweep", "why"),
     [
         (made(), "banks", "the sweep banks is not part of this run"),
-        (made(), "tiles", "no row with sweep = tiles, regime = dirty, such n"),
-        (made(cell(64, 1)), "tiles", "no row with sweep = tiles, regime = dirty, such n"),
+        (made(), "tiles", "no row with sweep = tiles, regime = cold, such n"),
+        (made(cell(64, 1)), "tiles", "no row with sweep = tiles, regime = cold, such n"),
         (
             made(cell(1024, 1, status="timeout"), cell(2048, 1, status="incorrect")),
             "tiles",
@@ -307,7 +307,7 @@ def answer(part: Part) -> Parts:
 def advised(function: Any, sweeps: str, rows: Any) -> str:
     """What a claim's function advises from timings of these sweeps."""
     known: Any = {
-        name: SimpleNamespace(regimes=("dirty",), precision=0.005, entries=()) for name in sweeps.split()
+        name: SimpleNamespace(regimes=("cold",), precision=0.005, entries=()) for name in sweeps.split()
     }
     return decided(
         Claim("made-up", "", "", function), RunData(known, {"timings": tables.frame("timings", rows)})
@@ -331,7 +331,7 @@ def test_a_claim_ends_with_advice_even_where_nothing_was_measured() -> None:
     assert row["advice"] == "Expect 1.20 x."
     assert row["evidence"] == "1.2 x [1.198, 1.202]. Beside it: clock: 1980 MHz."
     (row,) = rows_of(claim, made())
-    assert row["advice"] == "No advice without measurements: no row with sweep = tiles, regime = dirty."
+    assert row["advice"] == "No advice without measurements: no row with sweep = tiles, regime = cold."
     assert "effect" not in row
 
 

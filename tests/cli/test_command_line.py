@@ -44,7 +44,6 @@ def test_every_step_explains_itself(capsys: pytest.CaptureFixture[str]) -> None:
         ["prepare", "a", "b", "c"],
         ["prepare", "a", "b", "--jobs", "0"],
         ["figures", "a", "b", "--jobs", "-1"],
-        ["clock", "a", "--jobs", "0"],
     ],
 )
 def test_what_the_command_line_does_not_know_is_a_mistake(

@@ -187,18 +187,18 @@ def test_what_the_host_did_is_not_judged(judge: Run, caplog: pytest.LogCaptureFi
 def test_of_several_sizes_wrong_counts_before_broken_and_broken_before_slower(
     judge: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    sizes = ["--regime", "dirty", "--size", "64", "--size", "{m: 128, n: 64, k: 32}", "--size", "2**8"]
-    outcomes = {(64, "dirty"): ok(), (128, "dirty"): ok(SLOW), (256, "dirty"): ok()}
+    sizes = ["--regime", "cold", "--size", "64", "--size", "{m: 128, n: 64, k: 32}", "--size", "2**8"]
+    outcomes = {(64, "cold"): ok(), (128, "cold"): ok(SLOW), (256, "cold"): ok()}
     assert judge(outcomes, *sizes) == 2
     last = capsys.readouterr().out.splitlines()[-1]
-    assert last == "slower on this GPU: 0.5 [0.49, 0.51] x cublaslt at 128x64x32, dirty"
-    assert judge(outcomes | {(64, "dirty"): failed("timeout")}, *sizes) == 4
-    broken = {(64, "dirty"): failed("timeout"), (256, "dirty"): failed("stateful")}
+    assert last == "slower on this GPU: 0.5 [0.49, 0.51] x cublaslt at 128x64x32, cold"
+    assert judge(outcomes | {(64, "cold"): failed("timeout")}, *sizes) == 4
+    broken = {(64, "cold"): failed("timeout"), (256, "cold"): failed("stateful")}
     assert judge(outcomes | broken, *sizes) == 3
-    assert capsys.readouterr().out.splitlines()[-1] == "wrong: stateful at 256, dirty"
-    assert judge(outcomes | {(128, "dirty"): ok(EVEN)}, *sizes) == 1
+    assert capsys.readouterr().out.splitlines()[-1] == "wrong: stateful at 256, cold"
+    assert judge(outcomes | {(128, "cold"): ok(EVEN)}, *sizes) == 1
     assert capsys.readouterr().out.splitlines()[-1].count(" x cublaslt at ") == 1
-    assert judge(outcomes | {(128, "dirty"): ok()}, *sizes) == 0
+    assert judge(outcomes | {(128, "cold"): ok()}, *sizes) == 0
     assert capsys.readouterr().out.splitlines()[-1].count(" x cublaslt at ") == 3
 
 
@@ -418,7 +418,7 @@ def test_a_reference_may_be_of_ones_own(
             ["--reference", "{kernel: gemm_nothing}"],
             "references[0].kernel: 'gemm_nothing' is not accepted; no such kernel",
         ),
-        (["--regime", "hot"], "regimes[0]: 'hot' is not accepted; accepted: cold, dirty, warm"),
+        (["--regime", "hot"], "regimes[0]: 'hot' is not accepted; accepted: cold, warm"),
         (["--arch", "hopper"], "'hopper' is not accepted; accepted: auto or an architecture"),
     ],
 )

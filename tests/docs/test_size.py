@@ -26,15 +26,14 @@ FEATURES = {
     "compiling and reading machine code": "build/* cli/build !build/banks",
     "one GPU: memory, launches, timing, libraries": "gpu/* !gpu/external !gpu/workspace !gpu/stamps !gpu/unmapped",
     "measuring: worker, supervisor, store, sessions, winners": """measure/* cli/measure model/intervals results/forecast
-        !measure/beyond !measure/ncu !measure/profile_job !measure/sanitizer !measure/subjects
-        !measure/timer* !measure/traced !measure/watch !measure/zeros*""",
+        !measure/beyond !measure/ncu !measure/profile_job !measure/sanitizer
+        !measure/traced !measure/watch""",
     "problems and their checks": "problems/* !problems/banks/*",
     "accesses beyond buffers, state between launches": """measure/beyond measure/watch gpu/unmapped
         gpu/workspace""",
     "references of a user's own": "gpu/external",
     "counters by Nsight Compute": "measure/ncu measure/profile_job measure/traced",
-    "checks of the timer, CUPTI's clock": "measure/timer* measure/subjects gpu/stamps",
-    "zeros in place of random numbers": "measure/zeros*",
+    "CUPTI's clock": "gpu/stamps",
     "sanitizer": "measure/sanitizer catalogue/sanitizer_sweeps cli/sanitize",
     "model of the banks": "build/banks problems/banks/*",
     "tables, statistics, environment": """results/__init__ results/collect results/counters results/tables

@@ -50,7 +50,7 @@ def measure(tmp_path: Path) -> Measure:
         for record in measured(folder, variants, sizes, f"{{deadline_s: {deadline_s}}}"):
             found.setdefault(f"{record.variant} {list(record.cell.size.values())}", []).append(record)
         for records in found.values():
-            assert {record.cell.regime for record in records} == {"dirty", "warm"}
+            assert {record.cell.regime for record in records} == {"cold", "warm"}
             assert len({(record.status, record.reason) for record in records}) == 1
         return {name: records[0] for name, records in found.items()}
 
@@ -112,7 +112,7 @@ def test_every_worker_takes_the_reference_that_was_chosen(tmp_path: Path) -> Non
     shutil.copytree(ROOT / "tests" / "gpu_kernels", folder / "kernels" / "gemm")
     variants = [{"kernel": "faulty", "params": {"fault": fault}} for fault in ("none", "trap")]
     variants.append({"kernel": "tma_tile"})
-    libraries = {"references": ["cublas", "cublaslt"], "regimes": ["dirty"]}
+    libraries = {"references": ["cublas", "cublaslt"], "regimes": ["cold"]}
     records = measured(folder, variants, [SIZE], "{deadline_s: 10}", **libraries)
     (chosen,) = (record.result for record in records if not record.cell.kernel)
     good = [record.result for record in records if record.cell.kernel and record.status == "ok"]
@@ -163,7 +163,7 @@ data.fill(0, stream=gpu.stream)
 arguments = (int(data.handle), ctypes.c_int64(count), int(data.handle))
 kernels = [code.get_kernel(symbols[name]) for name in names]
 launchers = [functools.partial(launch, gpu.stream, config, kernel, *arguments) for kernel in kernels]
-for regime in ("warm", "dirty", "cold"):
+for regime in ("warm", "cold"):
     for launcher in launchers:
         launcher()
         times, _ = timer.times([CheckedLaunch(launcher)] * 50, regime, twice=True)
@@ -240,22 +240,14 @@ def test_the_sanitizer_finds_each_fault_and_a_trap_hides_none(tmp_path: Path) ->
     assert {found["unsafe-fp8", tool] for tool in TOOLS} <= {"launch_error", "errors"}
 
 
-def test_a_cell_with_beta_is_timed_and_errors_are_recorded_by_kind_of_inputs(tmp_path: Path) -> None:
+def test_errors_are_recorded_by_kind_of_inputs(tmp_path: Path) -> None:
     folder = make_project(tmp_path / "project")
     shutil.copytree(ROOT / "tests" / "gpu_kernels", folder / "kernels" / "gemm")
-    asked = {"references": ["cublas", "cublaslt"], "regimes": ["cold"], "accumulated": {}, "errors": {}}
+    asked = {"references": ["cublas", "cublaslt"], "regimes": ["cold"], "errors": {}}
     found = measured(folder, [{"kernel": "faulty"}], [dict.fromkeys("mnk", 256)], "{deadline_s: 10}", **asked)
-    outcomes = {(one.cell.beta, one.status) for one in found}
-    assert outcomes == {(0.0, "ok"), (1.0, "ok")}, [one.reason for one in found]
-    assert {(bool(one.cell.kernel), one.cell.beta) for one in found} == {
-        (False, 0),
-        (False, 1),
-        (True, 0),
-        (True, 1),
-    }
-    found = [one for one in found if one.cell.kernel]
-    (plain,) = (one for one in found if not one.cell.beta)
-    errors = {one["metric"]: one["value"] for one in plain.result["observations"]}
+    assert {one.status for one in found} == {"ok"}, [one.reason for one in found]
+    (record,) = (one for one in found if one.cell.kernel)
+    errors = {one["metric"]: one["value"] for one in record.result["observations"]}
     assert len(errors) == 2 * len(ERROR_INPUTS), errors
     assert all(0 <= error < 1e-5 for error in errors.values()), errors
 
@@ -267,7 +259,6 @@ def gpu_project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     text = (folder / "config" / "config.yaml").read_text()
     config = yaml.safe_load(text)
     config["device"] = "auto"
-    config["clock"]["enabled"] = False
     config["profile"]["enabled"] = False
     config["measure"] |= {"precision": 0.0001, "min_pairs": 400, "max_pairs": 400}
     (folder / "config" / "config.yaml").write_text(yaml.safe_dump(config))

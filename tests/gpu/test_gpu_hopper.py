@@ -32,7 +32,7 @@ def test_a_rung_takes_as_long_as_hopper_gemm_with_its_parameters(tmp_path: Path,
     folder = make_project(tmp_path / "project")
     shutil.copytree(ROOT / "kernels" / "gemm" / "hopper", folder / "kernels" / "gemm")
     shutil.copytree(ROOT / "kernels" / "include", folder / "kernels" / "include", dirs_exist_ok=True)
-    against = {"dtypes": ["bf16"], "regimes": ["dirty"]}
+    against = {"dtypes": ["bf16"], "regimes": ["cold"]}
     against["references"] = [{"kernel": RING, "params": RUNGS[name]}]
     (record,) = measured(folder, [{"kernel": name}], [4096], "{deadline_s: 60}", **against)
     assert record.status == "ok", record.reason
@@ -44,7 +44,7 @@ def test_fp8_is_timed_with_and_without_fast_accumulation(tmp_path: Path) -> None
     shutil.copytree(ROOT / "kernels" / "gemm" / "hopper", folder / "kernels" / "gemm")
     shutil.copytree(ROOT / "kernels" / "include", folder / "kernels" / "include", dirs_exist_ok=True)
     both = {"dtypes": ["fp8"], "layout": "TN", "references": ["cublaslt", "cublaslt_fast"]}
-    both["regimes"] = ["dirty"]
+    both["regimes"] = ["cold"]
     wide = {"kernel": "hopper_gemm", "params": {"stagger": 1}}
     narrow = {"kernel": "hopper_gemm", "params": {"bn": 128, "stages": 6, "stagger": 1}}
 

@@ -9,17 +9,15 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import ROOT
-from ladder.cli.app import main
 from ladder.gpu.discovery import FoundGpu
 from ladder.gpu.lock import lock_file, one_gpu
 from ladder.measure import job
-from ladder.measure.subjects import Subject
 from ladder.measure.supervisor import WorkerLost
 from ladder.model.cell import Cell, Reference
 from ladder.model.errors import LadderError
@@ -204,7 +202,7 @@ def plan(temporary: Path) -> Path:
     mean, harness = ({"status": "ok", "machine_code": letter * 64, "cubin": letter} for letter in "ab")
     for letter in "ab":
         (temporary / f"{letter}.cubin").touch()
-    cell = Cell("mean", {"radius": 1}, "fp32", "", {"elements": 64}, "dirty", Reference(libraries=("copy",)))
+    cell = Cell("mean", {"radius": 1}, "fp32", "", {"elements": 64}, "cold", Reference(libraries=("copy",)))
     launch = Launch(
         variant="mean-fp32",
         params={"radius": 1},
@@ -225,7 +223,7 @@ def plan(temporary: Path) -> Path:
         sweep="line",
         problem="stencil",
         arch="sm_90a",
-        regimes=("dirty",),
+        regimes=("cold",),
         settings=settings,
         job=job,
         counter_groups=(),
@@ -241,13 +239,8 @@ def measure(plan: Path) -> None:
     job.measure(plan, read_plan(plan), RunFolder(plan.parent.parent), ROOT)
 
 
-def clock(plan: Path) -> None:
-    main(["--root", str(ROOT), "clock", str(plan)])
-
-
-@pytest.mark.parametrize("step", [measure, clock])
 def test_what_opens_a_gpu_sees_the_one_its_step_holds_and_no_busy_one(
-    temporary: Path, monkeypatch: pytest.MonkeyPatch, hold: Any, plan: Path, step: Callable[[Path], None]
+    temporary: Path, monkeypatch: pytest.MonkeyPatch, hold: Any, plan: Path
 ) -> None:
     """The rate of copies is measured there: on another GPU it would disturb whoever measures on that."""
     busy, free = "GPU-a", "GPU-b"
@@ -258,18 +251,10 @@ def test_what_opens_a_gpu_sees_the_one_its_step_holds_and_no_busy_one(
         seen.append(environment["CUDA_VISIBLE_DEVICES"])
         raise WorkerLost("launch_error", "there is no such GPU")
 
-    def run(command: Any, env: dict[str, str], **_: Any) -> None:
-        seen.append(env["CUDA_VISIBLE_DEVICES"])
-        raise LadderError("there is no such GPU")
-
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", f"{busy},{free}")
-    for module in ("ladder.measure.job", "ladder.measure.timer_validation_job"):
-        monkeypatch.setattr(f"{module}.find_gpus", lambda: [gpu(busy), gpu(free)])
+    monkeypatch.setattr("ladder.measure.job.find_gpus", lambda: [gpu(busy), gpu(free)])
     monkeypatch.setattr("ladder.measure.job.Monitor", Quiet)
     monkeypatch.setattr("ladder.measure.job.WorkerProcess", start)
-    monkeypatch.setattr("ladder.measure.gpu_job.subprocess.run", run)
-    subject = "ladder.measure.timer_validation_job.measured"
-    monkeypatch.setattr(subject, lambda view: [Subject(0, view.plan.tasks[0], "mean-fp32", 5.0)])
     with contextlib.suppress(LadderError):
-        step(plan)
+        measure(plan)
     assert {*seen} == {free}

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from fake_gpu import FakeBuffer, FakeGpu
-from ladder.gpu import device
+from ladder.gpu import device, tensor
 from ladder.gpu import instance as instances
 from ladder.gpu.device import GUARD_BYTES, L2, Gpu, guards_of
 from ladder.problems.gemm.instance import GemmInstance
@@ -19,7 +19,7 @@ from ladder.problems.gemm.instance import GemmInstance
 @pytest.fixture
 def gpu(monkeypatch: pytest.MonkeyPatch) -> Any:
     """A fake whose lasting buffers are guarded as a GPU's are."""
-    for module in (instances, device):
+    for module in (instances, tensor, device):
         monkeypatch.setattr(module, "Buffer", FakeBuffer)
     made: Any = FakeGpu("gemm", "fp32")
     made.guards, made._lasting = [], []

@@ -10,6 +10,7 @@ from compiling import compile_request
 from fake_gpu import ARCH, FakeBuffer, FakeGpu
 from ladder.build.variants import harness
 from ladder.gpu import instance as instances
+from ladder.gpu import tensor
 from ladder.gpu.device import CheckResultSlot
 from ladder.model.problem import INPUTS
 from ladder.problems.banks.instance import BanksInstance
@@ -25,7 +26,8 @@ class FakeLibraries:
 
 @pytest.fixture(autouse=True)
 def fake_buffers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(instances, "Buffer", FakeBuffer)
+    for module in (instances, tensor):
+        monkeypatch.setattr(module, "Buffer", FakeBuffer)
 
 
 def use(made: instances.Instance, params: dict[str, Any]) -> None:

@@ -16,6 +16,7 @@ from emulator.ptx import Array, Memory
 from fake_gpu import FakeBuffer, FakeGpu
 from ladder.build.variants import harness
 from ladder.gpu import instance as instances
+from ladder.gpu import tensor
 from ladder.gpu.device import Gpu
 from ladder.gpu.timing import Timer
 from ladder.model.code import PACKAGE
@@ -114,7 +115,8 @@ def test_a_gpu_draws_the_same_and_as_fast_as_its_memory_takes_it() -> None:
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> GemmInstance:
-    monkeypatch.setattr(instances, "Buffer", FakeBuffer)
+    for module in (instances, tensor):
+        monkeypatch.setattr(module, "Buffer", FakeBuffer)
     gpu: Any = FakeGpu("gemm", "bf16")
     libraries: Any = type("Libraries", (), {"cublas": lambda self, problem: lambda: None})()
     return GemmInstance(libraries, gpu, {"m": 64, "n": 96, "k": 256}, "bf16", "TN")
@@ -181,7 +183,8 @@ def test_no_answer_of_a_chain_holds_rows_or_columns_of_another(
 
 
 def test_a_chain_of_stencils_has_another_input_at_each_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(instances, "Buffer", FakeBuffer)
+    for module in (instances, tensor):
+        monkeypatch.setattr(module, "Buffer", FakeBuffer)
     gpu: Any = FakeGpu("stencil", "fp32")
     chain = StencilInstance(gpu, {"elements": 4096}, "fp32", "")
     found = places(chain, 100)

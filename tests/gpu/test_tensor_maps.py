@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 from ladder.catalogue.kernels import load_kernel
-from ladder.gpu.instance import Tensor
 from ladder.gpu.launching import tensor_map
+from ladder.gpu.tensor import Tensor
 from ladder.model.errors import LadderError
 
 

@@ -16,19 +16,16 @@ from typing import Any
 import pytest
 from ladder.gpu.discovery import FoundGpu
 from ladder.measure import gpu_job, process
-from ladder.measure.gpu_job import gpu_program, run_on_gpu
+from ladder.measure.gpu_job import gpu_program
 from ladder.model.errors import LadderError
 
 GPU = FoundGpu(0, "Made-up", "GPU-a", (9, 0))
 PLAN: Any = SimpleNamespace(sweep="tiles", harness={}, variants={}, job={"cubins": "cubins"})
 PROGRAM = """
 import json, os, sys
-task, plan, cubins, request, *answer = sys.argv[1:]
+task, plan, cubins, request = sys.argv[1:]
 {body}
-found = {{"task": task, "request": json.loads(request), "gpu": os.environ["CUDA_VISIBLE_DEVICES"]}}
-for path in answer:
-    json.dump(found, open(path, "w"))
-{after}
+print(json.dumps({{"task": task, "request": json.loads(request), "gpu": os.environ["CUDA_VISIBLE_DEVICES"]}}))
 """
 
 
@@ -42,7 +39,7 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., No
         return [sys.executable, "-S", str(path), task, str(plan), str(root / "cubins")]
 
     monkeypatch.setattr(gpu_job, "process_command", command)
-    return lambda body="", after="": path.write_text(PROGRAM.format(body=body, after=after))
+    return lambda body="": path.write_text(PROGRAM.format(body=body))
 
 
 @pytest.mark.parametrize("task", process.TASKS)
@@ -52,54 +49,16 @@ def test_every_task_is_a_function_of_plan_cubins_and_request(task: str) -> None:
     assert len(inspect.signature(getattr(module, task)).parameters) == 3
 
 
-def started(monkeypatch: pytest.MonkeyPatch, task: Callable[..., Any], *words: str) -> int:
-    """The program with one task of the test's own, in this process."""
+def test_the_program_gives_its_task_plan_cubins_and_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[str] = []
+    task = SimpleNamespace(own=lambda *words: given.extend(map(str, words)))
     monkeypatch.setattr(process, "TASKS", {"own": "made_up"})
-    monkeypatch.setitem(sys.modules, "ladder.measure.made_up", SimpleNamespace(own=task))  # type: ignore[misc]
+    monkeypatch.setitem(sys.modules, "ladder.measure.made_up", task)  # type: ignore[misc]
     monkeypatch.setattr(process, "read_plan", lambda path: f"plan at {path}")
     monkeypatch.setattr(process, "die_with_parent", lambda: None)
-    monkeypatch.setattr(sys, "argv", ["process", "own", *words])
-    return process.main()
-
-
-def test_the_program_writes_what_its_task_returns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def own(*given: Any) -> dict[str, Any]:
-        return {"given": list(map(str, given))}
-
-    answer = tmp_path / "answer.json"
-    assert started(monkeypatch, own, "p.json", "cubins", "[1, 2]", str(answer)) == 0
-    assert json.loads(answer.read_text()) == {"given": ["plan at p.json", "cubins", "[1, 2]"]}
-    assert started(monkeypatch, own, "p.json", "cubins", "7") == 0, "no answer is asked for"
-
-
-def test_a_task_that_fails_leaves_no_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def own(*_: Any) -> None:
-        raise SystemExit(70)
-
-    answer = tmp_path / "answer.json"
-    with pytest.raises(SystemExit, match="70"):
-        started(monkeypatch, own, "p.json", "cubins", "[]", str(answer))
-    assert not answer.exists()
-
-
-def test_the_task_sees_its_gpu_alone_and_gets_the_request(program: Callable[..., None]) -> None:
-    program()
-    gpu, found = run_on_gpu("profile", Path("plan"), PLAN, Path(), [GPU], {"indices": [3]})
-    assert gpu == GPU
-    assert found == {"task": "profile", "request": {"indices": [3]}, "gpu": "GPU-a"}
-
-
-@pytest.mark.parametrize(
-    ("body", "after", "code"),
-    [("", "sys.exit(3)", "3"), ("sys.exit(0)", "", "0"), ("os.kill(os.getpid(), 9)", "", "-9")],
-)
-def test_a_program_that_fails_or_says_nothing_is_an_error_that_names_task_sweep_and_gpu(
-    program: Callable[..., None], body: str, after: str, code: str
-) -> None:
-    program(body, after)
-    says = f"^profile with tiles on GPU-a ended with exit code {code}; the log above says why$"
-    with pytest.raises(LadderError, match=says):
-        run_on_gpu("profile", Path("plan"), PLAN, Path(), [GPU], [])
+    monkeypatch.setattr(sys, "argv", ["process", "own", "p.json", "cubins", "[1, 2]"])
+    assert process.main() == 0
+    assert given == ["plan at p.json", "cubins", "[1, 2]"]
 
 
 def test_the_gpu_is_held_as_long_as_the_program_may_run_and_by_what_it_leaves_behind(
@@ -120,15 +79,15 @@ def test_the_gpu_is_held_as_long_as_the_program_may_run_and_by_what_it_leaves_be
     os.close(descriptor)
 
 
-def test_a_tool_goes_ahead_of_the_command(program: Callable[..., None], tmp_path: Path) -> None:
+def test_a_tool_goes_ahead_of_a_task_that_sees_its_gpu_alone(program: Callable[..., None]) -> None:
     program()
-    answer = tmp_path / "answer"
     with gpu_program("profile", Path("plan"), PLAN, Path(), [GPU]) as held:
-        done = held.run([1], str(answer), under=["/usr/bin/env", "MADE=up"], capture_output=True)
+        done = held.run([1], under=["/usr/bin/env", "MADE=up"], capture_output=True)
     assert done.args[:3] == ["/usr/bin/env", "MADE=up", sys.executable]
-    assert json.loads(answer.read_text())["request"] == [1]
+    assert json.loads(done.stdout) == {"task": "profile", "request": [1], "gpu": "GPU-a"}
 
 
 def test_without_a_gpu_nothing_starts(program: Callable[..., None]) -> None:
-    with pytest.raises(LadderError, match="no GPU is visible"):
-        run_on_gpu("profile", Path("plan"), PLAN, Path(), [], [])
+    nothing = gpu_program("profile", Path("plan"), PLAN, Path(), [])
+    with pytest.raises(LadderError, match="no GPU is visible"), nothing:
+        pass

@@ -126,14 +126,14 @@ def module_of(plan: Plan) -> Any:
 
 def answer(plan: Plan, folder: Path, *regimes: str) -> dict[str, Any]:
     """What becomes of the first task."""
-    regimes = regimes or ("dirty",)
+    regimes = regimes or ("cold",)
     chosen = {"reference": "mine"}
     against = dict.fromkeys(regimes, chosen) if plan.tasks[0].cell.reference.is_choice else {}
     given = worker.Worker(plan, folder).answer(Request(0, regimes, against=against))
     return {**given["results"], "fatal": given["fatal"]}
 
 
-def choose(plan: Plan, folder: Path, regime: str = "dirty") -> dict[str, Any]:
+def choose(plan: Plan, folder: Path, regime: str = "cold") -> dict[str, Any]:
     """What becomes of the first choice of a regime."""
     (index,) = [index for index, one in enumerate(plan.choices) if one.regime == regime][:1]
     given = worker.Worker(plan, folder).answer(Request(index, [regime], choice=True))
@@ -148,7 +148,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_python_callable_gets_buffers_sizes_scalars_and_the_stream(tmp_path: Path) -> None:
     plan = own_plan(tmp_path, [{"python": python_file(tmp_path), "entry": "good"}])
-    found = answer(plan, tmp_path)["dirty"]
+    found = answer(plan, tmp_path)["cold"]
     assert (found["status"], found["notes"]) == ("ok", [])
     (problem, buffers, sizes, scalars, stream), *_ = module_of(plan).calls
     assert (problem.name, problem.dtype, problem.layout) == ("gemm", "fp32", "NN")
@@ -162,7 +162,7 @@ def test_a_python_callable_gets_buffers_sizes_scalars_and_the_stream(tmp_path: P
 def test_a_callable_alone_is_the_reference_by_its_name_and_its_launches_are_checked(tmp_path: Path) -> None:
     file = python_file(tmp_path)
     plan = own_plan(tmp_path, [{"python": file, "entry": "good", "name": "mine"}])
-    found = answer(plan, tmp_path)["dirty"]
+    found = answer(plan, tmp_path)["cold"]
     assert (found["status"], found["reference"]) == ("ok", "mine")
     assert len(module_of(plan).launches) > len(found["reference_us"])
 
@@ -173,7 +173,7 @@ def test_where_the_answer_depends_on_a_parameter_a_reference_gets_it(tmp_path: P
     own = worker.Worker(plan, tmp_path)
     radii = [task.launch.params["radius"] for task in plan.tasks if task.launch]
     for index in (0, *range(4)):
-        assert own.answer(Request(index, ["dirty"]))["results"]["dirty"]["status"] == "ok"
+        assert own.answer(Request(index, ["cold"]))["results"]["cold"]["status"] == "ok"
     assert [given[2]["radius"] for given in module_of(plan).calls] == [1, 1, 8, 8], (
         "for both places of outputs"
     )
@@ -203,7 +203,7 @@ def test_errors_of_a_callable_are_recorded_beside_those_of_the_kernel(
     monkeypatch.setattr(AttentionInstance, "check", check)
     monkeypatch.setattr(worker.Bench, "verify_edges", lambda *_: None)  # of other kinds, too
     monkeypatch.setattr(worker.Bench, "_enqueues_elsewhere", lambda *_: False)
-    found = answer(plan, tmp_path)["dirty"]
+    found = answer(plan, tmp_path)["cold"]
     assert found["status"] == "ok", found["reason"]
     assert {one["metric"]: one["value"] for one in found["observations"]} == {
         f"{side}max_error_{kind}": error * place
@@ -222,7 +222,7 @@ def test_a_c_entry_gets_the_same_and_its_setup_is_called_once_a_size(tmp_path: P
     own = worker.Worker(plan, tmp_path)
     last = len(plan.tasks) - 1
     for index in (0, 1, last):
-        results = own.answer(Request(index, ["dirty", "warm"]))["results"]
+        results = own.answer(Request(index, ["cold", "warm"]))["results"]
         assert {one["status"] for one in results.values()} == {"ok"}, results
     library = ctypes.CDLL(str(tmp_path / "libmine.so"))
     a, b, c, *rest = (ctypes.c_int64 * 8).in_dll(library, "seen")
@@ -248,26 +248,26 @@ def test_a_callable_that_goes_wrong_leaves_a_note_and_the_others_count(
     entry: str, says: str, tmp_path: Path
 ) -> None:
     mine = {"python": python_file(tmp_path), "entry": entry, "name": "mine"}
-    beside = choose(own_plan(tmp_path, ["cublas", mine], regimes=["dirty"]), tmp_path)
+    beside = choose(own_plan(tmp_path, ["cublas", mine], regimes=["cold"]), tmp_path)
     assert (beside["status"], beside["reference"]) == ("ok", "cublas")
     (note,) = beside["notes"]
     assert note.startswith("mine: /")
     assert says in note
     alone = answer(own_plan(tmp_path, [mine]), tmp_path)
     assert not alone["fatal"]
-    assert alone["dirty"]["status"] == "unsupported"
-    assert alone["dirty"]["reason"] == f"no reference: {note}"
+    assert alone["cold"]["status"] == "unsupported"
+    assert alone["cold"]["reason"] == f"no reference: {note}"
 
 
 def test_a_file_that_cannot_be_imported_or_has_changed_leaves_a_note(tmp_path: Path) -> None:
     mine = {"python": python_file(tmp_path, "import nothing_of_that_name"), "entry": "f"}
     plan = own_plan(tmp_path, [mine])
     says = "mine.py: f: cannot be imported: ModuleNotFoundError: No module named 'nothing_of_that_name'"
-    assert says in answer(plan, tmp_path)["dirty"]["reason"]
+    assert says in answer(plan, tmp_path)["cold"]["reason"]
     python_file(tmp_path)
-    assert "mine.py: f: the file has changed since the plan" in answer(plan, tmp_path)["dirty"]["reason"]
+    assert "mine.py: f: the file has changed since the plan" in answer(plan, tmp_path)["cold"]["reason"]
     (tmp_path / "mine.py").unlink()
-    assert "mine.py: cannot be read: No such file" in answer(plan, tmp_path)["dirty"]["reason"]
+    assert "mine.py: cannot be read: No such file" in answer(plan, tmp_path)["cold"]["reason"]
 
 
 @pytest.mark.parametrize(
@@ -281,13 +281,13 @@ def test_a_file_that_cannot_be_imported_or_has_changed_leaves_a_note(tmp_path: P
 )
 def test_a_c_entry_that_goes_wrong_leaves_a_note(fields: dict[str, str], says: str, tmp_path: Path) -> None:
     plan = own_plan(tmp_path, [{"shared_object": shared_object(tmp_path), **fields}])
-    assert says in answer(plan, tmp_path)["dirty"]["reason"]
+    assert says in answer(plan, tmp_path)["cold"]["reason"]
 
 
 def test_a_shared_object_that_is_none_leaves_a_note(tmp_path: Path) -> None:
     (tmp_path / "libmine.so").write_text("no ELF")
     plan = own_plan(tmp_path, [{"shared_object": "libmine.so", "entry": "f"}])
-    assert "libmine.so: f: cannot be loaded: " in answer(plan, tmp_path)["dirty"]["reason"]
+    assert "libmine.so: f: cannot be loaded: " in answer(plan, tmp_path)["cold"]["reason"]
 
 
 @pytest.mark.parametrize(
@@ -305,7 +305,7 @@ def test_a_reference_that_is_wrong_always_or_if_the_stream_is_held_leaves_a_note
         return Check(errors.pop(0) if self._place == 1 else 0.0, 1.0)
 
     monkeypatch.setattr("ladder.problems.gemm.instance.GemmInstance.check", check)
-    assert f"mine.py: good: {says}" in answer(plan, tmp_path)["dirty"]["reason"]
+    assert f"mine.py: good: {says}" in answer(plan, tmp_path)["cold"]["reason"]
     assert not errors
 
 
@@ -320,8 +320,8 @@ def test_a_reference_that_spoils_memory_or_the_context_is_named_and_ends_the_pro
         )
         found = answer(plan, tmp_path)
     assert found["fatal"]
-    assert found["dirty"]["status"] == "out_of_bounds"
-    assert re.fullmatch(rf"the reference mine: /.*mine.py: good: {damage[1]}", found["dirty"]["reason"])
+    assert found["cold"]["status"] == "out_of_bounds"
+    assert re.fullmatch(rf"the reference mine: /.*mine.py: good: {damage[1]}", found["cold"]["reason"])
 
     def sync(self: Any) -> None:
         name = f"reference_mine_{plan.external['mine'].sha256[:8]}"
@@ -332,9 +332,9 @@ def test_a_reference_that_spoils_memory_or_the_context_is_named_and_ends_the_pro
     monkeypatch.setattr(test_worker.Gpu, "sync", sync)
     found = answer(plan, tmp_path)
     assert found["fatal"]
-    assert found["dirty"]["status"] == "launch_error"
+    assert found["cold"]["status"] == "launch_error"
     assert re.fullmatch(
-        r"the reference mine: /.*mine.py: good: RuntimeError: an illegal address", found["dirty"]["reason"]
+        r"the reference mine: /.*mine.py: good: RuntimeError: an illegal address", found["cold"]["reason"]
     )
 
 
@@ -350,14 +350,14 @@ def test_where_a_reference_cannot_be_captured_there_is_no_warm(
         return played_capture(stream, members)
 
     monkeypatch.setattr(watch, "capture", refuse)
-    found = answer(plan, tmp_path, "dirty", "warm")
+    found = answer(plan, tmp_path, "cold", "warm")
     says = "not captured in a CUDA graph: it synchronises"
     assert not found["fatal"]
     assert (found["warm"]["status"], found["warm"]["reason"]) == (
         "unsupported",
         f"the reference mine: {says}",
     )
-    assert (found["dirty"]["status"], found["dirty"]["notes"]) == ("ok", [f"mine: warm: {says}"])
+    assert (found["cold"]["status"], found["cold"]["notes"]) == ("ok", [f"mine: warm: {says}"])
 
 
 def test_a_capture_that_fails_is_ended() -> None:
@@ -380,7 +380,7 @@ def test_a_record_depends_on_the_file_and_the_entry_and_not_on_where_the_file_li
         mine = {"python": python_file(tmp_path / folder, text), "entry": "good", "name": "mine", **fields}
         plan = own_plan(tmp_path / folder, ["cublas", mine])
         assert "external" not in tree_conditions(plan, plan.tasks[0], "counters")
-        return tree_conditions(plan, plan.tasks[0], "dirty")
+        return tree_conditions(plan, plan.tasks[0], "cold")
 
     first = conditions("a", PYTHON)
     assert first == conditions("b", PYTHON)
@@ -445,7 +445,7 @@ def gpu_project(tmp_path: Path) -> Path:
 
 def on_gpu(folder: Path, mine: dict[str, str], **fields: Any) -> dict[str, Any]:
     """The first record of the tests' own kernel against a reference, by regime."""
-    more = {"references": [{**mine, "name": "mine"}], "regimes": ["dirty", "warm"], **fields}
+    more = {"references": [{**mine, "name": "mine"}], "regimes": ["cold", "warm"], **fields}
     records = measured(folder, [{"kernel": "faulty"}], [256], "{deadline_s: 60}", **more)
     assert {record.status for record in records} == {"ok"}, [record.reason for record in records]
     assert {record.result["reference"] for record in records} == {"mine"}
@@ -457,7 +457,7 @@ def on_gpu(folder: Path, mine: dict[str, str], **fields: Any) -> dict[str, Any]:
 @pytest.mark.skipif(not GPUS, reason="needs a GPU")
 def test_on_a_gpu_the_shared_object_of_the_page_is_a_reference(gpu_project: Path) -> None:
     mine = {"shared_object": build_example(gpu_project), "entry": "gemm_{dtype}"}
-    assert set(on_gpu(gpu_project, mine)) == {"dirty", "warm"}
+    assert set(on_gpu(gpu_project, mine)) == {"cold", "warm"}
 
 
 @pytest.mark.gpu
@@ -465,7 +465,7 @@ def test_on_a_gpu_the_shared_object_of_the_page_is_a_reference(gpu_project: Path
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs torch")
 def test_on_a_gpu_the_callable_of_the_page_is_a_reference(gpu_project: Path) -> None:
     mine = {"python": python_file(gpu_project, examples()["python"]), "entry": "matmul"}
-    assert set(on_gpu(gpu_project, mine)) == {"dirty", "warm"}
+    assert set(on_gpu(gpu_project, mine)) == {"cold", "warm"}
 
 
 FAULTS: dict[str, Callable[[str], str]] = {

@@ -247,13 +247,11 @@ CHANGES: dict[str, tuple[Callable[[Measured], object], CompileRequests]] = {
             sweep == "fp32_ladder" and regime != COUNTERS and task.cell.size["m"] == 4096
         ),
     ),
-    "C = A B + C": (
-        lambda it: it.sweep("fp32_ladder", lambda sweep: sweep.update(accumulated={"sizes": [4096]})),
-        lambda sweep, task, regime: task.cell.beta == 1.0 and regime == "cold",
-    ),
     "a regime": (
-        lambda it: it.sweep("tensor_ladder", lambda sweep: sweep.update(regimes=["dirty", "cold", "warm"])),
-        lambda sweep, task, regime: sweep == "tensor_ladder" and regime == "dirty",
+        lambda it: it.sweep(
+            "tensor_ladder", lambda sweep: sweep.update(regimes=["cold", "warm", "sustained"])
+        ),
+        lambda sweep, task, regime: sweep == "tensor_ladder" and regime == "sustained",
     ),
     "the order of regimes": (
         lambda it: it.sweep("tensor_ladder", lambda sweep: sweep.update(regimes=["warm", "cold"])),

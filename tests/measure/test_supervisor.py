@@ -116,7 +116,7 @@ ON = {"gpu": "a GPU", "driver": "1"}
 def make_task(index: int) -> Task:
     launch = Launch((1, 1, 1), (32, 1, 1), None, 0, f"v{index}", {"k": index}, ())
     cell = Cell(
-        "scripted", {"k": index}, "fp32", "", {"elements": 64, "rows": 2}, "dirty", Reference(("copy",))
+        "scripted", {"k": index}, "fp32", "", {"elements": 64, "rows": 2}, "cold", Reference(("copy",))
     )
     return Task(f"v{index}", cell, "", None, launch, None, False)
 
@@ -125,7 +125,7 @@ def make_plan(deadline_s: float = DEADLINE_S) -> Plan:
     names = ("precision", "min_pairs", "max_pairs", "cell_seconds", "seed", "lock_clocks", "warm_below_us")
     tasks = tuple(make_task(index) for index in range(TASKS))
     job = {"deadline_s": deadline_s, "remeasure": False, "sessions": 1}
-    return Plan("scripted", "stencil", "sm_90a", ("dirty",), dict.fromkeys(names, 1), job, (), tasks)
+    return Plan("scripted", "stencil", "sm_90a", ("cold",), dict.fromkeys(names, 1), job, (), tasks)
 
 
 class Watch:
@@ -408,9 +408,9 @@ def test_progress_says_time_and_speed_up_or_what_went_wrong() -> None:
     result |= {"speedup": 0.5, "speedup_low": 0.49, "speedup_high": 0.53}
     cell = make_task(0).cell
     good = Record(cell, Conditions(), "tile", "s", "session", "", "ok", result=result)
-    assert progress(good) == "tile@64x2:dirty: 20.00 us, 0.5000 ± 0.0200 of cublas (3 pairs, budget)"
+    assert progress(good) == "tile@64x2:cold: 20.00 us, 0.5000 ± 0.0200 of cublas (3 pairs, budget)"
     bad = Record(cell, Conditions(), "tile", "s", "session", "", "incorrect", "wrong\nat length")
-    assert progress(bad) == "tile@64x2:dirty: incorrect: wrong"
+    assert progress(bad) == "tile@64x2:cold: incorrect: wrong"
 
 
 # Kills from outside. The supervisor runs in a process of its own there.

@@ -393,10 +393,10 @@ def test_a_slow_kernel_has_no_chain_and_keeps_its_other_regimes(
 ) -> None:
     slow = Lab(instance, once_us=201.0)
     monkeypatch.setattr("ladder.measure.watch.capture", slow.capture)
-    found = slow.run("warm", "dirty")
-    assert list(found) == ["dirty", "warm"], "warm comes last"
+    found = slow.run("warm", "cold")
+    assert list(found) == ["cold", "warm"], "warm comes last"
     assert found["warm"].result["status"] == "unsupported"
-    assert slow.timer.called == [("dirty", 1.0)]
+    assert slow.timer.called == [("cold", 1.0)]
     assert not slow.graphs
 
 
@@ -408,11 +408,11 @@ def test_a_wrong_launch_of_the_variant_makes_it_stateful_and_ends_the_process(
 ) -> None:
     instance.harness.error = lambda check: 2.0 if check == 0 else 0.0
     with pytest.raises(CellOutcome) as outcome:
-        lab.run("dirty", "cold")
+        lab.run("cold", "warm")
     assert outcome.value.result["status"] == "stateful"
     assert "right alone, wrong in sequence: 1 of 1 timed launches" in outcome.value.result["reason"]
     assert outcome.value.spoilt
-    assert lab.timer.called == [("dirty", 1.0)], "the next regime is not timed"
+    assert lab.timer.called == [("cold", 1.0)], "the next regime is not timed"
 
 
 def test_a_wrong_launch_of_the_reference_is_not_the_variants(
@@ -421,7 +421,7 @@ def test_a_wrong_launch_of_the_reference_is_not_the_variants(
     monkeypatch.setattr("random.randrange", lambda stop: 0)  # checked
     instance.harness.error = lambda check: 2.0 * check
     with pytest.raises(CellOutcome) as outcome:
-        lab.run("dirty")
+        lab.run("cold")
     assert outcome.value.result["status"] == "incorrect"
     assert outcome.value.result["reason"].startswith("the reference cublas: 1 of 1 timed launches")
     assert not outcome.value.spoilt
@@ -429,16 +429,16 @@ def test_a_wrong_launch_of_the_reference_is_not_the_variants(
 
 def test_a_time_that_the_hardware_cannot_reach_is_stateful(instance: Any, lab: Lab) -> None:
     lab.timer.median_us = 0.9
-    with pytest.raises(CellOutcome, match=r"dirty: takes 0\.90 us where the hardware needs 1\.00") as outcome:
-        lab.run("dirty")
+    with pytest.raises(CellOutcome, match=r"cold: takes 0\.90 us where the hardware needs 1\.00") as outcome:
+        lab.run("cold")
     assert outcome.value.result["status"] == "stateful"
     assert outcome.value.spoilt
 
 
 def test_sustained_chains_are_long_and_keep_the_answers_to_other_inputs(instance: Any, lab: Lab) -> None:
     lab.timing.launch_us, lab.timer.median_us = (1000.0, 2000.0), 1000.0
-    lab.run("sustained", "dirty")
-    assert [regime for regime, _ in lab.timer.called] == ["dirty", "sustained"]
+    lab.run("sustained", "cold")
+    assert [regime for regime, _ in lab.timer.called] == ["cold", "sustained"]
     length, other = (chain_length(us, sustained=True) for us in (1000.0, 2000.0))
     assert lab.timer.called[-1] == ("sustained", (length, other)), "each side's own"
     assert other < length
@@ -492,7 +492,7 @@ def test_short_kernels_are_not_sustained(instance: Any, monkeypatch: pytest.Monk
 def test_one_launch_takes_inputs_of_one_sign_and_their_bound(
     error: float, wrong: bool, instance: Any, lab: Lab
 ) -> None:
-    lab.run("dirty")
+    lab.run("cold")
     instance.log.clear()
     instance.harness.error = lambda check: error
     if wrong:
@@ -507,7 +507,7 @@ def test_one_launch_takes_inputs_of_one_sign_and_their_bound(
 
 
 def test_single_launches_write_to_each_others_place_as_well(instance: Any, lab: Lab) -> None:
-    lab.run("dirty", "cold")
+    lab.run("cold", "warm")
     instance.log.clear()
     for one in lab.timer.swapped:
         launched(one)
@@ -523,7 +523,7 @@ def test_single_launches_write_to_each_others_place_as_well(instance: Any, lab: 
 def test_a_copy_as_the_reference_is_not_checked(instance: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("random.randrange", lambda stop: 0)
     lab = Lab(instance, COPY)
-    lab.run("dirty")
+    lab.run("cold")
     assert [entry[:2] for entry in instance.log if entry[0] != COPY] == [
         ("refresh", 0),
         ("alone", 0),

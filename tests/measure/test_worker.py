@@ -191,7 +191,8 @@ def test_a_variant_that_fits_none_of_the_edge_sizes_is_refused(monkeypatch: pyte
 
 @pytest.fixture(autouse=True)
 def played(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ladder.gpu.instance.Buffer", FakeBuffer)
+    for module in ("instance", "tensor"):
+        monkeypatch.setattr(f"ladder.gpu.{module}.Buffer", FakeBuffer)
     monkeypatch.setattr("ladder.problems.gemm.instance.Libraries", Libraries)
     monkeypatch.setattr(timing, "Gate", lambda *_: contextlib.nullcontext())
     monkeypatch.setattr(timing, "_BLOCK_US", 10 * LAUNCH_US)
@@ -230,7 +231,7 @@ def test_tasks_go_through_every_regime(name: str, tmp_path: Path) -> None:
     own = worker.Worker(plan, tmp_path)
     launched = [index for index, task in enumerate(plan.tasks) if task.launch is not None]
     for index in launched[:: max(1, len(launched) // 6)]:
-        answer = own.answer(request(plan, index, "cold", "dirty", "warm", "sustained"))
+        answer = own.answer(request(plan, index, "cold", "warm", "sustained"))
         json.dumps(answer)
         blocks = answer["results"]["sustained"].get("blocks", {})
         assert {side: len(of) for side, of in blocks.items()} in ({}, {"variant": 6, "reference": 6})
@@ -250,8 +251,8 @@ def test_a_wrong_result_is_put_down_to_damage_and_ends_the_process_if_there_is_a
     wrong = Check(1.0, 0.1)
     monkeypatch.setattr("ladder.problems.gemm.instance.GemmInstance.check", lambda self, params: wrong)
     monkeypatch.setattr("ladder.gpu.instance.Instance.memory_violation", lambda self: damage)
-    answer = worker.Worker(plan, tmp_path).answer(request(plan, 0, "dirty"))
-    status, reason = (answer["results"]["dirty"][name] for name in ("status", "reason"))
+    answer = worker.Worker(plan, tmp_path).answer(request(plan, 0, "cold"))
+    status, reason = (answer["results"]["cold"][name] for name in ("status", "reason"))
     assert answer["fatal"] == (damage is not None)
     assert status == (damage[0] if damage else "incorrect")
     assert reason.startswith(damage[1] if damage else "at 1x264x136 with alpha = 1, beta = 0 over nan")
@@ -277,9 +278,9 @@ def test_nan_with_alpha_zero_is_explained_with_the_field_that_says_so(
         return Check(0.0, 0.1)
 
     monkeypatch.setattr(GemmInstance, "check", check)
-    answer = worker.Worker(plan, tmp_path).answer(request(plan, 0, "dirty"))
-    assert answer["results"]["dirty"]["status"] == "incorrect"
-    reason = answer["results"]["dirty"]["reason"]
+    answer = worker.Worker(plan, tmp_path).answer(request(plan, 0, "cold"))
+    assert answer["results"]["cold"]["status"] == "incorrect"
+    reason = answer["results"]["cold"]["reason"]
     assert reason.startswith("with alpha = 0 the result must be beta * C even where A and B hold NaN (BLAS)")
     assert "7991 of 7991 outputs" in reason
     assert reason.endswith("say `nan_at_alpha_zero: true` in gemm_mine.yaml")
@@ -369,8 +370,8 @@ def test_a_kernel_without_weights_is_verified_with_alpha_1_and_beta_0_alone(
     assert {(alpha, beta) for *_, alpha, beta in seen} == {(1.0, 0.0)}
     assert len(seen) == len(plan.edges[plan.tasks[0].variant]) * len(PROBLEM.inputs)
     seen.clear()
-    answer = worker.Worker(plan, tmp_path).answer(request(plan, 0, "dirty"))
-    assert answer["results"]["dirty"]["status"] == "ok"
+    answer = worker.Worker(plan, tmp_path).answer(request(plan, 0, "cold"))
+    assert answer["results"]["cold"]["status"] == "ok"
     assert {(alpha, beta) for *_, alpha, beta in seen} == {(1.0, 0.0)}
 
 
@@ -418,7 +419,7 @@ def test_each_variant_is_launched_once_at_both_ends_of_memory_around_which_nothi
     own = worker.Worker(plan, tmp_path)
     once_s = 0.0
     for _ in range(2):
-        answer = own.answer(request(plan, 0, "dirty"))
+        answer = own.answer(request(plan, 0, "cold"))
         once_s, before = answer["once_s"], once_s
         (result,) = answer["results"].values()
         assert (result["status"], result["notes"]) == ("ok", [])
@@ -451,9 +452,9 @@ def test_what_fails_there_is_out_of_bounds_and_ends_the_process(
             raise RuntimeError(text)
 
     monkeypatch.setattr(Gpu, "sync", sync)
-    answer = worker.Worker(plan, tmp_path).answer(request(plan, 0, "dirty"))
+    answer = worker.Worker(plan, tmp_path).answer(request(plan, 0, "cold"))
     assert answer["fatal"] == (status == "out_of_bounds")
-    result = answer["results"]["dirty"]
+    result = answer["results"]["cold"]
     assert result["status"] == status
     at = "at 257x8x72: accesses memory beyond its buffers: it fails where nothing is mapped there"
     assert result["reason"] == (at if status == "out_of_bounds" else f"RuntimeError: {text}")
@@ -478,7 +479,7 @@ def test_without_such_memory_a_note_says_that_nobody_looked(
     own = worker.Worker(plan, tmp_path)
     own.bench.instance(plan.tasks[0].cell)
     monkeypatch.setattr(Gpu, "free_bytes", lambda self: free)
-    (result,) = own.answer(request(plan, 0, "dirty"))["results"].values()
+    (result,) = own.answer(request(plan, 0, "cold"))["results"].values()
     assert result["status"] == "ok"
     (note,) = result["notes"]
     assert re.fullmatch(f"unmapped memory: accesses beyond buffers were not looked for: {why}.*", note)
@@ -576,7 +577,7 @@ def test_a_disagreement_of_clocks_passes_where_the_host_sees_empty_launches_as_l
     monkeypatch.setattr(own, "measure", disagrees)
     if slow_host:
         monkeypatch.setattr(own.bench.timer, "quick_medians", disagrees)
-    result = own.answer(request(plan, 0, "dirty"))["results"]["dirty"]
+    result = own.answer(request(plan, 0, "cold"))["results"]["cold"]
     assert result["status"] == "launch_error"
     assert result.get("transient", False) == slow_host
     assert ("this host is too slow to time launches" in result["reason"]) == slow_host
@@ -607,7 +608,7 @@ def test_a_lack_of_memory_passes_where_another_process_holds_it(
     monkeypatch.setattr(Gpu, "total_bytes", lambda self: total, raising=False)
     own = worker.Worker(plan, tmp_path)
     monkeypatch.setattr(own.bench.problem.__class__, "device_bytes", lambda *_: 10**12)
-    result = own.answer(request(plan, 0, "dirty"))["results"]["dirty"]
+    result = own.answer(request(plan, 0, "cold"))["results"]["cold"]
     assert result["status"] == "unsupported"
     assert result["reason"].startswith("needs 1000000000000 bytes of device memory, ")
     assert result.get("transient", False) == transient

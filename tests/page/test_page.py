@@ -61,7 +61,7 @@ def timings() -> pd.DataFrame:
 
 
 def _shown(table: str) -> pd.DataFrame:
-    """A published table without cells of another beta than 0, which have an answer of their own."""
+    """A published table; earlier ones have cells of another beta than 0, which are not shown."""
     rows = tables.read(table, PUBLISHED.tables)
     return rows[rows["beta"].isna()].reset_index(drop=True) if "beta" in rows else rows
 

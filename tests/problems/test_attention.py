@@ -18,6 +18,7 @@ from emulator.ptx import Array, Memory
 from emulator.tensor_ptx import to_bits
 from fake_gpu import FakeBuffer, FakeGpu, assert_launches_of_a_chain_differ, use_as_a_worker_does
 from ladder.gpu import instance as instances
+from ladder.gpu import tensor
 from ladder.gpu.device import CheckResultSlot, _mixed
 from ladder.model.code import PACKAGE
 from ladder.model.problem import C_TYPES, INPUTS
@@ -437,7 +438,8 @@ def test_it_sees_any_output_that_was_not_written(dtype: str) -> None:
 
 @pytest.fixture(params=[(dtype, d) for dtype in PROBLEM.dtypes for d in DEPTHS])
 def made(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> AttentionInstance:
-    monkeypatch.setattr(instances, "Buffer", FakeBuffer)
+    for module in (instances, tensor):
+        monkeypatch.setattr(module, "Buffer", FakeBuffer)
     dtype, d = request.param
     gpu: Any = FakeGpu("attention", dtype)
     return AttentionInstance(gpu, {"heads": 3, "sequence": 65, "d": d}, dtype, "")

@@ -27,7 +27,8 @@ from emulator.tensor_ptx import from_bits, to_bits
 from ladder.build.nvrtc import compile_source
 from ladder.build.variants import harness
 from ladder.gpu.device import CheckResultSlot, Gpu, Harness, Launcher, _mixed
-from ladder.gpu.instance import Maker, Tensor
+from ladder.gpu.instance import Maker
+from ladder.gpu.tensor import Tensor
 from ladder.gpu.timing import Timer
 from ladder.measure.watch import CheckedSide, LaunchChecker
 from ladder.model.code import PACKAGE

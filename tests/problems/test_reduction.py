@@ -13,6 +13,7 @@ from emulator.ptx import Array, Memory
 from emulator.tensor_ptx import from_bits, to_bits
 from fake_gpu import FakeBuffer, FakeGpu, assert_launches_of_a_chain_differ, use_as_a_worker_does
 from ladder.gpu import instance as instances
+from ladder.gpu import tensor
 from ladder.gpu.device import _mixed
 from ladder.model.code import PACKAGE
 from ladder.model.problem import C_TYPES, COPY, INPUTS
@@ -162,7 +163,8 @@ def test_the_error_is_over_the_sum_of_magnitudes_and_nan_is_an_error() -> None:
 
 @pytest.fixture(params=PROBLEM.dtypes)
 def made(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> ReductionInstance:
-    monkeypatch.setattr(instances, "Buffer", FakeBuffer)
+    for module in (instances, tensor):
+        monkeypatch.setattr(module, "Buffer", FakeBuffer)
     gpu: Any = FakeGpu("reduction", request.param)
     return ReductionInstance(gpu, {"elements": 1031}, request.param, "")
 

@@ -15,6 +15,7 @@ from emulator.softmax_rule import error_over_bound
 from emulator.tensor_ptx import from_bits, to_bits
 from fake_gpu import FakeBuffer, FakeGpu, assert_launches_of_a_chain_differ, use_as_a_worker_does
 from ladder.gpu import instance as instances
+from ladder.gpu import tensor
 from ladder.gpu.device import _mixed
 from ladder.model.code import PACKAGE
 from ladder.model.problem import C_TYPES, COPY, INPUTS
@@ -214,7 +215,8 @@ def test_a_row_of_nothing_is_not_looked_at() -> None:
 
 @pytest.fixture(params=PROBLEM.dtypes)
 def made(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> SoftmaxInstance:
-    monkeypatch.setattr(instances, "Buffer", FakeBuffer)
+    for module in (instances, tensor):
+        monkeypatch.setattr(module, "Buffer", FakeBuffer)
     gpu: Any = FakeGpu("softmax", request.param)
     return SoftmaxInstance(gpu, {"m": 33, "n": 128}, request.param, "")
 

@@ -11,6 +11,7 @@ from emulator.inputs import drawn
 from emulator.ptx import Array, Memory
 from fake_gpu import FakeBuffer, FakeGpu, assert_launches_of_a_chain_differ, use_as_a_worker_does
 from ladder.gpu import instance as instances
+from ladder.gpu import tensor
 from ladder.gpu.device import _mixed
 from ladder.model.code import PACKAGE
 from ladder.model.errors import LadderError
@@ -123,7 +124,8 @@ class Cublas:
 
 @pytest.fixture
 def make(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(instances, "Buffer", FakeBuffer)
+    for module in (instances, tensor):
+        monkeypatch.setattr(module, "Buffer", FakeBuffer)
     monkeypatch.setattr(of_transpose, "cublas", Cublas())
 
     def made(dtype: str, m: int, n: int) -> TransposeInstance:

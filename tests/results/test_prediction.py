@@ -441,7 +441,7 @@ def shortfalls(rows: pd.DataFrame) -> list[str]:
     """
     found = []
     for row in rows.to_dict("records"):
-        a_class = row["part"].endswith(("cold", "dirty", "warm"))
+        a_class = row["part"].endswith(("cold", "warm"))
         least = 0.93 if row["part"] == "all" else 0.90 if a_class and row["cells"] >= 50 else 0.0
         most = {"kernel": 0.013, "library, over 50 us": 0.022}.get(row["part"], np.inf)
         about = f"{row['left_out']}, {row['sessions']}, {row['part']}"
@@ -494,11 +494,11 @@ def test_the_published_coverage_follows_from_the_published_tables_and_is_what_is
 def test_what_clocks_and_kinds_of_host_add_is_what_the_published_sessions_say() -> None:
     sessions = tables.read("sessions", Project(ROOT).published("nvidia-h200").root)
     found = prepare_sessions(sessions)
-    alone = found[found["regime"].isin(["cold", "dirty"])]
+    alone = found[found["regime"].eq("cold")]
     by_device = alone["clock"].eq("device")
     pairs = alone[by_device].merge(alone[~by_device], on="cell", suffixes=("", "_by_events"))
     both = pairs.groupby("cell").median(numeric_only=True)
-    assert len(both) == 71
+    assert len(both) == 70
     more = [both[f"{side}_by_events"] - both[side] for side in ("median_us", "reference_median_us")]
     empty = both["clock_floor_us_by_events"] - pd.concat(more, axis=1).mean(axis=1)
     assert round(float(empty.median()), 1) == prediction._EMPTY_US

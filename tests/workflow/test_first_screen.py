@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, edit_yaml, run_snakemake
+from conftest import ROOT, run_snakemake
 
 SOME = "sweeps={alone: 'radius == 2'}"
 WRITES_IT_DOWN = """#!/bin/sh
@@ -83,7 +83,6 @@ def test_some_cells_are_planned_then_all_and_what_is_compiled_stays(project: Pat
 
 @pytest.mark.slow
 def test_on_a_gpu_some_cells_are_measured_and_reported_before_the_others(project: Path) -> None:
-    edit_yaml(project / "config/config.yaml", lambda config: config["clock"].update(enabled=False))
     given = ("--config", "device=nvidia-made-up-gpu", "arch=sm_90a")
     outcome = run_snakemake(project, *given, SOME, gpu=True)
     assert outcome.code == 0, outcome.text

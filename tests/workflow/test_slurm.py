@@ -13,7 +13,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from conftest import ROOT, edit, edit_yaml, environment, make_project, run_snakemake, snakemake_command
+from conftest import ROOT, edit, environment, make_project, run_snakemake, snakemake_command
 from ladder.measure.store import Records, read_store
 from ladder.model.files import read_json
 from slurm import NODES, Cluster, running_cluster, wait_for, why_no_slurm
@@ -45,7 +45,6 @@ def made_up(**more: str) -> dict[str, str]:
 def three_sweeps(folder: Path) -> Path:
     """The small project with a third sweep, and without what needs a real GPU."""
     project = make_project(folder)
-    edit_yaml(project / "config/config.yaml", lambda config: config["clock"].update(enabled=False))
     shutil.copy(project / "config/sweeps/alone.yaml", project / "config/sweeps/again.yaml")
     edit(project / "config/sweeps/again.yaml", "2**16", "2**18")
     edit(project / "config/sweeps/again.yaml", "2**20", "2**19")

@@ -292,21 +292,7 @@ def test_with_a_device_each_sweep_is_measured_once_on_a_gpu_to_itself(project: P
     assert count["Measuring alone"] == count["Measuring with_headers"] == 1
     assert count["Profiling alone"] == 1
     assert "Profiling with_headers" not in count
-    assert "Holding the timer against NVBench" in count
     assert not (project / "results").exists()
-
-
-def test_the_timer_is_tried_with_its_sweeps_on_as_many_gpus_at_once_as_the_run_may_take(
-    project: Path,
-) -> None:
-    clock = "clock={sweeps: [alone, with_headers]}"
-    given = ("--config", "device=nvidia-h200", "arch=sm_90a", clock)
-    for gpus in (1, 3):
-        outcome = run_snakemake(project, "-n", "-p", "--resources", f"gpu={gpus}", *given)
-        assert outcome.code == 0, outcome.text
-        (line,) = [line for line in outcome.text.splitlines() if "ladder clock" in line]
-        plans = " ".join(f"results/test/nvidia-h200/plans/{name}.json" for name in ("alone", "with_headers"))
-        assert f"ladder clock {plans} --jobs {gpus} " in line
 
 
 @pytest.mark.slow

@@ -2,7 +2,7 @@
 // What to use: the recommended configuration for a dtype, layout, size and regime, its speed, and the next ones.
 // Needs data.js and detail.js.
 
-const REGIMES = { cold: "once, cold", sustained: "for seconds", dirty: "once, dirty L2", warm: "warm L2" };
+const REGIMES = { cold: "once, cold", sustained: "for seconds", warm: "warm L2" };
 const USUAL = { kind: "bf16", m: 4096 };
 
 /** How far two sizes are apart, in octaves of M, N and K together. */

@@ -6,10 +6,7 @@ rule collect_tables:
         plans=expand(rules.prepare_sweep.output.plan, sweep=RULE_INPUTS.chosen),
         accounts=[accounts_of(sweep) for sweep in RULE_INPUTS.chosen],
         published=published_files(
-            "clock_nvbench.csv",
-            "zeros.csv",
             "accuracy.csv",
-            "accumulation.csv",
             "sanitizer.csv",
             "throughput.json",
         ),

@@ -206,12 +206,6 @@ def tables_in(folder, names=COLLECTED):
     return [f"{folder}/{name}.{format}" for name in names for format in FORMATS]
 
 
-def clock_tables():
-    """Checks of the timer, where this run makes them."""
-    made = RUN.measures and RUN.config.clock.enabled
-    return tables_in(f"{FOLDER}/tables", ["clock_nvbench"]) if made else []
-
-
 def throughput_record():
     """Timing of a whole tuning sweep, where someone made it with tests/throughput.py."""
     record = RUN.folder.throughput

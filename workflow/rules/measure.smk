@@ -21,27 +21,6 @@ rule time_sweep:
         "ladder measure {input.plan:q} > {log} 2>&1"
 
 
-rule check_clock:
-    input:
-        # The timer is tried, not the kernels: it need not be tried again because a kernel changed.
-        plans=ancient(expand(rules.prepare_sweep.output.plan, sweep=RUN.config.clock.sweeps)),
-        measured=ancient(expand(rules.time_sweep.output.measured, sweep=RUN.config.clock.sweeps)),
-    output:
-        tables_in(f"{FOLDER}/tables", ["clock_nvbench"]),
-    log:
-        f"{LOGS}/check_clock.log",
-    # Every GPU at once, and nothing else beside it.
-    threads: cores
-    resources:
-        gpu=every_gpu,
-    params:
-        code=RULE_INPUTS.code["clock"],
-    message:
-        "Holding the timer against NVBench"
-    shell:
-        "ladder clock {input.plans:q} --jobs {resources.gpu} > {log} 2>&1"
-
-
 # Measuring alone, without tables: what a timing of the pipeline itself wants.
 for _name in RULE_INPUTS.sweeps if RUN.measures else ():
 

@@ -59,7 +59,6 @@ rule write_report:
     input:
         tables=rules.collect_tables.output.tables,
         claims=rules.decide_claims.output.tables,
-        clock=clock_tables(),
         throughput=throughput_record(),
         # Written anew after any change of kernels/, workflow/ and config/.
         environment=rules.record_environment.output.environment,
@@ -78,7 +77,6 @@ rule write_report:
         sweeps=RULE_INPUTS.chosen,
         # No input: a report is no reason to sanitize again.
         sanitizer=contents(Path(FOLDER).glob("tables/sanitizer.csv")),
-        zeros=contents(Path(FOLDER).glob("tables/zeros.csv")),
         beside=[f"--beside {shlex.quote(folder)}" for folder in beside()],
     message:
         "Writing report and page"

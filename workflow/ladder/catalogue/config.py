@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from ladder.model.document import AN_ARCH, ARCH, Document, Share, Some, Text, matching, taking
+from ladder.model.document import AN_ARCH, ARCH, Document, Share, matching, taking
 
 Positive = Annotated[float, Field(gt=0)]
 Pairs = Annotated[int, Field(ge=12, le=1_000_000)]
@@ -87,15 +87,6 @@ class ProfileConfig(Document):
     """limit of one profiler process in seconds"""
 
 
-class ClockConfig(Document):
-    """checks of the timer itself against NVBench"""
-
-    enabled: bool
-    """run them"""
-    sweeps: Some[Text]
-    """sweeps whose measured cells serve as subjects, each on its own"""
-
-
 class Config(Document):
     """A run (config/config.yaml, overridden by --configfile and --config)."""
 
@@ -112,6 +103,5 @@ class Config(Document):
     compile: CompileConfig
     measure: MeasureConfig
     profile: ProfileConfig
-    clock: ClockConfig
     published: Annotated[str, *matching(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", _A_PUBLISHED)]
     """device under results/published whose measurements a host without a GPU reports"""

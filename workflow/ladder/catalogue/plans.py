@@ -81,14 +81,10 @@ def _task(sweep: Sweep, entry: Entry, size: Size, arch: str) -> Task:
 
 
 def _tasks(sweep: Sweep, arch: str) -> Iterator[Task]:
-    """The task of each cell; where it is asked for also that with beta = 1, and of a rung that with the rung that it
-    changes, where both are launched."""
+    """The task of each cell, and of a rung also that with the rung that it changes, where both are launched."""
     for entry, size in sweep.cells:
         task, baseline = _task(sweep, entry, size, arch), entry.baseline
         yield task
-        if task.absent is None and (entry.variant, size) in sweep.accumulated:
-            cell = replace(task.cell, beta=1.0)
-            yield replace(task, cell=cell, counted=False, sustained=False, repeated=False, errors=False)
         if task.absent is not None or baseline is None or size not in baseline.sizes:
             continue
         if baseline.absent(size, arch) is not None:

@@ -7,7 +7,6 @@ from ladder.catalogue.kernels import Catalog
 from ladder.catalogue.plans import plan_sweep
 from ladder.catalogue.settings import Setup
 from ladder.catalogue.sweeps import chosen_cells, load_sweeps, named
-from ladder.model.errors import refuse_unknown
 from ladder.model.kernel import Kernel
 from ladder.model.plan import Plan
 from ladder.model.sweep import Sweep
@@ -47,6 +46,4 @@ def load(setup: Setup) -> Run:
     chosen = every if isinstance(config.sweeps, str) else named([*config.sweeps], every)
     chosen = {name: chosen_cells(sweep, config.sweeps) for name, sweep in chosen.items()}
     plans = {name: plan_sweep(sweep, config, arch) for name, sweep in {**every, **chosen}.items()}
-    for index, name in enumerate(config.clock.sweeps if config.clock.enabled else ()):
-        refuse_unknown("configuration", f"clock.sweeps[{index}]", name, every)
     return Run(project, config, setup.device, arch, catalog, chosen, every, plans)

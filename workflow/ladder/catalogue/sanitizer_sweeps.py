@@ -58,4 +58,4 @@ def sanitizer_sweeps(catalog: Mapping[str, Kernel], sweeps: Mapping[str, Sweep])
     for problem, asked in entries.items():
         sizes = tuple({tuple(one.sizes[0].values()): one.sizes[0] for one in asked}.values())
         name = f"sanitize-{problem.name}"
-        yield Sweep(name, problem, problem.dtypes, sizes, tuple(asked), Reference(), ("dirty",))
+        yield Sweep(name, problem, problem.dtypes, sizes, tuple(asked), Reference(), ("cold",))

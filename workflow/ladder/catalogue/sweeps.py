@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, Tag
 
 from ladder.catalogue.documents import documents_in, parse, parse_size, read_yaml
-from ladder.model.cell import BACK_TO_BACK, SUSTAINED, External
+from ladder.model.cell import SUSTAINED, External
 from ladder.model.document import A_VALUE, Document, Share, Some, Text, Value, is_parameter, matching, taking
 from ladder.model.errors import LadderError, refuse, refuse_unknown, within
 from ladder.model.expressions import evaluate
@@ -168,10 +168,9 @@ class SweepDocument(Document):
     counts"""
     precision: Share | None = None
     """half-width of the speed-up's interval to reach, as a share (default the configuration's)"""
-    regimes: Some[Literal["cold", "dirty", "warm", "sustained"]] = ["cold", "warm"]
-    """cold: operands outside the L2, and nothing in it left to be written to memory; dirty: L2 flushed by a memset, as
-    NVBench does it; warm: back to back in a CUDA graph (default cold and warm); figures and findings speak of
-    the first"""
+    regimes: Some[Literal["cold", "warm", "sustained"]] = ["cold", "warm"]
+    """cold: operands outside the L2, and nothing in it left to be written to memory; warm: back to back in a
+    CUDA graph (default cold and warm); figures and findings speak of the first"""
     counters: CountersDocument | None = None
     predicted_for: Slug | None = None
     """slug of the GPU that `predicted` speaks of, such as nvidia-h200; nothing is said of it on others"""
@@ -179,8 +178,6 @@ class SweepDocument(Document):
     """cells to measure sustained as well: back to back for seconds, at the clock that the power limit allows"""
     repeated: SelectionDocument | None = None
     """cells that headlines and claims rest on: measured in measure.sessions sessions"""
-    accumulated: SelectionDocument | None = None
-    """cells of a GEMM to time as C = A B + C (beta = 1) as well, in the first regime"""
     errors: SelectionDocument | None = None
     """cells whose largest errors are recorded by kind of inputs, with those of the reference"""
     tuning: bool = False
@@ -219,10 +216,6 @@ class _SweepFile:
             self.sizes.append(size)
         if len(set(document.regimes)) < len(document.regimes):
             raise refuse(path, "regimes", document.regimes, "each regime once")
-        if document.accumulated is not None:
-            accepted = "nothing but in sweeps of a problem with beta, whose first regime is cold or dirty"
-            if "beta" not in self.problem.scalars or document.regimes[0] in BACK_TO_BACK:
-                raise refuse(path, "accumulated", document.accumulated.model_dump(), accepted)
         predicting = any(entry.predicted for entry in document.variants)
         if predicting != (document.predicted_for is not None):
             accepted = "the slug of a GPU, such as nvidia-h200, where a variant has `predicted`, and nothing elsewhere"
@@ -405,16 +398,6 @@ class _SweepFile:
                 raise refuse(self.path, f"{field}.where", given.where, accepted)
         return tuple((entry.variant, size) for entry, size in asked)
 
-    def _accumulated(self, reference: Reference) -> Selection:
-        """Raises LadderError for a kernel that does not take beta, or one that is timed against such a kernel."""
-        found = self._selected(self.document.accumulated, "accumulated")
-        for variant, _ in found:
-            for kernel in filter(None, (variant.kernel, reference.kernel)):
-                if kernel.weights == "none":
-                    why = f"{kernel.path.name} says `weights: none`"
-                    raise refuse(self.path, "accumulated", variant.id, "kernels that take beta", why=why)
-        return found
-
     def _figure(self, index: int, figure: Figure) -> Figure:
         axes = sorted({name for variant in self.entries for name in variant.params})
         for axis in ("x", "y", "hue"):
@@ -424,7 +407,7 @@ class _SweepFile:
         return figure.model_copy(update={"at": at})
 
     def sweep(self) -> Sweep:
-        document, reference = self.document, self._reference()
+        document = self.document
         return Sweep(
             name=self.path.stem,
             title=document.title,
@@ -435,14 +418,13 @@ class _SweepFile:
             sizes_without_cells=tuple(size for size in self.sizes if size not in self.sizes_with_cells),
             entries=tuple(self.entries.values()),
             excluded=self.excluded,
-            reference=reference,
+            reference=self._reference(),
             precision=document.precision,
             regimes=tuple(document.regimes),
             counted=self._selected(document.counters, "counters"),
             counter_groups=tuple(document.counters.groups) if document.counters else (),
             sustained=self._selected(document.sustained, "sustained"),
             repeated=self._selected(document.repeated, "repeated"),
-            accumulated=self._accumulated(reference),
             errors=self._selected(document.errors, "errors"),
             tuning=document.tuning,
             predicted_for=document.predicted_for or "",
@@ -509,7 +491,6 @@ def chosen_cells(sweep: Sweep, choice: str | Sequence[str] | Mapping[str, str]) 
             (one, size) for one, size in some(sweep.sustained) if keeps(own[one], size, SUSTAINED)
         ),
         repeated=some(sweep.repeated),
-        accumulated=some(sweep.accumulated),
         errors=some(sweep.errors),
     )
 

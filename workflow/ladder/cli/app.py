@@ -18,7 +18,7 @@ from ladder.model.errors import LadderError
 _MODULES = [
     ("inspect", "check reference compare history"),
     ("build", "prepare"),
-    ("measure", "measure profile clock zeros"),
+    ("measure", "measure profile"),
     ("sanitize", "sanitize"),
     ("analyse", "collect environment claims figures"),
     ("report", "report changes"),

@@ -1,11 +1,9 @@
 """Steps that need a GPU."""
 
-from typing import Annotated
-
 import typer
 
-from ladder.cli.options import PlanFile, PlanFiles, folder_of, project
-from ladder.measure import job, profile_job, timer_validation_job, zeros_job
+from ladder.cli.options import PlanFile, folder_of, project
+from ladder.measure import job, profile_job
 from ladder.measure.process_lifetime import end_with_parent
 from ladder.model.plan_file import read_plan
 
@@ -23,38 +21,3 @@ def profile(context: typer.Context, plan: PlanFile) -> None:
     """Collect Nsight Compute counters for a sweep; what cannot be had becomes a note."""
     end_with_parent()
     profile_job.count(plan, read_plan(plan), folder_of(plan), project(context).root)
-
-
-def clock(
-    context: typer.Context,
-    plans: PlanFiles,
-    jobs: Annotated[int, typer.Option(min=1, help="GPUs at once.")] = 1,
-) -> None:
-    """Hold the timer against NVBench, on each GPU that the run has measured on.
-
-    The cells of some plans of the run serve as subjects.
-    """
-    from ladder.results import tables  # pandas, which measuring does without
-
-    end_with_parent()
-    folder, given = folder_of(plans[0]), {path: read_plan(path) for path in plans}
-    rows = timer_validation_job.validate_timer(given, folder, project(context).root, jobs)
-    tables.write({"clock_nvbench": tables.frame("clock_nvbench", rows)}, folder.tables)
-
-
-def zeros(
-    context: typer.Context,
-    plan: PlanFile,
-    dtype: Annotated[str, typer.Option(help="Of the kernels.")] = "bf16",
-) -> None:
-    """Time a sweep's fastest kernels and their references with zeros in place of random numbers.
-
-    At each size cold and sustained, in turns with random numbers. The rows are a table of their own, which no kernel is
-    chosen by: what zeros take is no time of a product that anybody wants.
-    """
-    from ladder.results import tables  # pandas, which measuring does without
-
-    end_with_parent()
-    folder = folder_of(plan)
-    rows = zeros_job.time_zeros(plan, read_plan(plan), folder, project(context).root, dtype)
-    tables.write({"zeros": tables.frame("zeros", rows)}, folder.tables)

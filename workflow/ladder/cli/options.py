@@ -15,9 +15,6 @@ Config = Annotated[
 Arch = Annotated[str | None, typer.Option(help="Architecture (default: the run's).")]
 Jobs = Annotated[int, typer.Option(min=1, help="Compilers at once.")]
 PlanFile = Annotated[Path, typer.Argument(metavar="PLAN", help="results/RUN/DEVICE/plans/SWEEP.json")]
-PlanFiles = Annotated[
-    list[Path], typer.Argument(metavar="PLAN", help="As of one sweep, of several of a run.")
-]
 
 
 def _folder(text: str) -> Path:

@@ -69,7 +69,6 @@ def rule_inputs(setup: Setup) -> dict[str, Any]:
     check_claims(run.sweeps, run.config.measure.precision)
     sweeps = {name: _sweep(run, sweep) for name, sweep in {**run.every_sweep, **run.sweeps}.items()}
     steps = {step: step_code(step) for step in STEP_MODULES}
-    steps["clock"] = digest("ladder.measure.timer_validation")
     return {
         "sweeps": sweeps,
         "chosen": list(run.sweeps),

@@ -27,6 +27,9 @@ GUARD_BYTE = 0x81 + secrets.randbelow(60)  # what they hold: no byte of a small 
 Guard = tuple[int, int, bool]
 """Address, bytes, and whether it lies behind its buffer."""
 
+FLUSHED = "flushed"
+"""State of the L2 ahead of launches that are only planned by; no regime of a cell."""
+
 _RUNNING = 32  # bytes of what checking kernels share until the last block is done
 _THREADS = 256
 _KEPT = 1024  # packed arguments
@@ -98,7 +101,7 @@ class Gpu:
         whole.fill(GUARD_BYTE, stream=self.stream)
         self._lasting.append(whole)  # Its guards are looked at for as long, whoever asked for it and is gone.
         begin = int(whole.handle) + GUARD_BYTES
-        self.guards += [(name, one) for one in guards_of(int(whole.handle), whole.size, begin, size)]
+        self.guards += [(name, guard) for guard in guards_of(int(whole.handle), whole.size, begin, size)]
         return Buffer.from_handle(begin, size, owner=whole)
 
     def sync(self) -> None:
@@ -137,21 +140,25 @@ class Gpu:
 
     def read_clocks(self) -> Buffer:
         """Enqueue a reading of the multiprocessors' cycle counters and of the global timer, for `mean_mhz`."""
-        found = self.allocate(_MOST_SMS * 16)
-        found.fill(0, stream=self.stream)
+        reading = self.allocate(_MOST_SMS * 16)
+        reading.fill(0, stream=self.stream)
         config = LaunchConfig(grid=2 * self.sms, block=1)  # so that each has a block
-        launch(self.stream, config, self.harness.kernels[CLOCKS], int(found.handle))
-        return found
+        launch(self.stream, config, self.harness.kernels[CLOCKS], int(reading.handle))
+        return reading
 
     def mean_mhz(self, before: Buffer, after: Buffer) -> float:
         """The SM clock between two readings, the median over multiprocessors; frees them."""
-        pairs = []
-        for reading in (before, after):
-            words = struct.unpack(f"{2 * _MOST_SMS}q", self.download(int(reading.handle), _MOST_SMS * 16))
-            pairs.append(list(zip(words[::2], words[1::2], strict=True)))
-            reading.close(self.stream)
-        both = [(a, b) for a, b in zip(*pairs, strict=True) if a[1] and b[1] > a[1]]
-        return float(median([(b[0] - a[0]) / (b[1] - a[1]) * 1e3 for a, b in both]))
+        readings = []
+        for buffer in (before, after):
+            words = struct.unpack(f"{2 * _MOST_SMS}q", self.download(int(buffer.handle), _MOST_SMS * 16))
+            readings.append(list(zip(words[::2], words[1::2], strict=True)))
+            buffer.close(self.stream)
+        clocks = []
+        for (cycles, ns), (later_cycles, later_ns) in zip(*readings, strict=True):
+            # A multiprocessor that had no block has no time.
+            if ns and later_ns > ns:
+                clocks.append((later_cycles - cycles) / (later_ns - ns) * 1e3)
+        return float(median(clocks))
 
     def copy(self, target: int, source: int, size: int) -> None:
         """Enqueue a device-to-device copy of `size` bytes."""
@@ -178,7 +185,10 @@ class L2:
         return buffer
 
     def prepare(self, regime: str) -> None:
-        """Enqueue what comes before a launch: a flush of the L2, if cold also a read of other data; nothing if warm."""
+        """Enqueue what comes before a launch: if cold a flush of the L2 and a read of other data; nothing if warm.
+
+        FLUSHED: a flush alone, which leaves lines that are still to be written to memory.
+        """
         if regime != "warm":
             self._flush.fill(0, stream=self.gpu.stream)
         if regime == "cold":
@@ -189,7 +199,7 @@ class L2:
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             for _ in range(20):
-                self.prepare("dirty")
+                self.prepare(FLUSHED)
             self.gpu.sync()
 
 
@@ -236,18 +246,23 @@ class Harness:
 
         What the same arguments are packed into is kept: a ctypes object is the same whatever it holds.
         """
-        key = (entry, elements, *(one if isinstance(one, int | float) else id(one) for one in arguments))
+        identities = [value if isinstance(value, int | float) else id(value) for value in arguments]
+        key = (entry, elements, *identities)
         if key not in self._packed:
             if len(self._packed) >= _KEPT:
                 self._packed.clear()
-            blocks = max(1, min((elements + _THREADS - 1) // _THREADS, self._gpu.sms * 16))
-            given = [_typed(one) if isinstance(one, int | float) else one for one in arguments]
-            pointers = (ctypes.c_void_p * len(given))(*map(ctypes.addressof, given))
-            self._packed[key] = blocks, pointers, given
+            self._packed[key] = self._pack(elements, arguments)
         blocks, pointers, _ = self._packed[key]
         # Not by cuda.core, which takes no structures and more time.
         where = (blocks, 1, 1, _THREADS, 1, 1, 0, self._gpu.stream.handle)
         checked(driver.cuLaunchKernel(self._functions[entry], *where, ctypes.addressof(pointers), 0))
+
+    def _pack(self, elements: int, arguments: Sequence[Any]) -> tuple[int, Any, list[Any]]:
+        """Blocks, addresses of the arguments for the driver, and the arguments themselves, which must live as long."""
+        blocks = max(1, min((elements + _THREADS - 1) // _THREADS, self._gpu.sms * 16))
+        typed = [_typed(value) for value in arguments]
+        pointers = (ctypes.c_void_p * len(typed))(*map(ctypes.addressof, typed))
+        return blocks, pointers, typed
 
     def reduce(self, entry: str, elements: int, *arguments: Any) -> tuple[float, int]:
         """(maximum, count) that a comparing kernel leaves at `self.maximum` and `self.count`, two of its arguments."""
@@ -280,10 +295,12 @@ class Harness:
         return any(self._gpu.download(self._not_zero, 4))
 
 
-def _typed(value: float) -> Any:
-    return ctypes.c_double(value) if isinstance(value, float) else ctypes.c_int64(value)
+def _typed(value: Any) -> Any:
+    if isinstance(value, float):
+        return ctypes.c_double(value)
+    return ctypes.c_int64(value) if isinstance(value, int) else value
 
 
 def _double(bits: int) -> float:
-    found: float = struct.unpack("d", struct.pack("Q", bits))[0]
-    return found
+    value: float = struct.unpack("d", struct.pack("Q", bits))[0]
+    return value

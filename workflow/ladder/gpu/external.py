@@ -15,7 +15,8 @@ from types import ModuleType
 from typing import Any
 
 from ladder.gpu.device import Launcher
-from ladder.gpu.instance import Instance, Tensor
+from ladder.gpu.instance import Instance
+from ladder.gpu.tensor import Tensor
 from ladder.model.cell import External
 from ladder.model.errors import LadderError, within
 from ladder.model.files import file_sha256

@@ -8,13 +8,13 @@ import secrets
 import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from cuda.core import Buffer
 
-from ladder.gpu.device import GUARD_BYTE, GUARD_BYTES, CheckResultSlot, Gpu, Guard, Launcher, guards_of
+from ladder.gpu.device import GUARD_BYTE, GUARD_BYTES, CheckResultSlot, Gpu, Guard, Launcher
+from ladder.gpu.tensor import Tensor
 from ladder.gpu.timing import Timer
 from ladder.gpu.workspace import WORD, Workspaces
 from ladder.model.errors import LadderError
@@ -22,40 +22,6 @@ from ladder.model.problem import C_TYPES, ELEMENT_BYTES, GUARD, INPUTS, Params
 
 STEP = 256  # bytes: as aligned as libraries expect
 _STEPS = 256
-
-
-@dataclass(frozen=True)
-class Tensor:
-    """A dense row-major buffer with its shape, outermost extent first, and element dtype.
-
-    `whole` is what is between the guards: the buffer, and for an input whose place moves some room more. `key` and
-    `kind` are what its random numbers were drawn with, a kind below 0 that none were.
-    """
-
-    buffer: Buffer
-    shape: tuple[int, ...]
-    dtype: str
-    whole: Buffer
-    guarded: Buffer
-    key: ctypes.c_uint64 = field(default_factory=ctypes.c_uint64, compare=False)
-    kind: ctypes.c_int32 = field(default_factory=partial(ctypes.c_int32, -1), compare=False)
-
-    @property
-    def pointer(self) -> int:
-        return int(self.buffer.handle)
-
-    @property
-    def elements(self) -> int:
-        """Of `whole`."""
-        return int(self.whole.size) // ELEMENT_BYTES[self.dtype]
-
-    def moved(self, offset: int) -> "Tensor":
-        """The same, from an offset in bytes into `whole` on."""
-        begin, size = int(self.whole.handle) + offset, math.prod(self.shape) * ELEMENT_BYTES[self.dtype]
-        return replace(self, buffer=Buffer.from_handle(begin, size, owner=self.guarded))
-
-    def guards(self) -> tuple[Guard, Guard]:
-        return guards_of(int(self.guarded.handle), self.guarded.size, int(self.whole.handle), self.whole.size)
 
 
 @dataclass(frozen=True)
@@ -199,15 +165,15 @@ class Instance(ABC):
 
     @contextlib.contextmanager
     def kept_in(self, buffers: Mapping[str, Buffer]) -> Iterator[None]:
-        """Inside, kernels that are loaded take these buffers, by name, with what the own ones hold."""
-        own = {name: self.tensors[name] for name in buffers}
+        """Inside, kernels that are loaded take these buffers, by name, with what the instance's own hold."""
+        replaced = {name: self.tensors[name] for name in buffers}
         for name, buffer in buffers.items():
-            self.gpu.copy(int(buffer.handle), own[name].pointer, buffer.size)
-            self.tensors[name] = replace(own[name], buffer=buffer)
+            self.gpu.copy(int(buffer.handle), replaced[name].pointer, buffer.size)
+            self.tensors[name] = replace(replaced[name], buffer=buffer)
         try:
             yield
         finally:
-            self.tensors |= own
+            self.tensors |= replaced
 
     @property
     def workspaces(self) -> Workspaces:
@@ -216,38 +182,49 @@ class Instance(ABC):
 
     def has_workspaces(self) -> bool:
         """Whether some kernel has had one, at whatever place."""
-        return any(one.tensors for one in self._workspaces.values())
+        return any(workspaces.tensors for workspaces in self._workspaces.values())
 
     def place_bytes(self) -> int:
         """Device memory of one place: its outputs, the workspaces that kernels have had so far, and its own input."""
-        alone = self.shifted_inputs if len(self.shifted_inputs) * self.shifts() == 1 else ()
-        own = [self.tensors[name] for name in (*self.outputs, *self.workspaces.tensors, *alone)]
-        return sum(tensor.guarded.size for tensor in own)
+        names = [*self.outputs, *self.workspaces.tensors]
+        # One input without another shift has a copy of its own at each place.
+        if len(self.shifted_inputs) * self.shifts() == 1:
+            names += self.shifted_inputs
+        return sum(self.tensors[name].guarded.size for name in names)
 
     def places(self) -> int:
         """How many sets of outputs there are besides the one in use."""
         return len({place for _, place in self._elsewhere})
 
     def _move(self, place: int) -> None:
-        for name in self.outputs if place != self._place else ():
-            here = self.tensors[name]
-            there = self._elsewhere.pop((name, place), None) or self._allocated(here.shape, here.dtype)
-            self._elsewhere[name, self._place], self.tensors[name] = here, there
-        copies, shift = self._variation(place)
-        for name, number in zip(self.shifted_inputs, copies, strict=False):
-            here = self.tensors[name]
-            if (name, number) not in self._copies:
-                self._copies[name, number] = self._allocated(here.shape, here.dtype, _STEPS * STEP)
-            self.tensors[name] = self._copies[name, number].moved(
-                shift if name == self.shifted_inputs[0] else 0
-            )
+        if place != self._place:
+            self._move_outputs(place)
+        self._move_inputs(place)
         for name in self.workspaces.tensors:
             del self.tensors[name]
         self._place = place
         self.tensors |= self.workspaces.tensors
 
+    def _move_outputs(self, place: int) -> None:
+        for name in self.outputs:
+            here = self.tensors[name]
+            there = self._elsewhere.pop((name, place), None)
+            if there is None:
+                there = self._allocated(here.shape, here.dtype)
+            self._elsewhere[name, self._place] = here
+            self.tensors[name] = there
+
+    def _move_inputs(self, place: int) -> None:
+        numbers, shift = self._variation(place)
+        for name, number in zip(self.shifted_inputs, numbers, strict=False):
+            if (name, number) not in self._copies:
+                here = self.tensors[name]
+                self._copies[name, number] = self._allocated(here.shape, here.dtype, _STEPS * STEP)
+            offset = shift if name == self.shifted_inputs[0] else 0
+            self.tensors[name] = self._copies[name, number].moved(offset)
+
     def _variation(self, place: int) -> tuple[tuple[int, ...], int]:
-        """Which copy of each shifted input a place takes, and the shift of the first one in bytes.
+        """Which copy of each shifted input a place takes, and the shift of the first input in bytes.
 
         Places 0 and 1 take the first copies as they are. Later ones shift the first input, and where shifts are used up
         take another pair of copies: (0, 0), (1, 0), (1, 1), (0, 1), (2, 0), …, so that few are needed.
@@ -265,11 +242,10 @@ class Instance(ABC):
 
     def add_buffer(self, name: str, shape: tuple[int, ...], dtype: str) -> None:
         """Allocate one buffer more. Raises OutOfDeviceMemory."""
-        self.tensors[name] = self._allocated(
-            shape, dtype, _STEPS * STEP if name in self.shifted_inputs else 0
-        )
-        if name in self.shifted_inputs:
-            self._copies[name, 0] = self.tensors[name]
+        if name not in self.shifted_inputs:
+            self.tensors[name] = self._allocated(shape, dtype)
+            return
+        self.tensors[name] = self._copies[name, 0] = self._allocated(shape, dtype, _STEPS * STEP)
 
     def provide_workspace(self, argument: Mapping[str, Any]) -> None:
         """Allocate the workspace of a kernel's argument at this place, unless it is there. Raises OutOfDeviceMemory."""
@@ -289,9 +265,10 @@ class Instance(ABC):
     def renew(self, seed: int) -> None:
         """The same ahead of a chain: fresh inputs for all places, and poison at the one that is in use."""
         self.refresh(seed)
-        used = {id(self.tensors[name].key) for name in self.shifted_inputs}
+        # A copy that is in use shares its key with the tensor that is moved within it.
+        in_use = {id(self.tensors[name].key) for name in self.shifted_inputs}
         for (name, number), tensor in self._copies.items():
-            if id(tensor.key) not in used:
+            if id(tensor.key) not in in_use:
                 self._draw(tensor, f"{seed} {name} {number}")
 
     def note_drawn(self, name: str, seed: int) -> Tensor:
@@ -327,47 +304,65 @@ class Instance(ABC):
 
         Bytes around a buffer, an input, or a workspace that must hold zeros.
         """
-        harness = self.gpu.harness
+        if (written := self._written_guard()) is not None:
+            return "out_of_bounds", written
+        if self.gpu.harness.zeros_were_written():
+            return "out_of_bounds", "the buffer that cleans the L2 was written"
+        if (written := self._written_input()) is not None:
+            return "incorrect", written
+        for workspaces in self._workspaces.values():
+            if (violation := workspaces.memory_violation()) is not None:
+                return violation
+        return None
+
+    def _written_guard(self) -> str | None:
+        """Which buffer's guard was written, and where."""
         names, guards, table = self._guards()
         count, size = len(guards), 16 * len(guards)
-        pointer, found = int(table.handle), int(table.handle) + 24 * count
-        self.gpu.zero(found, size)
-        harness.run(GUARD, 4096 * count, found, found + 8 * count, pointer, count, ctypes.c_int32(GUARD_BYTE))
-        words = struct.unpack(f"{count}Q{count}d", self.gpu.download(found, size))
-        for name, (_, length, behind), changed, nearest in zip(
-            names, guards, words, words[count:], strict=False
-        ):
+        # Behind the table: for each guard how many bytes changed, and how near to the buffer.
+        counts = int(table.handle) + 24 * count
+        self.gpu.zero(counts, size)
+        given = (counts, counts + 8 * count, int(table.handle), count, ctypes.c_int32(GUARD_BYTE))
+        self.gpu.harness.run(GUARD, 4096 * count, *given)
+        words = struct.unpack(f"{count}Q{count}d", self.gpu.download(counts, size))
+        for name, guard, changed, nearest in zip(names, guards, words, words[count:], strict=False):
             if changed:
-                at = length - int(nearest)
-                place = f"{at} bytes behind the end" if behind else f"{at + 1} bytes before the start"
-                return "out_of_bounds", f"{changed} bytes around {name} were written, the nearest {place}"
-        if harness.zeros_were_written():
-            return "out_of_bounds", "the buffer that cleans the L2 was written"
+                _, length, behind = guard
+                distance = length - int(nearest)
+                place = (
+                    f"{distance} bytes behind the end" if behind else f"{distance + 1} bytes before the start"
+                )
+                return f"{changed} bytes around {name} were written, the nearest {place}"
+        return None
+
+    def _written_input(self) -> str | None:
+        """Which input does not hold the numbers that were drawn for it."""
+        harness = self.gpu.harness
         for name, tensor in self._buffers().values():
             if tensor.kind.value < 0:
                 continue
             begin, count = int(tensor.whole.handle), tensor.elements
-            entry, drawn_with = f"count_changed<{C_TYPES[tensor.dtype]}>", (tensor.key, tensor.kind)
-            _, changed = harness.reduce(entry, count, harness.count, begin, count, *drawn_with)
+            entry = f"count_changed<{C_TYPES[tensor.dtype]}>"
+            _, changed = harness.reduce(entry, count, harness.count, begin, count, tensor.key, tensor.kind)
             if changed:
-                return "incorrect", f"{changed} elements of the input {name} were written"
-        return next((lost for one in self._workspaces.values() if (lost := one.memory_violation())), None)
+                return f"{changed} elements of the input {name} were written"
+        return None
 
     def _buffers(self) -> dict[int, tuple[str, Tensor]]:
         """Name and tensor of every buffer, of each place and copy, by address."""
-        workspaces = (one.tensors for one in self._workspaces.values())
-        every = [item for of in (self.tensors, *workspaces) for item in of.items()]
-        every += [
-            (name, tensor) for of in (self._elsewhere, self._copies) for (name, _), tensor in of.items()
-        ]
-        return {int(tensor.whole.handle): (name, tensor) for name, tensor in every}
+        named = [*self.tensors.items()]
+        for workspaces in self._workspaces.values():
+            named += workspaces.tensors.items()
+        for places in (self._elsewhere, self._copies):
+            named += [(name, tensor) for (name, _), tensor in places.items()]
+        return {int(tensor.whole.handle): (name, tensor) for name, tensor in named}
 
     def _guards(self) -> tuple[list[str], list[Guard], Buffer]:
         """Of each guard its buffer's name and its place, and a table of them on the device with room for results."""
-        listed = [(name, guard) for name, tensor in self._buffers().values() for guard in tensor.guards()]
-        listed += self.gpu.guards
-        if self._table is None or self._table[1] != [guard for _, guard in listed]:
-            names, guards = [name for name, _ in listed], [guard for _, guard in listed]
+        named = [(name, guard) for name, tensor in self._buffers().values() for guard in tensor.guards()]
+        named += self.gpu.guards
+        names, guards = [name for name, _ in named], [guard for _, guard in named]
+        if self._table is None or self._table[1] != guards:
             packed = b"".join(struct.pack("3q", *guard) for guard in guards)
             self._table = names, guards, self.gpu.upload(packed + bytes(16 * len(guards)))
         return self._table

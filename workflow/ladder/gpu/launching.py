@@ -12,7 +12,8 @@ from cuda.core._tensor_map import TensorMapDataType, TensorMapL2Promotion, Tenso
 from cuda.core.utils import StridedMemoryView
 
 from ladder.gpu.device import checked
-from ladder.gpu.instance import Instance, Tensor
+from ladder.gpu.instance import Instance
+from ladder.gpu.tensor import Tensor
 from ladder.model.errors import LadderError
 from ladder.model.plan import Launch
 from ladder.model.problem import ELEMENT_BYTES

@@ -45,19 +45,18 @@ _CONFIGURATION = {
 
 @dataclass(frozen=True)
 class Gemm:
-    """One GEMM with alpha = 1: pointers a, b, c, sizes m, n, k, dtype, layout (row-major), and beta."""
+    """One GEMM with alpha = 1, beta = 0: pointers a, b, c, sizes m, n, k, dtype and layout (row-major)."""
 
     pointers: tuple[int, int, int]
     size: tuple[int, int, int]
     dtype: str
     layout: str
-    beta: float = 0.0
 
 
 @cache
-def _scalars(dtype: str, beta: float) -> tuple[Any, int, int]:
-    """alpha and beta on the host, and where each lies: kept, since launches point to them."""
-    both = np.array([1, beta], _TYPES[dtype][4])
+def _scalars(dtype: str) -> tuple[Any, int, int]:
+    """alpha = 1 and beta = 0 on the host, and where each lies: kept, since launches point to them."""
+    both = np.array([1, 0], _TYPES[dtype][4])
     return both, both.ctypes.data, both.ctypes.data + both.itemsize
 
 
@@ -96,7 +95,7 @@ class Libraries:
         if gemm.dtype == "fp8":
             raise LadderError("cublasGemmEx has no fp8; cublaslt has")
         source, target, compute, _, _ = _TYPES[gemm.dtype]
-        _, alpha, beta = _scalars(gemm.dtype, gemm.beta)
+        _, alpha, beta = _scalars(gemm.dtype)
         (a, b, c), (m, n, k), transposed = gemm.pointers, gemm.size, gemm.layout == "TN"
         sizes = (self._cublas, int(transposed), 0, n, m, k)
         operands = (alpha, b, source, k if transposed else n, a, source, k, beta, c, target, n)
@@ -143,7 +142,7 @@ class Libraries:
         usable = [index for index in range(count.value) if found["state"][index] == 0]
         if not usable:
             raise LadderError("cuBLASLt's heuristic list is empty for this problem")
-        _, alpha, beta = _scalars(gemm.dtype, gemm.beta)
+        _, alpha, beta = _scalars(gemm.dtype)
         operands = (alpha, b, left, a, right, beta, c, result, c, result)
         where = (int(self._workspace.handle), WORKSPACE_BYTES, int(self.gpu.stream.handle))
         first, handle = found.ctypes.data, self._lt

@@ -1,9 +1,8 @@
 """Timing: variant and reference interleaved, by single launches or in CUDA graphs, until the interval is small.
 
-Regimes. Before each launch the L2 is prepared and the GPU comes to rest. Dirty: a memset overwrites the whole L2, as
-NVBench does it, and leaves lines that must still be written to memory. Cold: a read of other data follows, so that
-nothing is left to be written. Warm: a CUDA graph of back-to-back launches takes the place of each launch, and nothing
-comes before it.
+Regimes. Before each launch the L2 is prepared and the GPU comes to rest. Cold: a memset overwrites the whole L2, and a
+read of other data follows, so that nothing is left to be written to memory. Warm: a CUDA graph of back-to-back launches
+takes the place of each launch, and nothing comes before it.
 
 Launch. A gate holds the stream until event, launch and event are enqueued behind it. So the events time the launch
 alone, and the host is silent while the kernel runs. Short kernels run once, untimed, before the L2 is prepared: then
@@ -44,7 +43,7 @@ from typing import Any
 from cuda.bindings import driver
 from cuda.core import EventOptions, Kernel, LaunchConfig, Stream, launch
 
-from ladder.gpu.device import Gpu, Launcher, checked
+from ladder.gpu.device import FLUSHED, Gpu, Launcher, checked
 from ladder.gpu.stamps import DeviceClock
 from ladder.model.errors import LadderError
 from ladder.model.intervals import abba_ratios, median, ratio_interval
@@ -68,21 +67,8 @@ _GRAPH_LAUNCHES = 100
 _SUSTAINED_US = 50_000.0  # of a chain
 _BLOCK_US = 1e6
 _SETTLE_US = 0.4e6
-_BLOCKS = (
-    True,
-    False,
-    False,
-    True,
-    False,
-    True,
-    True,
-    False,
-    True,
-    False,
-    False,
-    True,
-)  # whose: three groups
-_BLOCK_GROUPS = 3
+_BLOCKS = tuple(letter == "A" for letter in "ABBABAABABBA")
+"""Whether a block is the variant's: three groups."""
 _IN_FLIGHT = 3  # chains
 
 
@@ -108,7 +94,6 @@ class CheckedLaunch:
 
 
 Sides = tuple[CheckedLaunch, CheckedLaunch]  # of a variant and of its reference
-Places = tuple[CheckedLaunch, CheckedLaunch]  # of one contestant: launches to one place and to another
 
 
 @dataclass(frozen=True)
@@ -153,42 +138,6 @@ class Pairs:
         middle, low, high = self.speedup()
         narrow = (high - low) / 2 <= rule.precision * middle
         return narrow and self.wanted(rule.precision) <= len(self.variant_us)
-
-
-@dataclass
-class Contest:
-    """Times in µs of each contestant, two a group, by which clock, and why sampling stopped.
-
-    One that is out of the running gets no more of them.
-    """
-
-    us: list[list[float]]
-    running: list[int]
-    stopped_by: str = ""
-    gpu_us: float = 0.0
-    clock: str = EVENTS
-
-    def against_fastest(self, index: int) -> Pairs:
-        """The fastest as the variant and another contestant as the reference, over the groups that both were in."""
-        other = self.us[index]
-        return Pairs(self.us[self.fastest][: len(other)], other)
-
-    @property
-    def fastest(self) -> int:
-        return min(self.running, key=lambda index: median(self.us[index]))
-
-    def others(self) -> list[int]:
-        """Those in the running besides the fastest."""
-        return [index for index in self.running if index != self.fastest]
-
-    def drop(self, share: float) -> None:
-        """Take out of the running what surely takes longer than the fastest by more than a share."""
-        beyond = {index for index in self.others() if self.against_fastest(index).speedup()[1] > 1 + share}
-        self.running = [index for index in self.running if index not in beyond]
-
-    def reached(self, rule: StoppingRule) -> bool:
-        """Whether the distance of every other one from the fastest is known as well as `rule` demands."""
-        return all(self.against_fastest(index).reached(rule) for index in self.others())
 
 
 @dataclass(frozen=True)
@@ -268,6 +217,18 @@ def capture(stream: Stream, launchers: Sequence[Launcher]) -> Any:
     return graph
 
 
+@contextlib.contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    """It would only make the GPU wait at the gate."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
+
+
 class Timer:
     """Times launches on one GPU, and counts the GPU time in us: all of it, and that of checking timed launches.
 
@@ -303,77 +264,102 @@ class Timer:
     ) -> tuple[list[float], float]:
         """Time of each launch in µs, in order, by events or by a device clock; the GPU time in µs with all around them.
 
-        A device clock must be recording.
-
-        `twice` runs each once more, untimed, ahead of its refresh. Why the gate: commands that arrive while a kernel
-        runs made it up to 1 us longer on an H200. Why the wait: right behind the flush a launch took up to 0.5 %
-        longer.
+        A device clock must be recording. `twice` runs each launch once more, untimed, ahead of its refresh.
         """
-        gpu, record = self.gpu, self.gpu.stream.record
-        begin, prepared, start, stop, inspected, launched, refreshed = self._events
-        times, host_us, spent, inspect = list[float](), list[float](), 0.0, nothing
-        collecting = gc.isenabled()
-        gc.disable()  # It would only make the GPU wait at the gate.
-        try:
-            for one in launches:
-                record(begin)
-                inspect()
-                record(inspected)
-                if twice:
-                    one.launch()
-                one.prime()
-                record(launched)
-                one.refresh()
-                record(refreshed)
-                gpu.l2.prepare(regime)
-                record(prepared)
-                gpu.sync()
-                with self._gate:
-                    record(start)
-                    one.launch()
-                    record(stop)
-                opened = gpu.host_us()
-                gpu.sync()
-                host_us.append(gpu.host_us() - opened)
+        event_us, host_us, spent_us = list[float](), list[float](), 0.0
+        check_previous = nothing
+        with _no_garbage_collection():
+            for launch in launches:
+                # A launch is checked in the turn of the next one. Right behind its own launch the check would delay
+                # the end that the host sees, and would lie ahead of the mark by which a device clock ends.
+                self._prepare(launch, check_previous, regime, twice)
+                host_us.append(self._launch_behind_gate(launch))
                 if device is not None:
-                    gpu.harness.nothing()
-                times.append((stop - start) * 1e3)
-                spent += (prepared - begin) * 1e3 + times[-1]
-                self.checking_us += ((inspected - begin) + (refreshed - launched)) * 1e3
-                inspect = one.inspect
-        finally:
-            if collecting:
-                gc.enable()
-        self.busy_us += spent
-        before = self.busy_us
+                    self.gpu.harness.nothing()
+                launch_us, around_us = self._account()
+                event_us.append(launch_us)
+                spent_us += launch_us + around_us
+                check_previous = launch.inspect
+        self.busy_us += spent_us
+        self._check_last(check_previous)
+        times = event_us if device is None else device.times(len(launches))
+        if regime != "warm":
+            for launch in dict.fromkeys(launches):
+                turns = [turn for turn, other in enumerate(launches) if other == launch]
+                refuse_other_clock([event_us[turn] for turn in turns], [host_us[turn] for turn in turns])
+        return times, spent_us
+
+    def _prepare(self, launch: CheckedLaunch, check_previous: Launcher, regime: str, twice: bool) -> None:
+        """Enqueue what comes ahead of a timed launch, and wait until the GPU rests.
+
+        Right behind the flush a launch took up to 0.5 % longer, hence the wait.
+        """
+        record = self.gpu.stream.record
+        begin, checked, primed, refreshed, prepared, *_ = self._events
+        record(begin)
+        check_previous()
+        record(checked)
+        if twice:
+            launch.launch()
+        launch.prime()
+        record(primed)
+        launch.refresh()
+        record(refreshed)
+        self.gpu.l2.prepare(regime)
+        record(prepared)
+        self.gpu.sync()
+
+    def _launch_behind_gate(self, launch: CheckedLaunch) -> float:
+        """How long the host sees a launch take, in µs.
+
+        Commands that arrive while a kernel runs made it up to 1 us longer on an H200, hence the gate.
+        """
+        *_, start, stop = self._events
+        with self._gate:
+            self.gpu.stream.record(start)
+            launch.launch()
+            self.gpu.stream.record(stop)
+        opened_us = self.gpu.host_us()
+        self.gpu.sync()
+        return self.gpu.host_us() - opened_us
+
+    def _account(self) -> tuple[float, float]:
+        """By the events of a turn the time in µs of its launch, and of all ahead of that; counts what checks took."""
+        begin, checked, primed, refreshed, prepared, start, stop = self._events
+        self.checking_us += ((checked - begin) + (refreshed - primed)) * 1e3
+        return (stop - start) * 1e3, (prepared - begin) * 1e3
+
+    def _check_last(self, check: Launcher) -> None:
+        """Run the check of the last launch, which has no next turn."""
+        before_us = self.busy_us
         with self.working():
-            inspect()
-        self.checking_us += self.busy_us - before
-        found = times if device is None else device.times(len(launches))
-        for of in dict.fromkeys(launches) if regime != "warm" else ():
-            own = [index for index, one in enumerate(launches) if one == of]
-            refuse_other_clock([times[index] for index in own], [host_us[index] for index in own])
-        return found, spent
+            check()
+        self.checking_us += self.busy_us - before_us
 
-    def time_once(self, one: CheckedLaunch) -> float:
+    def time_once(self, launch: CheckedLaunch) -> float:
         """Time in µs of one launch with a flushed L2, to plan by."""
-        return self.times([one], "dirty")[0][0]
+        (us,), _ = self.times([launch], FLUSHED)
+        return us
 
-    def quick_medians(self, launchers: Sequence[Launcher]) -> list[float]:
-        """Median times in µs with a cold L2, for choosing: the shorter the fastest is, the more rounds.
+    def quick_medians(self, launchers: Sequence[Launcher], regime: str = "cold") -> list[float]:
+        """Median times in µs, for choosing: the shorter the fastest is, the more rounds.
 
         A round launches each in order and in reverse, so that falling clocks favour none. The first does not count.
         """
-        watched = [CheckedLaunch(launcher) for launcher in launchers]
+        unchecked = [CheckedLaunch(launcher) for launcher in launchers]
         for launcher in launchers:  # which loads it
             launcher()
-        expected = min(self.times([one] * 2, "cold")[0][1] for one in watched)
-        rounds = min(max(int(_QUICK_US / expected / 2), _QUICK_ROUNDS[0]), _QUICK_ROUNDS[1])
-        there = [*range(len(launchers))]
-        order = (there + there[::-1]) * (rounds + 1)
-        found, _ = self.times([watched[index] for index in order], "cold", expected < _PRIMED_BELOW_US)
-        counted = [*zip(order, found, strict=True)][2 * len(there) :]
-        return [median([us for index, us in counted if index == own]) for own in there]
+        expected_us = min(self.times([launch] * 2, regime)[0][1] for launch in unchecked)
+        fewest, most = _QUICK_ROUNDS
+        rounds = min(max(int(_QUICK_US / expected_us / 2), fewest), most)
+        a_round = [*range(len(launchers)), *reversed(range(len(launchers)))]
+        order = a_round * (rounds + 1)
+        twice = expected_us < _PRIMED_BELOW_US
+        times, _ = self.times([unchecked[index] for index in order], regime, twice)
+        samples: list[list[float]] = [[] for _ in launchers]
+        for index, us in list(zip(order, times, strict=True))[len(a_round) :]:
+            samples[index].append(us)
+        return [median(one) for one in samples]
 
     def pairs(
         self,
@@ -417,132 +403,53 @@ class Timer:
                 target = min(max(int(1.4 * count), count + 4), rule.max_pairs)
         return pairs
 
-    def contest(
-        self,
-        contestants: Sequence[Places],
-        rule: StoppingRule,
-        regime: str,
-        share: float,
-        twice: bool = False,
-        scale: float = 1.0,
-        device: DeviceClock | None = None,
-    ) -> Contest:
-        """Sample groups A B C C B A, C B A A B C of all that may be the fastest, until the rule says stop.
-
-        In a group each launches to its one place and to its other. What takes longer than the fastest by more than a
-        share drops out. GPU time and pairs are counted as if there were pairs of each with the fastest.
-        """
-        found = Contest([[] for _ in contestants], [*range(len(contestants))])
-        found.clock = EVENTS if device is None else DEVICE
-        target, group = rule.min_pairs, 0
-        while not found.stopped_by:
-            number = max(1, min(-(-(target - 2 * group) // 2), _GROUPS_AT_ONCE))
-            order = list[tuple[int, int]]()
-            for _ in range(number):
-                running = found.running if group % 2 == 0 else found.running[::-1]
-                forth, back = (0, 1) if group % 2 == 0 else (1, 0)
-                order += [*((index, forth) for index in running), *((index, back) for index in running[::-1])]
-                group += 1
-            launches = [contestants[index][place] for index, place in order]
-            times, spent = self.times([launches[0], *launches], regime, twice, device)
-            found.gpu_us += spent
-            for (index, _), us in zip(order, times[1:], strict=True):
-                found.us[index].append(us / scale)
-            if 2 * group < LEAST_PAIRS and 2 * group < rule.max_pairs:
-                continue
-            found.drop(share)
-            if 2 * group >= target and found.reached(rule):
-                found.stopped_by = "precision"
-            elif 2 * group >= rule.max_pairs:
-                found.stopped_by = "pairs"
-            elif found.gpu_us >= rule.seconds * 1e6 * max(1, len(contestants) - 1):
-                found.stopped_by = "budget"
-            elif 2 * group >= target:
-                target = min(max(int(1.4 * 2 * group), 2 * group + 4), rule.max_pairs)
-        return found
-
-    def quick_contest(
-        self,
-        contestants: Sequence[Places],
-        regime: str,
-        us: float,
-        scale: float = 1.0,
-    ) -> list[float]:
-        """Median times in µs of all contestants, for choosing: the shorter one is (`us`), the more groups."""
-        groups = min(max(int(_QUICK_US / us / 2), _QUICK_ROUNDS[0]), _QUICK_ROUNDS[1])
-        rule = StoppingRule(math.inf, 2 * groups, 2 * groups, math.inf)
-        twice = regime != "warm" and us < _PRIMED_BELOW_US
-        return [median(one) for one in self.contest(contestants, rule, regime, math.inf, twice, scale).us]
-
-    def contest_single_launches(
-        self, contestants: Sequence[Places], rule: StoppingRule, regime: str, share: float, shortest_us: float
-    ) -> Contest:
-        """A contest of single launches, the L2 prepared before each; the shortest takes about `shortest_us`."""
-        device = self.device if shortest_us < _STAMPED_BELOW_US else None
-        with contextlib.nullcontext() if device is None else device.recording():
-            twice = shortest_us < _PRIMED_BELOW_US
-            return self.contest(contestants, rule, regime, share, twice, device=device)
-
-    def contest_sustained(
-        self, contestants: Sequence[CheckedLaunch], scales: Sequence[int], share: float
-    ) -> Contest:
-        """Three groups A B C C B A of blocks; after two of them those drop out that take longer by more than a share.
-
-        One group alone tells nothing of how far it is off.
-        """
-        found = Contest([[] for _ in contestants], [*range(len(contestants))], "blocks")
-        for group in range(_BLOCK_GROUPS):
-            running = found.running if group % 2 == 0 else found.running[::-1]
-            for index in (*running, *running[::-1]):
-                found.us[index].append(self.sustained_block(contestants[index], scales[index]).us)
-            if group > 0:
-                found.drop(share)
-        return found
-
-    def sustained_block(self, one: CheckedLaunch, scale: float) -> Block:
+    def sustained_block(self, launch: CheckedLaunch, scale: float) -> Block:
         """Chains of `scale` launches for a second, after some that do not count."""
         gpu, record = self.gpu, self.gpu.stream.record
-        free, waiting = list(self._chains), deque[tuple[Any, Any, bool]]()
-        times, settling = list[float](), list[float]()
-        begun = settled = gpu.host_us()
-        before = None
+        free_events, in_flight = list(self._chains), deque[tuple[Any, Any, bool]]()
+        times, settling_times = list[float](), list[float]()
+        began_us = settled_us = gpu.host_us()
+        clocks_before = None
 
-        def wait() -> None:
-            start, stop, counts = waiting.popleft()
+        def wait_for_oldest() -> None:
+            start, stop, counts = in_flight.popleft()
             stop.sync()
-            (times if counts else settling).append((stop - start) * 1e3)
-            free.append((start, stop))
+            (times if counts else settling_times).append((stop - start) * 1e3)
+            free_events.append((start, stop))
 
-        while before is None or gpu.host_us() - settled < _BLOCK_US:
-            if before is None and gpu.host_us() - begun >= _SETTLE_US:
-                before, settled = gpu.read_clocks(), gpu.host_us()
-            start, stop = free.pop()
-            one.refresh()
+        while clocks_before is None or gpu.host_us() - settled_us < _BLOCK_US:
+            if clocks_before is None and gpu.host_us() - began_us >= _SETTLE_US:
+                clocks_before, settled_us = gpu.read_clocks(), gpu.host_us()
+            start, stop = free_events.pop()
+            launch.refresh()
             record(start)
-            one.launch()
+            launch.launch()
             record(stop)
-            one.inspect()
-            waiting.append((start, stop, before is not None))
-            if not free:
-                wait()
-        after = gpu.read_clocks()
-        while waiting:
-            wait()
-        ended = gpu.host_us()
-        self.busy_us += ended - begun
-        us, settling_us = (fmean(of) / scale for of in (times, settling))
-        return Block(us, settling_us, gpu.mean_mhz(before, after), settled / 1e6, ended / 1e6)
+            launch.inspect()
+            in_flight.append((start, stop, clocks_before is not None))
+            # Some chains are always enqueued, so that the GPU never rests.
+            if not free_events:
+                wait_for_oldest()
+        clocks_after = gpu.read_clocks()
+        while in_flight:
+            wait_for_oldest()
+        ended_us = gpu.host_us()
+        self.busy_us += ended_us - began_us
+        mhz = gpu.mean_mhz(clocks_before, clocks_after)
+        us, settling_us = fmean(times) / scale, fmean(settling_times) / scale
+        return Block(us, settling_us, mhz, settled_us / 1e6, ended_us / 1e6)
 
     def time_sustained(self, sides: Sides, scales: tuple[float, float]) -> Blocks:
         """Blocks A B B A, B A A B, A B B A, of chains of so many launches of each side."""
-        found = Blocks(stopped_by="blocks")
-        for own in _BLOCKS:
-            side = 0 if own else 1
-            block = self.sustained_block(sides[side], scales[side])
-            (found.variant if own else found.reference).append(block)
-        found.variant_us = [block.us for block in found.variant]
-        found.reference_us = [block.us for block in found.reference]
-        return found
+        blocks = Blocks(stopped_by="blocks")
+        for is_variant in _BLOCKS:
+            if is_variant:
+                blocks.variant.append(self.sustained_block(sides[0], scales[0]))
+            else:
+                blocks.reference.append(self.sustained_block(sides[1], scales[1]))
+        blocks.variant_us = [block.us for block in blocks.variant]
+        blocks.reference_us = [block.us for block in blocks.reference]
+        return blocks
 
     def time_single_launches(
         self,

@@ -7,13 +7,11 @@ pause have workspaces of their own, so that nothing passes from one to the next.
 
 import ctypes
 import struct
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ladder.gpu.device import Gpu
+from ladder.gpu.tensor import Tensor
 from ladder.model.problem import GUARD
-
-if TYPE_CHECKING:
-    from ladder.gpu.instance import Tensor
 
 WORD = "fp32"
 """Element type of workspaces, which are whole numbers of it."""
@@ -32,7 +30,7 @@ class Workspaces:
         self._scratch: list[Tensor] = []
         self._zeroed: dict[str, Any] = {}  # a row for the harness's guard check, with room for what it counts
 
-    def add(self, name: str, kind: str, tensor: "Tensor") -> None:
+    def add(self, name: str, kind: str, tensor: Tensor) -> None:
         """Take in a buffer that was just allocated, as `scratch` or `zeroed`."""
         self.tensors[name] = tensor
         if kind == "scratch":

@@ -10,9 +10,10 @@ from typing import Any
 
 from ladder.gpu.device import Gpu, Harness, Launcher, OutOfDeviceMemory
 from ladder.gpu.external import ExternalReference
-from ladder.gpu.instance import Check, Instance, Tensor
+from ladder.gpu.instance import Check, Instance
 from ladder.gpu.launching import Loaded, load, static_shared_bytes
 from ladder.gpu.stamps import DeviceClock
+from ladder.gpu.tensor import Tensor
 from ladder.gpu.timing import CheckedLaunch, Timer, TimesDisagree
 from ladder.model.cell import BACK_TO_BACK, Cell, Partner, size_label
 from ladder.model.errors import LadderError
@@ -160,7 +161,6 @@ class Bench:
             raise CellOutcome("unsupported", reason, transient=held)
         self._use_harness(cell.dtype)
         instance = self._create(self.gpu, cell.size, cell.dtype, cell.layout)
-        instance.use_scalars(1.0, cell.beta)
         self.draw(instance)
         self._instance, self._operands = instance, cell.operands
         return instance

@@ -1,6 +1,6 @@
 """The choice of a reference: which of several libraries and algorithms is the fastest, and what ties with it.
 
-Its record holds the times of all that were close, from interleaved groups. So the choice has an interval, and every
+Its record holds the times of all that were close, in pairs with the winner. So the choice has an interval, and every
 session that is held against these operands has the same partner.
 """
 
@@ -23,10 +23,20 @@ Estimate = tuple[float, float, float]
 """A ratio with its 95 % interval: (value, low, high)."""
 
 
-def longer(us: Sequence[float], fastest_us: Sequence[float]) -> Estimate:
-    """By which factor a candidate takes longer than the fastest, over the groups that both were timed in."""
-    both = min(len(us), len(fastest_us))
-    return ratio_interval(abba_ratios(fastest_us[:both], us[:both]))
+def longer(candidate: Mapping[str, Any], winner: Mapping[str, Any]) -> Estimate:
+    """By which factor a candidate takes longer than the winner, over the groups that both were timed in.
+
+    Earlier records lack `fastest_us`: there all candidates were in the same groups.
+    """
+    fastest_us = _fastest_us(candidate, winner)
+    both = min(len(candidate["us"]), len(fastest_us))
+    return ratio_interval(abba_ratios(fastest_us[:both], candidate["us"][:both]))
+
+
+def _fastest_us(candidate: Mapping[str, Any], winner: Mapping[str, Any]) -> Sequence[float]:
+    """The winner's times in pairs with this candidate."""
+    times: Sequence[float] = candidate.get("fastest_us", winner["us"])
+    return times
 
 
 def ties(ratio: Estimate) -> bool:
@@ -35,34 +45,42 @@ def ties(ratio: Estimate) -> bool:
     return low <= 1.0 or math.log(value) < SESSION
 
 
+def _winner(candidates: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """The one that all others were paired with, in earlier records the one with the least median."""
+    unpaired = [candidate for candidate in candidates if "fastest_us" not in candidate]
+    return min(unpaired, key=lambda candidate: median(candidate["us"]))
+
+
+def _name(candidate: Mapping[str, Any]) -> dict[str, str]:
+    return {"reference": candidate["reference"], "algorithm": candidate["algorithm"]}
+
+
 def decide(candidates: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """What a record says of its candidates, each with `reference`, `algorithm` and its times `us`, two a group.
 
     `reference` and `algorithm` of the winner; `runner_up`, None if it is alone, with by which factor it takes
     longer and the interval of that (`longer`, `longer_low`, `longer_high`); `tied`: all that tie with the winner.
     """
-    ordered = sorted(candidates, key=lambda one: median(one["us"]))
-    winner, *others = ordered
-    ratios = [longer(one["us"], winner["us"]) for one in others]
-    found: dict[str, Any] = {name: winner[name] for name in ("reference", "algorithm")}
-    found["runner_up"] = None
+    winner = _winner(candidates)
+    others = [candidate for candidate in candidates if candidate is not winner]
+    others.sort(key=lambda candidate: median(candidate["us"]) / median(_fastest_us(candidate, winner)))
+    decided: dict[str, Any] = {**_name(winner), "runner_up": None}
     if others:
-        value, low, high = ratios[0]
-        second = {name: others[0][name] for name in ("reference", "algorithm")}
-        found["runner_up"] = {**second, "longer": value, "longer_low": low, "longer_high": high}
-    found["tied"] = [
-        {name: one[name] for name in ("reference", "algorithm")}
-        for one, ratio in zip(others, ratios, strict=True)
-        if ties(ratio)
-    ]
-    return found
+        value, low, high = longer(others[0], winner)
+        decided["runner_up"] = {**_name(others[0]), "longer": value, "longer_low": low, "longer_high": high}
+    decided["tied"] = [_name(candidate) for candidate in others if ties(longer(candidate, winner))]
+    return decided
 
 
 def library_times(result: Mapping[str, Any]) -> dict[str, float]:
     """The time in us of each library by its fastest algorithm; of those that were not close a quick one."""
+    winner = _winner(result["candidates"])
+    winner_us = median(winner["us"])
     close = dict[str, float]()
-    for one in result["candidates"]:
-        close[one["reference"]] = min(median(one["us"]), close.get(one["reference"], math.inf))
+    for candidate in result["candidates"]:
+        name = candidate["reference"]
+        scale = winner_us / median(_fastest_us(candidate, winner))
+        close[name] = min(scale * median(candidate["us"]), close.get(name, math.inf))
     return {**result["references"], **close}
 
 

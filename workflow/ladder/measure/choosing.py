@@ -1,12 +1,12 @@
-"""How a reference is chosen: all that may be it are verified and held against each other, in the regime itself."""
+"""How a reference is chosen: candidates are verified, and timed in pairs against the quickest so far, as cells are."""
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
 from ladder.gpu.device import Launcher
-from ladder.gpu.timing import CheckedLaunch, Contest, Places, StoppingRule, chain_length, nothing
+from ladder.gpu.timing import CheckedLaunch, Pairs, StoppingRule, chain_length, nothing
 from ladder.measure.bench import REFERENCE, Bench, CellOutcome
 from ladder.measure.choice import CLOSE, decide
 from ladder.measure.watch import CHECKED_OF_A_CHAIN, CheckedSide, LaunchChecker, at_places, graph
@@ -15,6 +15,9 @@ from ladder.model.problem import COPY
 
 _SLOWER_THAN_WARM = 1.5
 """A kernel that warm is for may be faster than its reference by so much."""
+
+Compare = Callable[[Partner, Partner], Pairs]
+"""Times two candidates in pairs, the first as the variant."""
 
 
 class Choosing:
@@ -26,37 +29,39 @@ class Choosing:
         self.watch = LaunchChecker(self.instance)
         self.bound = self.instance.error_bound(choice.params)
         self.sides = dict[Partner, CheckedSide]()
-        self.chained = choice.regime in BACK_TO_BACK
+        self.sustained = choice.regime == SUSTAINED
 
     def run(self) -> dict[str, Any]:
         """The result of the choice. Raises CellOutcome where there is no candidate, and for wrong launches."""
         bench = self.bench
-        candidates = bench.candidates(self.choice, self.instance)
-        quick_us = self._quickly(candidates)
+        quick_us = self._quick_times(bench.candidates(self.choice, self.instance))
         close = self._close_and_right(quick_us)
         if not close:
             raise CellOutcome("unsupported", "; ".join(bench.notes()))
-        contest = self._contest(close, min(quick_us[one] for one in close))
-        self.watch.collect_results()
-        bench.draw(self.instance)  # what the next one is verified with
-        for partner, side in self.sides.items():
-            if side.wrong:
-                raise CellOutcome("incorrect", f"the reference {partner}: {side}")
-        bench.refuse_memory_violation(self.instance)
-        timed = [
-            {"reference": one.reference, "algorithm": one.algorithm, "us": [round(us, 4) for us in times]}
-            for one, times in zip(close, contest.us, strict=True)
-        ]
-        found: dict[str, Any] = {"status": "ok", "reason": "", "candidates": timed}
-        found |= decide(timed)
-        found |= {"stopped_by": contest.stopped_by, "clock": contest.clock, "notes": bench.notes()}
-        found["references"] = _by_name(quick_us)
-        found["check"] = {
+        with self._comparing(close, min(quick_us[partner] for partner in close)) as compare:
+            winner, rivals = against_quickest(close, compare)
+        self._refuse_wrong()
+        result: dict[str, Any] = {"status": "ok", "reason": ""}
+        result["candidates"] = _candidates(winner, rivals, quick_us[winner])
+        result |= decide(result["candidates"])
+        nearest = min(rivals.values(), key=lambda pairs: pairs.speedup()[0], default=Pairs())
+        result |= {"stopped_by": nearest.stopped_by, "clock": nearest.clock, "notes": bench.notes()}
+        result["references"] = _by_name(quick_us)
+        result["check"] = {
             "max_error": max((side.worst for side in self.sides.values()), default=0.0),
             "error_bound": self.bound,
             "launches": sum(side.checked for side in self.sides.values()),
         }
-        return found
+        return result
+
+    def _refuse_wrong(self) -> None:
+        """Raises CellOutcome where a timed launch was wrong, or one wrote what it must not."""
+        self.watch.collect_results()
+        self.bench.draw(self.instance)  # what the next one is verified with
+        for partner, side in self.sides.items():
+            if side.wrong:
+                raise CellOutcome("incorrect", f"the reference {partner}: {side}")
+        self.bench.refuse_memory_violation(self.instance)
 
     def _load(self, partner: Partner) -> Launcher:
         """A candidate for the outputs that are there."""
@@ -68,95 +73,149 @@ class Choosing:
             return None
         return self.sides.setdefault(partner, CheckedSide(self.choice.params, self.bound, always=False))
 
-    def _quickly(self, candidates: Sequence[Partner]) -> dict[Partner, float]:
-        """About how long each candidate takes in the regime, in us, to choose those that are close by."""
-        timer, loaded = self.bench.timer, [self._load(one) for one in candidates]
+    def _quick_times(self, candidates: Sequence[Partner]) -> dict[Partner, float]:
+        """About how long a launch of each candidate takes in the regime, in us: few launches, none checked."""
+        timer = self.bench.timer
+        launchers = {partner: self._load(partner) for partner in candidates}
         with timer.working():
-            for launch in loaded:
+            for launch in launchers.values():
                 launch()  # which loads its kernel: that must not happen behind a gate or in a capture
-        alone_us = timer.quick_medians(loaded[:1])[0]
+        alone_us = timer.quick_medians([next(iter(launchers.values()))])[0]
         if self.choice.regime == "warm" and alone_us > _SLOWER_THAN_WARM * self.warm_below_us:
             raise CellOutcome("unsupported", f"warm is for kernels below {self.warm_below_us:g} us")
-        if not self.chained:
-            places = [(CheckedLaunch(one), CheckedLaunch(one)) for one in loaded]
-            times = timer.quick_contest(places, self.choice.regime, alone_us)
-            return dict(zip(candidates, times, strict=True))
+        if self.choice.regime not in BACK_TO_BACK:
+            times = timer.quick_medians([*launchers.values()])
+            return dict(zip(launchers, times, strict=True))
         length = self._chain_length(alone_us)
         with contextlib.ExitStack() as graphs:
             chains = dict[Partner, Launcher]()
-            for partner, one in zip(candidates, loaded, strict=True):
+            for partner, launch in launchers.items():
                 try:
-                    chains[partner] = graphs.enter_context(graph(self.bench.gpu.stream, [one] * length))
+                    chain = graph(self.bench.gpu.stream, [launch] * length)
+                    chains[partner] = graphs.enter_context(chain)
                 except Exception as error:
                     if partner.reference not in self.bench.external:
                         raise
                     why = f"{self.choice.regime}: not captured in a CUDA graph: {error}"
                     self.bench.note(partner.reference, why)
-            places = [(CheckedLaunch(one), CheckedLaunch(one)) for one in chains.values()]
-            times = timer.quick_contest(places, "warm", alone_us * length, length) if places else []
-        return dict(zip(chains, times, strict=True))
+            times = timer.quick_medians([*chains.values()], "warm") if chains else []
+        return {partner: us / length for partner, us in zip(chains, times, strict=True)}
 
     def _chain_length(self, us: float) -> int:
-        return min(
-            chain_length(us, self.choice.regime == SUSTAINED), max(1, self.bench.places(self.instance))
-        )
+        most = max(1, self.bench.places(self.instance))
+        return min(chain_length(us, self.sustained), most)
 
     def _close_and_right(self, quick_us: dict[Partner, float]) -> list[Partner]:
         """What is right and takes no more than CLOSE longer than the fastest that is; what is wrong leaves a note.
 
         In sustained also the fastest of each library: short chains tell little of what the power limit leaves.
         """
-        found, sustained = list[Partner](), self.choice.regime == SUSTAINED
-        for partner in sorted(quick_us, key=lambda one: quick_us[one]):
-            close = not found or quick_us[partner] <= quick_us[found[0]] * (1 + CLOSE)
-            first = sustained and partner.reference not in {one.reference for one in found}
-            if not close and not first:
+        close = list[Partner]()
+        for partner in sorted(quick_us, key=lambda candidate: quick_us[candidate]):
+            near = not close or quick_us[partner] <= quick_us[close[0]] * (1 + CLOSE)
+            first = self.sustained and partner.reference not in {other.reference for other in close}
+            if not near and not first:
                 continue
             if self.bench.library(partner, self.choice.params, self.instance) is not None:
-                found.append(partner)
-        return found
+                close.append(partner)
+        return close
 
-    def _contest(self, candidates: Sequence[Partner], us: float) -> Contest:
-        if self.chained:
-            return self._chained(candidates, us)
-        places = [self._places(one) for one in candidates]
-        return self.bench.timer.contest_single_launches(places, self.rule, self.choice.regime, CLOSE, us)
+    @contextlib.contextmanager
+    def _comparing(self, close: Sequence[Partner], us: float) -> Iterator[Compare]:
+        """Inside, candidates can be compared; the fastest takes about `us` a launch."""
+        if self.choice.regime in BACK_TO_BACK:
+            with self._chains(close, us) as compare:
+                yield compare
+            return
+        launches = {partner: self._at_both_places(partner) for partner in close}
 
-    def _places(self, partner: Partner) -> Places:
+        def compare_singly(quickest: Partner, other: Partner) -> Pairs:
+            (own_here, own_there), (other_here, other_there) = launches[quickest], launches[other]
+            sides, swapped = (own_here, other_there), (own_there, other_here)
+            return self.bench.timer.time_single_launches(sides, swapped, self.rule, self.choice.regime, us)
+
+        yield compare_singly
+
+    def _at_both_places(self, partner: Partner) -> tuple[CheckedLaunch, CheckedLaunch]:
         here, there = at_places(self.instance, [0, REFERENCE], partial(self._load, partner))
         with self.bench.timer.working():
-            here(), there()  # A library may load another kernel for another place.
+            here()  # A library may load another kernel for another place.
+            there()
         side = self._side(partner)
         return self.watch.single_launch(here, side, 0), self.watch.single_launch(there, side, REFERENCE)
 
-    def _chained(self, candidates: Sequence[Partner], us: float) -> Contest:
+    @contextlib.contextmanager
+    def _chains(self, close: Sequence[Partner], us: float) -> Iterator[Compare]:
         """Chains of launches that each have a place of their own, as those of variants."""
-        sustained, timer = self.choice.regime == SUSTAINED, self.bench.timer
+        timer, stream = self.bench.timer, self.bench.gpu.stream
         length = self._chain_length(us)
         places = [REFERENCE + 1 + number for number in range(length)]
-        stream = self.bench.gpu.stream
         # Before anything is captured: in a capture no place can be allocated.
-        loaded = [at_places(self.instance, places, partial(self._load, one)) for one in candidates]
+        launchers = {
+            partner: at_places(self.instance, places, partial(self._load, partner)) for partner in close
+        }
         with contextlib.ExitStack() as graphs:
             clear: Launcher = nothing
-            if not sustained:
-                clears = [partial(self.watch.poison, place) for place in places]
-                clear = graphs.enter_context(graph(stream, clears))
-            watched = []
-            for one, launchers in zip(candidates, loaded, strict=True):
-                alone = self._load(one)
-                chain = graphs.enter_context(graph(stream, launchers))
-                checks = 1 if sustained else CHECKED_OF_A_CHAIN
-                watched.append(self.watch.chain(chain, self._side(one), places, clear, alone, checks))
-            if sustained:
-                return timer.contest_sustained(watched, [length] * len(watched), CLOSE)
-            both = [(one, one) for one in watched]
-            return timer.contest(both, self.rule, "warm", CLOSE, scale=length)
+            if not self.sustained:
+                poisons = [partial(self.watch.poison, place) for place in places]
+                clear = graphs.enter_context(graph(stream, poisons))
+            checks = 1 if self.sustained else CHECKED_OF_A_CHAIN
+            chains = dict[Partner, CheckedLaunch]()
+            for partner in close:
+                alone = self._load(partner)
+                chain = graphs.enter_context(graph(stream, launchers[partner]))
+                side = self._side(partner)
+                chains[partner] = self.watch.chain(chain, side, places, clear, alone, checks)
+
+            def compare_chains(quickest: Partner, other: Partner) -> Pairs:
+                sides = chains[quickest], chains[other]
+                if self.sustained:
+                    return timer.time_sustained(sides, (length, length))
+                return timer.pairs(sides, self.rule, "warm", scale=length)
+
+            yield compare_chains
+
+
+def against_quickest(candidates: Sequence[Partner], compare: Compare) -> tuple[Partner, dict[Partner, Pairs]]:
+    """The winner, and its pairs with each other candidate, whose times are the reference's.
+
+    Each candidate meets the quickest so far. One that met an earlier quickest meets the winner as well, so that every
+    distance is measured and none is multiplied together.
+    """
+    winner, *others = candidates
+    rivals = dict[Partner, Pairs]()
+    for other in others:
+        pairs = compare(winner, other)
+        if pairs.speedup()[0] >= 1:
+            rivals[other] = pairs
+            continue
+        turned = Pairs(pairs.reference_us, pairs.variant_us, pairs.stopped_by, pairs.gpu_us, pairs.clock)
+        winner, rivals = other, {winner: turned}
+    for other in candidates:
+        if other != winner and other not in rivals:
+            rivals[other] = compare(winner, other)
+    return winner, rivals
+
+
+def _candidates(winner: Partner, rivals: dict[Partner, Pairs], quick_us: float) -> list[dict[str, Any]]:
+    """The candidates of a record, the winner first; one without a rival was timed quickly alone."""
+    nearest = min(rivals.values(), key=lambda pairs: pairs.speedup()[0], default=Pairs([quick_us]))
+    rows = [
+        {"reference": winner.reference, "algorithm": winner.algorithm, "us": _rounded(nearest.variant_us)}
+    ]
+    for partner, pairs in rivals.items():
+        row = {"reference": partner.reference, "algorithm": partner.algorithm}
+        rows.append({**row, "us": _rounded(pairs.reference_us), "fastest_us": _rounded(pairs.variant_us)})
+    return rows
+
+
+def _rounded(times: Sequence[float]) -> list[float]:
+    return [round(us, 4) for us in times]
 
 
 def _by_name(us: dict[Partner, float]) -> dict[str, float]:
     """The fastest time of each library."""
-    found = dict[str, float]()
-    for partner, one in us.items():
-        found[partner.reference] = min(one, found.get(partner.reference, one))
-    return found
+    fastest = dict[str, float]()
+    for partner, time_us in us.items():
+        fastest[partner.reference] = min(time_us, fastest.get(partner.reference, time_us))
+    return fastest

@@ -5,7 +5,6 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,6 @@ from ladder.gpu.discovery import FoundGpu
 from ladder.gpu.lock import one_gpu
 from ladder.measure.process_lifetime import die_with_parent
 from ladder.model.errors import LadderError
-from ladder.model.files import read_json
 from ladder.model.plan import Plan
 
 
@@ -37,10 +35,10 @@ class GpuProgram:
         return {**os.environ, "CUDA_VISIBLE_DEVICES": self.gpu.uuid}
 
     def run(
-        self, request: Any, *words: str, under: Sequence[str] = (), **options: Any
+        self, request: Any, under: Sequence[str] = (), **options: Any
     ) -> subprocess.CompletedProcess[Any]:
         """Run it to its end with a request, `under` a tool if one is given; `options` are those of subprocess.run."""
-        command = [*under, *self.command, json.dumps(request), *words]
+        command = [*under, *self.command, json.dumps(request)]
         return subprocess.run(
             command,
             env=self.environment,
@@ -62,23 +60,6 @@ def gpu_program(
     command = process_command(task, path, plan, root)
     with one_gpu(gpus) as (gpu, lock):
         yield GpuProgram(gpu, lock, command)
-
-
-def run_on_gpu(
-    task: str, path: Path, plan: Plan, root: Path, gpus: Sequence[FoundGpu], request: Any
-) -> tuple[FoundGpu, dict[str, Any]]:
-    """Run a task on one of the GPUs: which it was, and the JSON object that the task returned.
-
-    Raises LadderError without a GPU, where a cubin of the plan is missing, or where the program fails.
-    """
-    with gpu_program(task, path, plan, root, gpus) as program, tempfile.TemporaryDirectory() as folder:
-        answer = Path(folder) / "answer.json"
-        code = program.run(request, str(answer)).returncode
-        found = read_json(answer)
-        if found is None or code != 0:
-            why = f"ended with exit code {code}; the log above says why"
-            raise LadderError(f"{task} with {plan.sweep} on {program.gpu.uuid} {why}")
-        return program.gpu, found
 
 
 def process_command(task: str, path: Path, plan: Plan, root: Path) -> list[str]:

@@ -20,7 +20,7 @@ from ladder.model.errors import LadderError, refuse
 from ladder.model.files import TREE_ROOMS, tree_digest
 from ladder.model.record import Session
 
-_PACKAGES = """snakemake cuda-python cuda-core cuda-bindings nvmath-python nvidia-cublas nvidia-cuda-nvrtc cuda-bench
+_PACKAGES = """snakemake cuda-python cuda-core cuda-bindings nvmath-python nvidia-cublas nvidia-cuda-nvrtc
 cupti-python ncu-report triton numpy scipy pandas seaborn matplotlib"""
 _SEARCHED = 50  # commits, for the tree that a host without git measured
 

@@ -10,12 +10,11 @@ from ladder.model.problem import ParamValue
 
 SUSTAINED = "sustained"
 BACK_TO_BACK = ("warm", SUSTAINED)  # back to back, the L2 as it is
-REGIMES = ("cold", "dirty", *BACK_TO_BACK)
-"""cold: the L2 holds none of a kernel's data, and nothing to be written to memory. dirty: flushed by a memset, whose
-lines are still to be written, as NVBench does it. warm: back to back in a CUDA graph. sustained: the same for
-seconds, at the clock that the power limit allows."""
+REGIMES = ("cold", *BACK_TO_BACK)
+"""cold: the L2 holds none of a kernel's data, and nothing to be written to memory. warm: back to back
+in a CUDA graph. sustained: the same for seconds, at the clock that the power limit allows."""
 COUNTERS = "counters"  # stands for a regime where a cell is profiled instead of timed
-TIMING_VERSION = {"cold": 1, "dirty": 1, "warm": 1, SUSTAINED: 1, COUNTERS: 1}
+TIMING_VERSION = {"cold": 1, "warm": 1, SUSTAINED: 1, COUNTERS: 1}
 """How launches of a regime are timed or counted (gpu/timing.py, gpu/stamps.py, measure/traced.py).
 
 Raise one when the same kernel may read another time or count under it: its records are then measured again.
@@ -73,8 +72,8 @@ class Partner:
 class Cell:
     """A kernel with all its parameters, defaults included, at a size, in a regime, against a reference.
 
-    `beta` is that of C = alpha A B + beta C, for problems that have one. Without a kernel it is the choice of that
-    reference: all that may be it, held against each other.
+    Without a kernel it is the choice of that reference: all that may be it, held against each other. `beta` is that of
+    earlier records, which also timed C = A B + C; no plan has such a cell.
     """
 
     kernel: str
@@ -91,18 +90,14 @@ class Cell:
         """Digest of everything in which cells differ, whatever the order of parameters."""
         against = self.reference
         parts = (self.kernel, dict(self.params), self.dtype, self.layout, dict(self.size), self.regime)
-        others = (list(against.libraries), against.kernel, dict(against.params), *self._with_beta)
-        return digest_json([*parts, *others])[:20]
-
-    @property
-    def _with_beta(self) -> tuple[float, ...]:
-        """Nothing where beta is 0, so that cells have the ids that they had before there was one."""
-        return (self.beta,) if self.beta else ()
+        others = (list(against.libraries), against.kernel, dict(against.params))
+        beta = (self.beta,) if self.beta else ()
+        return digest_json([*parts, *others, *beta])[:20]
 
     @property
     def operands(self) -> tuple[Any, ...]:
-        """Key of the input data: dtype, layout, size, beta. Cells with equal keys share buffers and references."""
-        return (self.dtype, self.layout, *sorted(self.size.items()), *self._with_beta)
+        """Key of the input data: dtype, layout, size. Cells with equal keys share buffers and references."""
+        return (self.dtype, self.layout, *sorted(self.size.items()))
 
     def choice(self, parameters: Iterable[str]) -> "Cell | None":
         """The cell that chooses this one's reference, if there is a choice.
@@ -130,10 +125,5 @@ def count_label(value: int) -> str:
 
 
 def cell_name(variant: str, cell: Cell) -> str:
-    """A cell as people write it: VARIANT@SIZE:REGIME, with :beta=1 where C is added to."""
-    return f"{variant}@{size_label(cell.size)}:{cell.regime}{beta_label(cell.beta)}"
-
-
-def beta_label(beta: float) -> str:
-    """What the name of a cell ends in; nothing where beta is 0."""
-    return f":beta={beta:g}" if beta else ""
+    """A cell as people write it: VARIANT@SIZE:REGIME."""
+    return f"{variant}@{size_label(cell.size)}:{cell.regime}"

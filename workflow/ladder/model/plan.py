@@ -71,8 +71,8 @@ class Task:
 
     @property
     def beside(self) -> bool:
-        """Whether it is timed beside the sweep's own cells: against a baseline, or with another beta."""
-        return bool(self.baseline or self.cell.beta)
+        """Whether it is timed beside the sweep's own cells: against a baseline."""
+        return bool(self.baseline)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, NotRequired
 
 from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter
 from typing_extensions import TypedDict
@@ -133,6 +133,7 @@ class _Partner(TypedDict):
 
 class _Candidate(_Partner):
     us: _Times
+    fastest_us: NotRequired[_Times]
 
 
 class _RunnerUp(_Partner):
@@ -146,8 +147,8 @@ class Result(TypedDict, total=False):
 
     `variant_us` and `reference_us` are in the order taken.
     `reference` is the library or kernel, `algorithm` that of cuBLASLt, else "". `references` are times to choose by.
-    Of the choice of a reference: `candidates` with their times, whose winner is `reference` and `algorithm`, the
-    `runner_up`, and those `tied` with the winner.
+    Of the choice of a reference: `candidates` with their times and the winner's (`fastest_us`) in pairs with them; the
+    winner is `reference` and `algorithm`; the `runner_up`, and those `tied` with the winner.
     `built`: digests of source and cubin. `transient`: of a failure that came of what else the GPU or host was used for.
     """
 

@@ -35,7 +35,6 @@ def columns(text: str) -> Mapping[str, str]:
 SCHEMAS: Mapping[str, Mapping[str, str]] = {
     # fresh, of a tuning sweep in its first regime: true where the variant was one of the three fastest and its numbers
     # are of later sessions than the one that chose it, else false.
-    # beta, of C = A B + beta C: where it is not 0. Rates of bytes are without what it reads.
     # over_cublas, over_cublaslt: the speed-up over that library alone, where there was a choice: `speedup` times its
     # time over the reference's, from the record of the choice. They have no interval.
     # reference_is: faster, where the reference was chosen and is the fastest beyond doubt; tied, where another may be.
@@ -50,7 +49,7 @@ SCHEMAS: Mapping[str, Mapping[str, str]] = {
         energy_pj_per_flop:float energy_pj_per_byte:float busy:bool max_error:float error_bound:float
         source_sha256 cubin_sha256
         sessions:int gpus:int predicted_low:float predicted_high:float clock_floor_us:float
-        clock fresh:bool over_cublas:float over_cublaslt:float beta:float reference_is
+        clock fresh:bool over_cublas:float over_cublaslt:float reference_is
         memory_fraction:float"""
     ),
     # One row per cell and measuring session; `commit` is the digest of the tree where no commit is known. chose: the
@@ -60,7 +59,7 @@ SCHEMAS: Mapping[str, Mapping[str, str]] = {
     "sessions": columns(
         f"""sweep variant baseline dtype layout {_SIZE} regime session gpu_uuid started commit reference algorithm
         median_us:float reference_median_us:float speedup:float speedup_low:float speedup_high:float samples:int
-        sm_clock_mhz:float power_w:float host_gpus:int clock_floor_us:float clock chose:bool bound beta:float"""
+        sm_clock_mhz:float power_w:float host_gpus:int clock_floor_us:float clock chose:bool bound"""
     ),
     # Standard deviations of log speed-ups by class of cells, and how many GPUs and kinds of host they are from.
     "components": columns(
@@ -93,18 +92,6 @@ SCHEMAS: Mapping[str, Mapping[str, str]] = {
         """sweep cells:int kept:int measured:int wall_s:float gpu_s:float gpu_share:float check_share:float
         worker_starts:int
         started finished"""
-    ),
-    # Our dirty median against NVBench's of the same kernel: difference = ours / NVBench - 1.
-    "clock_nvbench": columns(
-        """gpu_uuid sweep dtype subject median_us:float median_us_low:float median_us_high:float nvbench_us:float
-        nvbench_noise:float difference:float device_us:float"""
-    ),
-    # Launches with zeros in place of random numbers: side: kernel, of a variant, or library.
-    # speedup: how many times as fast it is with zeros. zeros_mhz, random_mhz: the SM clock in these launches, cold by
-    # stamps around single ones.
-    "zeros": columns(
-        f"""gpu_uuid sweep subject side dtype layout {_SIZE_FIELDS} regime zeros_us:float random_us:float speedup:float
-        speedup_low:float speedup_high:float samples:int zeros_mhz:float random_mhz:float"""
     ),
     # One row per variant and tool of compute-sanitizer. status: clean, errors, not run, or the launch's.
     # `errors` counts reports; `reason` is the first line of the first one, or why there is no result.

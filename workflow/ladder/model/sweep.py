@@ -112,7 +112,6 @@ class Sweep:
     figures: tuple[Figure, ...] = ()
     sustained: Selection = ()
     repeated: Selection = ()  # measured in several sessions
-    accumulated: Selection = ()  # timed as C = A B + C as well
     errors: Selection = ()  # whose errors are recorded by kind of inputs
     tuning: bool = False  # whether the fastest of its variants are measured again
     predicted_for: str = ""  # slug of the GPU that predictions of its entries speak of

@@ -26,7 +26,7 @@ from ladder.results.run_data import RunData
 from ladder.results.statistics import records, size_of
 from ladder.results.sweep_data import SweepData
 
-UNSEEN = ["chose", "host_gpus", "ldl", "stl", "source_sha256", "cubin_sha256", "beta"]
+UNSEEN = ["chose", "host_gpus", "ldl", "stl", "source_sha256", "cubin_sha256"]
 """Columns of the tables that the page does not have."""
 MOST_NEXT = 6  # configurations of one size that are shown: the recommended one and the next
 _MULTIPLES = (1, 2, 4, 8, 16, 32, 64, 128)
@@ -46,11 +46,6 @@ class _PageLinks(Links):
 
 def _seen(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.drop(columns=UNSEEN, errors="ignore")
-
-
-def _without_beta(rows: pd.DataFrame) -> pd.DataFrame:
-    """Cells with another beta than 0 have an answer of their own."""
-    return rows[rows["beta"].isna()]
 
 
 def _plain(value: Any) -> Any:
@@ -209,7 +204,7 @@ def run(folder: RunFolder, data: RunData, name: str, beside: RunFolder | None = 
     about = {"tables": data.frames, "source": data.source, "environment": data.environment, "name": data.name}
     about["timings_from"] = data.environment["timings_from"]
     timings, claims, found = (
-        _without_beta(data.frames["timings"]),
+        data.frames["timings"],
         data.frames["claims"],
         answers(data, _PageLinks(folder, (beside or folder).root, data)),
     )
@@ -249,7 +244,7 @@ def run(folder: RunFolder, data: RunData, name: str, beside: RunFolder | None = 
         "sweeps": {one: _sweep(data) for one, data in parts.items()},
         "timings": columns(shown),
         "resources": columns(_seen(data.frames["resources"].drop(columns="params"))),
-        "sessions": columns(_seen(_without_beta(tables.read("sessions", folder.tables)))),
+        "sessions": columns(_seen(tables.read("sessions", folder.tables))),
         "metrics": columns(data.frames["metrics"]),
     }
 

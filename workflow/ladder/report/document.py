@@ -21,7 +21,6 @@ from ladder.claims.primitives import (
     REFUTED,
     UNDECIDED,
 )
-from ladder.model.cell import size_label
 from ladder.model.files import read_json, replace_file
 from ladder.model.folders import RunFolder
 from ladder.model.plan import Plan
@@ -127,7 +126,6 @@ def render(
         "parts": list(data.parts.values()),
         "sweeps": list(sweeps.values()),
         "tables": frames,
-        "clock_nvbench": _clock_rows(frames),
         "hosts_source": source_of(str(frames["sessions"]["started"].min())),
         "itself": stats.against_itself(frames["sessions"]),
         "sanitized": _sanitized(frames["sanitizer"], frames["resources"]),
@@ -245,14 +243,6 @@ def _configurations(found: Sequence[Choice]) -> list[dict[str, Any]]:
     rows = [row for one in found for row in one.rows]
     first = {row["variant"]: row for row in reversed(rows)}
     return [{"row": row, "cell": stats.identifier(row)} for row in reversed(first.values())]
-
-
-def _clock_rows(frames: Mapping[str, pd.DataFrame]) -> list[dict[str, Any]]:
-    """Rows of clock_nvbench; `throttled` where that kernel was in its sweep."""
-    slow = stats.records(frames["timings"][frames["timings"]["throttled"].fillna(False).astype(bool)])
-    names = {(row["sweep"], f"{row['variant']} at {size_label(stats.size_of(row))}") for row in slow}
-    rows = stats.records(frames["clock_nvbench"])
-    return [row | {"throttled": (row["sweep"], row["subject"]) in names} for row in rows]
 
 
 def _sanitized(rows: pd.DataFrame, resources: pd.DataFrame) -> dict[str, list[str]]:

@@ -33,7 +33,7 @@ PRODUCTS = ("fp32_ladder", "tensor_ladder_bf16", "tensor_ladder_fp16", "tensor_l
 """The ladders of matrix products, in the page's order."""
 FILES = {"fp32_ladder": "fp32_files", "hopper_ladder": "hopper_files"}
 """Of a ladder with a file a rung the sweep that measures files of which the ladder has parameterised kernels."""
-_REGIMES = {"cold": "cold: the L2 is flushed before each launch", "dirty": "dirty", "warm": "warm"}
+_REGIMES = {"cold": "cold: the L2 is flushed before each launch", "warm": "warm"}
 _DECIMALS = (0.1, 10)  # between these a number has three decimals
 
 _PLAIN_A = "4_register_tile"  # the file of rung 5 of FP32, where A is not volatile

@@ -1,6 +1,6 @@
 """What the report shows: timings and resources of sweeps, what stencils gain, failures, notes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
@@ -9,7 +9,7 @@ from ladder.model.cell import REGIMES, size_label
 from ladder.model.problem import Size
 from ladder.model.schemas import SIZE_COLUMNS
 from ladder.model.sweep import Entry
-from ladder.report.markdown import code, cut, number, share, text
+from ladder.report.markdown import code, cut, number, text
 from ladder.report.words import Table, proper
 from ladder.results import statistics as stats
 from ladder.results.earlier import errors_by_inputs
@@ -156,8 +156,3 @@ def alike_notes(notes: pd.DataFrame) -> list[dict[str, Any]]:
     notes = notes.fillna("").assign(reason=[cut(reason, 200) for reason in notes["reason"]])
     alike = notes.groupby(["sweep", "stage", "reason"], sort=False)["subject"].agg(list)
     return records(alike.reset_index())
-
-
-def largest_difference(rows: Sequence[Mapping[str, Any]]) -> str:
-    """By how much this timer and NVBench differ at most, of rows of clock_nvbench."""
-    return share(max(abs(row["difference"]) for row in rows), ".2f")

@@ -29,5 +29,5 @@ def times_and_counters(timings: pd.DataFrame, metrics: pd.DataFrame) -> pd.DataF
     cell = ["sweep", "variant", *SIZE_COLUMNS]
     counted = metrics[metrics["metric"].isin(TIMES_AND_COUNTERS)]
     wide = counted.groupby([*cell, "metric"], dropna=False)["value"].first().unstack("metric").reset_index()
-    alone = timings["baseline"].isna() & timings["beta"].isna() & timings["median_us"].notna()
+    alone = timings["baseline"].isna() & timings["median_us"].notna()
     return timings[alone].merge(wide, on=cell).reindex(columns=list(TIMES_AND_COUNTERS))

@@ -1,8 +1,7 @@
-"""Errors by kind of inputs and cells with beta = 1, also from two tables that earlier releases published of them."""
+"""Errors by kind of inputs, also from the table that earlier releases published of them."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import pandas as pd
 
@@ -16,11 +15,6 @@ EARLIER: Mapping[str, Mapping[str, str]] = {
     "accuracy": columns(
         """gpu_uuid sweep variant rung dtype layout m:int n:int k:int inputs who max_error:float
         rms_error:float"""
-    ),
-    # Cold launches of a kernel and of a library in turns, with C = A B + beta C.
-    "accumulation": columns(
-        """gpu_uuid sweep variant rung dtype layout m:int n:int k:int beta:float reference algorithm clock samples:int
-        median_us:float reference_median_us:float speedup:float speedup_low:float speedup_high:float"""
     ),
 }
 """Table -> its columns with their kinds."""
@@ -81,26 +75,3 @@ def _errors_of_accuracy(rows: list[TableRow]) -> Iterator[tuple[str, str, str, f
         base = known.get(tuple(row[one] for one in _PLACE))
         if row["who"] == "kernel" and base:
             yield row["sweep"], row["dtype"], row["inputs"], row["max_error"] / base
-
-
-def pairs_of_betas(frames: Mapping[str, pd.DataFrame]) -> list[tuple[TableRow, TableRow]]:
-    """Rows of cells with beta = 0 and beta = 1, each over the faster library, from timings or from accumulation.
-
-    Columns of timings: status, baseline, beta, regime, and those of a cell; of accumulation: variant, dtype, m, beta,
-    reference_median_us.
-    """
-    timings = frames["timings"]
-    good = timings[(timings["status"] == "ok") & timings["baseline"].isna()]
-    plain = {(*cell_of(row), row["regime"]): row for row in records(good[good["beta"].isna()])}
-    added = [((*cell_of(row), row["regime"]), row) for row in records(good[good["beta"].notna()])]
-    found = [(plain[cell], row) for cell, row in added if cell in plain]
-    return found or _pairs_of_accumulation(records(frames["accumulation"]))
-
-
-def _pairs_of_accumulation(rows: list[TableRow]) -> list[tuple[TableRow, TableRow]]:
-    groups: dict[tuple[Any, ...], dict[float, TableRow]] = {}
-    for row in rows:
-        by_beta = groups.setdefault((row["variant"], row["dtype"], row["m"]), {})
-        other = by_beta.setdefault(row["beta"], row)
-        by_beta[row["beta"]] = min(other, row, key=lambda one: one["reference_median_us"])
-    return [(by_beta[0.0], by_beta[1.0]) for by_beta in groups.values() if {*by_beta} == {0.0, 1.0}]

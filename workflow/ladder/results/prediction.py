@@ -38,7 +38,7 @@ _PREDICTED = ["predicted_low", "predicted_high"]
 _MODELLED = ["cell", "kind", "class", "regime", "gpu", "host", "session", "started", *_TIMES]
 _MODELLED += ["speedup_low", "speedup_high", "log", "level", "alone", "shift", "unshifted", "variance"]
 """What of sessions the model reads: copies without the rest are quicker."""
-_LAUNCHED_ALONE = ("cold", "dirty")
+_LAUNCHED_ALONE = ("cold",)
 _FLOORS_APART_US = 1.8
 """How far apart the clock's floors of two kinds of host may be.
 

@@ -46,8 +46,8 @@ from ladder.results.statistics import listed
 _ROUNDED = 1e-3
 """Records hold times to 0.1 ns: of 8,906 published ones no speed-up differs from that of its times by over 6e-5."""
 _CLOCKS_DIFFER_S = 3600
-_OF_NO_SWEEP = ("clock_nvbench", "zeros", "sanitizer")
-_MADE_BY = "the commands clock, zeros and sanitize make them"
+_OF_NO_SWEEP = ("sanitizer",)
+_MADE_BY = "the command sanitize makes them"
 _PLAIN = str.maketrans("", "", "-:")  # of a time, for names of files
 
 
@@ -337,8 +337,7 @@ def _tables_of(folder: RunFolder) -> list[str]:
 
 
 def copy_checks(source: RunFolder, target: RunFolder) -> None:
-    """Copy what is of no sweep: checks of the timer, times with zeros, what the sanitizer found, tables of earlier
-    releases, with GPUs as published."""
+    """Copy what is of no sweep: what the sanitizer found, and tables of earlier releases, with GPUs as published."""
     target.tables.mkdir(parents=True, exist_ok=True)
     for name in _tables_of(source):
         found = tables.read(name, source.tables)

@@ -13,7 +13,7 @@ from ladder.model.schemas import TableRow
 from ladder.model.sweep import Sweep
 from ladder.results.collect import summarised
 from ladder.results.judgement import Outcome, outcome
-from ladder.results.statistics import beta_of, estimate, identifier, predicted, records
+from ladder.results.statistics import estimate, identifier, predicted, records
 from ladder.results.templates import TEMPLATES
 
 
@@ -40,15 +40,13 @@ def alone(sweep: Sweep, row: TableRow) -> Sweep:
     elif entry.baseline is not None:
         entries.append(replace(entry.baseline, sizes=(size,)))  # it is compiled where it is launched
     cell = ((entry.variant.dtype,), (size,), tuple(entries), sweep.reference, (row["regime"],))
-    added = ((entry.variant, size),) if beta_of(row) else ()
-    return Sweep(sweep.name, sweep.problem, *cell, precision=sweep.precision, accumulated=added)
+    return Sweep(sweep.name, sweep.problem, *cell, precision=sweep.precision)
 
 
 def again(view: PlanRecords, row: TableRow) -> Outcome:
     """The outcome of the one cell that was measured, or of its pair with a baseline."""
-    about = row["baseline"] is not None, beta_of(row)
-    tasks = view.plan.tasks
-    return outcome(view, next(task for task in tasks if (bool(task.baseline), task.cell.beta) == about))
+    paired = row["baseline"] is not None
+    return outcome(view, next(task for task in view.plan.tasks if bool(task.baseline) == paired))
 
 
 def inside(row: TableRow, now: Outcome) -> bool | None:

@@ -34,9 +34,7 @@ _OPTIONAL = (
     "claims",
     "components",
     "coverage",
-    "clock_nvbench",
     *EARLIER,
-    "zeros",
     "sanitizer",
     "unseen",
 )
@@ -240,12 +238,11 @@ class RunData(Origin):
 
     @cached_property
     def _timings(self) -> Sequence[Row]:
-        """Rows of the timings without a beta, those of rungs against their baselines too."""
+        """Rows of the timings, those of rungs against their baselines too."""
         code = {(row["sweep"], row["variant"]): row for row in self._code}
         metrics = stats.metric_table(self.frames["metrics"])
         rows = []
-        timings = self.frames["timings"]
-        timings = tables.with_rungs(timings[timings["beta"].isna()], self.sweeps.values())
+        timings = tables.with_rungs(self.frames["timings"], self.sweeps.values())
         for row in stats.records(timings):
             names = {**code.get((row["sweep"], row["variant"]), {}), **_names(row)}
             rows.append(Row(names, stats.size_of(row), metrics.get(stats.cell_of(row), {})))

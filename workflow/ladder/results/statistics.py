@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ladder.model.cell import beta_label, size_label
+from ladder.model.cell import size_label
 from ladder.model.intervals import median, median_interval
 from ladder.model.schemas import SIZE_COLUMNS
 from ladder.results.counters import SHARED_REQUESTS_OF, SHARED_WAVEFRONTS, SHARED_WAVEFRONTS_OF
@@ -20,7 +20,7 @@ _FAR = 4
 FEW = 50
 """Of fewer cells or readings it says little how often ranges hold: classes of so few are pooled."""
 
-CELL = ["sweep", "variant", "baseline", "dtype", "layout", *SIZE_COLUMNS, "regime", "beta"]
+CELL = ["sweep", "variant", "baseline", "dtype", "layout", *SIZE_COLUMNS, "regime"]
 """Columns that say which cell a row is about."""
 
 OVER = ("over_cublas", "over_cublaslt")
@@ -85,8 +85,8 @@ def ok_rows(timings: pd.DataFrame, regime: str) -> pd.DataFrame:
 
 
 def against_references(timings: pd.DataFrame) -> pd.DataFrame:
-    """Rows of cells timed against their sweep's reference, without rungs paired with a baseline and other betas."""
-    return timings[timings["baseline"].isna() & timings["beta"].isna()]
+    """Rows of cells timed against their sweep's reference, without rungs paired with a baseline."""
+    return timings[timings["baseline"].isna()]
 
 
 def failures(timings: pd.DataFrame) -> pd.DataFrame:
@@ -116,17 +116,10 @@ def cell_of(row: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def identifier(row: Mapping[str, Any]) -> str:
-    """A row as commands name it: SWEEP/VARIANT@SIZE:REGIME, :beta=1 with another beta, ~BASELINE paired with that
-    rung."""
+    """A row as commands name it: SWEEP/VARIANT@SIZE:REGIME, ~BASELINE paired with that rung."""
     baseline = row.get("baseline")
     beside = f"~{baseline}" if baseline else ""
-    name = f"{row['sweep']}/{row['variant']}@{size_label(size_of(row))}:{row['regime']}"
-    return name + beta_label(beta_of(row)) + beside
-
-
-def beta_of(row: Mapping[str, Any]) -> float:
-    """The beta of a row, 0 where it has none."""
-    return float(row.get("beta") or 0.0)
+    return f"{row['sweep']}/{row['variant']}@{size_label(size_of(row))}:{row['regime']}{beside}"
 
 
 def rate_column(rows: pd.DataFrame) -> tuple[str, str] | None:

@@ -31,9 +31,9 @@ SCHEMAS: Mapping[str, Mapping[str, str]] = {
     "times_and_counters": TIMES_AND_COUNTERS,
 }
 _OF_TIMINGS = """algorithm baseline energy_pj_per_flop energy_pj_per_byte sessions gpus predicted_low predicted_high
-clock_floor_us clock fresh over_cublas over_cublaslt beta reference_is
+clock_floor_us clock fresh over_cublas over_cublaslt reference_is
 memory_fraction"""
-_OF_SESSIONS = "baseline host_gpus clock_floor_us clock chose bound beta"
+_OF_SESSIONS = "baseline host_gpus clock_floor_us clock chose bound"
 _LATER_SIZES = ("sequence", "heads", "d")
 _LATER = {
     "resources": ("sweep",),
@@ -42,7 +42,6 @@ _LATER = {
     "metrics": _LATER_SIZES,
     "sanitizer": _LATER_SIZES,
     "jobs": ("check_share",),
-    "clock_nvbench": ("gpu_uuid", "sweep", "dtype", "device_us"),
 }
 """Columns that tables published earlier may not have."""
 _LEFT = {"timings": ("check_code", "timing_code"), "sessions": ("check_code", "timing_code")}
@@ -114,6 +113,8 @@ def read(table: str, folder: Path, required: bool = True) -> pd.DataFrame:
             raise ValueError(f"{len(found)} rows, and {rows} in {beside.name}")
     except (TypeError, ValueError, OverflowError) as error:
         raise LadderError(f"{path}: not a CSV table of {table}: {error}") from error
+    if "beta" in found:  # C = A B + C, which earlier versions timed as well
+        found = found[found.pop("beta").isna()]
     earlier = {*_LATER.get(table, ())} - {*found}
     columns = [name for name in columns if name not in earlier]
     if list(found) != columns:

@@ -230,7 +230,7 @@ class GemmInstance(instance.Instance):
 
     def library(self, name: str) -> dict[str, Launcher]:
         pointers = (self.pointer("a"), self.pointer("b"), self.pointer("c"))
-        gemm = Gemm(pointers, (self.m, self.n, self.k), self.dtype, self.layout, self.scalars["beta"])
+        gemm = Gemm(pointers, (self.m, self.n, self.k), self.dtype, self.layout)
         if name == "cublas":
             return {"": self.libraries.cublas(gemm)}
         return self.libraries.cublaslt(gemm, fast=name == "cublaslt_fast")
