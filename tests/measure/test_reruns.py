@@ -9,14 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from closures import closure
 from conftest import edit_yaml
 from factory import DEVICE, NCU, SESSION, Lab, Place, failed
 from ladder.measure.plan_records import PlanRecords
 from ladder.measure.profile_job import uncounted
 from ladder.measure.schedule import Schedule
 from ladder.measure.store import Records, read_store
-from ladder.model import code
 from ladder.model.cell import COUNTERS, TIMING_VERSION
+from ladder.model.folders import PACKAGE
 from ladder.model.plan import Task
 from ladder.problems.registry import PROBLEMS
 
@@ -437,7 +438,7 @@ def test_a_copied_folder_goes_on_where_it_was(measured: Measured, tmp_path: Path
 
 
 def test_measuring_knows_nothing_of_documents_and_tables() -> None:
-    covered = {path.relative_to(code.PACKAGE).as_posix() for path in code.closure(["ladder.measure.worker"])}
+    covered = {path.relative_to(PACKAGE).as_posix() for path in closure(["ladder.measure.worker"])}
     rooms = {path.split("/")[0] for path in covered}
     assert rooms <= {"__init__.py", "model", "gpu", "problems", "measure"}
     assert not {"problems/banks/instance.py", "problems/stencil/instance.py"} & covered, (

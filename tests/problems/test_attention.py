@@ -19,7 +19,7 @@ from emulator.tensor_ptx import to_bits
 from fake_gpu import FakeBuffer, FakeGpu, assert_launches_of_a_chain_differ, use_as_a_worker_does
 from ladder.gpu import instance as instances
 from ladder.gpu.device import CheckResultSlot, _mixed
-from ladder.model.code import PACKAGE
+from ladder.model.folders import PACKAGE
 from ladder.model.problem import C_TYPES, INPUTS
 from ladder.problems.attention import DEPTHS, PROBLEM, output_dtype
 from ladder.problems.attention.bounds import allowance

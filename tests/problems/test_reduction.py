@@ -14,7 +14,7 @@ from emulator.tensor_ptx import from_bits, to_bits
 from fake_gpu import FakeBuffer, FakeGpu, assert_launches_of_a_chain_differ, use_as_a_worker_does
 from ladder.gpu import instance as instances
 from ladder.gpu.device import _mixed
-from ladder.model.code import PACKAGE
+from ladder.model.folders import PACKAGE
 from ladder.model.problem import C_TYPES, COPY, INPUTS
 from ladder.problems.reduction import PROBLEM
 from ladder.problems.reduction.bounds import error_bound

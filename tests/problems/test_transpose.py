@@ -12,8 +12,8 @@ from emulator.ptx import Array, Memory
 from fake_gpu import FakeBuffer, FakeGpu, assert_launches_of_a_chain_differ, use_as_a_worker_does
 from ladder.gpu import instance as instances
 from ladder.gpu.device import _mixed
-from ladder.model.code import PACKAGE
 from ladder.model.errors import LadderError
+from ladder.model.folders import PACKAGE
 from ladder.model.problem import C_TYPES, COPY, INPUTS
 from ladder.problems.transpose import PROBLEM
 from ladder.problems.transpose import instance as of_transpose

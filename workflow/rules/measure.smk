@@ -51,7 +51,7 @@ rule check_clock:
     resources:
         gpu=every_gpu,
     params:
-        code=RULE_INPUTS.code["clock"],
+        timing=TIMING_VERSION["cold"],
     message:
         "Holding the timer against NVBench"
     shell:

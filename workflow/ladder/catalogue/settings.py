@@ -13,10 +13,9 @@ from ladder.catalogue.config import Config
 from ladder.catalogue.documents import parse, parse_yaml, read_yaml
 from ladder.gpu.discovery import find_gpus
 from ladder.model.architecture import TUNED_FOR
-from ladder.model.code import PACKAGE
 from ladder.model.errors import LadderError, refuse
 from ladder.model.files import digest_files, digest_json, file_sha256, read_json, read_text, write_json
-from ladder.model.folders import NO_GPU, Project, PublishedFolder, RunFolder
+from ladder.model.folders import NO_GPU, PACKAGE, Project, PublishedFolder, RunFolder
 
 
 @dataclass(frozen=True)
