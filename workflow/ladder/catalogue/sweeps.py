@@ -214,8 +214,6 @@ class _SweepFile:
         self.problem = self.document.problem
         self._check_fields()
         self.sizes = self._parse_sizes()
-        self._check_regimes()
-        self._check_predicted_for()
         self._refuse_too_many()
         self.excluded = 0
         self.entries = self._collect_entries()
@@ -226,11 +224,22 @@ class _SweepFile:
         )
 
     def _check_fields(self) -> None:
-        for index, dtype in enumerate(self.document.dtypes):
-            refuse_unknown(self.path, f"dtypes[{index}]", dtype, self.problem.dtypes)
-        layout = self.document.layout
-        if layout is not None and layout not in self.problem.layouts:
-            raise refuse(self.path, "layout", layout, filter(None, self.problem.layouts))
+        """Hold fields to the problem and to one another."""
+        path, document, problem = self.path, self.document, self.problem
+        for index, dtype in enumerate(document.dtypes):
+            refuse_unknown(path, f"dtypes[{index}]", dtype, problem.dtypes)
+        if document.layout is not None and document.layout not in problem.layouts:
+            raise refuse(path, "layout", document.layout, filter(None, problem.layouts))
+        if len(set(document.regimes)) < len(document.regimes):
+            raise refuse(path, "regimes", document.regimes, "each regime once")
+        if document.accumulated is not None:
+            accepted = "nothing but in sweeps of a problem with beta, whose first regime is cold or dirty"
+            if "beta" not in problem.scalars or document.regimes[0] in BACK_TO_BACK:
+                raise refuse(path, "accumulated", document.accumulated.model_dump(), accepted)
+        predicting = any(item.predicted for item in document.variants)
+        if predicting != (document.predicted_for is not None):
+            accepted = "the slug of a GPU, such as nvidia-h200, where a variant has `predicted`, and nothing elsewhere"
+            raise refuse(path, "predicted_for", document.predicted_for, accepted)
 
     def _parse_sizes(self) -> list[Size]:
         sizes: list[Size] = []
@@ -240,22 +249,6 @@ class _SweepFile:
                 raise refuse(self.path, f"sizes[{index}]", size, "each size once")
             sizes.append(size)
         return sizes
-
-    def _check_regimes(self) -> None:
-        regimes, accumulated = self.document.regimes, self.document.accumulated
-        if len(set(regimes)) < len(regimes):
-            raise refuse(self.path, "regimes", regimes, "each regime once")
-        if accumulated is not None:
-            accepted = "nothing but in sweeps of a problem with beta, whose first regime is cold or dirty"
-            if "beta" not in self.problem.scalars or regimes[0] in BACK_TO_BACK:
-                raise refuse(self.path, "accumulated", accumulated.model_dump(), accepted)
-
-    def _check_predicted_for(self) -> None:
-        gpu = self.document.predicted_for
-        predicting = any(item.predicted for item in self.document.variants)
-        if predicting != (gpu is not None):
-            accepted = "the slug of a GPU, such as nvidia-h200, where a variant has `predicted`, and nothing elsewhere"
-            raise refuse(self.path, "predicted_for", gpu, accepted)
 
     def _refuse_too_many(self) -> None:
         """Raises LadderError where all entries together stand for more than can be looked at in half a minute."""
