@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import grimp
-from ladder.model.files import digest_files
 from ladder.model.folders import PACKAGE
 
 
@@ -29,4 +29,7 @@ def closure(modules: Iterable[str]) -> list[Path]:
 @functools.cache
 def digest(*modules: str) -> str:
     """SHA-256 of the files of `modules` and of all that they import from the package."""
-    return digest_files(closure(modules), PACKAGE)
+    total = hashlib.sha256()
+    for path in closure(modules):
+        total.update(f"{path.relative_to(PACKAGE).as_posix()}\0".encode() + path.read_bytes())
+    return total.hexdigest()
