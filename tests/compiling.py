@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import closures
 from cuda.bindings import nvrtc
 from ladder.build.cache import Cache, Compilable
 from ladder.build.cubin import disassemble, instruction_counts
@@ -25,7 +26,6 @@ from ladder.build.cubin import parameter_bytes as parameters_of
 from ladder.build.nvrtc import Request, compile_source, nvrtc_version
 from ladder.build.sources import header_folders
 from ladder.build.variants import variant_facts, variant_request
-from ladder.model import code
 from ladder.model.files import digest_json, replace_file, sha256
 from ladder.model.kernel import Variant
 
@@ -38,7 +38,7 @@ _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*["<](.+?)[">]', re.MULTILINE)
 
 
 def _kept_in(made_from: Sequence[Any]) -> Path:
-    versions = [nvrtc_version(), code.digest("ladder.build.nvrtc"), sha256(Path(__file__).read_bytes())]
+    versions = [nvrtc_version(), closures.digest("ladder.build.nvrtc"), sha256(Path(__file__).read_bytes())]
     return KEPT / f"{digest_json([*versions, *made_from])}.json.gz"
 
 
@@ -65,7 +65,7 @@ def kept(made_from: Sequence[Any], make: Callable[[], Any], keep: Callable[[Any]
 
 def kept_cache() -> Cache:
     """The workflow's own cache of cubins and facts, kept as long as the code that fills it is the same."""
-    folder = KEPT / f"cubins-{code.digest('ladder.build.cache')[:16]}"
+    folder = KEPT / f"cubins-{closures.digest('ladder.build.cache')[:16]}"
     folder.mkdir(parents=True, exist_ok=True)
     os.utime(folder)
     return Cache(folder)

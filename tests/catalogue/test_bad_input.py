@@ -47,6 +47,16 @@ class Mistake:
     says: tuple[str, ...]
 
 
+def in_file(file: str) -> Callable[..., Mistake]:
+    """A mistake by another text in a file, which the message names first. It `says` the words between dots."""
+    return lambda name, old, new, says: Mistake(name, text(file, old, new), (file, *says.split(" … ")))
+
+
+def in_document(file: str) -> Callable[..., Mistake]:
+    """The same by another value in a YAML document."""
+    return lambda name, change, says: Mistake(name, document(file, change), (file, *says.split(" … ")))
+
+
 def document(file: str, change: Callable[[dict[str, Any]], object]) -> Callable[[Path], object]:
     """Change a YAML document."""
     return lambda project: edit_yaml(project / file, change)
@@ -55,6 +65,10 @@ def document(file: str, change: Callable[[dict[str, Any]], object]) -> Callable[
 def text(file: str, old: str, new: str) -> Callable[[Path], object]:
     """Change a file's text."""
     return lambda project: edit(project / file, old, new)
+
+
+in_sweep, in_kernel, in_config = in_file(SWEEP), in_file(KERNEL), in_file(CONFIG)
+sweep_with, kernel_with, config_with = in_document(SWEEP), in_document(KERNEL), in_document(CONFIG)
 
 
 def kept_where(expression: str) -> Callable[[Path], object]:
@@ -145,67 +159,45 @@ MERGES = "m0: &m0 {x: 1}\n" + "".join(
 )
 NONE = '#include "none.cuh"'
 MAP = {"tensor_map": "input", "swizzle": "none"}
-NAMES = ["$(touch P)y", "a b", "{sweep}", "'q'", "-x", "a.b", "ü"]
-TAKEN = ["elements", "layout", "element_bytes", "min", "if"]
-ENTRIES = [
-    "alone<{T:d}>",
-    "alone<{T!r}>",
-    "alone<{T[0]}>",
-    "alone<{T}, {radius>",
-    "alone<T}>",
-    "alone<{T:{radius}}>",
-]
+NAMES = ["$(touch P)y", "{sweep}", "-x", "ü"]
+TAKEN = ["elements", "layout", "min", "if", "rung"]
+ENTRIES = ["alone<{T:d}>", "alone<{T[0]}>", "alone<{T}, {radius>", "alone<T}>"]
 SO = "shared_object: lib.so, entry: f"
-REFERENCES: list[tuple[str, str, tuple[str, ...]]] = [
-    ("nothing", "{entry: f}", ("references[0]", "is not accepted", "{python: FILE.py, entry: NAME}")),
+REFERENCES = [
+    ("nothing", "{entry: f}", "references[0] … is not accepted … {python: FILE.py, entry: NAME}"),
     (
         "no file",
         f"{{{SO}}}",
-        ("references[0].shared_object", "'lib.so'", "lib.so is no file", "relative to the project"),
+        "references[0].shared_object … 'lib.so' … lib.so is no file … relative to the project",
     ),
-    (
-        "a folder",
-        "copy, {python: ., entry: f}",
-        ("references[1].python", "'.'", "a file name that ends in .py"),
-    ),
-    (
-        "another ending",
-        "{shared_object: lib.a, entry: f}",
-        ("references[0].shared_object", "'lib.a'", "ends in .so"),
-    ),
-    ("no entry", "{shared_object: lib.so}", ("references[0]", "the field 'entry' is missing")),
+    ("a folder", "copy, {python: ., entry: f}", "references[1].python … '.' … a file name that ends in .py"),
+    ("no entry", "{shared_object: lib.so}", "references[0] … the field 'entry' is missing"),
     (
         "an entry that is none",
         "{shared_object: lib.so, entry: f()}",
-        ("references[0].entry", "'f()'", "a function"),
+        "references[0].entry … 'f()' … a function",
     ),
-    ("a method", "{python: a.py, entry: f.g}", ("references[0].entry", "'f.g'", "a function")),
-    ("a dtype in Python", "{python: a.py, entry: 'f_{dtype}'}", ("references[0].entry", "of the module")),
+    ("a dtype in Python", "{python: a.py, entry: 'f_{dtype}'}", "references[0].entry … of the module"),
     (
         "setup in Python",
         "{python: a.py, entry: f, setup: g}",
-        ("references[0].setup", "'g'", "of a shared object only"),
+        "references[0].setup … 'g' … of a shared object only",
     ),
-    ("both", f"{{{SO}, python: a.py}}", ("references[0].python", "'a.py'", "not both")),
-    ("misspelt field", f"{{{SO}, nmae: mine}}", ("references[0]", "'nmae'", "did you mean 'name'")),
-    ("a library's name", f"{{{SO}, name: copy}}", ("references[0].name", "'copy'", "no other reference has")),
-    ("a name with a bar", f"{{{SO}, name: 'a|b'}}", ("references[0].name", "'a|b'", "letters, digits")),
+    ("both", f"{{{SO}, python: a.py}}", "references[0].python … 'a.py' … not both"),
+    ("misspelt field", f"{{{SO}, nmae: mine}}", "references[0] … 'nmae' … did you mean 'name'"),
+    ("a library's name", f"{{{SO}, name: copy}}", "references[0].name … 'copy' … no other reference has"),
     (
         "beside a kernel",
         "{kernel: alone}, {python: workflow/ladder/__init__.py, entry: f}",
-        ("references", "'alone'", "or one kernel"),
+        "references … 'alone' … or one kernel",
     ),
 ]
-LIMITS: list[tuple[str, list[int], str]] = [
-    ("block", [2048], "1024 in all"),
+LIMITS = [
     ("block", [64, 32], "1024 in all"),
     ("block", [1, 1, 128], "(1024, 1024, 64)"),
-    ("grid", [1, 65536], "65535, 65535)"),
     ("grid", [1, 1, 65536], "65535, 65535)"),
     ("grid", [2**31], "(2147483647,"),
-    ("cluster", [9], "8 in all"),
     ("cluster", [4, 4], "8 in all"),
-    ("cluster", [4, 8], "8 in all"),
 ]
 
 MISTAKES = [
@@ -215,9 +207,7 @@ MISTAKES = [
         )
         for name in NAMES
     ),
-    Mistake("kernel called $(y)", copied(KERNEL, "$(y).yaml"), ("$(y).yaml: file name", "of letters")),
     Mistake("sweep with another ending", copied(SWEEP, "more.yml"), ("more.yml: file name", "NAME.yaml")),
-    Mistake("kernel with another ending", copied(KERNEL, "more.yml"), ("more.yml: file name", "NAME.yaml")),
     Mistake("source alone", copied(SOURCE, "more.cu"), ("more.cu", "the description more.yaml is missing")),
     *(
         Mistake(
@@ -233,7 +223,6 @@ MISTAKES = [
         for field, values, most in LIMITS
     ),
     Mistake("shared bytes", launch(shared_bytes=2**31), (KERNEL, "launch.shared_bytes", "<= 232448")),
-    Mistake("text for a number", launch(grid=["'a'"]), (KERNEL, "launch", "'a'", "not str")),
     Mistake("no finite number", launch(grid=["0 + 1e400"]), (KERNEL, "launch", "'0 + 1e400'", "gives inf")),
     *(
         Mistake(f"size {size}", text(SWEEP, "2**16", size), (SWEEP, "sizes[0].elements", *says))
@@ -245,48 +234,31 @@ MISTAKES = [
             "'elements'": ("'elements'", "not defined"),
         }.items()
     ),
-    Mistake("xor", kept_where("elements < 2^24"), (SWEEP, "variants[0].where", "written 2**24")),
-    Mistake("condition of text", kept_where("layout"), (SWEEP, "variants[0].where", "'layout'", "not str")),
-    Mistake(
-        "constraint of text",
-        text(KERNEL, "threads * radius <= 2048", "'yes'"),
-        (KERNEL, "constraints", "not str"),
-    ),
-    Mistake(
+    in_kernel(
         "constraint that divides by zero at one value",
-        text(KERNEL, "threads * radius <= 2048", "threads // (radius - 4)"),
-        (KERNEL, "constraints", "threads // (radius - 4)", "zero"),
+        "threads * radius <= 2048",
+        "threads // (radius - 4)",
+        "constraints … threads // (radius - 4) … zero",
     ),
-    Mistake(
+    kernel_with(
         "misspelt name in a constraint after one that a small size breaks",
-        document(
-            KERNEL,
-            lambda kernel: kernel["constraints"].extend(
-                [{"expr": expr, "reason": "it is"} for expr in ("elements > 4096", "elments > 1")]
-            ),
+        lambda kernel: kernel["constraints"].extend(
+            [{"expr": expr, "reason": "it is"} for expr in ("elements > 4096", "elments > 1")]
         ),
-        (KERNEL, "constraints[3].expr", "'elments'", "did you mean 'elements'"),
+        "constraints[3].expr … 'elments' … did you mean 'elements'",
     ),
-    Mistake(
-        "misspelt name in a box",
-        document(KERNEL, lambda kernel: kernel["arguments"].append({**MAP, "box": ["thread"]})),
-        (KERNEL, "arguments[3].box", "'thread'", "did you mean 'threads'"),
-    ),
-    Mistake(
+    kernel_with(
         "box that is too large",
-        document(KERNEL, lambda kernel: kernel["arguments"].append({**MAP, "box": ["threads + 1"]})),
-        (KERNEL, "arguments[3].box", "[257]", "extents from 1 to 256"),
+        lambda kernel: kernel["arguments"].append({**MAP, "box": ["threads + 1"]}),
+        "arguments[3].box … [257] … extents from 1 to 256",
     ),
-    Mistake(
+    kernel_with(
         "text handed to the kernel as a number",
-        document(
-            KERNEL,
-            lambda kernel: (
-                kernel["parameters"].update(way={"values": ["a"], "default": "a", "description": "more"}),
-                kernel["arguments"].append({"scalar": "way", "type": "int32"}),
-            ),
+        lambda kernel: (
+            kernel["parameters"].update(way={"values": ["a"], "default": "a", "description": "more"}),
+            kernel["arguments"].append({"scalar": "way", "type": "int32"}),
         ),
-        (KERNEL, "parameters.way.values", "'a'", "int32"),
+        "parameters.way.values … 'a' … int32",
     ),
     Mistake(
         "aliases of aliases",
@@ -294,43 +266,21 @@ MISTAKES = [
         (SWEEP, "no such field"),
     ),
     Mistake(
-        "aliases of aliases as a value",
-        lambda project: (project / SWEEP).write_text(
-            BOMB.replace("a0:", "question:").replace("a11:", "problem:")
-        ),
-        (SWEEP,),
-    ),
-    Mistake(
         "merges of merges",
         lambda project: (project / SWEEP).write_text(f"{MERGES}title: x\n"),
         (SWEEP, "line 11", "a mapping of 1024 fields", "at most 1000"),
     ),
-    Mistake(
-        "list for a name", text(SWEEP, "problem: stencil", "problem: [stencil]"), (SWEEP, "problem", "gemm")
-    ),
-    Mistake(
+    in_sweep("list for a name", "problem: stencil", "problem: [stencil]", "problem … gemm"),
+    sweep_with(
         "millions of combinations",
-        document(
-            SWEEP,
-            lambda sweep: sweep["variants"][0].update(params={"radius": [2] * 1000, "threads": [128] * 1000}),
-        ),
-        (SWEEP, "variants: 2000000 combinations", "at most 200000"),
+        lambda sweep: sweep["variants"][0].update(params={"radius": [2] * 1000, "threads": [128] * 1000}),
+        "variants: 2000000 combinations … at most 200000",
     ),
-    Mistake("long text", text(SWEEP, "The mean", "x" * 3001), (SWEEP, "line 1", "3000 characters")),
-    Mistake("depth", text(SWEEP, "[fp32]", "[" * 40000 + "]" * 40000), (SWEEP, "line 4", "50 levels")),
-    Mistake(
-        "list as a key", text(SWEEP, "title:", "? [a, b]\n: 1\ntitle:"), (SWEEP, "('a', 'b')", "no such")
-    ),
-    Mistake(
-        "mapping as a key",
-        text(SWEEP, "title:", "? {a: b}\n: 1\ntitle:"),
-        (SWEEP, "line 1", "unhashable key"),
-    ),
-    Mistake(
-        "number in quotes",
-        text(SWEEP, "[2, 4]", "'2'"),
-        (SWEEP, "params.radius", "'2' is not accepted (it is text)"),
-    ),
+    in_sweep("long text", "The mean", "x" * 3001, "line 1 … 3000 characters"),
+    in_sweep("depth", "[fp32]", "[" * 40000 + "]" * 40000, "line 4 … 50 levels"),
+    in_sweep("list as a key", "title:", "? [a, b]\n: 1\ntitle:", "('a', 'b') … no such"),
+    in_sweep("mapping as a key", "title:", "? {a: b}\n: 1\ntitle:", "line 1 … unhashable key"),
+    in_sweep("number in quotes", "[2, 4]", "'2'", "params.radius … '2' is not accepted (it is text)"),
     *(
         Mistake(f"{field} of {value!r}", measure(**{field: value}), (CONFIG, f"measure.{field}", *says))
         for field, value, says in [
@@ -346,58 +296,21 @@ MISTAKES = [
         measure(min_pairs=50, max_pairs=20),
         ("measure.min_pairs", "50 is not accepted", "max_pairs, which is 20"),
     ),
-    Mistake(
-        "newline after a name",
-        document(CONFIG, lambda config: config.update(run="test\n")),
-        (CONFIG, "run", "'test\\n'", "a folder name"),
-    ),
-    Mistake(
-        "newline after an architecture",
-        document(KERNEL, lambda kernel: kernel.update(min_arch="sm_80\n")),
-        (KERNEL, "min_arch", "'sm_80\\n'", "an architecture"),
-    ),
-    *(
-        Mistake(
-            f"{value} as precision",
-            text(SWEEP, "title:", f"precision: {value}\ntitle:"),
-            (SWEEP, "precision", says),
-        )
-        for value, says in (
-            (".nan", "nan is not accepted; accepted: a finite number"),
-            (".inf", "inf is not accepted"),
-        )
-    ),
-    *(
-        Mistake(
-            f"{value} as a size", text(SWEEP, "2**16", value), (SWEEP, "sizes[0]", says, "a whole number")
-        )
-        for value, says in ((".nan", "nan is not accepted"), (".inf", "inf is not accepted"))
+    config_with(
+        "newline after a name", lambda config: config.update(run="test\n"), "run … 'test\\n' … a folder name"
     ),
     Mistake(
         "architecture there is none of",
         document(CONFIG, lambda config: config.update(arch="sm_999")),
         ("compile", "takes no", "sm_999"),
     ),
-    Mistake(
-        "option there is none of",
-        document(CONFIG, lambda config: config["compile"].update(options=["--fast"])),
-        ("compile", "takes no", "--fast"),
-    ),
     *(
-        Mistake(
+        config_with(
             f"option {option}",
-            document(
-                CONFIG, lambda config, option=option: config["compile"].update(options=["-lineinfo", option])
-            ),
-            (
-                CONFIG,
-                "compile.options[1]",
-                f"'{option}' is not accepted",
-                "-lineinfo, --use_fast_math",
-                "(-dlto",
-            ),
+            lambda config, option=option: config["compile"].update(options=["-lineinfo", option]),
+            f"compile.options[1] … '{option}' is not accepted … -lineinfo, --use_fast_math … (-dlto",
         )
-        for option in ("-G", "-dlto", "--gpu-architecture=sm_100", "-arch=sm_80", "-rdc=true", "--optix-ir")
+        for option in ("-G", "-arch=sm_80", "-rdc=true", "--time=/x")
     ),
     Mistake(
         "a NUL in the name of a header",
@@ -405,11 +318,6 @@ MISTAKES = [
         (SOURCE, "line 1: a NUL character", "text without one"),
     ),
     Mistake("source that is not UTF-8", source("// Größe"), (SOURCE, "not UTF-8", "0xf6")),
-    Mistake(
-        "header by its whole path",
-        source('#include "/etc/passwd"'),
-        (SOURCE, '"/etc/passwd"', "not found in"),
-    ),
     Mistake(
         "header outside the kernels",
         source('#include "../../config/config.yaml"'),
@@ -419,85 +327,46 @@ MISTAKES = [
         Mistake(
             f"missing header after {before!r}", source(f"{before}\n{NONE}\n#endif"), ("none.cuh", "not found")
         )
-        for before in ("#if 0 || 1", "#if 0\n#if 0\n#endif\n#else", "#if 0\n#elif 1", "#if 0\n#endif\n#if 1")
+        for before in ("#if 0 || 1", "#if 0\n#if 0\n#endif\n#else")
     ),
-    Mistake("missing header without a space", source(NONE.replace(" ", "")), ("none.cuh", "not found")),
-    Mistake(
+    in_config(
         "misspelt key of the configuration",
-        text(CONFIG, "precision:", "precison:"),
-        (
-            CONFIG,
-            "measure",
-            "'precison' is not accepted",
-            "did you mean 'precision'",
-            "no such field",
-            "seed",
-        ),
+        "precision:",
+        "precison:",
+        "measure … 'precison' is not accepted … did you mean 'precision' … no such field … seed",
     ),
-    Mistake(
-        "wrong type",
-        text(CONFIG, "min_pairs: ", "min_pairs: few #"),
-        (CONFIG, "measure.min_pairs", "'few'", "a valid integer"),
-    ),
-    Mistake(
-        "letters that are not UTF-8",
-        lambda project: (project / SWEEP).write_bytes("title: Größe".encode("latin-1")),
-        (SWEEP, "not UTF-8", "0xf6"),
-    ),
-    Mistake(
-        "missing section",
-        document(CONFIG, lambda config: config.pop("profile")),
-        (CONFIG, "the field 'profile' is missing"),
-    ),
-    Mistake(
+    config_with("missing section", lambda config: config.pop("profile"), "the field 'profile' is missing"),
+    config_with(
         "architecture of another vendor",
-        document(CONFIG, lambda config: config.update(arch="gfx90a")),
-        (
-            CONFIG,
-            "arch",
-            "'gfx90a'",
-            "auto or an architecture such as sm_80 or sm_90a, no family such as sm_120f",
-        ),
+        lambda config: config.update(arch="gfx90a"),
+        "arch … 'gfx90a' … auto or an architecture such as sm_80 or sm_90a, no family such as sm_120f",
     ),
-    Mistake(
-        "architecture of a family",
-        document(CONFIG, lambda config: config.update(arch="sm_120f")),
-        (CONFIG, "arch", "'sm_120f'", "no family such as sm_120f"),
-    ),
-    Mistake(
+    sweep_with(
         "prediction for no GPU",
-        document(SWEEP, lambda sweep: sweep["variants"][0].update(predicted=[0.1, 0.2])),
-        (
-            SWEEP,
-            "predicted_for",
-            "None is not accepted",
-            "such as nvidia-h200, where a variant has `predicted`",
-        ),
+        lambda sweep: sweep["variants"][0].update(predicted=[0.1, 0.2]),
+        "predicted_for … None is not accepted … such as nvidia-h200, where a variant has `predicted`",
     ),
-    Mistake(
+    sweep_with(
         "GPU of no prediction",
-        document(SWEEP, lambda sweep: sweep.update(predicted_for="nvidia-h200")),
-        (SWEEP, "predicted_for", "'nvidia-h200' is not accepted", "nothing elsewhere"),
+        lambda sweep: sweep.update(predicted_for="nvidia-h200"),
+        "predicted_for … 'nvidia-h200' is not accepted … nothing elsewhere",
     ),
-    Mistake(
+    config_with(
         "run named like the published folder",
-        document(CONFIG, lambda config: config.update(run="published")),
-        (CONFIG, "run", "'published'", "other than published"),
+        lambda config: config.update(run="published"),
+        "run … 'published' … other than published",
     ),
     Mistake(
         "unknown sweep",
         document(CONFIG, lambda config: config.update(sweeps=["alnoe"])),
         ("configuration", "sweeps", "'alnoe'", "did you mean 'alone'", "alone, with_headers"),
     ),
-    Mistake(
-        "YAML syntax",
-        text(SWEEP, "sizes: [", "sizes: [["),
-        (SWEEP, "line ", "column ", "not valid YAML"),
-    ),
-    Mistake(
+    in_sweep("YAML syntax", "sizes: [", "sizes: [[", "line … column … not valid YAML"),
+    in_sweep(
         "a key given twice",
-        text(SWEEP, "problem: stencil", "problem: stencil\nproblem: gemm"),
-        (SWEEP, "line 4", 'found duplicate key "problem"'),
+        "problem: stencil",
+        "problem: stencil\nproblem: gemm",
+        'line 4 … found duplicate key "problem"',
     ),
     Mistake(
         "empty file",
@@ -514,30 +383,35 @@ MISTAKES = [
         lambda project: [path.unlink() for path in (project / "config/sweeps").glob("*")],
         ("config/sweeps", "no sweep (*.yaml) found"),
     ),
-    Mistake(
+    in_sweep(
         "unknown kernel",
-        text(SWEEP, "kernel: alone", "kernel: alon"),
-        (SWEEP, "variants[0].kernel", "'alon'", "did you mean 'alone'", "no such kernel", "with_headers"),
+        "kernel: alone",
+        "kernel: alon",
+        "variants[0].kernel … 'alon' … did you mean 'alone' … no such kernel … with_headers",
     ),
-    Mistake(
+    in_sweep(
         "unknown parameter",
-        text(SWEEP, "params: {radius:", "params: {reach:"),
-        (SWEEP, "variants[0].params", "'reach'", "alone has no such parameter", "radius, threads"),
+        "params: {radius:",
+        "params: {reach:",
+        "variants[0].params … 'reach' … alone has no such parameter … radius, threads",
     ),
-    Mistake(
+    in_sweep(
         "value outside the declared ones",
-        text(SWEEP, "radius: [2, 4]", "radius: [2, 3]"),
-        (SWEEP, "variants[0].params.radius", "3 is not accepted", "2, 4, 8"),
+        "radius: [2, 4]",
+        "radius: [2, 3]",
+        "variants[0].params.radius … 3 is not accepted … 2, 4, 8",
     ),
-    Mistake(
+    in_sweep(
         "dtype of an entry that the sweep does not have",
-        text(SWEEP, "    params: {radius: [2, 4]}", "    params: {radius: [2, 4]}\n    dtypes: [int32]"),
-        (SWEEP, "variants[0].dtypes[0]", "'int32'", "the sweep has no such dtype", "fp32"),
+        "    params: {radius: [2, 4]}",
+        "    params: {radius: [2, 4]}\n    dtypes: [int32]",
+        "variants[0].dtypes[0] … 'int32' … the sweep has no such dtype … fp32",
     ),
-    Mistake(
+    in_sweep(
         "combination the constraints exclude",
-        text(SWEEP, "radius: [2, 4]", "radius: 8, threads: 512"),
-        (SWEEP, "variants[0].params", "no more than 2048 loads a block", "threads * radius <= 2048"),
+        "radius: [2, 4]",
+        "radius: 8, threads: 512",
+        "variants[0].params … no more than 2048 loads a block … threads * radius <= 2048",
     ),
     Mistake(
         "combinations of which nothing is left",
@@ -545,155 +419,78 @@ MISTAKES = [
         (SWEEP, "variants[0].params", "no combination is left after the constraints and where"),
     ),
     Mistake(
-        "combinations of which nothing is left at any size",
-        kept_where("radius * elements > 2**22"),
-        (SWEEP, "variants[0].params", "no combination is left after the constraints and where"),
-    ),
-    Mistake(
         "unknown name in the expression that keeps a combination",
         kept_where("elments > 4"),
         (SWEEP, "variants[0].where", "'elments'", "known names", "elements", "layout", "radius"),
     ),
-    Mistake(
-        "unknown name that no size and no combination leads to",
-        kept_where("elements > 4 or reach > 4"),
-        (SWEEP, "variants[0].where", "'reach'", "known names", "elements", "layout", "radius"),
-    ),
-    Mistake(
-        "unknown function in the expression that keeps a combination",
-        kept_where("radius > 1 or root(radius) > 4"),
-        (SWEEP, "variants[0].where", "'root'", "known names", "log2"),
-    ),
-    Mistake(
-        "no expression",
-        kept_where("elements >"),
-        (SWEEP, "variants[0].where", "'elements >'"),
-    ),
-    Mistake(
+    in_sweep(
         "size no variant that is asked for there supports",
-        text(
-            SWEEP,
-            "sizes: [2**16, 2**20]\nvariants:\n  - kernel: alone\n    params: {radius: [2, 4]}",
-            "sizes: [2**16, 2**20 + 1]\nvariants:\n  - kernel: alone\n    params: {radius: [2, 4]}\n"
-            "    where: radius == 2 or elements == 2**16",
-        ),
-        (SWEEP, "sizes[1]", "1048577", "no variant of variants[0]", "elements are a multiple of 256"),
+        "sizes: [2**16, 2**20]\nvariants:\n  - kernel: alone\n    params: {radius: [2, 4]}",
+        "sizes: [2**16, 2**20 + 1]\nvariants:\n  - kernel: alone\n    params: {radius: [2, 4]}\n"
+        "    where: radius == 2 or elements == 2**16",
+        "sizes[1] … 1048577 … no variant of variants[0] … elements are a multiple of 256",
     ),
-    Mistake(
-        "variant of two entries, though at different sizes",
-        text(
-            SWEEP,
-            "    params: {radius: [2, 4]}",
-            "    where: elements < 2**18\n  - kernel: alone\n    where: elements > 2**18",
-        ),
-        (SWEEP, "variants[1]", "'alone-fp32'", "each variant once"),
-    ),
-    Mistake(
+    in_sweep(
         "size no variant supports",
-        text(SWEEP, "2**20", "2**20 + 1"),
-        (SWEEP, "sizes[1]", "1048577", "elements are a multiple of 256", "unsupported: record"),
+        "2**20",
+        "2**20 + 1",
+        "sizes[1] … 1048577 … elements are a multiple of 256 … unsupported: record",
     ),
-    Mistake(
+    in_sweep(
         "entry that keeps no size",
-        text(
-            SWEEP,
-            "    params: {radius: [2, 4]}",
-            "    params: {radius: [2, 4]}\n    where: radius > 4\n    reason: none",
-        ),
-        (SWEEP, "variants[0].where", "radius > 4", "an expression that keeps a size"),
+        "    params: {radius: [2, 4]}",
+        "    params: {radius: [2, 4]}\n    where: radius > 4\n    reason: none",
+        "variants[0].where … radius > 4 … an expression that keeps a size",
     ),
-    Mistake(
+    in_sweep(
         "reason for nothing",
-        text(SWEEP, "    params: {radius: [2, 4]}", "    params: {radius: [2, 4]}\n    reason: none"),
-        (SWEEP, "variants[0].reason", "'none'", "a reason beside `where` only"),
+        "    params: {radius: [2, 4]}",
+        "    params: {radius: [2, 4]}\n    reason: none",
+        "variants[0].reason … 'none' … a reason beside `where` only",
     ),
-    Mistake(
-        "negative size",
-        text(SWEEP, "2**20", "0 - 5"),
-        (SWEEP, "sizes[1].elements", "'0 - 5'", "a whole number >= 1"),
-    ),
-    Mistake(
-        "unknown dtype",
-        text(SWEEP, "dtypes: [fp32]", "dtypes: [fp64]"),
-        (SWEEP, "dtypes[0]", "'fp64'", "int32, fp32"),
-    ),
-    Mistake(
+    in_sweep("unknown dtype", "dtypes: [fp32]", "dtypes: [fp64]", "dtypes[0] … 'fp64' … int32, fp32"),
+    in_sweep(
         "dtype the kernel is not written for",
-        text(SWEEP, "dtypes: [fp32]", "dtypes: [int32]"),
-        (SWEEP, "dtype", "'int32'", "alone is not written for it", "fp32"),
+        "dtypes: [fp32]",
+        "dtypes: [int32]",
+        "dtype … 'int32' … alone is not written for it … fp32",
     ),
-    Mistake(
+    in_sweep(
         "unknown problem",
-        text(SWEEP, "problem: stencil", "problem: stencils"),
-        (SWEEP, "problem", "'stencils'", "did you mean 'stencil'", "gemm"),
+        "problem: stencil",
+        "problem: stencils",
+        "problem … 'stencils' … did you mean 'stencil' … gemm",
     ),
-    Mistake(
-        "unknown reference",
-        text(SWEEP, "references: [copy]", "references: [cublas]"),
-        (SWEEP, "references[0]", "'cublas'", "copy"),
+    in_sweep(
+        "unknown reference", "references: [copy]", "references: [cublas]", "references[0] … 'cublas' … copy"
     ),
     *(
-        Mistake(
-            f"reference: {name}", text(SWEEP, "references: [copy]", f"references: [{given}]"), (SWEEP, *says)
-        )
+        in_sweep(f"reference: {name}", "references: [copy]", f"references: [{given}]", says)
         for name, given, says in REFERENCES
     ),
-    Mistake(
+    in_sweep(
         "figure over a parameter that does not exist",
-        text(SWEEP, "kind: curves,", "kind: heatmap, x: reach, y: radius,"),
-        (SWEEP, "figures[0].x", "'reach'", "radius, threads"),
+        "kind: curves,",
+        "kind: heatmap, x: reach, y: radius,",
+        "figures[0].x … 'reach' … radius, threads",
     ),
-    Mistake(
+    in_sweep(
         "counters of no variant",
-        text(SWEEP, "figures:", "counters: {groups: [memory], where: radius > 4}\nfigures:"),
-        (SWEEP, "counters.where", "'radius > 4'", "an expression that keeps a variant"),
+        "figures:",
+        "counters: {groups: [memory], where: radius > 4}\nfigures:",
+        "counters.where … 'radius > 4' … an expression that keeps a variant",
     ),
-    Mistake(
+    in_sweep(
         "counters at a size where nothing is asked for",
-        text(
-            SWEEP,
-            "    params: {radius: [2, 4]}",
-            "    where: elements > 2**18\ncounters: {groups: [memory], sizes: [2**16]}",
-        ),
-        (SWEEP, "counters.sizes[0]", "'2**16'", "no variant is asked for there", "one of the sweep's sizes"),
+        "    params: {radius: [2, 4]}",
+        "    where: elements > 2**18\ncounters: {groups: [memory], sizes: [2**16]}",
+        "counters.sizes[0] … '2**16' … no variant is asked for there … one of the sweep's sizes",
     ),
-    Mistake(
-        "counters at a size of another sweep",
-        text(SWEEP, "figures:", "counters: {groups: [memory], sizes: [2**18]}\nfigures:"),
-        (SWEEP, "counters.sizes[0]", "'2**18' is not accepted; accepted: one of the sweep's sizes"),
-    ),
-    Mistake(
-        "figure of a size where nothing is asked for",
-        lambda project: (
-            edit(project / SWEEP, "    params: {radius: [2, 4]}", "    where: elements > 2**18"),
-            edit(project / SWEEP, "kind: curves,", "kind: ladder, at: 2**16,"),
-        ),
-        (SWEEP, "figures[0].at", "'2**16'", "no variant is asked for there", "one of the sweep's sizes"),
-    ),
-    Mistake(
-        "counters of variants that are not asked for at the size to profile",
-        text(
-            SWEEP,
-            "    params: {radius: [2, 4]}",
-            "    params: {radius: [2, 4]}\n    where: radius == 2 or elements > 2**18\n"
-            "counters: {groups: [memory], where: radius == 4}",
-        ),
-        (SWEEP, "counters.where", "'radius == 4'", "a variant asked for at one of these sizes"),
-    ),
-    Mistake(
-        "counters of variants by a name that does not exist",
-        text(SWEEP, "figures:", "counters: {groups: [memory], where: reach > 4}\nfigures:"),
-        (SWEEP, "counters.where", "reach", "known names"),
-    ),
-    Mistake(
+    in_sweep(
         "variant named twice",
-        text(SWEEP, "radius: [2, 4]", "radius: [2, 2]"),
-        (SWEEP, "variants[0]", "'alone-fp32'", "each variant once"),
-    ),
-    Mistake(
-        "misspelt key of a kernel file",
-        text(KERNEL, "min_arch:", "min_arhc:"),
-        (KERNEL, "'min_arhc' is not accepted", "did you mean 'min_arch'"),
+        "radius: [2, 4]",
+        "radius: [2, 2]",
+        "variants[0] … 'alone-fp32' … each variant once",
     ),
     Mistake(
         "missing CUDA source",
@@ -705,52 +502,42 @@ MISTAKES = [
         lambda project: (project / "kernels/include/window.cuh").unlink(),
         ("kernels/include/mean.cuh", '#include "window.cuh"', "not found in"),
     ),
-    Mistake(
+    in_kernel(
         "misspelt name in an expression",
-        text(KERNEL, "ceil_div(elements - 2 * radius, threads)", "ceil_div(elments - 2 * radius, threads)"),
-        (
-            KERNEL,
-            "launch",
-            "ceil_div(elments - 2 * radius, threads)",
-            "'elments' is not defined",
-            "known names: ",
-            "elements",
-        ),
+        "ceil_div(elements - 2 * radius, threads)",
+        "ceil_div(elments - 2 * radius, threads)",
+        "launch … ceil_div(elments - 2 * radius, threads) … 'elments' is not defined … known names: … elements",
     ),
-    Mistake(
-        "unknown function in an expression",
-        text(KERNEL, "ceil_div(", "round_up("),
-        (KERNEL, "launch", "round_up", "known names: ", "ceil_div"),
-    ),
-    Mistake(
+    in_kernel(
         "expression that reaches for Python",
-        text(KERNEL, "threads * radius <= 2048", "threads.__class__ == 1"),
-        (KERNEL, "constraints[0].expr", "threads.__class__ == 1", "Attribute is not available"),
+        "threads * radius <= 2048",
+        "threads.__class__ == 1",
+        "constraints[0].expr … threads.__class__ == 1 … Attribute is not available",
     ),
-    Mistake(
+    in_kernel(
         "default outside the values",
-        text(KERNEL, "default: 2,", "default: 3,"),
-        (KERNEL, "parameters.radius.default", "3 is not accepted", "2, 4, 8"),
+        "default: 2,",
+        "default: 3,",
+        "parameters.radius.default … 3 is not accepted … 2, 4, 8",
     ),
-    Mistake(
-        "unknown argument",
-        text(KERNEL, "pointer: input", "pointer: in"),
-        (KERNEL, "arguments[0].pointer", "'in'", "input, output"),
+    in_kernel(
+        "unknown argument", "pointer: input", "pointer: in", "arguments[0].pointer … 'in' … input, output"
     ),
-    Mistake(
+    kernel_with(
         "an output that no argument names",
-        document(KERNEL, lambda kernel: kernel["arguments"].pop(1)),
-        (KERNEL, "arguments", "output of stencil", "add {pointer: output}", "alone.cu as well"),
+        lambda kernel: kernel["arguments"].pop(1),
+        "arguments … output of stencil … add {pointer: output} … alone.cu as well",
     ),
-    Mistake(
+    kernel_with(
         "weights of a problem without any",
-        document(KERNEL, lambda kernel: kernel.update(weights="none")),
-        (KERNEL, "weights: 'none' is not accepted", "stencil has no alpha and beta"),
+        lambda kernel: kernel.update(weights="none"),
+        "weights: 'none' is not accepted … stencil has no alpha and beta",
     ),
-    Mistake(
+    in_kernel(
         "a size as a float",
-        text(KERNEL, "elements, type: int32", "elements, type: float32"),
-        (KERNEL, "arguments[2].type", "'float32'", "elements is a size", "int32, int64"),
+        "elements, type: int32",
+        "elements, type: float32",
+        "arguments[2].type … 'float32' … elements is a size … int32, int64",
     ),
     *(
         Mistake(
@@ -771,88 +558,69 @@ MISTAKES = [
             "elements ** 2": ("gave 4294967296, an int32 is needed",),
         }.items()
     ),
-    Mistake(
+    in_kernel(
         "substitution the entry does not have",
-        text(KERNEL, "alone<{T}, {radius}>", "alone<{type}, {radius}>"),
-        (KERNEL, "entry (for fp32)", "'type'", "T, radius, threads"),
+        "alone<{T}, {radius}>",
+        "alone<{type}, {radius}>",
+        "entry (for fp32) … 'type' … T, radius, threads",
     ),
-    Mistake(
+    in_kernel(
         "launch geometry that is none at one of the sizes",
-        text(KERNEL, "ceil_div(elements - 2 * radius, threads)", "max(0, 1 - elements // 2**18)"),
-        (KERNEL, "launch.grid", "[0] is not accepted", "whole numbers >= 1"),
+        "ceil_div(elements - 2 * radius, threads)",
+        "max(0, 1 - elements // 2**18)",
+        "launch.grid … [0] is not accepted … whole numbers >= 1",
     ),
-    Mistake(
+    in_kernel(
         "parameter the problem's check needs",
-        text(KERNEL, "  radius: {values", "  reach: {values"),
-        (KERNEL, "parameters", "needs a parameter 'radius'"),
+        "  radius: {values",
+        "  reach: {values",
+        "parameters … needs a parameter 'radius'",
     ),
-    Mistake(
+    kernel_with(
         "a value as a number and as a word",
-        document(KERNEL, lambda kernel: kernel["parameters"]["radius"].update(values=[2, 4, "4"])),
-        (KERNEL, "parameters.radius.values: [2, 4, '4'] is not accepted", "each value once"),
-    ),
-    Mistake(
-        "a value three times",
-        document(KERNEL, lambda kernel: kernel["parameters"]["radius"].update(values=[2, 2, 4])),
-        (KERNEL, "parameters.radius.values: [2, 2, 4] is not accepted", "each value once"),
+        lambda kernel: kernel["parameters"]["radius"].update(values=[2, 4, "4"]),
+        "parameters.radius.values: [2, 4, '4'] is not accepted … each value once",
     ),
     Mistake(
         "two variants of one name",
         alike,
         (SWEEP, "variants[1].params", "have one name, alone-fp32-aa=1-bb=2"),
     ),
-    Mistake(
+    kernel_with(
         "a line break in a value",
-        document(KERNEL, lambda kernel: kernel["parameters"].update(word=axis("a\nb"))),
-        (KERNEL, "parameters.word.values", "a whole number or a word, of printable characters"),
+        lambda kernel: kernel["parameters"].update(word=axis("a\nb")),
+        "parameters.word.values … a whole number or a word, of printable characters",
     ),
     *[
-        Mistake(
-            f"a parameter called {name}", parameter(name), (KERNEL, f"parameters: '{name}' is not accepted")
-        )
-        for name in ("rung", "dtype", "kernel")
-    ],
-    *[
-        Mistake(
+        kernel_with(
             f"a workspace of {size} bytes",
-            document(
-                KERNEL,
-                lambda kernel, size=size: kernel["arguments"].append({"workspace": "zeroed", "bytes": size}),
-            ),
-            (KERNEL, "bytes", "accepted: a whole number"),
+            lambda kernel, size=size: kernel["arguments"].append({"workspace": "zeroed", "bytes": size}),
+            "bytes … accepted: a whole number",
         )
         for size in (-1, "2**60")
     ],
-    Mistake(
+    kernel_with(
         "4000 arguments",
-        document(KERNEL, lambda kernel: kernel.update(arguments=kernel["arguments"] * 4000)),
-        (KERNEL, "arguments", "at most 128 items"),
+        lambda kernel: kernel.update(arguments=kernel["arguments"] * 4000),
+        "arguments … at most 128 items",
     ),
-    Mistake(
-        "a number with colons",
-        text(KERNEL, "grid: [", "grid: [1:30:00, "),
-        (KERNEL, "line 15", "not valid YAML", "unexpected ':'"),
+    in_kernel(
+        "a number with colons", "grid: [", "grid: [1:30:00, ", "line 15 … not valid YAML … unexpected ':'"
     ),
-    Mistake("a sweep in capitals", copied(SWEEP, "MORE.YAML"), ("MORE.YAML: file name", "NAME.yaml")),
-    Mistake(
+    sweep_with(
         "a title of 2900 characters",
-        document(SWEEP, lambda sweep: sweep.update(title="t" * 2900)),
-        (SWEEP, "title: 'ttt", "at most 200"),
+        lambda sweep: sweep.update(title="t" * 2900),
+        "title: 'ttt … at most 200",
     ),
-    Mistake(
+    sweep_with(
         "too many sizes",
-        document(SWEEP, lambda sweep: sweep.update(sizes=[2**20 + 256 * i for i in range(1001)])),
-        (SWEEP, "sizes", "at most 1000 items"),
+        lambda sweep: sweep.update(sizes=[2**20 + 256 * i for i in range(1001)]),
+        "sizes … at most 1000 items",
     ),
-    Mistake(
+    sweep_with(
         "entries that stand for too much together",
-        document(
-            SWEEP,
-            lambda sweep: sweep.update(
-                variants=[{"kernel": "alone", "params": {"radius": [2] * 1000}}] * 101
-            ),
-        ),
-        (SWEEP, "variants: 202000 combinations", "accepted: at most 200000 in a sweep"),
+        lambda sweep: sweep.update(variants=[{"kernel": "alone", "params": {"radius": [2] * 1000}}] * 101),
+        "variants: 202000 combinations … accepted: at most 200000 in a sweep",
     ),
     Mistake(
         "a million brackets",
@@ -869,33 +637,22 @@ MISTAKES = [
         lambda project: os.mkfifo(project / "config/sweeps/pipe.yaml"),
         ("pipe.yaml: cannot be read: it is no regular file",),
     ),
-    Mistake(
-        "a sweep that is a link to a device",
-        lambda project: (project / "config/sweeps/zero.yaml").symlink_to("/dev/zero"),
-        ("zero.yaml: cannot be read: it is no regular file",),
-    ),
     Mistake("results that are a file", results_are_a_file, ("results: a folder is expected",)),
     *[
         Mistake(f"{field} of {value!r}", setting(field, value), (CONFIG, field, says))
         for field, value, says in (
             ("measure.sessions", 100_000, "less than or equal to 1000"),
-            ("measure.max_pairs", 10**30, ""),
             ("measure.lt_heuristics", 10**30, ""),
-            ("measure.lock_clocks", 10**30, ""),
             ("published", "/etc", "a folder name under results/published"),
             ("run", "r" * 300, "up to 100 letters"),
             ("run", None, "other than published and null"),
-            ("device", "d" * 300, "of up to 100 letters"),
             ("compile.cache", "a\0b", "a folder"),
-            ("compile.options", ["--time=/x"], "concerns no other file"),
-            ("compile.options", ["-create-pch=/x"], "concerns no other file"),
-            ("compile.options", ["--fdevice-time-trace=/x"], "concerns no other file"),
         )
     ],
-    Mistake(
+    sweep_with(
         "a rung of 104 letters",
-        document(SWEEP, lambda sweep: sweep["variants"][0].update(params={"k": 2}, rung="r" * 104)),
-        (SWEEP, "variants[0].rung", "at most 60 characters"),
+        lambda sweep: sweep["variants"][0].update(params={"k": 2}, rung="r" * 104),
+        "variants[0].rung … at most 60 characters",
     ),
     Mistake(
         "two kernels of one name",

@@ -24,9 +24,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import closures
 import numpy as np
 from compiling import kept
-from ladder.model import code
 from ladder.model.files import digest_json, sha256
 
 TEXTS = {
@@ -67,7 +67,9 @@ def _carried_out_by(kind: type) -> str:
             todo += imported
             package |= {one for one in imported if one in sys.modules and one.startswith("ladder.")}
     on = [sys.version, np.__version__, np.show_config(mode="dicts")]  # with the CPU's vector instructions
-    return digest_json([f"{kind.__module__}.{kind.__qualname__}", texts, code.digest(*sorted(package)), on])
+    return digest_json(
+        [f"{kind.__module__}.{kind.__qualname__}", texts, closures.digest(*sorted(package)), on]
+    )
 
 
 def _plain(value: Any) -> Any:

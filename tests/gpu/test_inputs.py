@@ -19,7 +19,7 @@ from ladder.gpu import instance as instances
 from ladder.gpu import tensor
 from ladder.gpu.device import Gpu
 from ladder.gpu.timing import Timer
-from ladder.model.code import PACKAGE
+from ladder.model.folders import PACKAGE
 from ladder.model.problem import C_TYPES, INPUTS
 from ladder.problems.gemm.instance import GemmInstance
 from ladder.problems.registry import PROBLEMS

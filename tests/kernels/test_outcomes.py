@@ -119,7 +119,7 @@ def test_orders_that_are_drawn_and_loads_that_land_count(carried_out: list[str])
 
 def test_the_code_that_carries_a_run_out_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = set[str]()
-    monkeypatch.setattr("ladder.model.code.digest", lambda *modules: asked.update(modules))
+    monkeypatch.setattr("closures.digest", lambda *modules: asked.update(modules))
     changes, before = set[str](), outcomes._carried_out_by.__wrapped__(HopperMachine)
     for name, text in outcomes.TEXTS.items():
         with monkeypatch.context() as changed:

@@ -10,10 +10,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from closures import closure
 from ladder.build.cubin import FACTS_VERSION
 from ladder.model.cell import TIMING_VERSION
-from ladder.model.code import PACKAGE, closure
 from ladder.model.files import sha256
+from ladder.model.folders import PACKAGE
 from ladder.problems.registry import PROBLEMS
 
 LOCK = Path(__file__).with_name("versions.lock.json")

@@ -20,7 +20,7 @@ from fake_gpu import FakeBuffer, FakeGpu, assert_launches_of_a_chain_differ, use
 from ladder.gpu import instance as instances
 from ladder.gpu import tensor
 from ladder.gpu.device import CheckResultSlot, _mixed
-from ladder.model.code import PACKAGE
+from ladder.model.folders import PACKAGE
 from ladder.model.problem import C_TYPES, INPUTS
 from ladder.problems.attention import DEPTHS, PROBLEM, output_dtype
 from ladder.problems.attention.bounds import allowance

@@ -31,8 +31,8 @@ from ladder.gpu.instance import Maker
 from ladder.gpu.tensor import Tensor
 from ladder.gpu.timing import Timer
 from ladder.measure.watch import CheckedSide, LaunchChecker
-from ladder.model.code import PACKAGE
 from ladder.model.errors import LadderError
+from ladder.model.folders import PACKAGE
 from ladder.model.problem import C_TYPES, ELEMENT_BYTES, INPUTS
 from ladder.problems.gemm import PROBLEM, input_dtype, instance, output_dtype
 from ladder.problems.gemm.bounds import ROUNDING, accumulation_bound, chance_factor, rms_bound, row_tolerance

@@ -17,7 +17,7 @@ from fake_gpu import FakeBuffer, FakeGpu, assert_launches_of_a_chain_differ, use
 from ladder.gpu import instance as instances
 from ladder.gpu import tensor
 from ladder.gpu.device import _mixed
-from ladder.model.code import PACKAGE
+from ladder.model.folders import PACKAGE
 from ladder.model.problem import C_TYPES, COPY, INPUTS
 from ladder.problems.softmax import PROBLEM
 from ladder.problems.softmax.bounds import error_bound

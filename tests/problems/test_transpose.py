@@ -13,8 +13,8 @@ from fake_gpu import FakeBuffer, FakeGpu, assert_launches_of_a_chain_differ, use
 from ladder.gpu import instance as instances
 from ladder.gpu import tensor
 from ladder.gpu.device import _mixed
-from ladder.model.code import PACKAGE
 from ladder.model.errors import LadderError
+from ladder.model.folders import PACKAGE
 from ladder.model.problem import C_TYPES, COPY, INPUTS
 from ladder.problems.transpose import PROBLEM
 from ladder.problems.transpose import instance as of_transpose

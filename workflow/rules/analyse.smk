@@ -21,7 +21,7 @@ rule collect_tables:
         published=STANDS_IN,
         sweeps=RULE_INPUTS.chosen,
         conditions=[conditions_of(sweep) for sweep in RULE_INPUTS.chosen],
-        code=RULE_INPUTS.code["collect"],
+        tree=TREE,
     message:
         "Collecting the tables"
     shell:
@@ -42,7 +42,7 @@ rule collect_sweep:
         published=STANDS_IN,
         into=lambda wildcards, output: Path(output.tables[0]).parent,
         conditions=lambda wildcards: conditions_of(wildcards.sweep),
-        code=RULE_INPUTS.code["collect"],
+        tree=TREE,
     message:
         "Collecting the tables of {wildcards.sweep}"
     shell:
@@ -61,7 +61,7 @@ rule record_environment:
         folder=run_folder,
         arch=RUN.arch,
         published=STANDS_IN,
-        tree=tree_digest(Path()),
+        tree=TREE,
     message:
         "Recording where the numbers are from"
     shell:
@@ -70,7 +70,6 @@ rule record_environment:
 
 rule decide_claims:
     input:
-        modules=ancient(sorted(WORKFLOW.glob("ladder/claims/*.py"))),
         tables=rules.collect_tables.output.tables,
     output:
         tables=tables_in(f"{FOLDER}/tables", ["claims"]),
@@ -79,7 +78,7 @@ rule decide_claims:
     params:
         folder=run_folder,
         sweeps=RULE_INPUTS.chosen,
-        code=RULE_INPUTS.code["claims"],
+        tree=TREE,
     message:
         "Deciding the claims"
     shell:

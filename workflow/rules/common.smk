@@ -8,7 +8,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from snakemake.exceptions import WorkflowError
-from snakemake.logging import logger
 from snakemake.shell import shell
 
 # Relative, so that commands, logs and errors read alike on every machine.
@@ -18,20 +17,10 @@ sys.path.insert(0, str(WORKFLOW.resolve()))
 from ladder.catalogue.settings import parse_over, set_up
 from ladder.gpu.discovery import driver_version
 from ladder.measure.conditions import host_conditions
+from ladder.model.cell import TIMING_VERSION
 from ladder.model.errors import LadderError
 from ladder.model.files import digest_json, sha256, tree_digest
 from ladder.model.schemas import COLLECTED, SAMPLES
-
-# Where snakemake's own words are asked for, or those of a plugin, they stay.
-_asked = workflow.output_settings
-if workflow.is_main_process and not (
-    _asked.dryrun or _asked.printshellcmds or _asked.verbose or _asked.quiet
-):
-    for _usual in [handler for handler in logger.handlers if handler.name == "DefaultStreamHandler"]:
-        from ladder.cli.display import Display
-
-        logger.removeHandler(_usual)
-        logger.addHandler(Display())
 
 
 def _rule_inputs():
@@ -51,14 +40,11 @@ try:
 except LadderError as error:
     raise WorkflowError(str(error)) from None
 
-if _asked.dryrun and RUN.measures:
+if workflow.output_settings.dryrun and RUN.measures:
     from ladder.catalogue.runs import load
     from ladder.results.forecast import forecast
 
     print(forecast(load(RUN)), file=sys.stderr)
-
-# Snakemake would import pandas, which takes longer than all else here, only to see that no param is a table.
-sys.modules.setdefault("pandas", None)
 
 # Rules say `ladder …`, a line that runs by hand as well. Here the very interpreter that runs snakemake runs it, and finds
 # the package without an installation. The command is the first line of each log: it repeats the step.
@@ -73,6 +59,9 @@ shell.prefix(
 if "gpu" not in workflow.global_resources:
     workflow.register_resource("gpu", 1)
 
+# Analysis takes less than a minute: all of its steps run again after any change of kernels, package or documents.
+TREE = tree_digest(Path())
+
 FOLDER = RUN.folder.root.as_posix()
 LOGS = f"{FOLDER}/logs"
 FORMATS = ["csv", "parquet"]
@@ -85,11 +74,6 @@ wildcard_constraints:
 def contents(files):
     """Digest of what files say: for params, since a copied or unpacked file may have any time."""
     return digest_json([sha256(Path(file).read_bytes()) for file in files])
-
-
-def words_of(sweeps):
-    """Digest of the documents of sweeps, of which figures and report show the words."""
-    return contents([f"config/sweeps/{sweep}.yaml" for sweep in sweeps])
 
 
 def run_folder(wildcards):
@@ -204,6 +188,14 @@ def shown(figure, sweep):
 def tables_in(folder, names=COLLECTED):
     """Files of tables: CSV with parquet beside it."""
     return [f"{folder}/{name}.{format}" for name in names for format in FORMATS]
+
+
+def last_line(log):
+    """The last line of a job's log, which says why the job failed."""
+    path = Path(log)
+    lines = path.read_text(encoding="utf-8", errors="replace").split("\n") if path.is_file() else []
+    said = [line.strip() for line in lines[1:] if line.strip()]
+    return said[-1] if said else "the step ended without a word (killed?)"
 
 
 def throughput_record():

@@ -17,8 +17,7 @@ rule draw_figures:
         folder=run_folder,
         sweeps=RULE_INPUTS.chosen,
         published=STANDS_IN,
-        words=words_of(RULE_INPUTS.chosen),
-        code=RULE_INPUTS.code["figures"],
+        tree=TREE,
     message:
         "Drawing the figures"
     shell:
@@ -42,8 +41,7 @@ for _name in RULE_INPUTS.sweeps:
             folder=run_folder,
             into=lambda wildcards, input: Path(input.tables[0]).parent,
             published=STANDS_IN,
-            words=words_of([_name]),
-            code=RULE_INPUTS.code["figures"],
+            tree=TREE,
         message:
             f"Drawing the figures of {_name}"
         shell:
@@ -60,7 +58,6 @@ rule write_report:
         tables=rules.collect_tables.output.tables,
         claims=rules.decide_claims.output.tables,
         throughput=throughput_record(),
-        # Written anew after any change of kernels/, workflow/ and config/.
         environment=rules.record_environment.output.environment,
         plans=expand(rules.prepare_sweep.output.plan, sweep=RULE_INPUTS.chosen),
         beside=[f"{folder}/timings.csv" for folder in beside()],
@@ -77,6 +74,7 @@ rule write_report:
         sweeps=RULE_INPUTS.chosen,
         # No input: a report is no reason to sanitize again.
         sanitizer=contents(Path(FOLDER).glob("tables/sanitizer.csv")),
+        tree=TREE,
         beside=[f"--beside {shlex.quote(folder)}" for folder in beside()],
     message:
         "Writing report and page"

@@ -13,7 +13,7 @@ rule sanitize:
         folder=run_folder,
         arch=RUN.arch,
         settings=settings_of,
-        tree=lambda wildcards: tree_digest(Path()),
+        tree=TREE,
         tool=sanitizer,
     message:
         "Sanitizing every kernel at a small size"

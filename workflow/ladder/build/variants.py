@@ -15,8 +15,8 @@ from ladder.build.sources import include_closure, source_digest
 from ladder.build.triton_request import TritonRequest, compiler
 from ladder.build.triton_sources import import_closure, import_digest
 from ladder.model.architecture import TUNED_FOR, limits_of
-from ladder.model.code import PACKAGE
 from ladder.model.expressions import whole
+from ladder.model.folders import PACKAGE
 from ladder.model.kernel import Argument, Kernel, Variant
 from ladder.model.plan import Plan, as_compiled, tasks_as_compiled
 from ladder.model.problem import HARNESS, Problem

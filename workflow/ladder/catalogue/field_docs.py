@@ -49,17 +49,20 @@ def accepted(part: Schema, root: Schema) -> str:
 def _rows(part: Schema, root: Schema, path: str = "") -> Iterator[tuple[str, str, str, str]]:
     """(field, accepted, required or optional, meaning) of every field below `part`, in the model's order."""
     for name, given in part["properties"].items():
-        where = f"{path}.{name}" if path else name
+        field = f"{path}.{name}".removeprefix(".")
         need = "required" if name in part.get("required", ()) else "optional"
         forms = _branches(given, root)
-        meaning = next((one["description"] for one in (given, *forms) if "description" in one), "")
-        yield where, accepted(given, root), need, " ".join(meaning.split())
+        meanings = [form["description"] for form in (given, *forms) if "description" in form]
+        yield field, accepted(given, root), need, " ".join("".join(meanings[:1]).split())
         for form in forms:
-            items, values = form.get("items"), form.get("additionalProperties")
-            inner, suffix = (values, ".NAME") if isinstance(values, Mapping) else (form, "")
-            for last in _branches(items or inner, root):
-                if "properties" in last:
-                    yield from _rows(last, root, where + ("[]" if items else suffix))
+            inner, suffix = form, ""
+            if "items" in form:
+                inner, suffix = form["items"], "[]"
+            elif isinstance(form.get("additionalProperties"), Mapping):
+                inner, suffix = form["additionalProperties"], ".NAME"
+            for branch in _branches(inner, root):
+                if "properties" in branch:
+                    yield from _rows(branch, root, field + suffix)
 
 
 def field_reference(name: str, place: str, kind: type[Document]) -> str:

@@ -9,7 +9,7 @@ from ladder.build.triton_sources import function, parameters
 from ladder.catalogue.documents import documents_in, parse, read_yaml
 from ladder.model.errors import LadderError, refuse, refuse_unknown, within
 from ladder.model.expressions import FUNCTIONS, evaluate, whole, words
-from ladder.model.kernel import Argument, Kernel
+from ladder.model.kernel import Argument, Kernel, Variant
 from ladder.model.plan import L2_PROMOTIONS
 from ladder.model.problem import ELEMENT_BYTES, WEIGHTS
 from ladder.problems.registry import PROBLEMS
@@ -64,40 +64,50 @@ def _check_fields(kernel: Kernel) -> None:
 
 
 def _check_language(kernel: Kernel) -> None:
-    """Hold what only CUDA or only Triton has to the language, and constants and arguments to Triton's function."""
+    """Refuse what only CUDA or only Triton has, where the kernel is in the other language."""
     path, launch = kernel.path, kernel.launch
-    if kernel.triton is None:
-        if launch.block is None:
-            raise LadderError(f"{path}: launch: the field 'block' is missing")
-        for index, argument in enumerate(kernel.arguments):
-            if argument.shape or "divisible_by" in argument.model_fields_set:
-                field = "shape" if argument.shape else "divisible_by"
-                why = "it is for kernels in Triton"
-                raise refuse(path, f"arguments[{index}]", field, "a description with `triton`", why=why)
+    if kernel.triton is not None:
+        for field in sorted({"block", "shared_bytes"} & launch.model_fields_set):
+            given = getattr(launch, field)
+            raise refuse(path, f"launch.{field}", given, "none, with `triton`: its compiler says it")
+        _check_triton(kernel)
         return
-    for field in sorted({"block", "shared_bytes"} & launch.model_fields_set):
-        given = getattr(launch, field)
-        raise refuse(path, f"launch.{field}", given, "none, with `triton`: its compiler says it")
-    for dtype, names in kernel.dtypes.items():
-        for name, of in names.items():
-            if name in kernel.problem.buffers:
-                refuse_unknown(path, f"dtypes.{dtype}.{name}", of, ELEMENT_BYTES)
+    if launch.block is None:
+        raise LadderError(f"{path}: launch: the field 'block' is missing")
+    for index, argument in enumerate(kernel.arguments):
+        for field in sorted({"shape", "divisible_by"} & argument.model_fields_set):
+            why = "it is for kernels in Triton"
+            raise refuse(path, f"arguments[{index}]", field, "a description with `triton`", why=why)
+
+
+def _check_triton(kernel: Kernel) -> None:
+    """Hold element types and arguments to what Triton takes."""
+    path = kernel.path
+    for dtype, types in kernel.dtypes.items():
+        for buffer in types.keys() & {*kernel.problem.buffers}:
+            refuse_unknown(path, f"dtypes.{dtype}.{buffer}", types[buffer], ELEMENT_BYTES)
     for index, argument in enumerate(kernel.arguments):
         if argument.swizzle or "l2_promotion" in argument.model_fields_set:
             raise refuse(path, f"arguments[{index}]", argument.name, "box and shape: Triton chooses the rest")
-        hints = kernel.parameters.get(str(argument.divisible_by))
-        for value in hints.values if hints else [argument.divisible_by]:
+        axis = kernel.parameters.get(str(argument.divisible_by))
+        for value in axis.values if axis else [argument.divisible_by]:
             refuse_unknown(path, f"arguments[{index}].divisible_by", value, (1, 16))
-    for variant in (kernel.variant({}, dtype, excluded=True) for dtype in kernel.dtypes):
-        own = parameters(function(kernel.source, variant.entry))
-        for name in kernel.triton.constants:
-            refuse_unknown(path, "triton.constants", name, own, f"{variant.entry} has no such parameter")
-        if missing := [name for name, constant in own.items() if constant and name not in variant.constants]:
-            raise LadderError(f"{path}: triton.constants: {', '.join(missing)}: no value is given")
-        others = [name for name in own if name not in variant.constants]
-        if len(others) != len(kernel.arguments):
-            wanted = f"{variant.entry} has {len(others)} that are no constants: {', '.join(others)}"
-            raise LadderError(f"{path}: arguments: there are {len(kernel.arguments)}, but {wanted}")
+    for dtype in kernel.dtypes:
+        _check_triton_function(kernel, kernel.variant({}, dtype, excluded=True))
+
+
+def _check_triton_function(kernel: Kernel, variant: Variant) -> None:
+    """Hold constants and arguments to the parameters of the function that a variant runs."""
+    path, entry, constants = kernel.path, variant.entry, variant.constants
+    declared = parameters(function(kernel.source, entry))
+    for name in constants:
+        refuse_unknown(path, "triton.constants", name, declared, f"{entry} has no such parameter")
+    if missing := [name for name, constant in declared.items() if constant and name not in constants]:
+        raise LadderError(f"{path}: triton.constants: {', '.join(missing)}: no value is given")
+    others = [name for name in declared if name not in constants]
+    if len(others) != len(kernel.arguments):
+        wanted = f"{entry} has {len(others)} that are no constants: {', '.join(others)}"
+        raise LadderError(f"{path}: arguments: there are {len(kernel.arguments)}, but {wanted}")
 
 
 def _check_argument(kernel: Kernel, argument: Argument, where: str) -> None:
@@ -144,8 +154,8 @@ def _check_complete(kernel: Kernel) -> None:
     """Raises LadderError where no argument names a buffer or a scalar of the problem, unless it is a weight that the
     kernel does without."""
     problem = kernel.problem
-    scalars = {one.name for one in kernel.arguments if one.kind == "scalar"}
-    buffers = {one.name for one in kernel.arguments if one.kind in ("pointer", "tensor_map")}
+    scalars = [argument.name for argument in kernel.arguments if argument.kind == "scalar"]
+    buffers = [argument.name for argument in kernel.arguments if argument.kind in ("pointer", "tensor_map")]
     _check_weights(kernel, scalars)
     needed = [name for name in problem.scalars if kernel.weights is None or name not in WEIGHTS]
     missing = {name: f"{{pointer: {name}}}" for name in problem.buffers if name not in buffers}
@@ -159,24 +169,23 @@ def _check_complete(kernel: Kernel) -> None:
     raise LadderError(f"{kernel.path}: arguments: {names} of {problem.name}: no argument names it: {wanted}")
 
 
-def _of_argument(argument: Argument) -> Iterator[tuple[str, str]]:
-    """The field of each expression of an argument, and its text."""
-    for field, extents in (("box", argument.box), ("shape", argument.shape)):
-        yield from ((field, str(extent)) for extent in extents or ())
-    if argument.kind == "workspace":
-        yield "bytes", str(argument.bytes)
-    if argument.kind == "scalar":
-        yield "scalar", argument.name
-
-
 def _expressions(kernel: Kernel) -> Iterator[tuple[str, str]]:
     """The field of each expression besides those of the launch, and its text."""
     for index, condition in enumerate(kernel.constraints):
         yield f"constraints[{index}].expr", condition.expr
     for index, argument in enumerate(kernel.arguments):
-        yield from ((f"arguments[{index}].{field}", text) for field, text in _of_argument(argument))
+        field = f"arguments[{index}]"
+        for extent in argument.box or ():
+            yield f"{field}.box", str(extent)
+        for extent in argument.shape or ():
+            yield f"{field}.shape", str(extent)
+        if argument.kind == "workspace":
+            yield f"{field}.bytes", str(argument.bytes)
+        if argument.kind == "scalar":
+            yield f"{field}.scalar", argument.name
     if triton := kernel.triton:
-        yield from ((f"triton.constants.{name}", str(value)) for name, value in triton.constants.items())
+        for name, value in triton.constants.items():
+            yield f"triton.constants.{name}", str(value)
         yield "triton.num_warps", str(triton.num_warps)
         yield "triton.num_stages", str(triton.num_stages)
 
@@ -196,12 +205,11 @@ def _try_expressions(kernel: Kernel) -> None:
         raise LadderError(f"{kernel.path}: parameters: the defaults break the constraint {broken.expr}")
     variant.broken(size)
     variant.geometry(size)
-    for index, one in enumerate(kernel.arguments):
-        if one.kind != "scalar" or one.name in kernel.problem.scalars:
-            continue
-        value = evaluate if one.type == "float32" else whole
-        with within(f"{path}: arguments[{index}].scalar"):
-            value(one.name, variant.names(size))  # at the sizes that are asked for its type must hold it, too
+    for index, argument in enumerate(kernel.arguments):
+        if argument.kind == "scalar" and argument.name not in kernel.problem.scalars:
+            value_of = evaluate if argument.type == "float32" else whole
+            with within(f"{path}: arguments[{index}].scalar"):
+                value_of(argument.name, variant.names(size))  # a plan also holds it to its type, at its sizes
 
 
 class Catalog(Mapping[str, Kernel]):
@@ -218,10 +226,9 @@ class Catalog(Mapping[str, Kernel]):
                 raise LadderError(f"{path}: the name {path.stem!r} is taken by {taken}")
         if not self._paths:
             raise LadderError(f"{root}: no kernel (NAME.yaml beside NAME.cu or NAME.py) found")
-        for source in sorted(
-            {*root.rglob("*.cu")} - {path.with_suffix(".cu") for path in self._paths.values()}
-        ):
-            raise LadderError(f"{source}: the description {source.stem}.yaml is missing beside it")
+        for source in sorted(root.rglob("*.cu")):
+            if source.with_suffix(".yaml") not in self._paths.values():
+                raise LadderError(f"{source}: the description {source.stem}.yaml is missing beside it")
         self._read: dict[str, Kernel] = {}
 
     def __getitem__(self, name: str) -> Kernel:

@@ -1,5 +1,6 @@
 """Plans: what a sweep and the configuration say, worked out for an architecture."""
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -18,21 +19,19 @@ _JOB = ("deadline_s", "busy", "remeasure", "sessions")
 
 
 def _argument(argument: Argument, variant: Variant, names: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """An argument of a launch as a plan has it. `where` names it in the description."""
+    name = argument.name
     if argument.kind == "pointer":
-        return {"pointer": argument.name}
+        return {"pointer": name}
     if argument.kind == "workspace":
         with within(f"{where}.bytes"):
             size = whole(argument.bytes or 0, names)
         if not 0 <= size <= _MOST_BYTES:
             raise refuse(where, "bytes", size, f"a whole number from 0 to {_MOST_BYTES}")
         # A buffer for each size: one that grew would move, and kernels that are loaded hold its address.
-        return {
-            "pointer": f"{argument.name} workspace of {size} bytes",
-            "workspace": argument.name,
-            "bytes": size,
-        }
-    if argument.name in variant.kernel.problem.scalars:
-        return {"scalar": argument.name, "type": argument.type}
+        return {"pointer": f"{name} workspace of {size} bytes", "workspace": name, "bytes": size}
+    if name in variant.kernel.problem.scalars:
+        return {"scalar": name, "type": argument.type}
     if argument.kind == "scalar":
         with within(f"{where}.scalar"):
             return {"value": argument.value(names), "type": argument.type}
@@ -40,62 +39,65 @@ def _argument(argument: Argument, variant: Variant, names: Mapping[str, Any], wh
         box = [whole(extent, names) for extent in argument.box or ()]
     if not all(1 <= extent <= 256 for extent in box):
         raise LadderError(f"{where}.box: {box} is not accepted; accepted: extents from 1 to 256")
-    if argument.shape is not None:
+    tensor_map = {"tensor_map": name, "box": box}
+    if argument.shape is not None:  # Triton's compiler chooses swizzle and promotion
         with within(f"{where}.shape"):
-            shape = [whole(extent, names) for extent in argument.shape]
-        return {"tensor_map": argument.name, "box": box, "shape": shape}  # Triton's compiler says the rest
-    return {
-        "tensor_map": argument.name,
-        "box": box,
-        "swizzle": argument.swizzle,
-        "l2_promotion": names.get(argument.l2_promotion, argument.l2_promotion),
-    }
+            return {**tensor_map, "shape": [whole(extent, names) for extent in argument.shape]}
+    promotion = names.get(argument.l2_promotion, argument.l2_promotion)
+    return {**tensor_map, "swizzle": argument.swizzle, "l2_promotion": promotion}
 
 
 def _launch(variant: Variant, size: Size) -> Launch:
-    names, geometry = variant.names(size), vars(variant.geometry(size))
-    where, listed = f"{variant.kernel.path}: arguments", enumerate(variant.kernel.arguments)
-    arguments = tuple([_argument(one, variant, names, f"{where}[{index}]") for index, one in listed])
-    return Launch(**geometry, variant=variant.id, params=variant.params, arguments=arguments)
+    names = variant.names(size)
+    arguments = []
+    for index, argument in enumerate(variant.kernel.arguments):
+        where = f"{variant.kernel.path}: arguments[{index}]"
+        arguments.append(_argument(argument, variant, names, where))
+    geometry = vars(variant.geometry(size))
+    return Launch(**geometry, variant=variant.id, params=variant.params, arguments=tuple(arguments))
+
+
+def _kernel_reference(variant: Variant) -> Reference:
+    return Reference(kernel=variant.kernel.name, params=variant.record_params)
 
 
 def _task(sweep: Sweep, entry: Entry, size: Size, arch: str) -> Task:
+    """The task of one cell; where the cell is absent, with the reason in place of launches."""
     variant, absent = entry.variant, sweep.absent(entry, size, arch)
-    against = None if variant.absent() else sweep.reference.variant_for(variant)
-    reference = Reference(libraries=() if variant.absent() else sweep.reference.libraries)
+    against, reference = None, Reference()
+    if variant.absent() is None:
+        against, reference = sweep.reference.variant_for(variant), Reference(sweep.reference.libraries)
     if against is not None:
-        reference = Reference(kernel=against.kernel.name, params=against.record_params)
+        reference = _kernel_reference(against)
     place = (variant.dtype, variant.layout, size, sweep.regimes[0])
-    return Task(
-        variant=variant.id,
-        cell=Cell(variant.kernel.name, variant.record_params, *place, reference),
-        rung=entry.rung,
-        absent=absent,
-        launch=_launch(variant, size) if absent is None else None,
-        reference=_launch(against, size) if absent is None and against is not None else None,
-        counted=absent is None and (variant, size) in sweep.counted,
-        sustained=absent is None and (variant, size) in sweep.sustained,
-        repeated=absent is None and (variant, size) in sweep.repeated,
-        errors=absent is None and (variant, size) in sweep.errors,
+    cell = Cell(variant.kernel.name, variant.record_params, *place, reference)
+    task = Task(variant.id, cell, entry.rung, absent, launch=None, reference=None, counted=False)
+    if absent is not None:
+        return task
+    return replace(
+        task,
+        launch=_launch(variant, size),
+        reference=None if against is None else _launch(against, size),
+        counted=(variant, size) in sweep.counted,
+        sustained=(variant, size) in sweep.sustained,
+        repeated=(variant, size) in sweep.repeated,
+        errors=(variant, size) in sweep.errors,
     )
 
 
 def _tasks(sweep: Sweep, arch: str) -> Iterator[Task]:
-    """The task of each cell, and of a rung also that with the rung that it changes, where both are launched."""
+    """The task of each cell, and that of a rung against the rung that it changes, where both are launched."""
     for entry, size in sweep.cells:
         task, baseline = _task(sweep, entry, size, arch), entry.baseline
         yield task
         if task.absent is not None or baseline is None or size not in baseline.sizes:
             continue
-        if baseline.absent(size, arch) is not None:
-            continue
-        against = Reference(kernel=baseline.variant.kernel.name, params=baseline.variant.record_params)
-        if against != task.cell.reference:
-            cell, other = replace(task.cell, reference=against), _launch(baseline.variant, size)
+        reference = _kernel_reference(baseline.variant)
+        if baseline.absent(size, arch) is None and reference != task.cell.reference:
             yield replace(
                 task,
-                cell=cell,
-                reference=other,
+                cell=replace(task.cell, reference=reference),
+                reference=_launch(baseline.variant, size),
                 counted=False,
                 sustained=False,
                 errors=False,
@@ -113,9 +115,11 @@ def _choices(plan: Plan, parameters: Iterable[str]) -> Iterator[Cell]:
 
 def sizes_to_verify(variant: Variant, arch: str) -> list[Size]:
     """Of each group of sizes at which kernels break the first that a variant takes on `arch`."""
-    groups = variant.kernel.problem.edges(variant.params)
-    taken = [next((size for size in group if variant.absent(size, arch) is None), None) for group in groups]
-    return [size for size in taken if size is not None]
+    sizes: list[Size] = []
+    for group in variant.kernel.problem.edges(variant.params):
+        supported = (size for size in group if variant.absent(size, arch) is None)
+        sizes += itertools.islice(supported, 1)
+    return sizes
 
 
 def plan_edges(sweep: Sweep, arch: str) -> dict[str, tuple[Edge, ...]]:
@@ -123,20 +127,22 @@ def plan_edges(sweep: Sweep, arch: str) -> dict[str, tuple[Edge, ...]]:
 
     Raises LadderError for one that is right at none of those sizes.
     """
-    found, unlaunched = {}, sweep.never_launched(arch)
-    launched = [one for one in sweep.variants if one not in unlaunched]
-    for variant in sorted(launched, key=lambda one: one.id):
-        departs = variant.kernel.nan_at_alpha_zero
-        edges = [Edge(size, _launch(variant, size), departs) for size in sizes_to_verify(variant, arch)]
-        if not edges:
-            groups = variant.kernel.problem.edges(variant.params)
+    edges = {}
+    unlaunched = sweep.never_launched(arch)
+    for variant in sorted(sweep.variants, key=lambda variant: variant.id):
+        if variant in unlaunched:
+            continue
+        kernel, sizes = variant.kernel, sizes_to_verify(variant, arch)
+        if not sizes:
+            groups = kernel.problem.edges(variant.params)
             asked = ", ".join(size_label(size) for group in groups for size in group)
             raise LadderError(
-                f"{variant.kernel.path}: constraints: {variant.id} can be verified at none of the sizes {asked}: "
+                f"{kernel.path}: constraints: {variant.id} can be verified at none of the sizes {asked}: "
                 f"{variant.absent(groups[-1][-1], arch)}; accepted is at least one of them"
             )
-        found[variant.id] = tuple(edges)
-    return found
+        departs = kernel.nan_at_alpha_zero
+        edges[variant.id] = tuple([Edge(size, _launch(variant, size), departs) for size in sizes])
+    return edges
 
 
 def plan_sweep(sweep: Sweep, config: Config, arch: str) -> Plan:

@@ -13,10 +13,9 @@ from ladder.catalogue.config import Config
 from ladder.catalogue.documents import parse, parse_yaml, read_yaml
 from ladder.gpu.discovery import find_gpus
 from ladder.model.architecture import TUNED_FOR
-from ladder.model.code import PACKAGE
 from ladder.model.errors import LadderError, refuse
 from ladder.model.files import digest_files, digest_json, file_sha256, read_json, read_text, write_json
-from ladder.model.folders import NO_GPU, Project, PublishedFolder, RunFolder
+from ladder.model.folders import NO_GPU, PACKAGE, Project, PublishedFolder, RunFolder
 
 
 @dataclass(frozen=True)
@@ -52,14 +51,15 @@ class Setup:
     @functools.cached_property
     def _read(self) -> str:
         """Digest of documents, kernels, settings and this code."""
-        root, files = self.project.root, list[Path]()
+        root, documents = self.project.root, list[Path]()
         for room in (self.project.kernels, self.project.config):  # through links too, as includes go
-            found = glob.iglob(f"{glob.escape(str(room))}/**", recursive=True, include_hidden=True)
-            files += [path for path in map(Path, found) if path.is_file()]
-        code = [path for pattern in ("*.py", "*.json", "*.cu", "*.cuh") for path in PACKAGE.rglob(pattern)]
+            paths = glob.iglob(f"{glob.escape(str(room))}/**", recursive=True, include_hidden=True)
+            documents += filter(Path.is_file, map(Path, paths))
+        code = [path for path in PACKAGE.rglob("*") if path.suffix in (".py", ".json", ".cu", ".cuh")]
         installed = sorted({path.name for place in sys.path for path in Path(place).glob("*.dist-info")})
-        read = [str(root), digest_files(files, root), digest_files(code, PACKAGE), sys.version, installed]
-        return digest_json([*read, self.config.model_dump(mode="json"), self.arch])
+        files = [str(root), digest_files(documents, root), digest_files(code, PACKAGE)]
+        config = self.config.model_dump(mode="json")
+        return digest_json([*files, sys.version, installed, config, self.arch])
 
     def cached_on_disk(self, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """The result of `make`, as JSON: from a file of this checkout while nothing that was read has changed.
@@ -68,11 +68,11 @@ class Setup:
         """
         path, key = self.project.root / ".snakemake" / "ladder.json", self._read
         with suppress(LadderError):  # of a file cut short, or one that is gone
-            known = read_json(path) or {}
-            if known.get("key") == key and all(
-                file_sha256(Path(file)) == of for file, of in known["external"].items()
-            ):
-                return known
+            kept = read_json(path) or {}
+            if kept.get("key") == key:
+                external = kept["external"]
+                if external == {file: file_sha256(Path(file)) for file in external}:
+                    return kept
         made = {**make(), "key": key}
         with suppress(OSError):
             write_json(path, made)
@@ -109,15 +109,18 @@ def read_settings(project: Project, files: Iterable[Path], over: Mapping[str, An
 
 def choose_device(config: Config) -> tuple[str, str]:
     """Device slug and architecture of the run. Raises LadderError for another host's device without architecture."""
-    named, arch = config.device not in ("auto", "none"), config.arch
-    # A cluster's login node needs no driver that answers.
-    gpus = [] if config.device == "none" or (named and arch != "auto") else find_gpus()
-    gpus = [gpu for gpu in gpus if not named or gpu.slug == config.device]
-    if named and not gpus and arch == "auto":
-        why = f"this host has no {config.device}, whose architecture is needed"
-        raise refuse("configuration", "arch", "auto", "an architecture such as sm_90a", why=why)
-    found = (gpus[0].slug, gpus[0].arch) if gpus else (NO_GPU, TUNED_FOR)
-    return config.device if named else found[0], found[1] if arch == "auto" else arch
+    device, arch = config.device, config.arch
+    if (
+        device not in ("auto", "none") and arch != "auto"
+    ):  # a cluster's login node needs no driver that answers
+        return device, arch
+    for gpu in find_gpus() if device != "none" else ():
+        if device in ("auto", gpu.slug):
+            return gpu.slug, gpu.arch if arch == "auto" else arch
+    if device in ("auto", "none"):
+        return NO_GPU, TUNED_FOR if arch == "auto" else arch
+    why = f"this host has no {device}, whose architecture is needed"
+    raise refuse("configuration", "arch", "auto", "an architecture such as sm_90a", why=why)
 
 
 def set_up(root: Path, files: Iterable[Path] = (), over: Mapping[str, Any] | None = None) -> Setup:

@@ -3,7 +3,7 @@
 import itertools
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -23,7 +23,8 @@ from ladder.problems.registry import PROBLEMS
 
 
 def _is_axis(value: Any) -> bool:
-    return all(map(is_parameter, value if isinstance(value, list) and value else [value]))
+    values = value if isinstance(value, list) and value else [value]
+    return all(map(is_parameter, values))
 
 
 Axis = Annotated[Value | list[Value], *taking(f"{A_VALUE}, or a list of them", _is_axis)]
@@ -31,7 +32,7 @@ _PREDICTED = "two numbers from 0 to 1, the lower first"
 
 
 def _is_prediction(value: Any) -> bool:
-    numbers = isinstance(value, list) and all(type(one) in (int, float) for one in value)
+    numbers = isinstance(value, list) and all(type(share) in (int, float) for share in value)
     return numbers and len(value) == 2 and 0 <= value[0] <= value[1] <= 1
 
 
@@ -50,19 +51,19 @@ class EntryDocument(Document):
     """parameter values; lists are axes, which are multiplied out"""
     dtypes: Some[str] | None = None
     """those of the sweep's dtypes that it runs in (default all)"""
-    rung: Annotated[str, Field(min_length=1, max_length=60)] | None = None
+    rung: Annotated[str, Field(min_length=1, max_length=60)] = ""
     """name of the step on a ladder (single combinations only)"""
-    technique: Text | None = None
+    technique: Text = ""
     """what the rung adds over the one below"""
     predicted: Predicted | None = None
     """share of the peak rate, of the memory or of arithmetic, whichever bounds the problem: the lowest and the highest
     that were expected before it was measured, on the GPU of `predicted_for`"""
-    baseline: Text | None = None
+    baseline: Text = ""
     """rung of the sweep that this one changes, with which it is paired directly as well"""
-    where: Text | None = None
+    where: Text = ""
     """expression over parameters and the size; where it is false the sweep does not have the variant, and there is
     no row, unless a reason is given"""
-    reason: Text | None = None
+    reason: Text = ""
     """why `where` leaves out what it does: there is an unsupported row with it"""
     unsupported: Literal["refuse", "record"] = "refuse"
     """how to treat combinations that a constraint excludes. refuse (default): an error for a single combination; in a
@@ -106,16 +107,19 @@ class ExternalDocument(Document):
 
     @property
     def usual_name(self) -> str:
-        return f"{Path(self.file).name.partition('.')[0]}:{self.entry}"
+        stem = Path(self.file).name.partition(".")[0]
+        return f"{stem}:{self.entry}"
 
 
 def _kind(value: Any) -> str | None:
     """The tag of a union: in brackets, so that errors leave it out of the name of the field."""
     if isinstance(value, str):
         return "[library]"
-    given = value if isinstance(value, Mapping) else {}
-    kinds = {"kernel": "[kernel]", "shared_object": "[external]", "python": "[external]"}
-    return next((kind for field, kind in kinds.items() if field in given), None)
+    if not isinstance(value, Mapping):
+        return None
+    if "kernel" in value:
+        return "[kernel]"
+    return "[external]" if {"shared_object", "python"} & value.keys() else None
 
 
 _AGAINST = (
@@ -135,7 +139,7 @@ class SelectionDocument(Document):
 
     sizes: Some[SizeText] | None = None
     """sizes (default the first)"""
-    where: Text | None = None
+    where: Text = ""
     """expression that keeps a cell, over parameters, kernel, dtype, rung ('' for none) and the size"""
 
 
@@ -194,7 +198,7 @@ def _names_of(entry: Entry, size: Size) -> dict[str, Any]:
 
 
 class _SweepFile:
-    """One sweep, the `fields` of the file at `path`, checked part by part against the catalogue.
+    """The fields of one sweep file, checked part by part against the catalogue.
 
     Raises LadderError for the first mistake.
     """
@@ -202,179 +206,222 @@ class _SweepFile:
     def __init__(
         self, path: Path, fields: Mapping[str, Any], catalog: Mapping[str, Kernel], root: Path
     ) -> None:
-        self.root, document = root, parse(SweepDocument, fields, path, problems=PROBLEMS)
-        self.path, self.catalog, self.document, self.problem = path, catalog, document, document.problem
+        self.path, self.catalog, self.root = path, catalog, root
+        self.document = parse(SweepDocument, fields, path, problems=PROBLEMS)
+        self.problem = self.document.problem
+        self._check_fields()
+        self.sizes = self._parse_sizes()
+        self._refuse_too_many()
+        self.excluded = 0
+        self.entries = self._collect_entries()
+        self._pair_rungs()
+        entries = self.entries.values()
+        self.sizes_with_cells = tuple(
+            size for size in self.sizes if any(size in entry.sizes for entry in entries)
+        )
+
+    def _check_fields(self) -> None:
+        """Hold fields to the problem and to one another."""
+        path, document, problem = self.path, self.document, self.problem
         for index, dtype in enumerate(document.dtypes):
-            refuse_unknown(path, f"dtypes[{index}]", dtype, self.problem.dtypes)
-        if document.layout is not None and document.layout not in self.problem.layouts:
-            raise refuse(path, "layout", document.layout, [name for name in self.problem.layouts if name])
-        self.sizes: list[Size] = []
-        for index, text in enumerate(document.sizes):
-            size = parse_size(self.problem, text, path, f"sizes[{index}]")
-            if size in self.sizes:
-                raise refuse(path, f"sizes[{index}]", size, "each size once")
-            self.sizes.append(size)
+            refuse_unknown(path, f"dtypes[{index}]", dtype, problem.dtypes)
+        if document.layout is not None and document.layout not in problem.layouts:
+            raise refuse(path, "layout", document.layout, filter(None, problem.layouts))
         if len(set(document.regimes)) < len(document.regimes):
             raise refuse(path, "regimes", document.regimes, "each regime once")
-        predicting = any(entry.predicted for entry in document.variants)
+        predicting = any(item.predicted for item in document.variants)
         if predicting != (document.predicted_for is not None):
             accepted = "the slug of a GPU, such as nvidia-h200, where a variant has `predicted`, and nothing elsewhere"
             raise refuse(path, "predicted_for", document.predicted_for, accepted)
-        self._refuse_too_many()
-        self.excluded = 0
-        self.entries: dict[Variant, Entry] = {}
-        ids = dict[str, Variant]()
-        for index, given in enumerate(document.variants):
-            for entry in self._entries(index, given):
-                if entry.variant in self.entries:
-                    raise refuse(path, f"variants[{index}]", entry.variant.id, "each variant once")
-                self.entries[entry.variant] = entry
-                if (same := ids.setdefault(entry.variant.id, entry.variant)) is not entry.variant:
-                    both = f"{dict(same.params)} and {dict(entry.variant.params)} have one name, {entry.variant.id}"
-                    raise refuse(
-                        path, f"variants[{index}].params", both, "values that lead to different names"
-                    )
-        self._pair_rungs()
-        asked = [size for entry in self.entries.values() for size in entry.sizes]
-        self.sizes_with_cells = tuple(size for size in self.sizes if size in asked)
+
+    def _parse_sizes(self) -> list[Size]:
+        sizes: list[Size] = []
+        for index, text in enumerate(self.document.sizes):
+            size = parse_size(self.problem, text, self.path, f"sizes[{index}]")
+            if size in sizes:
+                raise refuse(self.path, f"sizes[{index}]", size, "each size once")
+            sizes.append(size)
+        return sizes
 
     def _refuse_too_many(self) -> None:
         """Raises LadderError where all entries together stand for more than can be looked at in half a minute."""
         count = 0
-        for given in self.document.variants:
-            axes = [len(value) for value in given.params.values() if isinstance(value, list)]
-            count += math.prod(axes) * len(given.dtypes or self.document.dtypes) * len(self.sizes)
+        for item in self.document.variants:
+            axes = [len(value) for value in item.params.values() if isinstance(value, list)]
+            count += math.prod(axes) * len(item.dtypes or self.document.dtypes) * len(self.sizes)
         if count > _MOST_CELLS:
             raise LadderError(
                 f"{self.path}: variants: {count} combinations of parameters, dtypes and sizes; accepted: at most "
                 f"{_MOST_CELLS} in a sweep"
             )
 
+    def _collect_entries(self) -> dict[Variant, Entry]:
+        """The entry of each variant. Raises LadderError for two variants that are equal, or that have one name."""
+        entries: dict[Variant, Entry] = {}
+        names: dict[str, Variant] = {}
+        for index, item in enumerate(self.document.variants):
+            field = f"variants[{index}]"
+            for entry in self._entries(field, item):
+                variant = entry.variant
+                if variant in entries:
+                    raise refuse(self.path, field, variant.id, "each variant once")
+                entries[variant] = entry
+                same = names.setdefault(variant.id, variant)
+                if same is not variant:
+                    both = f"{dict(same.params)} and {dict(variant.params)} have one name, {variant.id}"
+                    raise refuse(self.path, f"{field}.params", both, "values that lead to different names")
+        return entries
+
     def _pair_rungs(self) -> None:
         """Give each rung that names a baseline the entry of that rung in its dtype."""
         rungs = {(entry.rung, entry.variant.dtype): entry for entry in self.entries.values() if entry.rung}
-        for index, given in enumerate(self.document.variants):
-            if given.baseline is not None:
-                field, others = f"variants[{index}].baseline", {rung for rung, _ in rungs} - {given.rung}
-                if given.rung is None:
-                    raise refuse(self.path, field, given.baseline, "a baseline beside `rung` only")
-                refuse_unknown(self.path, field, given.baseline, sorted(others), "the sweep has no such rung")
-                for dtype in self.document.dtypes:
-                    entry, baseline = rungs.get((given.rung, dtype)), rungs.get((given.baseline, dtype))
-                    if entry is not None:
-                        self.entries[entry.variant] = replace(entry, baseline=baseline)
+        for index, item in enumerate(self.document.variants):
+            if not item.baseline:
+                continue
+            field = f"variants[{index}].baseline"
+            if not item.rung:
+                raise refuse(self.path, field, item.baseline, "a baseline beside `rung` only")
+            others = {rung for rung, _ in rungs} - {item.rung}
+            refuse_unknown(self.path, field, item.baseline, sorted(others), "the sweep has no such rung")
+            for dtype in self.document.dtypes:
+                if entry := rungs.get((item.rung, dtype)):
+                    baseline = rungs.get((item.baseline, dtype))
+                    self.entries[entry.variant] = replace(entry, baseline=baseline)
 
     def _kernel(self, field: str, name: str) -> Kernel:
         """A kernel of the sweep's problem, named in `field`."""
-        refuse_unknown(self.path, field, name, self.catalog, why="no such kernel")
+        refuse_unknown(self.path, field, name, self.catalog, "no such kernel")
         kernel = self.catalog[name]
         if kernel.problem is not self.problem:
             same = [other.name for other in self.catalog.values() if other.problem is self.problem]
-            refuse_unknown(self.path, field, name, same, why=f"its problem is {kernel.problem.name}")
+            refuse_unknown(self.path, field, name, same, f"its problem is {kernel.problem.name}")
         return kernel
 
-    def _size(self, size: Any, where: str) -> Size:
-        """A size of the sweep, as `where` in the file gives it."""
-        parsed = parse_size(self.problem, size, self.path, where)
-        if parsed not in self.sizes_with_cells:
-            why = "no variant is asked for there" if parsed in self.sizes else ""
-            raise refuse(self.path, where, size, "one of the sweep's sizes", why=why)
-        return parsed
+    def _size(self, text: Any, field: str) -> Size:
+        """A size at which the sweep has a variant, as `field` gives it."""
+        size = parse_size(self.problem, text, self.path, field)
+        if size not in self.sizes_with_cells:
+            why = "no variant is asked for there" if size in self.sizes else ""
+            raise refuse(self.path, field, text, "one of the sweep's sizes", why)
+        return size
 
-    def _variants(self, where: str, kernel: Kernel, given: EntryDocument) -> list[Variant]:
-        """Variants of one entry, with the excluded ones if there are several combinations or they are recorded."""
-        axes = [value if isinstance(value, list) else [value] for value in given.params.values()]
-        for place, dtype in enumerate(given.dtypes or ()):
+    def _variants(self, field: str, item: EntryDocument) -> list[Variant]:
+        """Variants of one item, with the excluded ones if there are several combinations or they are recorded."""
+        kernel = self._kernel(f"{field}.kernel", item.kernel)
+        if item.reason and not item.where:
+            raise refuse(self.path, f"{field}.reason", item.reason, "a reason beside `where` only")
+        for index, dtype in enumerate(item.dtypes or ()):
             why = "the sweep has no such dtype"
-            refuse_unknown(self.path, f"{where}dtypes[{place}]", dtype, self.document.dtypes, why=why)
-        dtypes = given.dtypes or self.document.dtypes
-        combinations = [dict(zip(given.params, values, strict=True)) for values in itertools.product(*axes)]
-        if given.rung and len(combinations) > 1:
-            accepted = "a rung for one combination of parameters only"
-            raise refuse(self.path, f"{where}rung", given.rung, accepted)
-        lenient = len(combinations) > 1 or given.unsupported == "record"
+            refuse_unknown(self.path, f"{field}.dtypes[{index}]", dtype, self.document.dtypes, why)
+        axes = [value if isinstance(value, list) else [value] for value in item.params.values()]
+        combinations = [dict(zip(item.params, values, strict=True)) for values in itertools.product(*axes)]
+        several = len(combinations) > 1
+        if item.rung and several:
+            raise refuse(
+                self.path, f"{field}.rung", item.rung, "a rung for one combination of parameters only"
+            )
+        excluded = several or item.unsupported == "record"
         layout = self.document.layout
         return [
-            kernel.variant(params, dtype, layout, where=where, file=self.path, excluded=lenient)
-            for dtype in dtypes
+            kernel.variant(params, dtype, layout, where=f"{field}.", file=self.path, excluded=excluded)
+            for dtype in item.dtypes or self.document.dtypes
             for params in combinations
         ]
 
-    def _entries(self, index: int, given: EntryDocument) -> list[Entry]:
+    def _entries(self, field: str, item: EntryDocument) -> list[Entry]:
         """Entries that one item of `variants` stands for; the combinations that it drops are counted."""
-        path, where, record = self.path, f"variants[{index}].", given.unsupported == "record"
-        kernel = self._kernel(f"{where}kernel", given.kernel)
-        if given.reason and not given.where:
-            raise refuse(path, f"{where}reason", given.reason, "a reason beside `where` only")
-        variants = self._variants(where, kernel, given)
-        texts = [text or "" for text in (given.rung, given.technique, given.where, given.reason)]
-        low_high = (given.predicted[0], given.predicted[1]) if given.predicted else None
-        kept = [
-            Entry(variant, *texts, predicted=low_high)
-            for variant in variants
-            if record or variant.absent() is None
-        ]
-        with within(f"{path}: {where}where"):
-            asked = [
-                tuple(size for size in self.sizes if entry.excluded_by_where(size) != "") for entry in kept
-            ]
-        kept = [replace(entry, sizes=sizes) for entry, sizes in zip(kept, asked, strict=True) if sizes]
-        if not kept:
+        variants = self._variants(field, item)
+        entries: list[Entry] = []
+        for variant in variants:
+            if variant.absent() is not None and item.unsupported == "refuse":
+                continue
+            entry = Entry(
+                variant,
+                item.rung,
+                item.technique,
+                item.where,
+                item.reason,
+                predicted=(item.predicted[0], item.predicted[1]) if item.predicted else None,
+            )
+            with within(f"{self.path}: {field}.where"):
+                sizes = tuple(size for size in self.sizes if entry.excluded_by_where(size) != "")
+            if sizes:
+                entries.append(replace(entry, sizes=sizes))
+        self.excluded += len(variants) - len(entries)
+        if not entries:
             why = "no combination is left after the constraints and where"
-            raise LadderError(f"{path}: {where}params: {why}")
-        if all(entry.excluded_by_where(size) for entry in kept for size in entry.sizes):
-            raise refuse(path, f"{where}where", given.where, "an expression that keeps a size")
-        for place, size in enumerate(self.sizes):
-            reasons = [entry.variant.absent(size) for entry in kept if size in entry.sizes]
-            if reasons and all(reasons) and not record:
-                accepted = "a size it supports, or `unsupported: record` at that entry"
-                why = f"no variant of variants[{index}] ({kernel.name}) supports it: {reasons[0]}"
-                raise refuse(path, f"sizes[{place}]", dict(size), accepted, why=why)
-        self.excluded += len(variants) - len(kept)
-        return kept
+            raise LadderError(f"{self.path}: {field}.params: {why}")
+        if all(entry.excluded_by_where(size) for entry in entries for size in entry.sizes):
+            raise refuse(self.path, f"{field}.where", item.where, "an expression that keeps a size")
+        if item.unsupported == "refuse":
+            self._refuse_unsupported_sizes(field, entries)
+        return entries
 
-    def _external(self, given: ExternalDocument, where: str) -> External:
+    def _refuse_unsupported_sizes(self, field: str, entries: Iterable[Entry]) -> None:
+        """Raises LadderError for a size that no variant of an item supports, although it is asked for there."""
+        for index, size in enumerate(self.sizes):
+            asked = [entry.variant for entry in entries if size in entry.sizes]
+            reasons = [variant.absent(size) for variant in asked]
+            if reasons and all(reasons):
+                accepted = "a size it supports, or `unsupported: record` at that entry"
+                why = f"no variant of {field} ({asked[0].kernel.name}) supports it: {reasons[0]}"
+                raise refuse(self.path, f"sizes[{index}]", dict(size), accepted, why)
+
+    def _external(self, given: ExternalDocument, field: str) -> External:
         """A reference of one's own, whose file is there; what it does is seen where it is launched."""
-        if given.shared_object is not None and given.python is not None:
-            raise refuse(self.path, f"{where}.python", given.python, "shared_object or python, not both")
-        if given.python is not None and given.setup is not None:
-            raise refuse(self.path, f"{where}.setup", given.setup, "a setup entry of a shared object only")
-        kind: Literal["shared_object", "python"] = "shared_object" if given.python is None else "python"
-        if given.python is not None and not given.entry.isidentifier():
-            raise refuse(self.path, f"{where}.entry", given.entry, "the name of a function of the module")
+        kind: Literal["shared_object", "python"] = "shared_object"
+        if given.python is not None:
+            kind = "python"
+            if given.shared_object is not None:
+                raise refuse(self.path, f"{field}.python", given.python, "shared_object or python, not both")
+            if given.setup is not None:
+                raise refuse(
+                    self.path, f"{field}.setup", given.setup, "a setup entry of a shared object only"
+                )
+            if not given.entry.isidentifier():
+                raise refuse(self.path, f"{field}.entry", given.entry, "the name of a function of the module")
         file = self.root / given.file
         if not file.is_file():
-            why = f"{file} is no file"
-            raise refuse(self.path, f"{where}.{kind}", given.file, "a file, relative to the project", why=why)
+            accepted = "a file, relative to the project"
+            raise refuse(self.path, f"{field}.{kind}", given.file, accepted, f"{file} is no file")
         return External(kind, os.path.abspath(file), given.entry, given.setup or "", file_sha256(file))
 
     def _reference(self) -> Reference:
-        path, listed = self.path, self.document.references
-        kernels = [one for one in listed if isinstance(one, ReferenceDocument)]
-        names, external = list[str](), dict[str, External]()
-        for index, one in enumerate(listed):
-            where = f"references[{index}]"
-            if isinstance(one, ReferenceDocument):
-                continue
-            if isinstance(one, str):
-                name = one
-                refuse_unknown(path, where, name, self.problem.libraries, why=f"problem {self.problem.name}")
+        """Libraries and references of one's own, or one kernel."""
+        libraries: list[str] = []
+        kernels: list[ReferenceDocument] = []
+        external: dict[str, External] = {}
+        for index, given in enumerate(self.document.references):
+            field = f"references[{index}]"
+            if isinstance(given, ReferenceDocument):
+                kernels.append(given)
+            elif isinstance(given, str):
+                why = f"problem {self.problem.name}"
+                refuse_unknown(self.path, field, given, self.problem.libraries, why)
+                libraries.append(given)
             else:
-                name = one.name or one.usual_name
-                if name in (*self.problem.libraries, *names):
-                    raise refuse(path, f"{where}.name", name, "a name that no other reference has")
-                external[name] = self._external(one, where)
-            names.append(name)
-        if (names and kernels) or len(kernels) > 1:
-            both = [*names, *(one.kernel for one in kernels)]
-            raise refuse(path, "references", both, "libraries and references of one's own, or one kernel")
-        if names:
-            return Reference(libraries=tuple(names), external=external)
-        kernel, params = self._kernel("references[0].kernel", kernels[0].kernel), kernels[0].params
+                name = given.name or given.usual_name
+                if name in (*self.problem.libraries, *libraries):
+                    raise refuse(self.path, f"{field}.name", name, "a name that no other reference has")
+                external[name] = self._external(given, field)
+                libraries.append(name)
+        if kernels and len(kernels) + len(libraries) > 1:
+            both = [*libraries, *(given.kernel for given in kernels)]
+            raise refuse(
+                self.path, "references", both, "libraries and references of one's own, or one kernel"
+            )
+        if kernels:
+            return self._reference_kernel(kernels[0])
+        return Reference(libraries=tuple(libraries), external=external)
+
+    def _reference_kernel(self, given: ReferenceDocument) -> Reference:
+        """A kernel as the reference, which has a variant for each variant of the sweep."""
+        kernel = self._kernel("references[0].kernel", given.kernel)
+        dtype = next(iter(kernel.dtypes))
         # Its own parameters first, so that a mistake in them names this file.
-        kernel.variant(params, next(iter(kernel.dtypes)), where="references[0].", file=path, excluded=True)
-        reference = Reference(kernel=kernel, params=params)
-        with within(f"{path}: references[0]"):
+        kernel.variant(given.params, dtype, where="references[0].", file=self.path, excluded=True)
+        reference = Reference(kernel=kernel, params=given.params)
+        with within(f"{self.path}: references[0]"):
             for variant in self.entries:
                 if variant.absent() is None:
                     reference.variant_for(variant)
@@ -384,26 +431,27 @@ class _SweepFile:
         """The cells that `where` keeps at the sizes, which are the first one where none is named."""
         if given is None:
             return ()
-        listed = enumerate(given.sizes or ())
-        sizes = [
-            self._size(size, f"{field}.sizes[{index}]") for index, size in listed
-        ] or self.sizes_with_cells[:1]
-        entries = [entry for entry in self.entries.values() if entry.variant.absent() is None]
-        asked = [(entry, size) for entry in entries for size in sizes if size in entry.sizes]
-        if given.where is not None:
-            with within(f"{self.path}: {field}.where"):
-                asked = [one for one in asked if evaluate(given.where, _names_of(*one))]
-            if not asked:
-                accepted = "an expression that keeps a variant asked for at one of these sizes"
-                raise refuse(self.path, f"{field}.where", given.where, accepted)
-        return tuple((entry.variant, size) for entry, size in asked)
+        sizes = [self._size(text, f"{field}.sizes[{index}]") for index, text in enumerate(given.sizes or ())]
+        cells: list[tuple[Variant, Size]] = []
+        for variant, entry in self.entries.items():
+            if variant.absent() is not None:
+                continue
+            for size in sizes or self.sizes_with_cells[:1]:
+                with within(f"{self.path}: {field}.where"):
+                    if size in entry.sizes and evaluate(given.where or 1, _names_of(entry, size)):
+                        cells.append((variant, size))
+        if given.where and not cells:
+            accepted = "an expression that keeps a variant asked for at one of these sizes"
+            raise refuse(self.path, f"{field}.where", given.where, accepted)
+        return tuple(cells)
 
     def _figure(self, index: int, figure: Figure) -> Figure:
-        axes = sorted({name for variant in self.entries for name in variant.params})
+        field = f"figures[{index}]"
+        parameters = sorted({name for variant in self.entries for name in variant.params})
         for axis in ("x", "y", "hue"):
             if (name := getattr(figure, axis)) is not None:
-                refuse_unknown(self.path, f"figures[{index}].{axis}", name, axes)
-        at = None if figure.at is None else self._size(figure.at, f"figures[{index}].at")
+                refuse_unknown(self.path, f"{field}.{axis}", name, parameters)
+        at = None if figure.at is None else self._size(figure.at, f"{field}.at")
         return figure.model_copy(update={"at": at})
 
     def sweep(self) -> Sweep:

@@ -1,6 +1,6 @@
 """Steps from records to tables, verdicts and figures: they need neither a GPU nor the compiler.
 
-What one step alone needs and is slow to import is imported by it.
+Slow imports stand inside the step that needs them.
 """
 
 import logging
@@ -29,16 +29,19 @@ from ladder.results.statistics import count
 
 
 def _stand_in(view: PlanRecords, published: PublishedFolder) -> dict[str, pd.DataFrame]:
-    """Tables of a sweep from published records: what they leave open becomes a note."""
-    name, frames = view.plan.sweep, collect_sweep(view)
-    missing = frames["notes"][frames["notes"]["stage"] == "measure"]["subject"]
-    said = [(subject, "not in the published run") for subject in missing]
+    """Tables of a sweep from published records; a note says what these lack."""
+    sweep, frames = view.plan.sweep, collect_sweep(view)
+    notes = frames["notes"]
+    missing = notes["subject"][notes["stage"] == "measure"]
+    reasons = [(subject, "not in the published run") for subject in missing]
     for kernel, variants in changed_code(view).items():
-        said.append((kernel, f"machine code differs from the published run's ({count(variants, 'variant')})"))
+        number = count(variants, "variant")
+        reasons.append((kernel, f"machine code differs from the published run's ({number})"))
     if not view.records.by_cell:
-        said = [(name, f"no published measurements in {published.root.name}")]
-    rows = [{"sweep": name, "stage": "published", "subject": one, "reason": why} for one, why in said]
-    kept = kept_rows(name, published, ("notes", "jobs"))
+        reasons = [(sweep, f"no published measurements in {published.root.name}")]
+    row = {"sweep": sweep, "stage": "published"}
+    rows = [{**row, "subject": subject, "reason": reason} for subject, reason in reasons]
+    kept = kept_rows(sweep, published, ("notes", "jobs"))
     return frames | kept | {"notes": tables.concat([kept["notes"], tables.frame("notes", rows)], "notes")}
 
 
@@ -50,9 +53,10 @@ def collect(
     jobs: Annotated[int, typer.Option(min=1, help="Processes at once.")] = 1,
 ) -> None:
     """Turn the records of sweeps into tables: tables/*.csv and .parquet."""
-    folder, parts = RunFolder(folder_), {}
+    folder = RunFolder(folder_)
     plans = [read_plan(folder.plan(name)) for name in sweeps]
     records = records_of(folder, published, plans)
+    parts = {}
     for done, plan in enumerate(plans, 1):
         view = PlanRecords(plan, records, published is not None)
         if published:
@@ -113,9 +117,11 @@ def figures(
 
     folder = RunFolder(folder_)
     frames = {table: tables.read(table, into or folder.tables) for table in SWEEP_TABLES}
-    measured = measured_on(records_of(folder, published, []), frames["sessions"])
-    whose = {"published": measured, "timings_from": "published"} if published is not None else measured
-    data = RunData(sweeps_of(context, sweeps), frames, whose)
-    named = titles(data, Links(folder, folder.root, data))
-    for done, name in enumerate(draw_sweeps(data.parts.values(), into or folder.figures, jobs, named), 1):
+    environment = measured_on(records_of(folder, published, []), frames["sessions"])
+    if published is not None:
+        environment = {"published": environment, "timings_from": "published"}
+    data = RunData(sweeps_of(context, sweeps), frames, environment)
+    titles_ = titles(data, Links(folder, folder.root, data))
+    drawn = draw_sweeps(data.parts.values(), into or folder.figures, jobs, titles_)
+    for done, name in enumerate(drawn, 1):
         logging.info("[%d/%d] %s", done, len(data.parts), name)

@@ -59,14 +59,15 @@ def _app(words: Sequence[str]) -> typer.Typer:
 
 def _settings_apart(words: Sequence[str]) -> list[str]:
     """`--config a=1 b=2`, as snakemake has it, with an option for each setting."""
-    found, setting = list[str](), False
+    separate: list[str] = []
+    in_settings = False
     for word in words:
-        setting = setting and re.match(r"[a-z]\w*=", word) is not None
-        if setting and found[-1] != "--config":
-            found.append("--config")
-        found.append(word)
-        setting = setting or word == "--config" or word.startswith("--config=")
-    return found
+        in_settings = in_settings and re.match(r"[a-z]\w*=", word) is not None
+        if in_settings and separate[-1] != "--config":
+            separate.append("--config")
+        separate.append(word)
+        in_settings = in_settings or word.partition("=")[0] == "--config"
+    return separate
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -75,8 +76,9 @@ def main(arguments: list[str] | None = None) -> int:
     words = _settings_apart(sys.argv[1:] if arguments is None else arguments)
     if sys.stdout is None:  # closed by who started it
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
-    judges = next((word for word in words if word in STEPS), "") == "judge"
-    mistake, crash, unread = (UNJUDGED, UNJUDGED, UNJUDGED) if judges else (MISTAKE, CRASH, 0)
+    mistake, crash, unread = MISTAKE, CRASH, 0
+    if next((word for word in words if word in STEPS), "") == "judge":
+        mistake = crash = unread = UNJUDGED
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # of a terminal that knows no "…" or "µ"
     try:

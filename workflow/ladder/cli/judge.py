@@ -49,9 +49,9 @@ def usual_size(problem: Problem) -> Any:
 
 def the_gpu() -> FoundGpu:
     """The first GPU. Raises LadderError without one."""
-    if not (gpus := find_gpus()):
-        raise LadderError("no GPU is visible, and this step measures on one")
-    return gpus[0]
+    for gpu in find_gpus():
+        return gpu
+    raise LadderError("no GPU is visible, and this step measures on one")
 
 
 def measured(own: Project, sweep: Sweep, settings: Settings, arch: str, folder: RunFolder) -> PlanRecords:
@@ -60,9 +60,12 @@ def measured(own: Project, sweep: Sweep, settings: Settings, arch: str, folder: 
     Raises LadderError where a kernel that others are timed against does not compile.
     """
     plan = compiled(own, sweep, settings, arch, os.cpu_count() or 1)
-    for name in dict.fromkeys(task.reference.variant for task in plan.tasks if task.reference):
-        if (facts := plan.variants[name])["status"] != "ok":
-            raise LadderError(f"the reference {name}: {facts['status']}: {facts['reason']}")
+    for task in plan.tasks:
+        if task.reference is not None:
+            name = task.reference.variant
+            facts = plan.variants[name]
+            if facts["status"] != "ok":
+                raise LadderError(f"the reference {name}: {facts['status']}: {facts['reason']}")
     job.measure(write_plan(plan, folder), plan, folder, own.root)
     return PlanRecords(plan, read_store(folder.records))
 
@@ -108,34 +111,34 @@ def _other(kernel: Kernel, path: Path, given: Words) -> tuple[list[Any], dict[st
     if other.name == kernel.name:
         why = f"both are called {kernel.name}"
         raise refuse(LINE, "--against", str(path), "a kernel of another name: copy its two files", why=why)
-    return [{"kernel": other.name}], {one.name: one for one in (kernel, other)}
+    return [{"kernel": other.name}], {kernel.name: kernel, other.name: other}
 
 
 def reference_of(kernel: Kernel, own: Project, given: Words) -> tuple[list[Any], dict[str, Kernel]]:
     """References as a sweep has them, and the kernels that they may name. Raises LadderError without any."""
-    found = [parse_yaml(one, f"{LINE}: --reference") for one in given or kernel.problem.libraries]
-    if not found:
+    references = [parse_yaml(word, f"{LINE}: --reference") for word in given or kernel.problem.libraries]
+    if not references:
         why = f"the problem {kernel.problem.name} has no library"
         raise LadderError(
             f"{LINE}: --reference is missing: {why}; accepted: '{{kernel: NAME}}' and others, see docs/references.md"
         )
-    names = [one["kernel"] for one in found if isinstance(one, Mapping) and "kernel" in one]
+    names = [item["kernel"] for item in references if isinstance(item, Mapping) and "kernel" in item]
     catalog = {**Catalog(own.kernels)} if names else {}
     same = catalog.get(kernel.name)
     if kernel.name in names and same is not None and not same.path.samefile(kernel.path):
         raise LadderError(f"{kernel.path}: the name {kernel.name!r}, which --reference has, is {same.path}'s")
-    return found, catalog | {kernel.name: kernel}
+    return references, catalog | {kernel.name: kernel}
 
 
 def parameters(given: Words) -> dict[str, Any]:
     """Parameters given as NAME=VALUE."""
-    found = {}
-    for one in given or ():
-        name, equals, value = one.partition("=")
-        found[name] = parse_yaml(value, f"{LINE}: --param: {one!r}")
-        if not equals or not is_parameter(found[name]):
-            raise refuse(LINE, "--param", one, f"NAME=VALUE, the value {A_VALUE}")
-    return found
+    values = {}
+    for word in given or ():
+        name, equals, value = word.partition("=")
+        values[name] = parse_yaml(value, f"{LINE}: --param: {word!r}")
+        if not equals or not is_parameter(values[name]):
+            raise refuse(LINE, "--param", word, f"NAME=VALUE, the value {A_VALUE}")
+    return values
 
 
 def judge(
@@ -165,35 +168,36 @@ def judge(
         raise refuse(LINE, "--json", str(json_), "a file to write, or - for standard output")
     own = Project(Path(os.path.abspath(project(context).root)))
     kernel = described(path, "KERNEL.yaml")
-    references, catalog = (
-        _other(kernel, against, reference) if against else reference_of(kernel, own, reference)
-    )
-    asked = [parse_yaml(one, f"{LINE}: --size") for one in size or ()]
-    entry = {"kernel": kernel.name, "params": parameters(param), "unsupported": "record"}
+    if against:
+        references, catalog = _other(kernel, against, reference)
+    else:
+        references, catalog = reference_of(kernel, own, reference)
+    sizes = [parse_yaml(word, f"{LINE}: --size") for word in size or ()]
     fields = {
         "title": kernel.name,
         "question": "Is it right, and how fast?",
         "problem": kernel.problem.name,
         "dtypes": [dtype or next(iter(kernel.dtypes))],
         "layout": layout,
-        "sizes": asked or [usual_size(kernel.problem)],
-        "variants": [entry],
+        "sizes": sizes or [usual_size(kernel.problem)],
+        "variants": [{"kernel": kernel.name, "params": parameters(param), "unsupported": "record"}],
         "references": references,
         "regimes": regime or ["cold", "warm"],
     }
-    sweep = make_sweep(LINE, fields, catalog, own.root)
-    view, device = measure_in_temporary_folder(
-        own, replace(sweep, name="judge"), settings_of(config, arch=arch)
-    )
+    sweep = replace(make_sweep(LINE, fields, catalog, own.root), name="judge")
+    view, device = measure_in_temporary_folder(own, sweep, settings_of(config, arch=arch))
     cells = cells_of(view, components_for(own.publications(), slug_of(device)))
     code, _ = decide(cells)
-    head = {"kernel": kernel.name, "dtype": sweep.dtypes[0], "device": device, "verdict": VERDICTS[code]}
-    alone = json_ == Path("-")
-    print(text(view.plan.tasks[0].variant, device, cells), file=sys.stderr if alone else sys.stdout)
-    if alone:
-        print(json.dumps(head | {"cells": cells}, indent=1))
-    elif json_ is not None:
-        write_json(json_.resolve(), head | {"cells": cells})  # a link to it stays
+    shown = text(view.plan.tasks[0].variant, device, cells)
+    about = {"kernel": kernel.name, "dtype": sweep.dtypes[0], "device": device}
+    document = {**about, "verdict": VERDICTS[code], "cells": cells}
+    if json_ == Path("-"):
+        print(shown, file=sys.stderr)
+        print(json.dumps(document, indent=1))
+    else:
+        print(shown)
+        if json_ is not None:
+            write_json(json_.resolve(), document)  # a link to it stays
     raise typer.Exit(code)
 
 

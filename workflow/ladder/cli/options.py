@@ -53,14 +53,14 @@ Beside = Annotated[list[Path] | None, typer.Option(help=_BESIDE, exists=True, fi
 
 def folders(given: list[Path] | None, field: str = "--beside") -> list[RunFolder]:
     """Folders to compare, each of a run or published. Raises LadderError naming `field` for one without tables."""
-    found = list[RunFolder]()
+    with_tables = list[RunFolder]()
     for path in given or ():
         kinds = (RunFolder(path), PublishedFolder(path))
-        one = next((one for one in kinds if (one.tables / "timings.csv").is_file()), None)
-        if one is None:
+        candidates = [folder for folder in kinds if (folder.tables / "timings.csv").is_file()]
+        if not candidates:
             raise refuse("command line", field, str(path), "results/RUN/DEVICE or results/published/DEVICE")
-        found.append(one)
-    return found
+        with_tables.append(candidates[0])
+    return with_tables
 
 
 def folder_of(plan: Path) -> RunFolder:

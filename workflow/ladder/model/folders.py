@@ -6,6 +6,7 @@ from pathlib import Path
 from ladder.model.errors import LadderError, refuse
 from ladder.model.schemas import SWEEP_TABLES
 
+PACKAGE = Path(__file__).resolve().parents[1]
 NO_GPU = "no-gpu"  # device folder of a run on a host without a GPU: its timings are published ones
 
 

@@ -1,4 +1,6 @@
-"""The package's own source: which files a module runs, and a digest of them, by which rules run again."""
+"""Files of the package that a module runs, and their digest: tests keep results as long as these are the same."""
+
+from __future__ import annotations
 
 import functools
 import hashlib
@@ -7,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import grimp
-
-PACKAGE = Path(__file__).resolve().parents[1]
+from ladder.model.folders import PACKAGE
 
 
 @functools.cache
@@ -18,9 +19,10 @@ def _imports() -> Any:
 
 def closure(modules: Iterable[str]) -> list[Path]:
     """Files of `modules` and all they import from the package, sorted; imports by a computed name are not seen."""
-    graph = _imports()
-    found = {name for module in modules for name in (module, *graph.find_upstream_modules(module))}
-    stems = [PACKAGE.joinpath(*name.split(".")[1:]) for name in sorted(found)]
+    names = set(modules)
+    for module in tuple(names):
+        names |= _imports().find_upstream_modules(module)
+    stems = [PACKAGE.joinpath(*name.split(".")[1:]) for name in sorted(names)]
     return [stem / "__init__.py" if stem.is_dir() else stem.with_suffix(".py") for stem in stems]
 
 
