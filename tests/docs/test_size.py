@@ -40,7 +40,7 @@ FEATURES = {
     "tables, statistics, environment": """results/__init__ results/collect results/counters results/tables
         results/statistics results/verdicts results/environment results/templates cli/analyse""",
     "rows of the tables, for claims, report and page": "results/run_data results/sweep_data",
-    "prediction for another GPU": "results/prediction results/hosts",
+    "prediction for another GPU": "results/prediction results/coverage results/sessions",
     "publishing, archive": "results/publish results/published_records results/replacing results/earlier cli/publish",
     "judge, reproduce, compare, history": """results/judgement results/reproduction results/compare results/history
         cli/judge cli/inspect""",
