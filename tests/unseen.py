@@ -16,7 +16,7 @@ from typing import Any
 
 import pandas as pd
 from ladder.results import tables
-from ladder.results.prediction import prepare_sessions
+from ladder.results.sessions import prepare_sessions
 from ladder.results.statistics import CELL, FEW
 
 

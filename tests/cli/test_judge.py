@@ -222,39 +222,39 @@ def test_the_json_has_a_cell_a_size_and_regime(
     assert [*warm.values()] == [size, "warm", "unsupported", TOO_SLOW["reason"], *[None] * 12]
 
 
-def components(folder: Path, **deviations: float) -> PublishedFolder:
-    """A published folder whose classes of cells have these standard deviations, and one far larger ones."""
+def components(folder: Path, deviation: float) -> PublishedFolder:
+    """A published folder whose classes of cells have this deviation, and one a far larger one."""
     rows = [
-        {"class": f"{kind}, {bound}, {span} us, {regime}", "residual": 0.001} | deviations
+        {"class": f"{kind}, {bound}, {span} us, {regime}", "deviation": deviation}
         for kind in ("library", "kernel")
         for bound in ("compute", "memory", "mixed")
         for span in ("below 20", "20 to 100", "100 to 1000")
         for regime in ("cold", "warm")
     ]
-    rows.append({"class": "another", "residual": 0.5, "session": 0.5, "gpu": 0.5, "host": 0.5})
+    rows.append({"class": "another", "deviation": 0.5})
     tables.write({"components": tables.frame("components", rows)}, folder)
     return PublishedFolder(folder)
 
 
-@pytest.mark.parametrize(("session", "code"), [(0.0, 0), (0.008, 0), (0.016, 1)])
-def test_how_sessions_differ_decides_with_the_launches_and_the_range_elsewhere_is_wider(
-    session: float,
+@pytest.mark.parametrize(("deviation", "code"), [(0.0, 0), (0.02, 0), (0.03, 1)])
+def test_how_gpus_differ_decides_with_the_launches_and_the_range_elsewhere_is_wider(
+    deviation: float,
     code: int,
     judge: Run,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """1.03 with 1 % from the launches: a session's 0.8 % leaves it above 1, 1.6 % does not."""
+    """1.03 with 1 % from the launches: a deviation of 2 % leaves it above 1, 3 % does not."""
     folders = [
-        components(tmp_path / "nvidia-a100", session=0.1, gpu=0.1, host=0.1),
-        components(tmp_path / "nvidia-h200", session=session, gpu=0.003, host=0.004),
+        components(tmp_path / "nvidia-a100", 0.1),
+        components(tmp_path / "nvidia-h200", deviation),
     ]
     monkeypatch.setattr("ladder.model.folders.Project.publications", lambda self: folders)
     assert judge({(2048, "cold"): ok(), (2048, "warm"): ok()}, "--json", "-") == code
     found = json.loads(capsys.readouterr().out)["cells"][0]
-    for ends, deviation in (("speedup", session), ("elsewhere", math.hypot(session, 0.005))):
-        low = math.hypot(math.log(1.03 / 1.02), 1.96 * deviation)
+    for ends, squares in (("speedup", 1.0), ("elsewhere", 2.0)):
+        low = math.hypot(math.log(1.03 / 1.02), squares**0.5 * deviation)
         assert found[f"{ends}_low"] == pytest.approx(1.03 * math.exp(-low))
         assert found[f"{ends}_high"] > 1.0399
 
@@ -262,7 +262,7 @@ def test_how_sessions_differ_decides_with_the_launches_and_the_range_elsewhere_i
 def test_sessions_of_another_model_say_nothing_of_this_gpu(
     judge: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    other = components(tmp_path / "nvidia-a100", session=0.1, gpu=0.1, host=0.1)
+    other = components(tmp_path / "nvidia-a100", 0.1)
     monkeypatch.setattr("ladder.model.folders.Project.publications", lambda self: [other])
     assert judge({(2048, "cold"): ok(), (2048, "warm"): ok()}, "--json", "-") == 0
     captured = capsys.readouterr()

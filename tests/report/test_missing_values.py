@@ -26,8 +26,8 @@ IN_EVERY_ROW = {
     reference reference_median_us speedup speedup_low speedup_high""",
     "sessions": """sweep variant dtype regime session samples median_us reference reference_median_us
     speedup speedup_low speedup_high""",
-    "components": "class",
-    "coverage": "left_out sessions part cells readings covered",
+    "components": "class deviation",
+    "coverage": "left_out part cells readings covered",
     "unseen": "part gpus cells readings covered",
     "metrics": "sweep variant metric",
     "resources": """sweep kernel variant params dtype arch status registers shared_bytes_static shared_bytes_dynamic

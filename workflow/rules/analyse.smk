@@ -15,7 +15,6 @@ rule collect_tables:
         samples=f"{FOLDER}/tables/{SAMPLES}",
     log:
         f"{LOGS}/collect_tables.log",
-    threads: cores
     params:
         folder=run_folder,
         published=STANDS_IN,
@@ -25,7 +24,7 @@ rule collect_tables:
     message:
         "Collecting the tables"
     shell:
-        "ladder collect {params.folder:q} {params.sweeps:q} {params.published} --jobs {threads} > {log} 2>&1"
+        "ladder collect {params.folder:q} {params.sweeps:q} {params.published} > {log} 2>&1"
 
 
 rule collect_sweep:

@@ -50,7 +50,6 @@ def collect(
     sweeps: SweepNames,
     published: Published = None,
     into: Into = None,
-    jobs: Annotated[int, typer.Option(min=1, help="Processes at once.")] = 1,
 ) -> None:
     """Turn the records of sweeps into tables: tables/*.csv and .parquet."""
     folder = RunFolder(folder_)
@@ -67,7 +66,7 @@ def collect(
         summary = ", ".join(f"{count} {status}" for status, count in counts.items()) or "no timings"
         logging.info("[%d/%d] %s: %s", done, len(plans), plan.sweep, summary)
         parts[plan.sweep] = frames
-    tables.write(merge(parts, jobs), into or folder.tables)
+    tables.write(merge(parts), into or folder.tables)
     write_samples((into or folder.tables) / SAMPLES, records)
     if published is not None and into is None:
         copy_checks(PublishedFolder(published), folder)

@@ -61,13 +61,12 @@ SCHEMAS: Mapping[str, Mapping[str, str]] = {
         median_us:float reference_median_us:float speedup:float speedup_low:float speedup_high:float samples:int
         sm_clock_mhz:float power_w:float host_gpus:int clock_floor_us:float clock chose:bool bound"""
     ),
-    # Standard deviations of log speed-ups by class of cells, and how many GPUs and kinds of host they are from.
-    "components": columns(
-        "class cells:int gpus:int hosts:int residual:float session:float gpu:float host:float"
-    ),
-    # How often sessions left out fall into the intervals that all others, or one of them, predict.
+    # How far GPUs differ by class of cells, and from how many GPUs and kinds of host that is. deviation: of the GPUs
+    # that read a cell 95 % are within so much of the mean of the other ones, as logarithms of speed-ups.
+    "components": columns("class cells:int gpus:int hosts:int deviation:float"),
+    # How often readings that are left out fall into the ranges made without them.
     "coverage": columns(
-        """left_out sessions part cells:int readings:int covered:float half_width:float interval_score:float"""
+        "left_out part cells:int readings:int covered:float half_width:float interval_score:float"
     ),
     # How often sessions on GPUs that were new fell into the ranges published before them (results/unseen/DEVICE).
     "unseen": columns("part gpus:int cells:int readings:int covered:float host_gpus day"),

@@ -37,7 +37,6 @@ from ladder.report.shares import shares_of
 from ladder.report.titles import message
 from ladder.results import statistics as stats
 from ladder.results.collect import OTHER_CODE
-from ladder.results.hosts import source_of
 from ladder.results.run_data import RunData
 from ladder.results.sweep_data import SweepData
 from ladder.results.templates import TEMPLATES
@@ -126,7 +125,6 @@ def render(
         "parts": list(data.parts.values()),
         "sweeps": list(sweeps.values()),
         "tables": frames,
-        "hosts_source": source_of(str(frames["sessions"]["started"].min())),
         "itself": stats.against_itself(frames["sessions"]),
         "sanitized": _sanitized(frames["sanitizer"], frames["resources"]),
         "jobs": stats.records(frames["jobs"]),

@@ -24,6 +24,7 @@ from ladder.problems.registry import PROBLEMS
 from ladder.results import tables
 from ladder.results.counters import times_and_counters
 from ladder.results.environment import read_as
+from ladder.results.sessions import combine_sessions
 from ladder.results.statistics import BOTH, OVER, lag_1
 
 _STEP_US = 0.032
@@ -361,15 +362,9 @@ def changed_code(view: PlanRecords) -> dict[str, int]:
     return Counter(kernel for kernel, _ in changed)
 
 
-def merge(parts: Mapping[str, Mapping[str, pd.DataFrame]], jobs: int = 1) -> dict[str, pd.DataFrame]:
-    """Tables of all sweeps joined in their order, with what the sessions of all of them say together.
-
-    `jobs`: processes at once.
-    """
-    # Imports scipy, which figures and pages are drawn without.
-    from ladder.results.prediction import combine_sessions
-
+def merge(parts: Mapping[str, Mapping[str, pd.DataFrame]]) -> dict[str, pd.DataFrame]:
+    """Tables of all sweeps joined in their order, with what the sessions of all of them say together."""
     joined = {name: tables.concat([frames[name] for frames in parts.values()], name) for name in SWEEP_TABLES}
-    combined = combine_sessions(joined, jobs)
+    combined = combine_sessions(joined)
     counted = times_and_counters(combined["timings"], combined["metrics"])
     return combined | {"times_and_counters": tables.concat([counted], "times_and_counters")}

@@ -9,17 +9,20 @@ import pandas as pd
 from ladder.measure.plan_records import WRONG, PlanRecords
 from ladder.model.errors import LadderError
 from ladder.model.plan import Task
-from ladder.model.schemas import SIZE_COLUMNS, TableRow
-from ladder.results import prediction, tables
+from ladder.model.schemas import SIZE_COLUMNS
+from ladder.results import tables
 from ladder.results.collect import collect_sweep, summarised
+from ladder.results.sessions import prepare_sessions
 from ladder.results.statistics import estimate, records
 from ladder.results.templates import TEMPLATES
 from ladder.results.verdicts import widened
 
 VERDICTS = ("faster", "tie", "slower", "wrong", "broken")
 """Verdicts, at the place of their exit code."""
-_HERE, _ELSEWHERE = ("session",), ("session", "gpu", "host")
-"""Components of variance of a reading: on this GPU from session to session, on another one by all of it."""
+_DEVIATIONS = {"speedup": 1.0, "elsewhere": math.sqrt(2.0)}
+"""How many times the deviation of its class the two intervals hold of a kernel that one session on one GPU read: its
+speed-up, and another GPU on another kind of host. `results/prediction.py` has the same for a cell of one session.
+"""
 
 Outcome = tuple[str, str, Mapping[str, Any]]
 """Status, reason, and the result of a record, which is empty where there is none."""
@@ -44,26 +47,24 @@ def outcome(view: PlanRecords, task: Task, regime: str = "") -> Outcome:
 
 
 class _Deviations:
-    """Standard deviations of log speed-ups by class of cells, as components.csv has them."""
+    """How far GPUs differ by class of cells, as components.csv has it."""
 
     def __init__(self, view: PlanRecords, components: pd.DataFrame | None) -> None:
-        self._table = dict[str, TableRow]()
+        self._of_class = dict[str, float]()
         self._classes = dict[tuple[Any, ...], str]()
         if components is None or components.empty:
             return
-        self._table = {row["class"]: row for row in records(components)}
-        for row in records(prediction.prepare_sessions(collect_sweep(view)["sessions"])):
+        self._of_class = {row["class"]: row["deviation"] for row in records(components)}
+        for row in records(prepare_sessions(collect_sweep(view)["sessions"])):
             size = (row[name] for name in SIZE_COLUMNS if row[name] is not None)
             self._classes[(*size, row["regime"])] = row["class"]
 
-    def of(self, task: Task, regime: str, names: Sequence[str]) -> float | None:
-        """Of all the `names` together, in a cell's class, or the most of any class; None without a table."""
-        if not self._table:
+    def of(self, task: Task, regime: str) -> float | None:
+        """The deviation of a cell's class; the largest of any class where it has none; None without a table."""
+        if not self._of_class:
             return None
-        name = self._classes.get((*task.cell.size.values(), regime))
-        rows = [self._table[name]] if name in self._table else [*self._table.values()]
-        largest = [max((row[part] for row in rows if row[part] is not None), default=0.0) for part in names]
-        return math.hypot(*largest)
+        name = self._classes.get((*task.cell.size.values(), regime), "")
+        return self._of_class.get(name, max(self._of_class.values()))
 
 
 def _cell(view: PlanRecords, deviations: _Deviations, task: Task, regime: str) -> JudgedCell:
@@ -73,11 +74,12 @@ def _cell(view: PlanRecords, deviations: _Deviations, task: Task, regime: str) -
     found |= {name: known.get(f"median_us{end}") for name, end in _TIMES.items()}
     found |= {name: known.get(name) for name in ("reference", "speedup")} | dict.fromkeys(_ENDS)
     if status == "ok":
-        for where, names in (("speedup", _HERE), ("elsewhere", _ELSEWHERE)):
-            deviation = deviations.of(task, regime, names)
-            if deviation is not None or names is _HERE:
-                wide = widened(estimate(known, "speedup"), deviation or 0.0)
-                found |= {f"{where}_low": wide.low, f"{where}_high": wide.high}
+        speedup, deviation = estimate(known, "speedup"), deviations.of(task, regime)
+        found |= {"speedup_low": speedup.low, "speedup_high": speedup.high}
+        if deviation is not None:
+            for where, times in _DEVIATIONS.items():
+                interval = widened(speedup, times * deviation)
+                found |= {f"{where}_low": interval.low, f"{where}_high": interval.high}
     return found | {name: check.get(name) for name in ("launches", "max_error", "error_bound")}
 
 

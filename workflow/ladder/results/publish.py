@@ -6,7 +6,6 @@ in the archive. Or what was measured from one commit takes the place of all else
 
 import functools
 import math
-import os
 import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -203,7 +202,7 @@ class Publication:
             if not jobs:
                 parts[name]["jobs"] = kept["jobs"]
         measured = {name: part for name, part in parts.items() if len(part["timings"])}
-        return merge(measured, os.cpu_count() or 1)
+        return merge(measured)
 
     def _with_published_facts(self, plan: Plan) -> Plan:
         """A plan in which variants whose compiler this run lacked are as they were published."""

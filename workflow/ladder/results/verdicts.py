@@ -29,13 +29,13 @@ FASTER, TIED, SLOWER = "faster", "tied", "slower"
 
 NORMAL = 1.959964
 """95 % of a normal distribution lie within so many standard deviations."""
-LIBRARIES = frozenset(name for one in PROBLEMS.values() for name in one.libraries) - {COPY}
+LIBRARIES = frozenset(name for problem in PROBLEMS.values() for name in problem.libraries) - {COPY}
 """References that choose among algorithms. A copy does not, and counts as a kernel."""
 SESSION = {"kernel": 0.0036, "library": choice.SESSION}
 """Standard deviation of log speed-ups from session to session on one GPU, by the kind of reference.
 
-For runs without a pair of sessions to estimate it from. Source: the published sessions of H200s, 593 pairs of kernels
-and 653 of libraries on one GPU, by `prediction.components` over all classes.
+For runs on one GPU, which cannot say it. Source: 593 pairs of sessions over kernels and 653 over libraries, each pair
+on one H200.
 """
 
 
@@ -92,12 +92,11 @@ def verdicts(rows: pd.DataFrame) -> "pd.Series[str]":
     return pd.Series([gain(row).verdict for row in records(rows)], rows.index, dtype=object)
 
 
-def widened(value: Estimate, deviation: float) -> Estimate:
-    """A ratio with a further standard deviation of its logarithm: independent deviations add up as squares."""
-    low, high = (
-        math.hypot(math.log(end / value.value), NORMAL * deviation) for end in (value.low, value.high)
-    )
-    return Estimate(value.value, value.value * math.exp(-low), value.value * math.exp(high))
+def widened(value: Estimate, half_width: float) -> Estimate:
+    """A ratio whose interval is widened by a half-width of its logarithm: independent ones add up as squares."""
+    below = math.hypot(math.log(value.value / value.low), half_width)
+    above = math.hypot(math.log(value.high / value.value), half_width)
+    return Estimate(value.value, value.value * math.exp(-below), value.value * math.exp(above))
 
 
 def in_one_session(row: Mapping[str, Any]) -> Estimate:
@@ -105,4 +104,4 @@ def in_one_session(row: Mapping[str, Any]) -> Estimate:
 
     `row` has `speedup`, its interval within the session, and `reference`.
     """
-    return widened(estimate(row, "speedup"), SESSION[kind_of(row["reference"])])
+    return widened(estimate(row, "speedup"), NORMAL * SESSION[kind_of(row["reference"])])

@@ -1,0 +1,123 @@
+"""Sessions of a cell: rows that ranges are made from, and tables that say what all sessions together say."""
+
+from collections.abc import Mapping
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+
+from ladder.model.schemas import TableRow
+from ladder.results import tables
+from ladder.results.coverage import coverage
+from ladder.results.prediction import class_quantiles, ranges
+from ladder.results.statistics import BOTH, CELL, OVER, records
+from ladder.results.verdicts import kind_of
+
+Frame = pd.DataFrame
+
+_TIMES = ["median_us", "reference_median_us"]
+_EDGES_US = (20, 100, 1000)
+_RATES = ["tflops", "peak_fraction", "gbytes_per_s", "copy_fraction", "memory_fraction"]
+_TOO_FEW = "too few sessions of a cell: a range takes two GPUs and its check three"
+
+
+def _classes(rows: Frame) -> "pd.Series[str]":
+    """The class of each row's cell: kind of reference, what binds the pair, how long the shorter side takes, regime.
+
+    A pair of which nothing says what binds it counts as "compute".
+    """
+    shorter = rows.groupby("cell")[_TIMES].transform("median").min(axis=1)
+    between = [f"{low} to {high} us" for low, high in pairwise(_EDGES_US)]
+    spans = np.array([f"below {_EDGES_US[0]} us", *between, f"over {_EDGES_US[-1]} us"])
+    bounds = rows.groupby("cell")["bound"].transform("first").fillna("compute")
+    words = zip(rows["kind"], bounds, spans[np.searchsorted(_EDGES_US, shorter)], rows["regime"], strict=True)
+    return pd.Series([", ".join(each) for each in words], rows.index, dtype=object)
+
+
+def prepare_sessions(sessions: Frame) -> Frame:
+    """The rows of sessions.csv, one per entry and session, with these columns more:
+
+    entry: a number for each value of `CELL`, as timings.csv has rows. cell: a number for each cell, in whatever sweep.
+    library: a number for each call of a library; missing over a kernel. kind: library or kernel; libraries choose
+    among algorithms, and may choose another one next time. class: see `_classes`. gpu: text; an unknown GPU is the
+    session's own. host: the number of its GPUs, 0 where unknown. log: of the speed-up. launches: half-width of the
+    session's own interval, as a logarithm.
+
+    A session that chose the cell as one of the fastest is left out: its number is too high by chance.
+    """
+    kept = sessions[~sessions["chose"].fillna(False)].dropna(subset=["speedup", *_TIMES])
+    rows = kept.drop_duplicates([*CELL, "session"], keep="last", ignore_index=True)
+    rows["entry"] = rows.groupby(CELL, dropna=False).ngroup()
+    partner = rows["reference"].replace(dict.fromkeys(BOTH, "the faster of both"))
+    call = [rows[name] for name in CELL if name not in ("sweep", "baseline", "variant")]
+    rows["cell"] = rows.groupby([*call, partner, rows["variant"]], dropna=False).ngroup()
+    rows["kind"] = rows["reference"].map(kind_of).astype(object)
+    rows["library"] = rows.groupby([*call, partner], dropna=False).ngroup().where(rows["kind"] == "library")
+    rows["class"] = _classes(rows)
+    rows["gpu"] = rows["gpu_uuid"].fillna(rows["session"]).astype(str)
+    rows["host"] = rows["host_gpus"].astype(float).fillna(0.0)
+    rows["log"] = np.log(rows["speedup"])
+    rows["launches"] = np.log(rows["speedup_high"] / rows["speedup_low"]) / 2
+    return rows
+
+
+def _change(now: "pd.Series[float]", before: "pd.Series[float]") -> "pd.Series[float]":
+    """now / before; 1 where both have the same seven digits, as tables do: else each publication moves the last one."""
+    quotient = now / before
+    return quotient.mask((quotient - 1).abs() <= 1e-6, 1.0)
+
+
+def combined_timings(timings: Frame, rows: Frame) -> Frame:
+    """timings.csv with what all sessions of its cells say; cells without a session stay as they are.
+
+    Times are geometric means of the sessions' medians, as the speed-up is of theirs; clock and power are means. Rates
+    and the ends of the median follow the time; the energy of a launch follows time and power.
+    """
+    logs = rows.assign(**{name: np.log(rows[name]) for name in _TIMES})
+    entries = logs.groupby("entry").agg(
+        **{name: (name, "first") for name in CELL},
+        **{name: (name, "mean") for name in (*_TIMES, "sm_clock_mhz", "power_w")},
+        sessions=("session", "size"),
+        gpus=("gpu_uuid", "nunique"),
+        clock_floor_us=("clock_floor_us", "median"),
+    )
+    entries[_TIMES] = np.exp(entries[_TIMES])
+    entries["gpus"] = entries["gpus"].where(entries["gpus"] > 0)
+    columns = {"value": "speedup", "low": "speedup_low", "high": "speedup_high"}
+    entries = entries.join(ranges(rows).apply(np.exp).rename(columns=columns))
+    names = [*entries.columns.difference(CELL)]
+    updated = timings[CELL].merge(entries, "left", CELL)[names].astype(timings.dtypes[names])
+    updated = updated.where(timings["status"] == "ok").fillna(timings[names])
+    faster = _change(updated["speedup"], timings["speedup"])
+    longer = _change(updated["median_us"], timings["median_us"])
+    hotter = _change(updated["power_w"], timings["power_w"])
+    energy = (longer * hotter).fillna(1.0)
+    scaled = {name: timings[name] / longer for name in _RATES}
+    scaled |= {name: timings[name] * longer for name in ("median_us_low", "median_us_high")}
+    scaled |= {name: timings[name] * energy for name in ("energy_pj_per_flop", "energy_pj_per_byte")}
+    scaled |= {name: timings[name] * faster for name in OVER}
+    return timings.assign(**updated, **scaled)
+
+
+def components(rows: Frame) -> list[TableRow]:
+    """Rows of components.csv: how far GPUs differ by class, where two GPUs read a cell with its kind of reference."""
+    classes = rows.groupby("class")[["cell", "gpu", "host"]].nunique()
+    classes = classes.set_axis(["cells", "gpus", "hosts"], axis=1).assign(deviation=class_quantiles(rows))
+    return records(classes.dropna(subset="deviation").reset_index())
+
+
+def combine_sessions(frames: Mapping[str, Frame]) -> dict[str, Frame]:
+    """Tables of all sweeps, with each cell's sessions combined in timings.csv; and components.csv and coverage.csv.
+
+    A note says where there are too few sessions for these. Reads `timings`, `sessions` and `notes` of all sweeps at
+    once, since classes reach over sweeps.
+    """
+    rows = prepare_sessions(frames["sessions"])
+    made = {"components": components(rows), "coverage": coverage(rows)}
+    missing = " and ".join(name for name in made if not made[name])
+    reasons = [{"stage": "predict", "subject": missing, "reason": _TOO_FEW}] if missing and len(rows) else []
+    notes = tables.concat([frames["notes"], tables.frame("notes", reasons)], "notes")
+    timings = combined_timings(frames["timings"], rows)
+    return {**frames, "timings": timings, "notes": notes} | {
+        name: tables.frame(name, table) for name, table in made.items()
+    }
