@@ -38,10 +38,10 @@ FEATURES = {
     "sanitizer": "measure/sanitizer catalogue/sanitizer_sweeps cli/sanitize",
     "model of the banks": "build/banks problems/banks/*",
     "tables, statistics, environment": """results/__init__ results/collect results/counters results/tables
-        results/statistics results/verdicts results/environment results/templates cli/analyse""",
+        results/statistics results/verdicts results/environment results/templates results/input_errors cli/analyse""",
     "rows of the tables, for claims, report and page": "results/run_data results/sweep_data",
     "prediction for another GPU": "results/prediction results/hosts",
-    "publishing, archive": "results/publish results/published_records results/replacing results/earlier cli/publish",
+    "publishing, archive": "results/publish results/published_records results/replacing cli/publish",
     "judge, reproduce, compare, history": """results/judgement results/reproduction results/compare results/history
         cli/judge cli/inspect""",
     "search for the fastest variant": "catalogue/space results/tuning cli/tune",

@@ -442,26 +442,6 @@ def clock(folder: RunFolder, **frames: pd.DataFrame) -> str:
     return section(pages[folder.methodology], "How good is this clock?")
 
 
-EARLIER = """\
-subject,median_us,median_us_low,median_us_high,nvbench_us,nvbench_noise,difference
-gemm_shared_tile-fp32 at 256x256x256,15.304,15.28,15.312,15.264,0.0155858,0.00262055
-gemm_staged-fp32 at 1024x1024x1024,100.64,100.544,100.896,100.8,0.002039974,-0.001587314
-"""
-
-
-def test_checks_of_the_timer_without_gpu_and_sweep_are_shown_as_they_were_published(
-    lab: Lab, tmp_path: Path
-) -> None:
-    folder = RunFolder(shutil.copytree(lab.folder.root, tmp_path / "run"))
-    (folder.tables / "clock_nvbench.csv").write_text(EARLIER)
-    part = clock(folder)
-    assert "| `gemm_shared_tile-fp32 at 256x256x256` |  |  |  | 15.30 [15.28, 15.31] | 15.26 |" in part
-    assert (
-        "From 100 µs up the two differ by at most 0.16 % (1 kernel), below by at most 0.26 % (1 kernel)."
-        in part
-    )
-
-
 def test_kernels_that_the_sanitizer_has_not_seen_are_named(lab: Lab, tmp_path: Path) -> None:
     folder = RunFolder(shutil.copytree(lab.folder.root, tmp_path / "run"))
     seen, *others = dict.fromkeys(RunData.read(folder, {}).frames["resources"]["kernel"])

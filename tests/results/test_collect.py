@@ -576,14 +576,6 @@ def test_the_algorithm_of_the_reference_stands_beside_its_name(tmp_path: Path) -
     rows = timings(lab, "tensor_ladder").set_index("regime")["algorithm"]
     assert list(rows.dropna()) == ["id 66 tile 20", "id 66 tile 30"]
     assert rows["cold"].isna().all(), "cuBLAS does not tell"
-    table = tables.read("timings", lab.folder.tables)
-    table.drop(columns="algorithm").to_csv(tmp_path / "timings.csv", index=False)
-    earlier = tables.read("timings", tmp_path)
-    assert earlier["algorithm"].isna().all(), "it was published before that was noted"
-    pd.testing.assert_frame_equal(earlier, table.assign(algorithm=earlier["algorithm"]))
-    jobs = tables.read("jobs", lab.folder.tables).drop(columns="check_share")
-    jobs.to_csv(tmp_path / "jobs.csv", index=False)
-    assert tables.read("jobs", tmp_path)["check_share"].isna().all()
 
 
 def test_of_two_records_of_a_cell_the_later_counts_and_both_are_shown(tmp_path: Path) -> None:

@@ -8,8 +8,6 @@ rule collect_tables:
         published=published_files(
             "clock_nvbench.csv",
             "zeros.csv",
-            "accuracy.csv",
-            "accumulation.csv",
             "sanitizer.csv",
             "throughput.json",
         ),

@@ -17,6 +17,7 @@ from ladder.claims.counters import ENOUGH, per_request, stalled
 from ladder.claims.ledger import overall
 from ladder.claims.primitives import NOT_MEASURED, ONLY_WHERE, REFUTED
 from ladder.model.cell import SUSTAINED, size_label
+from ladder.model.schemas import TableRow
 from ladder.report import markdown, words
 from ladder.report.choices import PRODUCTS_SWEEP, THREE_PRODUCTS, Choice, Held, choices, slowed
 from ladder.report.ladder_steps import Step, climb, explanation, path_of_baselines, steps
@@ -24,11 +25,10 @@ from ladder.report.limits import busy
 from ladder.report.links import Links
 from ladder.report.markdown import number, spread, text
 from ladder.report.words import Line, Table, speed_table
-from ladder.results import earlier
 from ladder.results import statistics as stats
 from ladder.results.counters import SHARED_REQUESTS_OF
-from ladder.results.earlier import errors_by_inputs
 from ladder.results.environment import boost_clock_mhz
+from ladder.results.input_errors import errors_by_inputs
 from ladder.results.run_data import Row, Rows, RunData, Unmeasured, best, grouped, mean
 from ladder.results.statistics import Estimate
 from ladder.results.sweep_data import SweepData, plain, shown_value
@@ -890,9 +890,14 @@ _STENCILS = ("stencil_register_cache", "stencil_shared")
 def accuracy(data: RunData) -> Facts:
     """The largest errors of kernels by kind of inputs over those of cuBLAS in FP32."""
     ratios: dict[str, dict[str, list[float]]] = {}
-    for sweep, dtype, inputs, ratio in earlier.errors_over_cublas(data.frames):
-        kind = THREE_PRODUCTS if sweep == PRODUCTS_SWEEP else dtype
-        ratios.setdefault(kind, {}).setdefault(inputs, []).append(ratio)
+    timings = data.frames["timings"]
+    over_cublas = timings[
+        timings["reference"].str.startswith("cublas", na=False) & timings["baseline"].isna()
+    ]
+    for error in errors_by_inputs(over_cublas, data.frames["metrics"]):
+        kind = THREE_PRODUCTS if error.row["sweep"] == PRODUCTS_SWEEP else error.row["dtype"]
+        if error.ratio:
+            ratios.setdefault(kind, {}).setdefault(error.inputs, []).append(error.ratio)
     if not ratios:
         why = "a sweep asks for them by `errors`"
         raise Unmeasured(f"errors by kind of inputs were not measured here; {why}, and they take a GPU")
@@ -908,10 +913,23 @@ def accuracy(data: RunData) -> Facts:
     return {"ratios": ratios, "products": ratios.get(THREE_PRODUCTS, {}), "table": Table(lines)}
 
 
+def _pairs_of_betas(data: RunData) -> list[tuple[TableRow, TableRow]]:
+    """Rows of cells with beta = 0 and with beta = 1."""
+    timings = data.frames["timings"]
+    good = timings[(timings["status"] == "ok") & timings["baseline"].isna()]
+    plain_rows = {
+        (*stats.cell_of(row), row["regime"]): row for row in stats.records(good[good["beta"].isna()])
+    }
+    added_rows = {
+        (*stats.cell_of(row), row["regime"]): row for row in stats.records(good[good["beta"].notna()])
+    }
+    return [(plain_rows[cell], row) for cell, row in added_rows.items() if cell in plain_rows]
+
+
 @question("What does C = A B + C cost?", "fp32", front=False)
 def accumulation(data: RunData) -> Facts:
     """Each kernel against the faster library with beta = 1, and what reading C costs both."""
-    pairs = earlier.pairs_of_betas(data.frames)
+    pairs = _pairs_of_betas(data)
     if not pairs:
         why = "a sweep asks for it by `accumulated`"
         raise Unmeasured(f"no kernel was timed with beta = 1 here; {why}, and it takes a GPU")

@@ -32,7 +32,6 @@ from ladder.model.record import Record, Session
 from ladder.model.schemas import SWEEP_TABLES
 from ladder.results import tables
 from ladder.results.collect import OTHER_CODE, accounts_of, collect_sweep, merge
-from ladder.results.earlier import EARLIER
 from ladder.results.history import write_history
 from ladder.results.published_records import (
     public,
@@ -333,7 +332,7 @@ def kept_rows(name: str, folder: PublishedFolder, wanted: Sequence[str]) -> dict
 
 def _tables_of(folder: RunFolder) -> list[str]:
     """Which tables of no sweep are there."""
-    return [name for name in (*_OF_NO_SWEEP, *EARLIER) if (folder.tables / f"{name}.csv").is_file()]
+    return [name for name in _OF_NO_SWEEP if (folder.tables / f"{name}.csv").is_file()]
 
 
 def copy_checks(source: RunFolder, target: RunFolder) -> None:

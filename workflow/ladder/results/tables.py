@@ -16,7 +16,6 @@ from ladder.model.errors import LadderError
 from ladder.model.files import replace_file
 from ladder.model.sweep import Sweep
 from ladder.results.counters import TIMES_AND_COUNTERS
-from ladder.results.earlier import EARLIER
 
 _KINDS: dict[str, Any] = {
     "text": pd.StringDtype("python"),
@@ -25,28 +24,7 @@ _KINDS: dict[str, Any] = {
     "bool": pd.BooleanDtype(),
 }
 """As objects: finding a type by its name takes longer than making a short column."""
-SCHEMAS: Mapping[str, Mapping[str, str]] = {
-    **schemas.SCHEMAS,
-    **EARLIER,
-    "times_and_counters": TIMES_AND_COUNTERS,
-}
-_OF_TIMINGS = """algorithm baseline energy_pj_per_flop energy_pj_per_byte sessions gpus predicted_low predicted_high
-clock_floor_us clock fresh over_cublas over_cublaslt beta reference_is
-memory_fraction"""
-_OF_SESSIONS = "baseline host_gpus clock_floor_us clock chose bound beta"
-_LATER_SIZES = ("sequence", "heads", "d")
-_LATER = {
-    "resources": ("sweep",),
-    "timings": (*_LATER_SIZES, *_OF_TIMINGS.split()),
-    "sessions": (*_LATER_SIZES, *_OF_SESSIONS.split()),
-    "metrics": _LATER_SIZES,
-    "sanitizer": _LATER_SIZES,
-    "jobs": ("check_share",),
-    "clock_nvbench": ("gpu_uuid", "sweep", "dtype", "device_us"),
-}
-"""Columns that tables published earlier may not have."""
-_LEFT = {"timings": ("check_code", "timing_code"), "sessions": ("check_code", "timing_code")}
-"""Columns that tables published earlier may have; they are not read."""
+SCHEMAS: Mapping[str, Mapping[str, str]] = {**schemas.SCHEMAS, "times_and_counters": TIMES_AND_COUNTERS}
 _DTYPES: dict[str, dict[str, Any]] = {
     table: {name: _KINDS[kind] for name, kind in SCHEMAS[table].items()} for table in SCHEMAS
 }
@@ -101,9 +79,7 @@ def read(table: str, folder: Path, required: bool = True) -> pd.DataFrame:
         whole = arrow.ReadOptions(block_size=len(data) + 1)
         arrow.read_csv(io.BytesIO(data), whole, arrow.ParseOptions(newlines_in_values=True))
         found = pd.read_csv(io.BytesIO(data), dtype=_DTYPES[table], keep_default_na=False, na_values=[""])
-        found = (_unmarked(found) if b"'" in data else found).drop(
-            columns=[*_LEFT.get(table, ())], errors="ignore"
-        )
+        found = _unmarked(found) if b"'" in data else found
         for text in found["params"] if table == "resources" else ():
             if not isinstance(json.loads(text), dict):
                 raise ValueError(f"params: {text!r} is no JSON object")
@@ -114,17 +90,9 @@ def read(table: str, folder: Path, required: bool = True) -> pd.DataFrame:
             raise ValueError(f"{len(found)} rows, and {rows} in {beside.name}")
     except (TypeError, ValueError, OverflowError) as error:
         raise LadderError(f"{path}: not a CSV table of {table}: {error}") from error
-    earlier = {*_LATER.get(table, ())} - {*found}
-    columns = [name for name in columns if name not in earlier]
     if list(found) != columns:
         differing = sorted({*found} ^ {*columns}) or ["their order"]
         raise LadderError(f"{path}: the columns are not those of {table}: {', '.join(differing)}")
-    # The timings say which sweeps a variant is of.
-    if earlier and table == "resources":
-        uses = read("timings", folder)
-        uses = pd.concat([uses, uses.assign(variant=uses["reference"])])[["sweep", "variant"]]
-        found = uses.drop_duplicates().merge(found, on="variant")
-    found = found.reindex(columns=list(SCHEMAS[table])).astype(_DTYPES[table]) if earlier else found
     return found.copy()  # in which columns of one kind lie together: selecting rows takes half the time
 
 
