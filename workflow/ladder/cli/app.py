@@ -16,12 +16,12 @@ from ladder import __version__
 from ladder.model.errors import LadderError
 
 _MODULES = [
-    ("inspect", "check banks reference compare history"),
+    ("inspect", "check banks reference compare"),
     ("build", "prepare"),
     ("measure", "measure profile clock zeros"),
     ("sanitize", "sanitize"),
     ("analyse", "collect environment claims figures"),
-    ("report", "report changes"),
+    ("report", "report"),
     ("publish", "publish"),
     ("judge", "judge reproduce"),
     ("tune", "tune"),
