@@ -37,7 +37,6 @@ IN_EVERY_ROW = {
     "jobs": "sweep",
     "clock_nvbench": "subject median_us nvbench_us difference",
     "zeros": "sweep subject side dtype regime zeros_us random_us speedup speedup_low speedup_high",
-    "sanitizer": "kernel variant tool status",
 }
 """Table -> the columns that records always fill, in rows with a result. The others may be empty in any row."""
 

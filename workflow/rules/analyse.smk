@@ -8,7 +8,7 @@ rule collect_tables:
         published=published_files(
             "clock_nvbench.csv",
             "zeros.csv",
-            "sanitizer.csv",
+            "sanitizer.json",
             "throughput.json",
         ),
     output:

@@ -106,12 +106,6 @@ SCHEMAS: Mapping[str, Mapping[str, str]] = {
         f"""gpu_uuid sweep subject side dtype layout {_SIZE_FIELDS} regime zeros_us:float random_us:float speedup:float
         speedup_low:float speedup_high:float samples:int zeros_mhz:float random_mhz:float"""
     ),
-    # One row per variant and tool of compute-sanitizer. status: clean, errors, not run, or the launch's.
-    # `errors` counts reports; `reason` is the first line of the first one, or why there is no result.
-    "sanitizer": columns(
-        f"""problem kernel variant dtype layout {_SIZE_FIELDS} tool status errors:int where
-        reason cubin_sha256"""
-    ),
 }
 """Table -> its columns with their kinds."""
 

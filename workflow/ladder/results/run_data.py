@@ -35,7 +35,6 @@ _OPTIONAL = (
     "coverage",
     "clock_nvbench",
     "zeros",
-    "sanitizer",
     "unseen",
 )
 
