@@ -41,8 +41,8 @@ FEATURES = {
         results/statistics results/verdicts results/environment results/templates results/input_errors cli/analyse""",
     "rows of the tables, for claims, report and page": "results/run_data results/sweep_data",
     "prediction for another GPU": "results/prediction results/hosts",
-    "publishing, archive": "results/publish results/published_records results/replacing cli/publish",
-    "judge, reproduce, compare, history": """results/judgement results/reproduction results/compare results/history
+    "publishing, archive": "results/publish results/published_records cli/publish",
+    "judge, reproduce, compare": """results/judgement results/reproduction results/compare
         cli/judge cli/inspect""",
     "search for the fastest variant": "catalogue/space results/tuning cli/tune",
     "claims": "claims/*",

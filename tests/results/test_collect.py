@@ -137,19 +137,6 @@ def test_a_job_knows_its_gpu_share(lab: Lab) -> None:
     assert job["check_share"] == pytest.approx(0.1)
 
 
-def test_jobs_published_before_checks_were_counted_have_no_share_of_them(lab: Lab, tmp_path: Path) -> None:
-    now = lab.frames("bank_stride")["jobs"]
-    now.drop(columns="check_share").to_csv(tmp_path / "jobs.csv", index=False)
-    before = tables.read("jobs", tmp_path)
-    assert list(before) == list(now)
-    assert before["check_share"].isna().all()
-    merged = tables.concat([before, now], "jobs")
-    assert merged["check_share"].tolist() == pytest.approx([float("nan"), 0.1], nan_ok=True)
-    assert merged["gpu_share"].tolist() == pytest.approx([0.83, 0.83])
-    tables.write({"jobs": merged}, tmp_path)
-    assert tables.read("jobs", tmp_path)["check_share"].isna().tolist() == [True, False]
-
-
 def test_a_job_that_did_not_count_its_checks_has_no_share_of_them(lab: Lab) -> None:
     job = {name: value for name, value in make_job(5).items() if name != "check_s"}
     row = collect_sweep(lab.view("bank_stride"), [job])["jobs"].iloc[0]
