@@ -34,12 +34,12 @@ def outcome(view: PlanRecords, task: Task, regime: str = "") -> Outcome:
     if (why := view.plan.broken(task)) is not None:
         return view.plan.variants[task.variant]["status"], why, {}
     where = f"{task.variant} at {dict(task.cell.size)}, {regime or view.plan.regimes[0]}"
-    if (record := view.current_record(task, regime)) is None:
+    record = view.current_record(task, regime)
+    if record is None:
         raise LadderError(f"{where}: it was not measured")
+    # What the host does says nothing of the kernel.
     if record.status == "launch_error" and record.result.get("transient"):
-        raise LadderError(
-            f"not judged: {where}: {record.reason}"
-        )  # What the host does says nothing of the kernel.
+        raise LadderError(f"not judged: {where}: {record.reason}")
     return record.status, record.reason, record.result
 
 
@@ -47,42 +47,57 @@ class _Deviations:
     """Standard deviations of log speed-ups by class of cells, as components.csv has them."""
 
     def __init__(self, view: PlanRecords, components: pd.DataFrame | None) -> None:
-        self._table = dict[str, TableRow]()
-        self._classes = dict[tuple[Any, ...], str]()
+        self._by_class = dict[str, TableRow]()
+        self._class_of = dict[tuple[Any, ...], str]()
         if components is None or components.empty:
             return
-        self._table = {row["class"]: row for row in records(components)}
+        self._by_class = {row["class"]: row for row in records(components)}
         for row in records(prediction.prepare_sessions(collect_sweep(view)["sessions"])):
-            size = (row[name] for name in SIZE_COLUMNS if row[name] is not None)
-            self._classes[(*size, row["regime"])] = row["class"]
+            size = [row[name] for name in SIZE_COLUMNS if row[name] is not None]
+            self._class_of[(*size, row["regime"])] = row["class"]
 
     def of(self, task: Task, regime: str, names: Sequence[str]) -> float | None:
-        """Of all the `names` together, in a cell's class, or the most of any class; None without a table."""
-        if not self._table:
+        """Of all the components `names` together, in the cell's class; the most of any class where it has none.
+
+        None without a table.
+        """
+        if not self._by_class:
             return None
-        name = self._classes.get((*task.cell.size.values(), regime))
-        rows = [self._table[name]] if name in self._table else [*self._table.values()]
-        largest = [max((row[part] for row in rows if row[part] is not None), default=0.0) for part in names]
+        name = self._class_of.get((*task.cell.size.values(), regime), "")
+        rows = [self._by_class[name]] if name in self._by_class else [*self._by_class.values()]
+        largest = []
+        for component in names:
+            deviations = [row[component] for row in rows if row[component] is not None]
+            largest.append(max(deviations, default=0.0))
         return math.hypot(*largest)
 
 
 def _cell(view: PlanRecords, deviations: _Deviations, task: Task, regime: str) -> JudgedCell:
     status, reason, result = outcome(view, task, regime)
-    known, check = summarised(result), result.get("check") or {}
-    found: JudgedCell = {"size": dict(task.cell.size), "regime": regime, "status": status, "reason": reason}
-    found |= {name: known.get(f"median_us{end}") for name, end in _TIMES.items()}
-    found |= {name: known.get(name) for name in ("reference", "speedup")} | dict.fromkeys(_ENDS)
+    summary, check = summarised(result), result.get("check") or {}
+    cell: JudgedCell = {
+        "size": dict(task.cell.size),
+        "regime": regime,
+        "status": status,
+        "reason": reason,
+        "median_us": summary.get("median_us"),
+        "low": summary.get("median_us_low"),
+        "high": summary.get("median_us_high"),
+        "reference": summary.get("reference"),
+        "speedup": summary.get("speedup"),
+        "speedup_low": None,
+        "speedup_high": None,
+        "elsewhere_low": None,
+        "elsewhere_high": None,
+    }
     if status == "ok":
-        for where, names in (("speedup", _HERE), ("elsewhere", _ELSEWHERE)):
-            deviation = deviations.of(task, regime, names)
-            if deviation is not None or names is _HERE:
-                wide = widened(estimate(known, "speedup"), deviation or 0.0)
-                found |= {f"{where}_low": wide.low, f"{where}_high": wide.high}
-    return found | {name: check.get(name) for name in ("launches", "max_error", "error_bound")}
-
-
-_TIMES = {"median_us": "", "low": "_low", "high": "_high"}
-_ENDS = ("speedup_low", "speedup_high", "elsewhere_low", "elsewhere_high")
+        here = widened(estimate(summary, "speedup"), deviations.of(task, regime, _HERE) or 0.0)
+        cell |= {"speedup_low": here.low, "speedup_high": here.high}
+        deviation = deviations.of(task, regime, _ELSEWHERE)
+        if deviation is not None:
+            elsewhere = widened(estimate(summary, "speedup"), deviation)
+            cell |= {"elsewhere_low": elsewhere.low, "elsewhere_high": elsewhere.high}
+    return cell | {name: check.get(name) for name in ("launches", "max_error", "error_bound")}
 
 
 def cells_of(view: PlanRecords, components: pd.DataFrame | None = None) -> list[JudgedCell]:
@@ -90,14 +105,15 @@ def cells_of(view: PlanRecords, components: pd.DataFrame | None = None) -> list[
 
     Raises LadderError for a cell that was not measured, or whose reference failed in the first regime.
     """
-    deviations, tasks = _Deviations(view, components), view.plan.tasks
-    cells = [_cell(view, deviations, task, regime) for task in tasks for regime in view.plan.regimes_of(task)]
-    for one in cells:
-        # What a reference does wrong says nothing of the kernel.
-        if one["regime"] == view.plan.regimes[0] and one["reason"].startswith(
-            ("the reference ", "no reference")
-        ):
-            raise LadderError(f"not judged: {one['reason']}")
+    deviations, cells = _Deviations(view, components), []
+    for task in view.plan.tasks:
+        for regime in view.plan.regimes_of(task):
+            cell = _cell(view, deviations, task, regime)
+            # What a reference does wrong says nothing of the kernel.
+            of_reference = cell["reason"].startswith(("the reference ", "no reference"))
+            if of_reference and regime == view.plan.regimes[0]:
+                raise LadderError(f"not judged: {cell['reason']}")
+            cells.append(cell)
     return cells
 
 
@@ -106,27 +122,30 @@ def decide(cells: Sequence[JudgedCell]) -> tuple[int, list[JudgedCell]]:
 
     There alone `unsupported` counts, too: most kernels take too long for warm.
     """
-    first = [one for one in cells if one["regime"] == cells[0]["regime"]]
-    failed = [one for one in cells if one["status"] not in ("ok", "unsupported")]
-    failed += [one for one in first if one["status"] == "unsupported"]
-    wrong = [one for one in failed if one["status"] in WRONG]
-    slower = [one for one in first if not failed and one["speedup_high"] < 1]
-    tied = [one for one in first if not failed and one["speedup_low"] <= 1]
-    by_code = ((3, wrong), (4, failed), (2, slower), (1, tied), (0, first))
-    return next((code, found) for code, found in by_code if found)
+    first = [cell for cell in cells if cell["regime"] == cells[0]["regime"]]
+    failed = [cell for cell in cells if cell["status"] not in ("ok", "unsupported")]
+    failed += [cell for cell in first if cell["status"] == "unsupported"]
+    if failed:
+        wrong = [cell for cell in failed if cell["status"] in WRONG]
+        return (VERDICTS.index("wrong"), wrong) if wrong else (VERDICTS.index("broken"), failed)
+    slower = [cell for cell in first if cell["speedup_high"] < 1]
+    if slower:
+        return VERDICTS.index("slower"), slower
+    tied = [cell for cell in first if cell["speedup_low"] <= 1]
+    return (VERDICTS.index("tie"), tied) if tied else (VERDICTS.index("faster"), first)
 
 
 def text(variant: str, device: str, cells: Sequence[JudgedCell]) -> str:
     """A line a cell and the verdict, for people to read."""
     code, because = decide(cells)
-    known = {"variant": variant, "device": device, "cells": cells, "because": because}
-    return TEMPLATES.get_template("judge.j2").render(known, verdict=VERDICTS[code])
+    said = {"variant": variant, "device": device, "cells": cells, "because": because}
+    return TEMPLATES.get_template("judge.j2").render(said, verdict=VERDICTS[code])
 
 
 def components_for(folders: Sequence[Any], slug: str) -> pd.DataFrame | None:
     """components.csv of the published folder of a device; None without any, since no other model speaks for it."""
     for folder in folders:
-        found = tables.read("components", folder.tables, required=False)
-        if folder.root.name == slug and len(found):
-            return found
+        if folder.root.name == slug:
+            components = tables.read("components", folder.tables, required=False)
+            return components if len(components) else None
     return None

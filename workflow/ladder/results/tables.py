@@ -40,9 +40,8 @@ def write(frames: Mapping[str, pd.DataFrame], folder: Path) -> None:
     """Write each frame as FOLDER/NAME.csv and .parquet, each file replaced whole."""
     for name, data in frames.items():
         ordered = data[list(SCHEMAS[name])]
-        text = (
-            _marked(ordered).to_csv(index=False, float_format="%.7g").replace("\r", " ")
-        )  # which is not quoted
+        text = _marked(ordered).to_csv(index=False, float_format="%.7g")
+        text = text.replace("\r", " ")  # pandas does not quote it
         replace_file(folder / f"{name}.csv", text.encode("utf-8"))
         replace_file(folder / f"{name}.parquet", ordered.to_parquet(None, index=False))
 
@@ -73,36 +72,44 @@ def read(table: str, folder: Path, required: bool = True) -> pd.DataFrame:
         if required:
             raise LadderError(f"{path}: the table is missing")
         return frame(table, [])
-    data = path.read_bytes()
     try:
-        # Arrow counts the fields of each line, which pandas fills up.
-        whole = arrow.ReadOptions(block_size=len(data) + 1)
-        arrow.read_csv(io.BytesIO(data), whole, arrow.ParseOptions(newlines_in_values=True))
-        found = pd.read_csv(io.BytesIO(data), dtype=_DTYPES[table], keep_default_na=False, na_values=[""])
-        found = _unmarked(found) if b"'" in data else found
-        for text in found["params"] if table == "resources" else ():
-            if not isinstance(json.loads(text), dict):
-                raise ValueError(f"params: {text!r} is no JSON object")
-        if not data.endswith(b"\n"):
-            raise ValueError("its last line is cut short")
+        rows = _parsed(table, path.read_bytes())
         beside = path.with_suffix(".parquet")
-        if beside.is_file() and (rows := pq.read_metadata(beside).num_rows) != len(found):
-            raise ValueError(f"{len(found)} rows, and {rows} in {beside.name}")
+        if beside.is_file() and (number := pq.read_metadata(beside).num_rows) != len(rows):
+            raise ValueError(f"{len(rows)} rows, and {number} in {beside.name}")
     except (TypeError, ValueError, OverflowError) as error:
         raise LadderError(f"{path}: not a CSV table of {table}: {error}") from error
-    if list(found) != columns:
-        differing = sorted({*found} ^ {*columns}) or ["their order"]
+    if list(rows) != columns:
+        differing = sorted({*rows} ^ {*columns}) or ["their order"]
         raise LadderError(f"{path}: the columns are not those of {table}: {', '.join(differing)}")
-    return found.copy()  # in which columns of one kind lie together: selecting rows takes half the time
+    return rows.copy()  # in which columns of one kind lie together: selecting rows takes half the time
+
+
+def _parsed(table: str, data: bytes) -> pd.DataFrame:
+    """Rows of a CSV file. Raises ValueError, TypeError or OverflowError where a line or value is damaged."""
+    # Arrow counts the fields of each line, which pandas fills up.
+    whole = arrow.ReadOptions(block_size=len(data) + 1)
+    arrow.read_csv(io.BytesIO(data), whole, arrow.ParseOptions(newlines_in_values=True))
+    rows = pd.read_csv(io.BytesIO(data), dtype=_DTYPES[table], keep_default_na=False, na_values=[""])
+    if b"'" in data:
+        rows = _unmarked(rows)
+    if table == "resources":
+        for text in rows["params"]:
+            if not isinstance(json.loads(text), dict):
+                raise ValueError(f"params: {text!r} is no JSON object")
+    if not data.endswith(b"\n"):
+        raise ValueError("its last line is cut short")
+    return rows
 
 
 def with_rungs(rows: pd.DataFrame, sweeps: Iterable[Sweep]) -> pd.DataFrame:
-    """Rows with the rungs that their sweeps name now: tables published earlier may know them by other names."""
-    known = {
+    """Rows with the rungs that their sweeps name now: tables published earlier may have other names of them."""
+    names = {
         (sweep.name, entry.variant.id): entry.rung or None for sweep in sweeps for entry in sweep.entries
     }
-    places = zip(rows["sweep"], rows["variant"], rows["rung"], strict=True)
-    rungs = [known.get((sweep, variant), rung) for sweep, variant, rung in places]
+    rungs = []
+    for sweep, variant, rung in zip(rows["sweep"], rows["variant"], rows["rung"], strict=True):
+        rungs.append(names.get((sweep, variant), rung))
     return rows.assign(rung=pd.Series(rungs, rows.index, dtype=_DTYPES["timings"]["rung"]))
 
 
