@@ -153,16 +153,6 @@ def test_merging_keeps_every_row_and_each_variant_once_a_sweep(lab: Lab) -> None
     assert sorted(resources[["sweep", "variant"]].itertuples(index=False, name=None)) == sorted(asked)
 
 
-def test_resources_published_without_their_sweeps_are_read_by_the_timings(lab: Lab, tmp_path: Path) -> None:
-    now = tables.read("resources", lab.folder.tables)
-    shutil.copy(lab.folder.tables / "timings.csv", tmp_path)
-    old = now.drop(columns="sweep").drop_duplicates("variant")
-    old.to_csv(tmp_path / "resources.csv", index=False)
-    key = ["sweep", "variant"]
-    found = tables.read("resources", tmp_path).sort_values(key, ignore_index=True)
-    pd.testing.assert_frame_equal(found, now.sort_values(key, ignore_index=True))
-
-
 @pytest.mark.parametrize(
     ("table", "change", "says"),
     [
