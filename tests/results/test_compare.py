@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import environment
+from conftest import ROOT, environment
 from factory import SESSION, Lab, failed
 from ladder.cli.app import main
 from ladder.results import tables
@@ -173,7 +173,10 @@ def test_a_terminal_that_knows_ascii_only_gets_question_marks(base: Lab, tmp_pat
     place = shutil.copytree(base.folder.root, tmp_path / "é")
     command = [sys.executable, "-m", "ladder", "compare", str(place), str(place)]
     done = subprocess.run(
-        command, capture_output=True, env=environment() | {"PYTHONIOENCODING": "ascii"}, check=False
+        command,
+        capture_output=True,
+        env=environment() | {"PYTHONIOENCODING": "ascii", "PYTHONPATH": str(ROOT / "workflow")},
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     assert b"/?: 1 GPU" in done.stdout
