@@ -22,12 +22,12 @@ from ladder.catalogue.settings import set_up
 from ladder.measure.sanitizer import TOOLS, find_sanitizer
 from ladder.measure.store import read_store
 from ladder.model.cell import cell_name
+from ladder.model.files import read_json
 from ladder.model.folders import RunFolder
 from ladder.model.plan_file import read_plan
 from ladder.model.problem import ERROR_INPUTS
 from ladder.model.record import Record, from_json
 from ladder.problems.registry import PROBLEMS
-from ladder.results import tables
 from measuring import GPUS, ladder, measured
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not GPUS, reason="needs a GPU")]
@@ -228,15 +228,19 @@ def test_the_sanitizer_finds_each_fault_and_a_trap_hides_none(tmp_path: Path) ->
     shutil.copytree(ROOT / "tests" / "gpu_kernels", folder / "kernels" / "gemm")
     results = RunFolder(folder / "results" / "test" / GPUS[0].slug)
     ladder(folder, "sanitize", str(results.root), "--arch", GPUS[0].arch, "--jobs", "4")
-    table = tables.read("sanitizer", results.tables)
-    found = {(row.variant, row.tool): row.status for row in table.itertuples()}
+    seen = read_json(results.sanitizer)
+    assert seen is not None
+    found = {
+        (row["variant"], row["tool"]): row["status"] for entry in seen.values() for row in entry["others"]
+    }
     faults = {"unsafe-fp32": "racecheck", "unsafe-tf32": "memcheck", "unsafe-fp16": "initcheck"}
-    said = table.dropna(subset="reason").to_string()
+    said = str(found)
     assert {variant: found[variant, tool] for variant, tool in faults.items()} == dict.fromkeys(
         faults, "errors"
     ), said
-    for variant in ("unsafe-bf16", "faulty-fp32", "alone-fp32"):
-        assert {found[variant, tool] for tool in TOOLS} == {"clean"}, said
+    assert "unsafe-bf16" not in {variant for variant, _ in found}, said
+    for kernel in ("faulty", "alone"):
+        assert seen[kernel]["clean"] == [*TOOLS], said
     assert {found["unsafe-fp8", tool] for tool in TOOLS} <= {"launch_error", "errors"}
 
 

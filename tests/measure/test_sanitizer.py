@@ -27,6 +27,7 @@ from ladder.gpu.discovery import FoundGpu
 from ladder.measure import sanitizer
 from ladder.measure.sanitizer import TOOLS, outcomes, reports
 from ladder.model.errors import LadderError
+from ladder.model.files import write_json
 from ladder.model.folders import Project
 from ladder.model.kernel import Kernel
 from ladder.model.plan import Task
@@ -191,17 +192,29 @@ def test_lines_of_the_tool_itself_are_no_findings() -> None:
 # What is launched.
 
 
+def seen(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "sanitizer.json").read_text())
+    return found
+
+
 KEPT = ["--config", f"compile={{cache: {kept_cache().folder}}}"]
 
 
-def test_one_kernel_alone(
-    project: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+def test_one_kernel_alone_leaves_what_is_known_of_others(
+    project: Path, lent: None, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     folder = project / "results" / "host"
+    before = {"source_sha256": "a", "clean": [*TOOLS], "others": []}
+    write_json(folder / "sanitizer.json", {"alone": {}, "other": before})
     words = ["--root", str(project), "sanitize", str(folder), "--arch", "sm_90a", *KEPT]
     assert main([*words, "--kernel", "alone"]) == 0
-    assert set(tables.read("sanitizer", folder / "tables")["kernel"]) == {"alone"}
+    found = seen(folder)
+    assert found["other"] == before
+    assert len(found["alone"]["source_sha256"]) == 64
+    assert (found["alone"]["clean"], {row["status"] for row in found["alone"]["others"]}) == (
+        [],
+        {"launch_error"},
+    )
     assert main([*words, "--kernel", "alnoe"]) != 0
     assert "command line: kernel: 'alnoe' is not accepted" in caplog.text
 
@@ -259,10 +272,6 @@ def test_what_the_defaults_do_not_take_is_launched_as_a_sweep_does_or_has_a_reas
 # The step and the rule.
 
 
-def rows(folder: Path) -> list[dict[str, Any]]:
-    return tables.read("sanitizer", folder / "tables").to_dict("records")
-
-
 FAKE = """#!/bin/sh
 ''':'
 exec "{python}" -S "$0" "$@"
@@ -297,10 +306,11 @@ def test_a_kernel_that_ends_its_process_does_not_take_the_later_ones_with_it(
 ) -> None:
     folder = compiled / "results/test/nvidia-h200"
     assert main(["--root", str(compiled), "sanitize", str(folder)]) == 0
-    found = {(row["variant"], row["tool"]): row["status"] for row in rows(folder)}
-    first, second = sorted({variant for variant, _ in found})
-    assert {status for (variant, _), status in found.items() if variant == first} == {"launch_error"}
-    assert {status for (variant, _), status in found.items() if variant == second} == {"clean"}
+    first, second = seen(folder).values()
+    assert {(row["tool"], row["status"]) for row in first["others"]} == {
+        (tool, "launch_error") for tool in TOOLS
+    }
+    assert (first["clean"], second["clean"], second["others"]) == ([], [*TOOLS], [])
     calls = [json.loads(line) for line in (tmp_path / "calls").read_text().splitlines()]
     assert [call[call.index("--tool") + 1] for call in calls] == [tool for tool in TOOLS for _ in range(2)]
     assert [json.loads(call[-1]) for call in calls] == [[0, 1], [1]] * len(TOOLS)
@@ -331,16 +341,19 @@ def until(done: Callable[[], bool]) -> None:
 
 
 @pytest.mark.parametrize(("gpu", "why"), [(False, "no GPU is visible"), (True, "compute-sanitizer was not")])
-def test_without_a_gpu_or_the_tool_every_row_says_why(
-    gpu: bool, why: str, project: Path, lent: None, monkeypatch: pytest.MonkeyPatch
+def test_without_a_gpu_or_the_tool_the_step_is_refused(
+    gpu: bool,
+    why: str,
+    project: Path,
+    lent: None,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr(sanitizer, "find_sanitizer" if gpu else "find_gpus", lambda: None)
     folder = project / "results/test/no-gpu"
-    assert main(["--root", str(project), "sanitize", str(folder), *KEPT]) == 0
-    found = rows(folder)
-    assert {(row["status"], row["reason"][: len(why)]) for row in found} == {("not run", why)}
-    assert len(found) == 2 * len(TOOLS)
-    assert (folder / "tables/sanitizer.parquet").is_file()
+    assert main(["--root", str(project), "sanitize", str(folder), *KEPT]) == 2
+    assert why in caplog.text
+    assert not (folder / "sanitizer.json").exists()
 
 
 def test_the_tool_is_found_on_the_path_or_in_the_toolkit(
@@ -364,57 +377,45 @@ def test_the_rule_runs_when_it_is_asked_for_and_only_then(project: Path) -> None
     assert asked.jobs[0] not in run_snakemake(project, "-n").jobs
 
 
-def test_the_report_shows_what_was_found_where_there_is_a_table(tmp_path: Path) -> None:
+def test_a_kernel_is_clean_under_a_tool_that_reports_nothing_of_any_variant() -> None:
+    about = {"kernel": "a", "source_sha256": "1"}
+    rows = [{**about, "variant": name, "tool": tool, "status": "clean"} for name in "xy" for tool in TOOLS]
+    rows[5] |= {"status": "errors", "errors": 2, "reason": "Error: Race reported"}
+    entry = sanitizer.by_kernel(rows)["a"]
+    assert entry["clean"] == [tool for tool in TOOLS if tool != "racecheck"]
+    race = {
+        "variant": "y",
+        "tool": "racecheck",
+        "status": "errors",
+        "errors": 2,
+        "reason": "Error: Race reported",
+    }
+    assert entry == {"source_sha256": "1", "clean": entry["clean"], "others": [race]}
+
+
+def test_the_report_counts_clean_kernels_and_names_those_with_another_source(tmp_path: Path) -> None:
     lab = made(tmp_path)
     assert "Sanitizer" not in report(lab)["methodology"]
-    place = {"problem": "gemm", "kernel": "gemm_naive", "variant": "gemm_naive-fp32", "dtype": "fp32"}
-    found = [place | {"tool": tool, "status": "clean", "errors": 0} for tool in TOOLS]
-    found[1] |= {"status": "errors", "errors": 2, "reason": "Error: Race reported", "where": "at KERNEL+0x90"}
-    tables.write({"sanitizer": tables.frame("sanitizer", found)}, lab.folder.tables)
+    resources = tables.read("resources", lab.folder.tables)
+    sources = dict(zip(resources["kernel"], resources["source_sha256"], strict=True))
+    found = {
+        name: {"source_sha256": source, "clean": [*TOOLS], "others": []} for name, source in sources.items()
+    }
+    changed, absent, racing, *clean = found
+    found[changed]["source_sha256"] = "0" * 64
+    del found[absent]
+    race = {
+        "variant": f"{racing}-fp32",
+        "tool": "racecheck",
+        "status": "errors",
+        "reason": "Error: Race reported",
+    }
+    found[racing]["others"] = [race]
+    write_json(lab.folder.sanitizer, found)
     text = report(lab)["methodology"]
     part = section(text, "Sanitizer")
-    assert "| memcheck | 1 | 0 |" in part
-    assert "| racecheck | 0 | 1 |" in part
-    assert "| errors | racecheck | gemm_naive-fp32 | Error: Race reported |" in part
-    assert "[sanitizer.csv](tables/sanitizer.csv)" in text
-    assert "another cubin" not in part
-
-
-def test_a_kernel_that_is_clean_only_under_the_tool_is_named(tmp_path: Path) -> None:
-    """It is launched without one, too, when it is timed: where nothing is mapped beyond its buffers."""
-    lab = made(tmp_path)
-    timings = tables.read("timings", lab.folder.tables)
-    shy, honest = timings.variant.unique()[:2]
-    rows = [
-        {"problem": "gemm", "variant": one, "tool": "memcheck", "status": "clean"} for one in (shy, honest)
-    ]
-    tables.write({"sanitizer": tables.frame("sanitizer", rows)}, lab.folder.tables)
-    words = "Clean under memcheck, and out of bounds when they were timed, without a tool"
-    assert words not in section(report(lab)["methodology"], "Sanitizer")
-    timings.loc[timings.variant == shy, "status"] = "out_of_bounds"
-    tables.write({"timings": timings}, lab.folder.tables)
-    assert f"{words}: {shy}. A\nkernel may behave" in section(report(lab)["methodology"], "Sanitizer")
-
-
-def test_the_report_names_what_was_checked_with_another_cubin(tmp_path: Path) -> None:
-    lab = made(tmp_path)
-    now = tables.read("resources", lab.folder.tables).groupby("variant")["cubin_sha256"].first()
-    changed, alike = list(now.index[:2])
-    found = [
-        {
-            "problem": "gemm",
-            "variant": name,
-            "tool": tool,
-            "status": "clean",
-            "errors": 0,
-            "cubin_sha256": digest,
-        }
-        for name, digest in ((changed, "0" * 64), (alike, now[alike]), ("not in any sweep", "0" * 64))
-        for tool in TOOLS
-    ]
-    tables.write({"sanitizer": tables.frame("sanitizer", found)}, lab.folder.tables)
-    part = section(report(lab)["methodology"], "Sanitizer")
-    assert (
-        f"another cubin than the present one: `{changed}`. Rows on\nthese are of the old one. 1 variant of no"
-        in part
-    )
+    assert f"found nothing in\n{len(clean)} kernels with the present source" in part
+    unseen = ", ".join(f"`{name}`" for name in sorted((changed, absent)))
+    assert f"Not run over 2 kernels with this source: {unseen}." in part
+    assert f"| `{racing}-fp32` | racecheck | errors | Error: Race reported |" in part
+    assert "[sanitizer.json](sanitizer.json)" in text

@@ -256,11 +256,6 @@ def test_records_of_one_session_count_as_before(tmp_path: Path) -> None:
     assert set(frames[0]["fresh"]) == {False}
     assert frames[1]["fresh"].isna().all()
     assert frames[0].drop(columns="fresh").equals(frames[1].drop(columns="fresh"))
-    # Tables that were published earlier have no such column.
-    old = frames[1].drop(columns=["fresh", "over_cublas", "over_cublaslt"])
-    old.to_csv(lab.folder.tables / "timings.csv", index=False)
-    (lab.folder.tables / "timings.parquet").unlink()
-    assert f"the fastest is {FIRST}" in report(lab)[SWEEP]
 
 
 def test_other_regimes_are_neither_measured_again_nor_marked(tmp_path: Path) -> None:

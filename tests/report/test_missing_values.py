@@ -35,7 +35,6 @@ IN_EVERY_ROW = {
     "claims": "id part source statement verdict evidence advice",
     "notes": "stage",
     "jobs": "sweep",
-    "sanitizer": "kernel variant tool status",
 }
 """Table -> the columns that records always fill, in rows with a result. The others may be empty in any row."""
 

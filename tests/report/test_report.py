@@ -6,7 +6,6 @@ import itertools
 import json
 import math
 import re
-import shutil
 from dataclasses import replace
 from html import escape
 from pathlib import Path
@@ -29,7 +28,7 @@ from ladder.report.words import ends
 from ladder.results import tables
 from ladder.results.environment import read_environment
 from ladder.results.run_data import RunData
-from ladder.results.statistics import Estimate, count, estimate, fastest, ratio, records
+from ladder.results.statistics import Estimate, estimate, fastest, ratio, records
 from ladder.results.sweep_data import shown_value
 from ladder.results.verdicts import Gain
 from markdown_it import MarkdownIt
@@ -408,17 +407,6 @@ def clock(folder: RunFolder, **frames: pd.DataFrame) -> str:
     data = RunData.read(folder, {})
     pages = dict(render(folder, RunData({}, {**data.frames, **frames}, data.environment), {}))
     return section(pages[folder.methodology], "How good is this clock?")
-
-
-def test_kernels_that_the_sanitizer_has_not_seen_are_named(lab: Lab, tmp_path: Path) -> None:
-    folder = RunFolder(shutil.copytree(lab.folder.root, tmp_path / "run"))
-    seen, *others = dict.fromkeys(RunData.read(folder, {}).frames["resources"]["kernel"])
-    row = {"kernel": seen, "variant": seen, "tool": "memcheck", "status": "clean"}
-    tables.write({"sanitizer": tables.frame("sanitizer", [row])}, folder.tables)
-    pages = dict(render(folder, RunData.read(folder, {}), {}))
-    part = section(pages[folder.methodology], "Sanitizer")
-    names = ", ".join(f"`{name}`" for name in sorted(others))
-    assert f"Not run over {count(len(others), 'kernel')} with this machine code: {names}." in part
 
 
 def test_the_methodology_states_the_numbers_of_the_plan(lab: Lab, pages: dict[str, str]) -> None:

@@ -137,19 +137,6 @@ def test_a_job_knows_its_gpu_share(lab: Lab) -> None:
     assert job["check_share"] == pytest.approx(0.1)
 
 
-def test_jobs_published_before_checks_were_counted_have_no_share_of_them(lab: Lab, tmp_path: Path) -> None:
-    now = lab.frames("bank_stride")["jobs"]
-    now.drop(columns="check_share").to_csv(tmp_path / "jobs.csv", index=False)
-    before = tables.read("jobs", tmp_path)
-    assert list(before) == list(now)
-    assert before["check_share"].isna().all()
-    merged = tables.concat([before, now], "jobs")
-    assert merged["check_share"].tolist() == pytest.approx([float("nan"), 0.1], nan_ok=True)
-    assert merged["gpu_share"].tolist() == pytest.approx([0.83, 0.83])
-    tables.write({"jobs": merged}, tmp_path)
-    assert tables.read("jobs", tmp_path)["check_share"].isna().tolist() == [True, False]
-
-
 def test_a_job_that_did_not_count_its_checks_has_no_share_of_them(lab: Lab) -> None:
     job = {name: value for name, value in make_job(5).items() if name != "check_s"}
     row = collect_sweep(lab.view("bank_stride"), [job])["jobs"].iloc[0]
@@ -164,16 +151,6 @@ def test_merging_keeps_every_row_and_each_variant_once_a_sweep(lab: Lab) -> None
     sweeps = lab.sweeps().items()
     asked = [(name, variant.id) for name, sweep in sweeps for variant in sweep.variants]
     assert sorted(resources[["sweep", "variant"]].itertuples(index=False, name=None)) == sorted(asked)
-
-
-def test_resources_published_without_their_sweeps_are_read_by_the_timings(lab: Lab, tmp_path: Path) -> None:
-    now = tables.read("resources", lab.folder.tables)
-    shutil.copy(lab.folder.tables / "timings.csv", tmp_path)
-    old = now.drop(columns="sweep").drop_duplicates("variant")
-    old.to_csv(tmp_path / "resources.csv", index=False)
-    key = ["sweep", "variant"]
-    found = tables.read("resources", tmp_path).sort_values(key, ignore_index=True)
-    pd.testing.assert_frame_equal(found, now.sort_values(key, ignore_index=True))
 
 
 @pytest.mark.parametrize(
@@ -576,14 +553,6 @@ def test_the_algorithm_of_the_reference_stands_beside_its_name(tmp_path: Path) -
     rows = timings(lab, "tensor_ladder").set_index("regime")["algorithm"]
     assert list(rows.dropna()) == ["id 66 tile 20", "id 66 tile 30"]
     assert rows["cold"].isna().all(), "cuBLAS does not tell"
-    table = tables.read("timings", lab.folder.tables)
-    table.drop(columns="algorithm").to_csv(tmp_path / "timings.csv", index=False)
-    earlier = tables.read("timings", tmp_path)
-    assert earlier["algorithm"].isna().all(), "it was published before that was noted"
-    pd.testing.assert_frame_equal(earlier, table.assign(algorithm=earlier["algorithm"]))
-    jobs = tables.read("jobs", lab.folder.tables).drop(columns="check_share")
-    jobs.to_csv(tmp_path / "jobs.csv", index=False)
-    assert tables.read("jobs", tmp_path)["check_share"].isna().all()
 
 
 def test_of_two_records_of_a_cell_the_later_counts_and_both_are_shown(tmp_path: Path) -> None:

@@ -52,16 +52,14 @@ function judgeCommand(run, place, size) {
   return `${SETUP}\n${[...words, "--reference", known].map(shellWord).join(" ")}`;
 }
 
-/** Commands that repeat a cell, the first as published where it is: alone, its sweep, and what was measured of it before. */
+/** Commands that repeat a cell, the first as published where it is: alone, and its sweep. */
 function commands(run, place) {
   const { rows } = run, found = [];
-  const cell = `${rows.variant[place]}@${rows.size[place]}${rows.regime[place] ? `:${rows.regime[place]}` : ""}`;
   const set = (...words) => `${SETUP}\n${words.map(shellWord).join(" ")}`;
   if (run.name.startsWith("published/")) found.push(["Repeat this number on your GPU (after make)", set("ladder", "reproduce", run.ids[place], "--device", run.device)]);
   const alone = judgeCommand(run, place, sizeOf(rows, place));
   if (alone) found.push(["This cell alone, on a GPU", alone]);
   found.push(["Its sweep", set("snakemake", "--cores", "all", `sweep_${rows.sweep[place]}`)]);
-  found.push(["Every record of it", set("python", "-m", "ladder", "history", cell, "--device", run.device)]);
   return found;
 }
 

@@ -6,8 +6,7 @@ rule collect_tables:
         plans=expand(rules.prepare_sweep.output.plan, sweep=RULE_INPUTS.chosen),
         accounts=[accounts_of(sweep) for sweep in RULE_INPUTS.chosen],
         published=published_files(
-            "accuracy.csv",
-            "sanitizer.csv",
+            "sanitizer.json",
             "throughput.json",
         ),
     output:

@@ -138,13 +138,6 @@ def conditions_of(sweep):
     return digest_json({"code": known.code, **host_conditions(known.problem, "", driver_version())})
 
 
-def sanitizer(wildcards):
-    """Where compute-sanitizer is: what was made without it is made again once it is there."""
-    from ladder.measure.sanitizer import find_sanitizer  # slow to import
-
-    return find_sanitizer() or ""
-
-
 def published_files(*names):
     """Published files that stand in for measurements, as far as there are any."""
     if RUN.published is None:

@@ -73,7 +73,7 @@ rule write_report:
         folder=run_folder,
         sweeps=RULE_INPUTS.chosen,
         # No input: a report is no reason to sanitize again.
-        sanitizer=contents(Path(FOLDER).glob("tables/sanitizer.csv")),
+        sanitizer=contents(Path(FOLDER).glob("sanitizer.json")),
         tree=TREE,
         beside=[f"--beside {shlex.quote(folder)}" for folder in beside()],
     message:

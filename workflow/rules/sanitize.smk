@@ -3,7 +3,7 @@
 
 rule sanitize:
     output:
-        tables=tables_in(f"{FOLDER}/tables", ["sanitizer"]),
+        seen=RUN.folder.sanitizer.as_posix(),
     log:
         f"{LOGS}/sanitize.log",
     threads: cores
@@ -14,7 +14,6 @@ rule sanitize:
         arch=RUN.arch,
         settings=settings_of,
         tree=TREE,
-        tool=sanitizer,
     message:
         "Sanitizing every kernel at a small size"
     shell:

@@ -23,7 +23,7 @@ from ladder.model.schemas import SAMPLES, SWEEP_TABLES
 from ladder.results import tables
 from ladder.results.collect import accounts_of, changed_code, collect_sweep, merge
 from ladder.results.environment import analysed_here, measured_on, read_environment, reproduced
-from ladder.results.publish import copy_checks, kept_rows
+from ladder.results.publish import copy_beside, kept_rows
 from ladder.results.published_records import records_of, write_samples
 from ladder.results.statistics import count
 
@@ -69,7 +69,7 @@ def collect(
     tables.write(merge(parts), into or folder.tables)
     write_samples((into or folder.tables) / SAMPLES, records)
     if published is not None and into is None:
-        copy_checks(PublishedFolder(published), folder)
+        copy_beside(PublishedFolder(published), folder)
 
 
 def environment(

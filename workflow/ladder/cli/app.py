@@ -16,12 +16,12 @@ from ladder import __version__
 from ladder.model.errors import LadderError
 
 _MODULES = [
-    ("inspect", "check reference compare history"),
+    ("inspect", "check reference compare"),
     ("build", "prepare"),
     ("measure", "measure profile"),
     ("sanitize", "sanitize"),
     ("analyse", "collect environment claims figures"),
-    ("report", "report changes"),
+    ("report", "report"),
     ("publish", "publish"),
     ("judge", "judge reproduce"),
 ]

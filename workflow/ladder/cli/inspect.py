@@ -1,4 +1,4 @@
-"""Steps that look at the project, at one access or at several runs, and change no result."""
+"""Steps that look at the project, at one access or at two runs, and change no result."""
 
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +10,7 @@ from ladder.catalogue.field_docs import BEGIN, END, field_reference
 from ladder.catalogue.sweeps import SweepDocument
 from ladder.claims.ledger import CLAIMS, check_claims, check_names
 from ladder.cli.load import run_of
-from ladder.cli.options import Config, Configfile, project
+from ladder.cli.options import Config, Configfile, folders, project
 from ladder.model.document import Document
 from ladder.model.errors import LadderError, refuse
 from ladder.model.files import replace_file, write_json
@@ -18,9 +18,8 @@ from ladder.model.kernel import Kernel
 from ladder.report.document import learnt
 from ladder.report.ladder_page import ladders
 from ladder.results import compare as comparing
-from ladder.results import history as past
+from ladder.results import tables
 from ladder.results.forecast import forecast
-from ladder.results.published_records import read_records
 from ladder.results.run_data import RunData
 from ladder.results.templates import TEMPLATES
 
@@ -78,42 +77,26 @@ def reference(
 RunA = Annotated[Path, typer.Argument(metavar="RUN_A", help="results/RUN/DEVICE or results/published/DEVICE")]
 RunB = Annotated[Path, typer.Argument(metavar="RUN_B", help="The run held against it.")]
 Threshold = Annotated[float, typer.Option(help="Regressions above this many percent count.")]
-Pattern = Annotated[
-    str, typer.Argument(metavar="CELL", help="VARIANT@SIZE:REGIME, or a pattern such as 'gemm_naive*@4096'.")
-]
-Device = Annotated[str, typer.Option(help="Device whose runs and publications are searched.")]
 
 
 def compare(run_a: RunA, run_b: RunB, threshold: Threshold = 2.0) -> None:
-    """Compare the speed-ups that two runs have recorded, per GPU and pooled; exits 1 on a regression."""
+    """Compare the speed-ups in the tables of two runs; exits 1 on a regression."""
     if not 0 <= threshold < 100:
         raise refuse("command line", "--threshold", threshold, "a percentage from 0 to 100")
-    before, after = read_records(run_a), read_records(run_b)
-    results = comparing.compare(before, after)
-    pooled = results[-1]
-    # On any GPU: a cell that is wrong on one of several is ok in the pool.
-    broken = {cell for result in results for cell in result.broken}
-    if not (pooled.changes or broken or pooled.others["repaired"] or pooled.others[comparing.OTHER_LIBRARY]):
+    sides = []
+    for path, field in ((run_a, "RUN_A"), (run_b, "RUN_B")):
+        (folder,) = folders([path], field)
+        sides.append({table: tables.read(table, folder.tables) for table in ("timings", "sessions")})
+    result = comparing.compare(*sides)
+    broken = result.others["broken"]
+    if not (
+        len(result.cells) or broken or result.others["repaired"] or result.others["over another library"]
+    ):
         raise LadderError(f"{run_a} and {run_b} have no cell in common that gave a result")
-    slower = [change for result in results for change in result.beyond_noise()[0]]
-    worse = {change.name for change in slower if -change.faster > threshold / 100}
-    said = {"sides": [("A", run_a, before), ("B", run_b, after)], "results": results, "threshold": threshold}
-    said |= {"worse": worse, "broken": broken}
+    worse = int((result.slower["faster"] < -threshold / 100).sum())
+    gpus = [len(comparing.gpus_of(side["sessions"])) for side in sides]
+    said = {"runs": [("A", run_a, gpus[0]), ("B", run_b, gpus[1])], "result": result}
+    said |= {"threshold": threshold, "worse": worse, "broken": len(broken)}
     print(TEMPLATES.get_template("compare.j2").render(said), end="")
     if worse or broken:
         raise typer.Exit(1)
-
-
-def history(context: typer.Context, cell: Pattern, device: Device = "nvidia-h200") -> None:
-    """Show every record of a cell, by commit, driver and GPU; of cells of one name each by its parameters."""
-    own = project(context)
-    published, pattern = own.published(device), past.cell_pattern(cell)  # refuses what is no name
-    folders = [path.parent for path in sorted(own.results.glob(f"*/{device}/records"))]
-    folders.sort(key=lambda folder: folder.parent.name != "published")
-    found = {folder.parent.name: past.history_rows(read_records(folder), pattern) for folder in folders}
-    found |= {
-        path.stem: past.read_history(path, pattern) for path in sorted(published.history.glob("*.parquet"))
-    }
-    if not (shown := past.history(found)):
-        raise LadderError(f"command line: CELL: {cell!r}: no record of it under {own.results}")
-    print("\n\n".join(shown))

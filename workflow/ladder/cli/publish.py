@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from ladder.catalogue.runs import Run
 from ladder.claims.ledger import decide_tables
 from ladder.cli.build import compiled_facts
 from ladder.cli.load import run_of
@@ -23,9 +24,8 @@ from ladder.report.figures.registry import draw_sweeps
 from ladder.report.links import Links
 from ladder.results import tables
 from ladder.results.environment import analysed_here, measured_on
-from ladder.results.publish import copy_checks, load_publication
+from ladder.results.publish import Publication, copy_beside, load_publication, replaced
 from ladder.results.published_records import read_archive, write_samples
-from ladder.results.replacing import replaced
 from ladder.results.run_data import RunData
 
 
@@ -36,8 +36,7 @@ def publish(
     configfile: Configfile = None,
     config: Config = None,
     only: Annotated[
-        str,
-        typer.Option(metavar="COMMIT", help="Publish what this commit measured; all else becomes history."),
+        str, typer.Option(metavar="COMMIT", help="Publish what this commit measured, and nothing else.")
     ] = "",
     force: Annotated[bool, typer.Option("--force", help="Publish in spite of objections.")] = False,
 ) -> None:
@@ -46,40 +45,54 @@ def publish(
     A run without a GPU adds no records and is refused: with `--force` the published tables are made again from the
     archive. With `--only` the archive keeps the records of one commit, and tables are of these alone.
     """
-    own = project(context)
-    folder = own.run(run, device)
+    checkout = project(context)
+    folder = checkout.run(run, device)
     if not folder.root.is_dir():
         raise LadderError(f"{folder.root}: no such run")
     given = run_of(context, configfile, config, run=run, device="none" if device == NO_GPU else device)
-    commit = commit_of(own.root, only) if only else ""
-    target = own.published(device if given.measures else given.config.published)
+    commit = commit_of(checkout.root, only) if only else ""
+    target = checkout.published(device if given.measures else given.config.published)
     with replaced(target.root) as place:
-        fresh = PublishedFolder(place)
         publication = load_publication(given, folder, target, commit)
-        if (against := publication.objections()) and not force:
-            raise LadderError(f"{folder.root} is not published (--force overrides): " + "; ".join(against))
-        publication.write_records(fresh)
-        for source in (folder,) if only else (target, folder):  # these tables name no commit
-            copy_checks(source, fresh)
-        frames = publication.frames()
-        if not (frames["timings"]["status"] == "ok").any():
-            raise LadderError(f"{folder.root} is not published: no cell of its sweeps has a result")
-        tables.write(frames, fresh.tables)
-        records = read_archive(fresh.records)
-        write_samples(fresh.tables / SAMPLES, records)
-        environment = analysed_here(own.root, target.root.name, given.arch)
-        environment |= measured_on(records, frames["sessions"])
-        environment |= {"timings_from": "measured", "published": None}
-        write_json(fresh.environment, environment)
-        replace_file(fresh.facts, facts_to_json(compiled_facts(given, target)))
-        published = set(frames["timings"]["sweep"])
-        sweeps = {name: sweep for name, sweep in given.every_sweep.items() if name in published}
-        decide_tables(fresh.tables, sweeps)
-        data = RunData.read(fresh, sweeps)
-        named = titles(data, Links(fresh, fresh.root, data))
-        list(draw_sweeps(data.parts.values(), fresh.figures, os.cpu_count() or 1, named))
-        others = [(one, RunData.read(one, sweeps)) for one in own.publications() if one.root != target.root]
-        write(fresh, data, given.plans, given.folder.root, others)
-        name = "/".join(target.root.parts[-2:])
-        replace_file(fresh.page, render(fresh, data, own.root, others, name).encode("utf-8"))
+        objections = publication.objections()
+        if objections and not force:
+            raise LadderError(f"{folder.root} is not published (--force overrides): {'; '.join(objections)}")
+        fresh = PublishedFolder(place)
+        _write_tables(publication, fresh)
+        _write_pages(given, fresh, target)
     logging.info("published in %s", target.root)
+
+
+def _write_tables(publication: Publication, fresh: PublishedFolder) -> None:
+    """Records, tables, environment and facts. Raises LadderError where no cell has a result."""
+    run, target = publication.run, publication.published
+    publication.write_records(fresh)
+    for source in (target, publication.folder):
+        copy_beside(source, fresh)
+    frames = publication.frames()
+    if not (frames["timings"]["status"] == "ok").any():
+        raise LadderError(f"{publication.folder.root} is not published: no cell of its sweeps has a result")
+    tables.write(frames, fresh.tables)
+    records = read_archive(fresh.records)
+    write_samples(fresh.tables / SAMPLES, records)
+    environment = analysed_here(run.project.root, target.root.name, run.arch)
+    environment |= measured_on(records, frames["sessions"])
+    environment |= {"timings_from": "measured", "published": None}
+    write_json(fresh.environment, environment)
+    replace_file(fresh.facts, facts_to_json(compiled_facts(run, target)))
+
+
+def _write_pages(run: Run, fresh: PublishedFolder, target: PublishedFolder) -> None:
+    """Verdicts of the claims, figures, report and page, from the tables in `fresh`."""
+    root = run.project.root
+    published = {*tables.read("timings", fresh.tables)["sweep"]}
+    sweeps = {name: sweep for name, sweep in run.every_sweep.items() if name in published}
+    decide_tables(fresh.tables, sweeps)
+    data = RunData.read(fresh, sweeps)
+    named = titles(data, Links(fresh, fresh.root, data))
+    list(draw_sweeps(data.parts.values(), fresh.figures, os.cpu_count() or 1, named))
+    publications = [folder for folder in run.project.publications() if folder.root != target.root]
+    others = [(folder, RunData.read(folder, sweeps)) for folder in publications]
+    write(fresh, data, run.plans, run.folder.root, others)
+    name = "/".join(target.root.parts[-2:])
+    replace_file(fresh.page, render(fresh, data, root, others, name).encode("utf-8"))

@@ -1,7 +1,4 @@
-"""Steps that write report and page, and what changed since another publication."""
-
-from pathlib import Path
-from typing import Annotated
+"""The step that writes report and page."""
 
 import typer
 
@@ -11,7 +8,6 @@ from ladder.model.files import replace_file
 from ladder.model.folders import RunFolder
 from ladder.model.plan_file import read_plan
 from ladder.page.document import render
-from ladder.report.changes import changes as changes_of
 from ladder.report.document import write
 from ladder.results.run_data import RunData
 
@@ -25,13 +21,3 @@ def report(context: typer.Context, folder_: Folder, sweeps: SweepNames, beside: 
     others = [(one, RunData.read(one, data.sweeps)) for one in beside_it]
     write(folder, data, plans, beside=others)
     replace_file(folder.page, render(folder, data, project(context).root, others).encode("utf-8"))
-
-
-Tables = Annotated[Path, typer.Argument(help="Folder of a run or a published one, as of another checkout.")]
-
-
-def changes(context: typer.Context, before: Tables, after: Tables) -> None:
-    """Print, as markdown for release notes, what two folders of tables answer, side by side."""
-    sweeps = sweeps_of(context, None)
-    (old,), (new,) = folders([before], "BEFORE"), folders([after], "AFTER")
-    print(changes_of(old, RunData.read(old, sweeps), new, RunData.read(new, sweeps)), end="")

@@ -13,9 +13,9 @@ from ladder.cli.options import Arch, Config, Configfile, Folder, Jobs
 from ladder.measure import sanitizer
 from ladder.measure.process_lifetime import end_with_parent
 from ladder.model.errors import refuse_unknown
+from ladder.model.files import read_json, write_json
 from ladder.model.folders import RunFolder
 from ladder.model.schemas import TableRow
-from ladder.results import tables
 
 
 def sanitize(
@@ -27,16 +27,18 @@ def sanitize(
     configfile: Configfile = None,
     config: Config = None,
 ) -> None:
-    """Run compute-sanitizer over every kernel at a small size; without it or a GPU the table says so."""
+    """Run compute-sanitizer over every kernel at a small size, and write sanitizer.json."""
     end_with_parent()
     folder, rows = RunFolder(folder_), list[TableRow]()
     run = run_of(context, configfile, config, arch=arch)
     for name in kernel or ():
         refuse_unknown("command line", "kernel", name, run.catalog, why="no such kernel")
+    gpus, program = sanitizer.needed()
     catalog = {name: run.catalog[name] for name in kernel or run.catalog}
     for sweep in sanitizer_sweeps(catalog, run.every_sweep):
         plan = compiled(run.project, sweep, run.config, run.arch, jobs)
-        rows += sanitizer.sanitize(write_plan(plan, folder), plan, run.project.root)
-    tables.write({"sanitizer": tables.frame("sanitizer", rows)}, folder.tables)
+        rows += sanitizer.sanitize(write_plan(plan, folder), plan, run.project.root, gpus, program)
+    before = (read_json(folder.sanitizer) or {}) if kernel else {}
+    write_json(folder.sanitizer, before | sanitizer.by_kernel(rows))
     for (tool, status), number in Counter((row["tool"], row["status"]) for row in rows).items():
         logging.info("%s: %d %s", tool, number, status)

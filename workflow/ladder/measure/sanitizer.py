@@ -11,13 +11,15 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from subprocess import STDOUT, TimeoutExpired
+from typing import Any
 
-from ladder.gpu.discovery import find_gpus
+from ladder.gpu.discovery import FoundGpu, find_gpus
 from ladder.measure.gpu_job import GpuProgram, gpu_program
+from ladder.model.errors import LadderError
 from ladder.model.plan import Plan
 from ladder.model.schemas import TableRow
 
@@ -36,6 +38,16 @@ def find_sanitizer() -> str | None:
     home = Path(os.environ.get("CUDA_HOME", "/usr/local/cuda"))
     toolkit = f"{home / 'bin'}{os.pathsep}{home / 'compute-sanitizer'}"
     return shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer", path=toolkit)
+
+
+def needed() -> tuple[list[FoundGpu], str]:
+    """The GPUs, and the path of compute-sanitizer. Raises LadderError without either."""
+    gpus, program = find_gpus(), find_sanitizer()
+    if not gpus:
+        raise LadderError("no GPU is visible: compute-sanitizer launches the kernels on one")
+    if program is None:
+        raise LadderError("compute-sanitizer was not found; it comes with the CUDA toolkit")
+    return gpus, program
 
 
 def reports(log: str) -> list[list[str]]:
@@ -88,28 +100,45 @@ def _checked(
     return found
 
 
-def sanitize(path: Path, plan: Plan, root: Path) -> Iterator[TableRow]:
-    """Rows of sanitizer.csv for the plan at `path`: one for each task and tool. A tool takes a GPU to itself."""
-    facts = [plan.variants.get(task.variant, {}) for task in plan.tasks]
-    symbols = {
-        index: "".join(own.get("symbols", {}).values())  # none where it did not compile
-        for index, own in enumerate(facts)
-        if plan.tasks[index].absent is None
-    }
-    gpus, sanitizer, found = find_gpus(), find_sanitizer(), {tool: dict[int, TableRow]() for tool in TOOLS}
-    if gpus and sanitizer:
+def sanitize(
+    path: Path, plan: Plan, root: Path, gpus: Sequence[FoundGpu], program: str
+) -> Iterator[TableRow]:
+    """What each tool says of each task of the plan at `path`. A tool takes a GPU to itself.
 
-        def checked(tool: str) -> dict[int, TableRow]:
-            command = [sanitizer, "--tool", tool, *TOOLS[tool], *_OPTIONS]
-            with gpu_program("sanitize", path, plan, root, gpus) as program:
-                return _checked(program, symbols, plan.job["deadline_s"], command)
+    Keys: kernel, source_sha256, variant, size, tool, status (clean, errors, not run, or the launch's), reason, and
+    where there are reports `errors`, their number, and `where`.
+    """
+    symbols = {}
+    for index, task in enumerate(plan.tasks):
+        if task.absent is None:
+            facts = plan.variants.get(task.variant, {})
+            symbols[index] = "".join(facts.get("symbols", {}).values())  # none where it did not compile
 
-        with ThreadPoolExecutor(len(gpus)) as pool:
-            found = dict(zip(TOOLS, pool.map(checked, TOOLS), strict=True))
-    why = "compute-sanitizer was not found; it comes with the CUDA toolkit" if gpus else "no GPU is visible"
-    for index, (task, about) in enumerate(zip(plan.tasks, facts, strict=True)):
-        row = {**vars(task.cell), **task.cell.size, "problem": plan.problem, "variant": task.variant}
-        row["cubin_sha256"] = about.get("cubin_sha256")
-        absent = {"status": "unsupported", "reason": task.absent}
-        nothing = absent if task.absent else {"status": "not run", "reason": why}
-        yield from ({**row, "tool": tool, **found[tool].get(index, nothing)} for tool in TOOLS)
+    def checked(tool: str) -> dict[int, TableRow]:
+        command = [program, "--tool", tool, *TOOLS[tool], *_OPTIONS]
+        with gpu_program("sanitize", path, plan, root, gpus) as held:
+            return _checked(held, symbols, plan.job["deadline_s"], command)
+
+    with ThreadPoolExecutor(len(gpus)) as pool:
+        outcomes_by_tool = dict(zip(TOOLS, pool.map(checked, TOOLS), strict=True))
+    for index, task in enumerate(plan.tasks):
+        source = plan.variants.get(task.variant, {}).get("source_sha256")
+        about = {"kernel": task.cell.kernel, "source_sha256": source, "variant": task.variant}
+        about["size"] = dict(task.cell.size)
+        for tool, found in outcomes_by_tool.items():
+            absent = {"status": "unsupported", "reason": task.absent}
+            yield {**about, "tool": tool, **found.get(index, absent)}
+
+
+def by_kernel(rows: Iterable[TableRow]) -> dict[str, dict[str, Any]]:
+    """What sanitizer.json says of each kernel: its source's digest, tools without a report, and the other rows."""
+    seen = dict[str, dict[str, Any]]()
+    for row in rows:
+        about = dict(row)
+        kernel, source = about.pop("kernel"), about.pop("source_sha256")
+        entry = seen.setdefault(kernel, {"source_sha256": source, "clean": [*TOOLS], "others": []})
+        if about["status"] != "clean":
+            entry["others"].append(about)
+            if about["tool"] in entry["clean"]:
+                entry["clean"].remove(about["tool"])
+    return seen

@@ -17,6 +17,7 @@ class RunFolder:
         self.root = root
         self.records, self.tables, self.figures = root / "records", root / "tables", root / "figures"
         self.environment, self.throughput = root / "environment.json", root / "throughput.json"
+        self.sanitizer = root / "sanitizer.json"
         self.report, self.page = root / "report.md", root / "index.html"
         self.methodology, self.evidence = root / "methodology.md", root / "evidence.md"
 
@@ -42,21 +43,21 @@ class RunFolder:
 class PublishedFolder(RunFolder):
     """results/published/DEVICE: its tables lie beside the report.
 
-    `records` holds a parquet file a run that was added; `history` one a publication that another took the place of.
-    `facts`: what the compiler said of each kernel, by the key of its request.
+    `records` holds a parquet file a run that was added. `facts`: what the compiler said of each kernel, by the key of
+    its request. `aside`: where the folder is while another one takes its place.
     """
 
     def __init__(self, root: Path) -> None:
         super().__init__(root)
-        self.tables, self.history = root, root / "history"
-        self.facts = root / "facts.json"
+        self.tables, self.facts = root, root / "facts.json"
+        self.aside = root.parent / f".{root.name}.old"
 
     @property
     def is_empty(self) -> bool:
-        return not self.root.is_dir() or not any(self.root.iterdir())
+        return not self.aside.exists() and not (self.root.is_dir() and any(self.root.iterdir()))
 
     def refuse_half(self) -> None:
-        """Raises LadderError for a folder that lacks records, tables or environment.
+        """Raises LadderError for a folder that lacks records, tables or environment, or was left moved aside.
 
         Who publishes would lose them for good, and who reads would report that nothing was published.
         """

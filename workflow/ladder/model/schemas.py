@@ -92,12 +92,6 @@ SCHEMAS: Mapping[str, Mapping[str, str]] = {
         worker_starts:int
         started finished"""
     ),
-    # One row per variant and tool of compute-sanitizer. status: clean, errors, not run, or the launch's.
-    # `errors` counts reports; `reason` is the first line of the first one, or why there is no result.
-    "sanitizer": columns(
-        f"""problem kernel variant dtype layout {_SIZE_FIELDS} tool status errors:int where
-        reason cubin_sha256"""
-    ),
 }
 """Table -> its columns with their kinds."""
 

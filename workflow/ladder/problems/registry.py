@@ -14,8 +14,8 @@ def with_columns(problem: Problem) -> Problem:
     if unknown := [name for name in problem.size_fields if name not in SIZE_COLUMNS]:
         raise LadderError(
             f"the problem {problem.name}: size_fields: {', '.join(unknown)}: accepted: {', '.join(SIZE_COLUMNS)}; "
-            "add a new one, in workflow/ladder, to SIZE_COLUMNS of model/schemas.py, to _LATER_SIZES of "
-            "results/tables.py and to _EXTENTS of catalogue/sanitizer_sweeps.py"
+            "add a new one, in workflow/ladder, to SIZE_COLUMNS of model/schemas.py and "
+            "to _EXTENTS of catalogue/sanitizer_sweeps.py"
         )
     return problem
 

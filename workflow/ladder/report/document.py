@@ -126,7 +126,7 @@ def render(
         "sweeps": list(sweeps.values()),
         "tables": frames,
         "itself": stats.against_itself(frames["sessions"]),
-        "sanitized": _sanitized(frames["sanitizer"], frames["resources"]),
+        "sanitized": _sanitized(read_json(folder.sanitizer) or {}, frames["resources"]),
         "jobs": stats.records(frames["jobs"]),
         "verdict_counts": _counts([line["verdict"] for line in lines]),
         "throughput": read_json(folder.throughput),
@@ -243,17 +243,25 @@ def _configurations(found: Sequence[Choice]) -> list[dict[str, Any]]:
     return [{"row": row, "cell": stats.identifier(row)} for row in reversed(first.values())]
 
 
-def _sanitized(rows: pd.DataFrame, resources: pd.DataFrame) -> dict[str, list[str]]:
-    """Variants that the sanitizer saw with another cubin than the present one, and those of no sweep's cubins; kernels
-    that it has not seen.
+def _sanitized(seen: Mapping[str, Any], resources: pd.DataFrame) -> dict[str, Any]:
+    """Kernels that compute-sanitizer has launched with their present source, and those that it has not.
+
+    `seen`: what sanitizer.json says, empty without the file. Returns names `clean` and `unseen`, and as
+    `others` rows with a report or without a result.
     """
-    seen, now = (
-        {row["variant"]: row["cubin_sha256"] for row in stats.records(of)} for of in (rows, resources)
-    )
-    known = [name for name, cubin in seen.items() if name in now and cubin is not None]
-    changed = [name for name in known if now[name] != seen[name]]
-    missing = sorted({*resources["kernel"]} - {*rows["kernel"]})
-    return {"changed": changed, "unknown": [name for name in seen if name not in known], "missing": missing}
+    clean, unseen, others = [], [], []
+    sources = {
+        row["kernel"]: row["source_sha256"] for row in stats.records(resources) if row["source_sha256"]
+    }
+    for kernel, source in sources.items():
+        entry = seen.get(kernel, {})
+        if entry.get("source_sha256") != source:
+            unseen.append(kernel)
+        elif entry["others"]:
+            others += entry["others"]
+        else:
+            clean.append(kernel)
+    return {"any": bool(seen), "clean": clean, "unseen": sorted(unseen), "others": others}
 
 
 def _ladder_message(part: SweepData, found: Sequence[Answer]) -> str:

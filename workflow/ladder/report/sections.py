@@ -12,7 +12,7 @@ from ladder.model.sweep import Entry
 from ladder.report.markdown import code, cut, number, text
 from ladder.report.words import Table, proper
 from ladder.results import statistics as stats
-from ladder.results.earlier import errors_by_inputs
+from ladder.results.input_errors import errors_by_inputs
 from ladder.results.statistics import listed, records, size_of
 from ladder.results.sweep_data import SweepData
 from ladder.results.verdicts import FASTER, gain_over, verdicts
@@ -72,7 +72,7 @@ def errors(data: SweepData) -> Table:
                 ("variant", text(data.names[one.row["variant"]])),
                 ("size", size_label(size_of(one.row))),
                 ("inputs", one.inputs),
-                ("largest error", number(one.own, 3)),
+                ("largest error", number(one.kernel, 3)),
                 ("of", text(proper(one.row["reference"]))),
                 ("its largest error", number(one.reference, 3) if one.reference is not None else "no number"),
                 ("times its error", number(one.ratio, 3) if one.ratio is not None else ""),

@@ -1,1 +1,1 @@
-"""From records to tables, and what is made of them: statistics, comparison, history, publication."""
+"""From records to tables, and what is made of them: statistics, comparison, publication."""

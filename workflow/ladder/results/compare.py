@@ -1,17 +1,15 @@
-"""Two sets of records side by side: what got faster or slower beyond noise, what appeared, what broke."""
+"""The tables of two runs side by side: what got faster or slower beyond noise, what appeared, what broke."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
-from ladder.measure.plan_records import standing
-from ladder.measure.store import Records
-from ladder.model.cell import COUNTERS, cell_name
-from ladder.model.record import Record
-from ladder.results.collect import summarised
-from ladder.results.run_data import mean
-from ladder.results.statistics import Estimate
+import numpy as np
+import pandas as pd
 
-UNKNOWN, OTHER_LIBRARY = "unknown GPU", "over another library"
+from ladder.results.published_records import public_uuid
+from ladder.results.statistics import identifier, records
+
 WITHIN_A_GPU, BETWEEN_GPUS = 0.005, 0.025
 """Shares within which speed-ups agree from session to session, on one GPU and between GPUs of a model.
 
@@ -20,100 +18,92 @@ Seen on H200s: of 1,496 cells measured on two cards 99 % agree within 2.45 %, 95
 
 
 @dataclass(frozen=True)
-class Change:
-    """One matched cell: how much faster B is than A, as a share (0.02 is 2 % faster)."""
-
-    name: str
-    before: Estimate
-    after: Estimate
-    faster: float
-    beyond_noise: bool
-
-
-@dataclass(frozen=True)
 class Comparison:
-    """Everything that differs between two sets of records, on one GPU or pooled, and what was matched."""
+    """What differs between two runs, A and B.
 
-    where: str
+    `cells`: those with a speed-up over the same reference in both; columns speedup_a, speedup_b, `faster` (B over A, as
+    a share: 0.02 is 2 % faster) and beyond_noise. `others`: names of cells that cannot be compared, by the reason.
+    """
+
     margin: float
-    changes: Sequence[Change]
-    others: Mapping[str, Sequence[str]]
-    broken: frozenset[str]
-    """Ids of the cells that were ok and no longer are."""
-    """Cells that cannot be compared: `broken` and `repaired` with their statuses, `missing in B`, `new in B`.
+    cells: pd.DataFrame
+    others: Mapping[str, list[str]]
 
-    And where A and B have no speed-up over the same library, since either took the one that was faster there.
+    @property
+    def slower(self) -> pd.DataFrame:
+        """Cells that are slower beyond noise, the slowest first."""
+        return self.cells[self.cells["beyond_noise"] & (self.cells["faster"] < 0)].sort_values("faster")
+
+    @property
+    def faster(self) -> pd.DataFrame:
+        """Cells that are faster beyond noise, the fastest first."""
+        beyond = self.cells[self.cells["beyond_noise"] & (self.cells["faster"] > 0)]
+        return beyond.sort_values("faster", ascending=False)
+
+
+def gpus_of(sessions: pd.DataFrame) -> set[str]:
+    """The GPUs of sessions as they are published, "" for an unknown one. Columns: gpu_uuid."""
+    return {public_uuid(uuid) for uuid in sessions["gpu_uuid"].fillna("")}
+
+
+def margin_of(before: pd.DataFrame, after: pd.DataFrame) -> float:
+    """The share within which speed-ups agree: the smaller one where both tables of sessions are of the same GPUs."""
+    gpus = gpus_of(before)
+    return WITHIN_A_GPU if gpus == gpus_of(after) and "" not in gpus else BETWEEN_GPUS
+
+
+def compare(before: Mapping[str, pd.DataFrame], after: Mapping[str, pd.DataFrame]) -> Comparison:
+    """Compare two runs cell by cell; each has the tables `timings` and `sessions`.
+
+    A change is beyond noise where the 95 % intervals within sessions do not overlap, and where it exceeds the share by
+    which sessions differ.
     """
+    margin = margin_of(before["sessions"], after["sessions"])
+    cells = _beside(_speedups(before["sessions"]), _speedups(after["sessions"]), "inner").reset_index(
+        "reference"
+    )
+    faster = cells["speedup_b"] / cells["speedup_a"] - 1
+    is_below = cells["speedup_high_b"] < cells["speedup_low_a"]
+    is_above = cells["speedup_low_b"] > cells["speedup_high_a"]
+    beyond_noise = (is_below | is_above) & (faster.abs() > margin)
+    cells = cells[["speedup_a", "speedup_b"]].assign(faster=faster, beyond_noise=beyond_noise)
+    return Comparison(margin, cells, _incomparable(before["timings"], after["timings"], {*cells.index}))
 
-    def beyond_noise(self) -> tuple[list[Change], list[Change]]:
-        """(slower, faster) cells, the greatest difference first."""
-        found = [change for change in self.changes if change.beyond_noise]
-        found.sort(key=lambda change: -abs(change.faster))
-        return [one for one in found if one.faster < 0], [one for one in found if one.faster > 0]
 
-
-Latest = dict[str, dict[str, Record]]  # by cell and GPU the record that stands
-
-
-def latest(records: Records) -> Latest:
-    """The record that stands for a cell on a GPU, of those made under the conditions of the latest."""
-
-    def gpu_of(record: Record) -> str:
-        session = records.sessions.get(record.session)
-        return str(session.gpu.get("uuid") or UNKNOWN) if session else UNKNOWN
-
-    last = {
-        (one.cell.id, gpu_of(one)): one for one in records if one.cell.kernel and one.cell.regime != COUNTERS
+def _incomparable(before: pd.DataFrame, after: pd.DataFrame, compared: set[str]) -> dict[str, list[str]]:
+    """Names of cells by the reason why they have no speed-ups to compare."""
+    columns = ["status", "reference"]
+    cells = _beside(_by_cell(before)[columns], _by_cell(after)[columns], "outer")
+    in_a, in_b = cells["status_a"].notna(), cells["status_b"].notna()
+    ok_a, ok_b = cells["status_a"].eq("ok").fillna(False), cells["status_b"].eq("ok").fillna(False)
+    statuses = cells["status_a"] + " -> " + cells["status_b"]
+    references = cells["reference_a"] + " -> " + cells["reference_b"]
+    return {
+        "broken": _described(statuses[ok_a & in_b & ~ok_b]),
+        "repaired": _described(statuses[in_a & ~ok_a & ok_b]),
+        "over another library": _described(references[ok_a & ok_b & ~cells.index.isin(compared)]),
+        "missing in B": [*cells.index[in_a & ~in_b]],
+        "new in B": [*cells.index[in_b & ~in_a]],
     }
-    found: Latest = {}
-    for (cell, gpu), record in last.items():
-        alike = [one for one in records.same_conditions(record) if gpu_of(one) == gpu]
-        found.setdefault(cell, {})[gpu] = standing(alike)
-    return found
 
 
-def _compared(where: str, share: float, old: Latest, new: Latest) -> Comparison:
-    """Cells of both, each with its records of one or more GPUs; a cell is ok where any of them is."""
-    shown = {cell: next(iter(given.values())) for cell, given in {**old, **new}.items()}
-    names = {cell: cell_name(one.variant, one.cell) for cell, one in shown.items()}
-    changes, broken = [], set[str]()
-    others: dict[str, list[str]] = {"broken": [], "repaired": [], OTHER_LIBRARY: []}
-    for cell in (cell for cell in old if cell in new):
-        sides = [list(side[cell].values()) for side in (old, new)]
-        ok = [[one for one in side if one.status == "ok"] for side in sides]
-        over = [{str(one.result["reference"]) for one in side} for side in ok]
-        if all(ok) and not (alike := over[0] & over[1]):
-            others[OTHER_LIBRARY].append(
-                f"{names[cell]}: {' -> '.join(', '.join(sorted(one)) for one in over)}"
-            )
-        elif all(ok):
-            ok = [[one for one in side if one.result["reference"] in alike] for side in ok]
-            before, after = (mean([summarised(one.result) for one in side]).measured for side in ok)
-            faster = after.value / before.value - 1
-            apart = after.low > before.high or after.high < before.low
-            changes.append(Change(names[cell], before, after, faster, apart and abs(faster) > share))
-        elif any(ok):
-            states = ["ok" if good else side[0].status for good, side in zip(ok, sides, strict=True)]
-            others["broken" if ok[0] else "repaired"].append(f"{names[cell]}: {' -> '.join(states)}")
-            if ok[0]:
-                broken.add(cell)
-    others["missing in B"] = [names[cell] for cell in old if cell not in new]
-    others["new in B"] = [names[cell] for cell in new if cell not in old]
-    return Comparison(where, share, changes, others, frozenset(broken))
+def _by_cell(rows: pd.DataFrame) -> pd.DataFrame:
+    """Rows with the names of their cells as index."""
+    return rows.assign(cell=[identifier(row) for row in records(rows)]).set_index("cell")
 
 
-def compare(before: Records, after: Records) -> list[Comparison]:
-    """Comparisons of speed-ups on each GPU that both have measured, then of all GPUs pooled.
+def _speedups(sessions: pd.DataFrame) -> pd.DataFrame:
+    """Geometric means over the sessions of a cell with the same reference; index: cell and reference."""
+    ends = ["speedup", "speedup_low", "speedup_high"]
+    rows = _by_cell(sessions).set_index("reference", append=True)[ends].dropna()
+    means = rows.apply(np.log).groupby(level=["cell", "reference"]).mean()
+    return means.apply(np.exp)
 
-    A change is beyond noise where the 95 % intervals do not overlap and it exceeds the share for one GPU, or several.
-    """
-    old, new = latest(before), latest(after)
-    cards = [{gpu for given in side.values() for gpu in given} for side in (old, new)]
-    several = len(cards[0] | cards[1]) > 1
-    found = []
-    for gpu in sorted((cards[0] & cards[1]) - {UNKNOWN}) if several else ():
-        there = [{cell: {gpu: on[gpu]} for cell, on in side.items() if gpu in on} for side in (old, new)]
-        found.append(_compared(gpu, WITHIN_A_GPU, *there))
-    same = cards[0] == cards[1] and UNKNOWN not in cards[0]
-    where = f"{len(cards[0])} and {len(cards[1])} GPUs pooled" if several else "one GPU"
-    return [*found, _compared(where, WITHIN_A_GPU if same else BETWEEN_GPUS, old, new)]
+
+def _beside(before: pd.DataFrame, after: pd.DataFrame, how: Literal["inner", "outer"]) -> pd.DataFrame:
+    """Columns of both sides by their common index, with _a and _b behind their names."""
+    return before.merge(after, how, left_index=True, right_index=True, suffixes=("_a", "_b"))
+
+
+def _described(cells: "pd.Series[str]") -> list[str]:
+    return [f"{name}: {change}" for name, change in cells.items()]

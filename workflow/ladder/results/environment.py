@@ -1,6 +1,6 @@
 """environment.json: on which GPUs, when, with what and from which checkout the numbers are, as records say."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NotRequired
 
@@ -46,22 +46,23 @@ class _Environment(TypedDict):
 
 def read_as(kind: TypeAdapter[Any], path: Path) -> dict[str, Any] | None:
     """A JSON object of a kind, or None where the file is missing. Raises LadderError where it is something else."""
-    if (found := read_json(path)) is not None:
+    document = read_json(path)
+    if document is not None:
         with reading(path):
-            kind.validate_python(found)
-    return found
+            kind.validate_python(document)
+    return document
 
 
 def read_environment(folder: RunFolder) -> dict[str, Any]:
     """What environment.json of a folder says. Raises LadderError where it or one of its fields is missing or wrong."""
-    found = read_as(TypeAdapter(_Environment), folder.environment)
-    if found is None:
+    document = read_as(TypeAdapter(_Environment), folder.environment)
+    if document is None:
         raise LadderError(f"{folder.environment}: the file is missing")
-    return found
+    return document
 
 
 def boost_clock_mhz(gpu: Mapping[str, Any]) -> float | None:
-    """The SM clock that CUDA gives for a GPU, of which its peaks are; None where it is not known.
+    """The SM clock that CUDA gives for a GPU, at which its peaks are taken; None where no record has it.
 
     Earlier records have NVML's highest in its place. On an H200, which all of these are of, both are 1980 MHz.
     """
@@ -71,36 +72,46 @@ def boost_clock_mhz(gpu: Mapping[str, Any]) -> float | None:
 def measured_on(records: Records, table: pd.DataFrame) -> dict[str, Any]:
     """What the sessions in a table say together: GPUs, the first of them as `gpu`, software, trees, start and end.
 
-    Empty where none of them is known.
+    Empty where no session of the table has records. Columns: session.
     """
-    sessions = [
-        records.sessions[name] for name in table["session"].dropna().unique() if name in records.sessions
-    ]
+    names = table["session"].dropna().unique()
+    sessions = [records.sessions[name] for name in names if name in records.sessions]
     if not sessions:
         return {}
     sessions.sort(key=lambda session: session.started)
-    by_card: dict[str, list[Session]] = {}
+    by_gpu: dict[str, list[Session]] = {}
     for session in sessions:
-        by_card.setdefault(str(session.gpu.get("uuid") or session.id), []).append(session)
-    gpus = []
-    for own in by_card.values():
-        last, names = own[-1], {session.id for session in own}
-        times = [record.time for record in records if record.session in names]
-        about = {**last.gpu, "host": dict(last.host), "clock_floor_us": last.clock_floor_us}
-        about |= {name: last.versions.get(name) for name in ("driver", "cublas")}
-        about |= {"sessions": len(own), "cells": len(times), "started": own[0].started}
-        gpus.append({**about, "finished": max([*times, last.started])})
+        by_gpu.setdefault(str(session.gpu.get("uuid") or session.id), []).append(session)
+    gpus = [_gpu(records, of_gpu) for of_gpu in by_gpu.values()]
     last = sessions[-1]
+    trees = {str(session.tree.get("digest")): dict(session.tree) for session in sessions}
     return {
         "gpu": gpus[0],
         "gpus": gpus,
-        **{name: of for name, of in last.versions.items() if name in Versions.__annotations__},
+        **{name: version for name, version in last.versions.items() if name in Versions.__annotations__},
         "host": dict(last.host),
         "tree": dict(last.tree),
-        "trees": list({str(one.tree.get("digest")): dict(one.tree) for one in sessions}.values()),
+        "trees": list(trees.values()),
         "started": sessions[0].started,
         "finished": max(gpu["finished"] for gpu in gpus),
         "notes": sorted({session.note for session in sessions if session.note}),
+    }
+
+
+def _gpu(records: Records, sessions: Sequence[Session]) -> dict[str, Any]:
+    """What the sessions on one GPU say of it, in the order of their start; the last one describes GPU and host."""
+    last, names = sessions[-1], {session.id for session in sessions}
+    times = [record.time for record in records if record.session in names]
+    return {
+        **last.gpu,
+        "host": dict(last.host),
+        "clock_floor_us": last.clock_floor_us,
+        "driver": last.versions.get("driver"),
+        "cublas": last.versions.get("cublas"),
+        "sessions": len(sessions),
+        "cells": len(times),
+        "started": sessions[0].started,
+        "finished": max([*times, last.started]),
     }
 
 
@@ -108,20 +119,31 @@ def analysed_here(root: Path, device: str, arch: str) -> dict[str, Any]:
     """The analysis that made the tables: its host, software and checkout."""
     from ladder.build.nvrtc import nvrtc_version  # CUDA, which tables are read without
 
-    about: dict[str, Any] = {"device": device, "arch": arch, "gpu": None, "gpus": []}
-    about |= {"started": now(), "finished": now(), **host.versions()}
-    about |= {"nvrtc": nvrtc_version(), "ncu": host.ncu_version()}
-    return about | {"host": host.host(), "tree": host.tree(root), "reproduced_cubins": None}
+    return {
+        "device": device,
+        "arch": arch,
+        "gpu": None,
+        "gpus": [],
+        "started": now(),
+        "finished": now(),
+        **host.versions(),
+        "nvrtc": nvrtc_version(),
+        "ncu": host.ncu_version(),
+        "host": host.host(),
+        "tree": host.tree(root),
+        "reproduced_cubins": None,
+    }
 
 
 def reproduced(published: RunFolder, folder: RunFolder) -> dict[str, int]:
-    """How many of the variants that were published and have a cubin here have the very same one.
+    """How many published variants compile here to the very same cubin, `same`, `of` those that compile in both places.
 
-    A variant whose compiler is missing here says nothing, nor does one for another architecture.
+    Variants for another architecture are left out, and those whose compiler is missing here.
     """
-    theirs = tables.read("resources", published.tables, required=False)
-    ours = tables.read("resources", folder.tables)
-    both = theirs.merge(ours, on=["sweep", "variant", "arch"], suffixes=("", "_here"))
+    there = tables.read("resources", published.tables, required=False)
+    here = tables.read("resources", folder.tables)
+    both = there.merge(here, on=["sweep", "variant", "arch"], suffixes=("", "_here"))
     both = both.dropna(subset=["cubin_sha256", "cubin_sha256_here"])
     both = both.drop_duplicates(["variant", "cubin_sha256"])
-    return {"same": int((both["cubin_sha256"] == both["cubin_sha256_here"]).sum()), "of": len(both)}
+    same = both["cubin_sha256"] == both["cubin_sha256_here"]
+    return {"same": int(same.sum()), "of": len(both)}

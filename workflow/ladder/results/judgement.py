@@ -37,12 +37,12 @@ def outcome(view: PlanRecords, task: Task, regime: str = "") -> Outcome:
     if (why := view.plan.broken(task)) is not None:
         return view.plan.variants[task.variant]["status"], why, {}
     where = f"{task.variant} at {dict(task.cell.size)}, {regime or view.plan.regimes[0]}"
-    if (record := view.current_record(task, regime)) is None:
+    record = view.current_record(task, regime)
+    if record is None:
         raise LadderError(f"{where}: it was not measured")
+    # What the host does says nothing of the kernel.
     if record.status == "launch_error" and record.result.get("transient"):
-        raise LadderError(
-            f"not judged: {where}: {record.reason}"
-        )  # What the host does says nothing of the kernel.
+        raise LadderError(f"not judged: {where}: {record.reason}")
     return record.status, record.reason, record.result
 
 
@@ -69,22 +69,30 @@ class _Deviations:
 
 def _cell(view: PlanRecords, deviations: _Deviations, task: Task, regime: str) -> JudgedCell:
     status, reason, result = outcome(view, task, regime)
-    known, check = summarised(result), result.get("check") or {}
-    found: JudgedCell = {"size": dict(task.cell.size), "regime": regime, "status": status, "reason": reason}
-    found |= {name: known.get(f"median_us{end}") for name, end in _TIMES.items()}
-    found |= {name: known.get(name) for name in ("reference", "speedup")} | dict.fromkeys(_ENDS)
+    summary, check = summarised(result), result.get("check") or {}
+    cell: JudgedCell = {
+        "size": dict(task.cell.size),
+        "regime": regime,
+        "status": status,
+        "reason": reason,
+        "median_us": summary.get("median_us"),
+        "low": summary.get("median_us_low"),
+        "high": summary.get("median_us_high"),
+        "reference": summary.get("reference"),
+        "speedup": summary.get("speedup"),
+        "speedup_low": None,
+        "speedup_high": None,
+        "elsewhere_low": None,
+        "elsewhere_high": None,
+    }
     if status == "ok":
-        speedup, deviation = estimate(known, "speedup"), deviations.of(task, regime)
-        found |= {"speedup_low": speedup.low, "speedup_high": speedup.high}
+        speedup, deviation = estimate(summary, "speedup"), deviations.of(task, regime)
+        cell |= {"speedup_low": speedup.low, "speedup_high": speedup.high}
         if deviation is not None:
             for where, times in _DEVIATIONS.items():
                 interval = widened(speedup, times * deviation)
-                found |= {f"{where}_low": interval.low, f"{where}_high": interval.high}
-    return found | {name: check.get(name) for name in ("launches", "max_error", "error_bound")}
-
-
-_TIMES = {"median_us": "", "low": "_low", "high": "_high"}
-_ENDS = ("speedup_low", "speedup_high", "elsewhere_low", "elsewhere_high")
+                cell |= {f"{where}_low": interval.low, f"{where}_high": interval.high}
+    return cell | {name: check.get(name) for name in ("launches", "max_error", "error_bound")}
 
 
 def cells_of(view: PlanRecords, components: pd.DataFrame | None = None) -> list[JudgedCell]:
@@ -92,14 +100,15 @@ def cells_of(view: PlanRecords, components: pd.DataFrame | None = None) -> list[
 
     Raises LadderError for a cell that was not measured, or whose reference failed in the first regime.
     """
-    deviations, tasks = _Deviations(view, components), view.plan.tasks
-    cells = [_cell(view, deviations, task, regime) for task in tasks for regime in view.plan.regimes_of(task)]
-    for one in cells:
-        # What a reference does wrong says nothing of the kernel.
-        if one["regime"] == view.plan.regimes[0] and one["reason"].startswith(
-            ("the reference ", "no reference")
-        ):
-            raise LadderError(f"not judged: {one['reason']}")
+    deviations, cells = _Deviations(view, components), []
+    for task in view.plan.tasks:
+        for regime in view.plan.regimes_of(task):
+            cell = _cell(view, deviations, task, regime)
+            # What a reference does wrong says nothing of the kernel.
+            of_reference = cell["reason"].startswith(("the reference ", "no reference"))
+            if of_reference and regime == view.plan.regimes[0]:
+                raise LadderError(f"not judged: {cell['reason']}")
+            cells.append(cell)
     return cells
 
 
@@ -108,27 +117,30 @@ def decide(cells: Sequence[JudgedCell]) -> tuple[int, list[JudgedCell]]:
 
     There alone `unsupported` counts, too: most kernels take too long for warm.
     """
-    first = [one for one in cells if one["regime"] == cells[0]["regime"]]
-    failed = [one for one in cells if one["status"] not in ("ok", "unsupported")]
-    failed += [one for one in first if one["status"] == "unsupported"]
-    wrong = [one for one in failed if one["status"] in WRONG]
-    slower = [one for one in first if not failed and one["speedup_high"] < 1]
-    tied = [one for one in first if not failed and one["speedup_low"] <= 1]
-    by_code = ((3, wrong), (4, failed), (2, slower), (1, tied), (0, first))
-    return next((code, found) for code, found in by_code if found)
+    first = [cell for cell in cells if cell["regime"] == cells[0]["regime"]]
+    failed = [cell for cell in cells if cell["status"] not in ("ok", "unsupported")]
+    failed += [cell for cell in first if cell["status"] == "unsupported"]
+    if failed:
+        wrong = [cell for cell in failed if cell["status"] in WRONG]
+        return (VERDICTS.index("wrong"), wrong) if wrong else (VERDICTS.index("broken"), failed)
+    slower = [cell for cell in first if cell["speedup_high"] < 1]
+    if slower:
+        return VERDICTS.index("slower"), slower
+    tied = [cell for cell in first if cell["speedup_low"] <= 1]
+    return (VERDICTS.index("tie"), tied) if tied else (VERDICTS.index("faster"), first)
 
 
 def text(variant: str, device: str, cells: Sequence[JudgedCell]) -> str:
     """A line a cell and the verdict, for people to read."""
     code, because = decide(cells)
-    known = {"variant": variant, "device": device, "cells": cells, "because": because}
-    return TEMPLATES.get_template("judge.j2").render(known, verdict=VERDICTS[code])
+    said = {"variant": variant, "device": device, "cells": cells, "because": because}
+    return TEMPLATES.get_template("judge.j2").render(said, verdict=VERDICTS[code])
 
 
 def components_for(folders: Sequence[Any], slug: str) -> pd.DataFrame | None:
     """components.csv of the published folder of a device; None without any, since no other model speaks for it."""
     for folder in folders:
-        found = tables.read("components", folder.tables, required=False)
-        if folder.root.name == slug and len(found):
-            return found
+        if folder.root.name == slug:
+            components = tables.read("components", folder.tables, required=False)
+            return components if len(components) else None
     return None

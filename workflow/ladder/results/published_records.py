@@ -19,16 +19,27 @@ from ladder.model.plan import Plan
 from ladder.model.record import Record, Session, from_text
 from ladder.model.schemas import SIZE_COLUMNS
 
-_SAMPLES = ("variant_us", "reference_us")
+_SIDES = ("variant_us", "reference_us")
 _UUID_LETTERS = 12
 """Characters of a UUID that are published, GPU- included: enough to distinguish GPUs."""
 
-_COLUMNS = ["kernel", "variant", "sweep", "session", "time", "status", "record"]
-_TEXTS = [(name, pa.string()) for name in _COLUMNS]
-_SCHEMA = pa.schema([*_TEXTS, *((name, pa.list_(pa.float64())) for name in _SAMPLES)])
+_TEXTS = ("kernel", "variant", "sweep", "session", "time", "status", "record")
+_SCHEMA = pa.schema(
+    [*((name, pa.string()) for name in _TEXTS), *((side, pa.list_(pa.float64())) for side in _SIDES)]
+)
 """A row a record. `record` is its line of a store without the times, which have columns of their own; the texts before
 it are for queries. The sessions' lines are in the file's metadata.
 """
+
+_SAMPLES_SCHEMA = pa.schema(
+    [
+        *((name, pa.string()) for name in ("cell", "variant", "session", "regime")),
+        *((name, pa.int64()) for name in SIZE_COLUMNS),
+        *(("order", pa.int32()), ("side", pa.string()), ("us", pa.float64())),
+    ]
+)
+_RECORDS_AT_ONCE = 2000
+"""Records whose samples are in memory as a table."""
 
 
 def public_uuid(uuid: str) -> str:
@@ -37,25 +48,23 @@ def public_uuid(uuid: str) -> str:
 
 
 def public(session: Session) -> Session:
-    """A session as it is published: the UUID shortened, the host known by its kind only."""
+    """A session as it is published: its UUID shortened."""
     uuid = session.gpu.get("uuid")
     return replace(session, gpu={**session.gpu, "uuid": public_uuid(uuid)}) if uuid else session
 
 
-def write_archive(path: Path, records: Sequence[Record], sessions: Iterable[Session]) -> None:
+def write_archive(path: Path, records: Iterable[Record], sessions: Iterable[Session]) -> None:
     """Write one publication. Raises LadderError where the file exists: an archive only grows."""
     if path.exists():
         raise LadderError(f"{path}: exists already; published records are never rewritten")
-    ordered = sorted(records, key=lambda record: (record.cell.kernel, record.variant, record.time))
-    listed = json.dumps([public(session).to_json() for session in sessions])
-    schema = _SCHEMA.with_metadata({"sessions": listed})
     rows = []
-    for record in ordered:
+    for record in sorted(records, key=lambda record: (record.cell.kernel, record.variant, record.time)):
         line, result = record.to_json(), dict(record.result)
-        known = line["record"] | {"kernel": record.cell.kernel}
-        known |= {name: result.pop(name, None) for name in _SAMPLES}
-        rows.append(known | {"record": json.dumps({**line, "record": {**line["record"], "result": result}})})
-    table = pa.Table.from_pylist(rows, schema=schema)
+        times = {side: result.pop(side, None) for side in _SIDES}
+        text = json.dumps({**line, "record": {**line["record"], "result": result}})
+        rows.append({**line["record"], "kernel": record.cell.kernel, **times, "record": text})
+    lines = json.dumps([public(session).to_json() for session in sessions])
+    table = pa.Table.from_pylist(rows, schema=_SCHEMA.with_metadata({"sessions": lines}))
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, compression="zstd", compression_level=19)
     replace_file(path, sink.getvalue())
@@ -66,52 +75,45 @@ def read_archive(folder: Path, kernels: Iterable[str] | None = None) -> Records:
 
     Raises LadderError for a file that is damaged, or newer than this version.
     """
-    every, wanted = Records(), sorted(set(kernels)) if kernels is not None else None
+    records, wanted = Records(), sorted(set(kernels)) if kernels is not None else None
     for path in sorted(folder.glob("*.parquet")):
-        one = read_archive_file(path, wanted)
-        every.add((*one.sessions.values(), *one))
-    return every
+        publication = read_archive_file(path, wanted)
+        records.add((*publication.sessions.values(), *publication))
+    return records
 
 
 def read_archive_file(path: Path, kernels: Sequence[str] | None = None) -> Records:
     """Records of one publication, of some kernels or all. Raises LadderError as read_archive."""
-    found: list[Record | Session] = []
-    chosen = [("kernel", "in", ["", *kernels])] if kernels is not None else None
+    # A record of a choice among references is of no kernel.
+    filters = [("kernel", "in", ["", *kernels])] if kernels is not None else None
+    entries: list[Record | Session] = []
     try:
-        sessions = json.loads(pq.read_schema(path).metadata[b"sessions"])
-        rows = pq.read_table(path, columns=["record", *_SAMPLES], filters=chosen).to_pylist()
-        found += [from_text(json.dumps(session), str(path)) for session in sessions]
+        lines = json.loads(pq.read_schema(path).metadata[b"sessions"])
+        rows = pq.read_table(path, columns=["record", *_SIDES], filters=filters).to_pylist()
+        for line in lines:
+            entries.append(from_text(json.dumps(line), str(path)))
         for number, row in enumerate(rows, 1):
             text = row.pop("record")
-            times = {name: us for name, us in row.items() if us is not None}
-            found.append(from_text(text, f"{path}: row {number}", **times))
+            times = {side: us for side, us in row.items() if us is not None}
+            entries.append(from_text(text, f"{path}: row {number}", **times))
     except (OSError, pa.ArrowException, KeyError, TypeError, ValueError, RecursionError) as error:
         raise LadderError(f"{path}: not an archive of records: {error}") from error
-    return Records().add(found)
-
-
-_OF_SAMPLES = pa.schema(
-    [
-        *((name, pa.string()) for name in ("cell", "variant", "session", "regime")),
-        *((name, pa.int64()) for name in SIZE_COLUMNS),
-        *(("order", pa.int32()), ("side", pa.string()), ("us", pa.float64())),
-    ]
-)
-_AT_ONCE = 2000  # records whose samples are in memory as a table
+    return Records().add(entries)
 
 
 def _samples(records: Sequence[Record]) -> pa.Table:
     rows = list[dict[str, Any]]()
     for record in records:
         about = {**vars(record), **record.cell.size, "cell": record.cell.id, "regime": record.cell.regime}
-        for side, name in enumerate(_SAMPLES):
-            us = record.result.get(name) or ()
+        for place, side in enumerate(_SIDES):
+            us = record.result.get(side) or ()
             group, second = np.divmod(np.arange(len(us)), 2)
-            order = 4 * group + np.where((group + side) % 2, 1 + second, 3 * second)
-            rows.append({**about, "order": order, "side": name.removesuffix("_us"), "us": us})
-    sampled = pd.DataFrame(rows, columns=_OF_SAMPLES.names).explode(["order", "us"]).dropna(subset="us")
-    table = pa.Table.from_pandas(sampled, _OF_SAMPLES, preserve_index=False)
-    return table.replace_schema_metadata()
+            # Of a group's four launches a side has the outer two (0 and 3) or the inner two (1 and 2), in turns.
+            is_inner = (group + place) % 2
+            order = 4 * group + np.where(is_inner, 1 + second, 3 * second)
+            rows.append({**about, "order": order, "side": side.removesuffix("_us"), "us": us})
+    samples = pd.DataFrame(rows, columns=_SAMPLES_SCHEMA.names).explode(["order", "us"]).dropna(subset="us")
+    return pa.Table.from_pandas(samples, _SAMPLES_SCHEMA, preserve_index=False).replace_schema_metadata()
 
 
 def write_samples(path: Path, records: Iterable[Record]) -> None:
@@ -120,22 +122,11 @@ def write_samples(path: Path, records: Iterable[Record]) -> None:
     `order` counts from 0 in groups of four launches: variant, reference, reference, variant in even groups, and
     reference, variant, variant, reference in odd ones. `side` is variant or reference; `us` is the time.
     """
-    every, sink = list(records), pa.BufferOutputStream()
-    with pq.ParquetWriter(sink, _OF_SAMPLES, compression="zstd") as writer:
-        for begin in range(0, len(every), _AT_ONCE):
-            writer.write_table(_samples(every[begin : begin + _AT_ONCE]))
+    records, sink = list(records), pa.BufferOutputStream()
+    with pq.ParquetWriter(sink, _SAMPLES_SCHEMA, compression="zstd") as writer:
+        for begin in range(0, len(records), _RECORDS_AT_ONCE):
+            writer.write_table(_samples(records[begin : begin + _RECORDS_AT_ONCE]))
     replace_file(path, sink.getvalue())
-
-
-def read_records(folder: Path) -> Records:
-    """Every record under results/RUN/DEVICE or results/published/DEVICE. Raises LadderError where there is none."""
-    given = RunFolder(folder).records
-    if not given.is_dir():
-        raise LadderError(f"{folder}: no records in it; a run is results/RUN/DEVICE")
-    archive, store = read_archive(given), read_store(given)
-    for place in store.unreadable:
-        raise LadderError(f"{place}: not a record: it is no JSON")
-    return store.add([*archive, *archive.sessions.values()])
 
 
 def records_of(folder: RunFolder, published: Path | None, plans: Iterable[Plan]) -> Records:

@@ -20,11 +20,11 @@ from ladder.results.templates import TEMPLATES
 def published_row(timings: pd.DataFrame, cell: str) -> TableRow:
     """The row that an identifier names. Raises LadderError for any other."""
     sweep = cell.partition("/")[0]
-    known = {identifier(row): row for row in records(timings[timings["sweep"] == sweep])}
-    if cell not in known:
-        near = difflib.get_close_matches(cell, known, n=1, cutoff=0) or ["SWEEP/VARIANT@SIZE:REGIME"]
+    rows = {identifier(row): row for row in records(timings[timings["sweep"] == sweep])}
+    if cell not in rows:
+        near = difflib.get_close_matches(cell, rows, n=1, cutoff=0) or ["SWEEP/VARIANT@SIZE:REGIME"]
         raise refuse("command line", "CELL", cell, f"a cell of the published tables, such as {near[0]}")
-    return known[cell]
+    return rows[cell]
 
 
 def alone(sweep: Sweep, row: TableRow) -> Sweep:

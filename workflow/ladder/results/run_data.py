@@ -21,7 +21,6 @@ from ladder.model.folders import PublishedFolder, RunFolder
 from ladder.model.sweep import Sweep
 from ladder.results import statistics as stats
 from ladder.results import tables
-from ladder.results.earlier import EARLIER
 from ladder.results.environment import read_environment
 from ladder.results.statistics import UNKNOWN, Estimate
 from ladder.results.sweep_data import Origin, SweepData, of_sweep, plain
@@ -34,8 +33,6 @@ _OPTIONAL = (
     "claims",
     "components",
     "coverage",
-    *EARLIER,
-    "sanitizer",
     "unseen",
 )
 

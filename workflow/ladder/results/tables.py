@@ -16,7 +16,6 @@ from ladder.model.errors import LadderError
 from ladder.model.files import replace_file
 from ladder.model.sweep import Sweep
 from ladder.results.counters import TIMES_AND_COUNTERS
-from ladder.results.earlier import EARLIER
 
 _KINDS: dict[str, Any] = {
     "text": pd.StringDtype("python"),
@@ -25,27 +24,7 @@ _KINDS: dict[str, Any] = {
     "bool": pd.BooleanDtype(),
 }
 """As objects: finding a type by its name takes longer than making a short column."""
-SCHEMAS: Mapping[str, Mapping[str, str]] = {
-    **schemas.SCHEMAS,
-    **EARLIER,
-    "times_and_counters": TIMES_AND_COUNTERS,
-}
-_OF_TIMINGS = """algorithm baseline energy_pj_per_flop energy_pj_per_byte sessions gpus predicted_low predicted_high
-clock_floor_us clock fresh over_cublas over_cublaslt reference_is
-memory_fraction"""
-_OF_SESSIONS = "baseline host_gpus clock_floor_us clock chose bound"
-_LATER_SIZES = ("sequence", "heads", "d")
-_LATER = {
-    "resources": ("sweep",),
-    "timings": (*_LATER_SIZES, *_OF_TIMINGS.split()),
-    "sessions": (*_LATER_SIZES, *_OF_SESSIONS.split()),
-    "metrics": _LATER_SIZES,
-    "sanitizer": _LATER_SIZES,
-    "jobs": ("check_share",),
-}
-"""Columns that tables published earlier may not have."""
-_LEFT = {"timings": ("check_code", "timing_code"), "sessions": ("check_code", "timing_code")}
-"""Columns that tables published earlier may have; they are not read."""
+SCHEMAS: Mapping[str, Mapping[str, str]] = {**schemas.SCHEMAS, "times_and_counters": TIMES_AND_COUNTERS}
 _DTYPES: dict[str, dict[str, Any]] = {
     table: {name: _KINDS[kind] for name, kind in SCHEMAS[table].items()} for table in SCHEMAS
 }
@@ -61,9 +40,8 @@ def write(frames: Mapping[str, pd.DataFrame], folder: Path) -> None:
     """Write each frame as FOLDER/NAME.csv and .parquet, each file replaced whole."""
     for name, data in frames.items():
         ordered = data[list(SCHEMAS[name])]
-        text = (
-            _marked(ordered).to_csv(index=False, float_format="%.7g").replace("\r", " ")
-        )  # which is not quoted
+        text = _marked(ordered).to_csv(index=False, float_format="%.7g")
+        text = text.replace("\r", " ")  # pandas does not quote it
         replace_file(folder / f"{name}.csv", text.encode("utf-8"))
         replace_file(folder / f"{name}.parquet", ordered.to_parquet(None, index=False))
 
@@ -94,48 +72,44 @@ def read(table: str, folder: Path, required: bool = True) -> pd.DataFrame:
         if required:
             raise LadderError(f"{path}: the table is missing")
         return frame(table, [])
-    data = path.read_bytes()
     try:
-        # Arrow counts the fields of each line, which pandas fills up.
-        whole = arrow.ReadOptions(block_size=len(data) + 1)
-        arrow.read_csv(io.BytesIO(data), whole, arrow.ParseOptions(newlines_in_values=True))
-        found = pd.read_csv(io.BytesIO(data), dtype=_DTYPES[table], keep_default_na=False, na_values=[""])
-        found = (_unmarked(found) if b"'" in data else found).drop(
-            columns=[*_LEFT.get(table, ())], errors="ignore"
-        )
-        for text in found["params"] if table == "resources" else ():
-            if not isinstance(json.loads(text), dict):
-                raise ValueError(f"params: {text!r} is no JSON object")
-        if not data.endswith(b"\n"):
-            raise ValueError("its last line is cut short")
+        rows = _parsed(table, path.read_bytes())
         beside = path.with_suffix(".parquet")
-        if beside.is_file() and (rows := pq.read_metadata(beside).num_rows) != len(found):
-            raise ValueError(f"{len(found)} rows, and {rows} in {beside.name}")
+        if beside.is_file() and (number := pq.read_metadata(beside).num_rows) != len(rows):
+            raise ValueError(f"{len(rows)} rows, and {number} in {beside.name}")
     except (TypeError, ValueError, OverflowError) as error:
         raise LadderError(f"{path}: not a CSV table of {table}: {error}") from error
-    if "beta" in found:  # C = A B + C, which earlier versions timed as well
-        found = found[found.pop("beta").isna()]
-    earlier = {*_LATER.get(table, ())} - {*found}
-    columns = [name for name in columns if name not in earlier]
-    if list(found) != columns:
-        differing = sorted({*found} ^ {*columns}) or ["their order"]
+    if list(rows) != columns:
+        differing = sorted({*rows} ^ {*columns}) or ["their order"]
         raise LadderError(f"{path}: the columns are not those of {table}: {', '.join(differing)}")
-    # The timings say which sweeps a variant is of.
-    if earlier and table == "resources":
-        uses = read("timings", folder)
-        uses = pd.concat([uses, uses.assign(variant=uses["reference"])])[["sweep", "variant"]]
-        found = uses.drop_duplicates().merge(found, on="variant")
-    found = found.reindex(columns=list(SCHEMAS[table])).astype(_DTYPES[table]) if earlier else found
-    return found.copy()  # in which columns of one kind lie together: selecting rows takes half the time
+    return rows.copy()  # in which columns of one kind lie together: selecting rows takes half the time
+
+
+def _parsed(table: str, data: bytes) -> pd.DataFrame:
+    """Rows of a CSV file. Raises ValueError, TypeError or OverflowError where a line or value is damaged."""
+    # Arrow counts the fields of each line, which pandas fills up.
+    whole = arrow.ReadOptions(block_size=len(data) + 1)
+    arrow.read_csv(io.BytesIO(data), whole, arrow.ParseOptions(newlines_in_values=True))
+    rows = pd.read_csv(io.BytesIO(data), dtype=_DTYPES[table], keep_default_na=False, na_values=[""])
+    if b"'" in data:
+        rows = _unmarked(rows)
+    if table == "resources":
+        for text in rows["params"]:
+            if not isinstance(json.loads(text), dict):
+                raise ValueError(f"params: {text!r} is no JSON object")
+    if not data.endswith(b"\n"):
+        raise ValueError("its last line is cut short")
+    return rows
 
 
 def with_rungs(rows: pd.DataFrame, sweeps: Iterable[Sweep]) -> pd.DataFrame:
-    """Rows with the rungs that their sweeps name now: tables published earlier may know them by other names."""
-    known = {
+    """Rows with the rungs that their sweeps name now: tables published earlier may have other names of them."""
+    names = {
         (sweep.name, entry.variant.id): entry.rung or None for sweep in sweeps for entry in sweep.entries
     }
-    places = zip(rows["sweep"], rows["variant"], rows["rung"], strict=True)
-    rungs = [known.get((sweep, variant), rung) for sweep, variant, rung in places]
+    rungs = []
+    for sweep, variant, rung in zip(rows["sweep"], rows["variant"], rows["rung"], strict=True):
+        rungs.append(names.get((sweep, variant), rung))
     return rows.assign(rung=pd.Series(rungs, rows.index, dtype=_DTYPES["timings"]["rung"]))
 
 
