@@ -14,9 +14,7 @@ from ladder.measure.schedule import Schedule
 from ladder.model.plan import Plan
 from ladder.model.problem import ERROR_INPUTS
 from ladder.problems.gemm.instance import GemmInstance
-from ladder.report import answers
-from ladder.report.links import Links
-from ladder.results import tables
+from ladder.report.lookups import Lookups
 from ladder.results.run_data import RunData, Unmeasured
 from rendering import SWEEPS, made
 from test_worker import plan_of, played, request
@@ -86,26 +84,6 @@ def test_the_sweeps_of_the_project_ask_for_them() -> None:
 # In the report.
 
 
-def rows_of_accuracy() -> list[dict[str, Any]]:
-    place = {"gpu_uuid": "GPU-a", "layout": "TN", "m": 1024, "n": 1024}
-    kernel = {"sweep": "fp32_ladder", "variant": "v", "rung": "tile_1", "who": "kernel"}
-    return [
-        {**place, **who, "k": k, "inputs": kind, "max_error": units * k * 2.0**-24, "rms_error": 2.0**-24}
-        for k in (512, 4096)
-        for kind, times in (("uniform", 1.0), ("wide", 2.0))
-        for who, units in (
-            ({**kernel, "dtype": "fp32"}, 0.5 * times),
-            ({"who": "cublas", "dtype": "fp32"}, 1.0),
-            ({**kernel, "dtype": "tf32", "rung": "other"}, 1000.0),
-        )
-    ]
-
-
-def said(lab: Lab) -> dict[str, answers.Answer]:
-    data = RunData.read(lab.folder, lab.sweeps(SWEEPS))
-    return {one.name: one for one in answers.answers(data, Links(lab.folder, lab.folder.root, data))}
-
-
 def test_answers_read_observations(tmp_path: Path) -> None:
     lab = made(tmp_path)
 
@@ -120,26 +98,14 @@ def test_answers_read_observations(tmp_path: Path) -> None:
 
     lab.record(SWEEPS, change=change)
     lab.collect(SWEEPS)
-    tables.write({"accuracy": tables.frame("accuracy", rows_of_accuracy())}, lab.folder.tables)
     data = RunData.read(lab.folder, lab.sweeps(SWEEPS))
-    ratios = answers.accuracy(data)["ratios"]["fp32"]
-    assert {kind: set(of) for kind, of in ratios.items()} == {"uniform": {0.5}, "wide": {3.0}}
-    other = data.frames["timings"].assign(reference="cuDNN")
-    beside = RunData(data.sweeps, {**data.frames, "timings": other}, data.environment)
-    assert answers.accuracy(beside)["ratios"]["tf32"], "those over cuBLAS, here of an earlier release"
+    assert Lookups(data).error_ratios("fp32_ladder") == {
+        kind: [pytest.approx(ratio)] * len(lab.sweeps(SWEEPS)["fp32_ladder"].sizes)
+        for kind, ratio in (("uniform", 0.5), ("wide", 3.0))
+    }
 
 
-def test_answers_read_the_table_of_earlier_releases(tmp_path: Path) -> None:
+def test_without_them_the_lookup_says_what_they_take(tmp_path: Path) -> None:
     lab = made(tmp_path)
-    tables.write({"accuracy": tables.frame("accuracy", rows_of_accuracy())}, lab.folder.tables)
-    data = RunData.read(lab.folder, lab.sweeps(SWEEPS))
-    ratios = answers.accuracy(data)["ratios"]
-    assert ratios["fp32"] == {"uniform": [0.5, 0.5], "wide": [1.0, 1.0]}
-    assert ratios["tf32"]["uniform"] == pytest.approx([1000.0, 1000.0])
-    assert "One TF32 product has 1000 to 1000 times its error." in said(lab)["accuracy"].also
-
-
-def test_without_them_the_answer_names_the_field_that_asks_for_them(tmp_path: Path) -> None:
-    lab = made(tmp_path)
-    with pytest.raises(Unmeasured, match=r"a sweep asks for .* by `errors`"):
-        answers.accuracy(RunData.read(lab.folder, lab.sweeps(SWEEPS)))
+    with pytest.raises(Unmeasured, match=r"errors by kind of inputs were not measured here"):
+        Lookups(RunData.read(lab.folder, lab.sweeps(SWEEPS))).error_ratios("fp32_ladder")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -11,7 +12,6 @@ from typing import Any
 
 import pytest
 from factory import SESSION, Lab
-from ladder.cli.app import main
 from ladder.measure.store import Records, appending, read_store
 from ladder.model.cell import COUNTERS, Cell, Reference
 from ladder.model.errors import LadderError
@@ -233,23 +233,14 @@ WRONG: list[tuple[Any, str]] = [
 
 @pytest.mark.parametrize(("line", "says"), WRONG, ids=map(str, range(len(WRONG))))
 def test_a_line_that_is_no_record_is_refused_by_file_line_and_field(
-    tmp_path: Path, line: Any, says: str, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, line: Any, says: str
 ) -> None:
-    path = written(tmp_path / "run" / "records", RECORD)
+    path = written(tmp_path, RECORD)
     path.write_text(path.read_text() + json.dumps(line) + "\n")
-    assert main(["compare", str(tmp_path / "run"), str(tmp_path / "run")]) == 2
-    assert f"error: {path}: line 3: " in caplog.text
-    assert says in caplog.text
-    assert len(caplog.text) < 1000
-
-
-def test_runs_with_unreadable_lines_are_not_compared(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    path = written(tmp_path / "records", RECORD, RECORD)
-    path.write_text(path.read_text().replace('{"schema"', '{"schema', 1))
-    assert main(["compare", str(tmp_path), str(tmp_path)]) == 2
-    assert f"error: {path}: line 1: not a record" in caplog.text
+    with pytest.raises(LadderError, match=re.escape(f"{path}: line 3: ")) as error:
+        read_store(tmp_path)
+    assert says in str(error.value)
+    assert len(str(error.value)) < 1000
 
 
 def test_records_of_a_newer_version_are_refused_and_the_file_named(tmp_path: Path) -> None:

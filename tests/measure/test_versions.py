@@ -1,6 +1,7 @@
 """Code that checks, times or compiles is locked: a change of it is a decision about the records made before.
 
-`python tests/measure/test_versions.py REASON` locks the files as they are, and writes the reason into the lock file.
+`PYTHONPATH=tests python tests/measure/test_versions.py REASON` locks the files as they are, and writes the reason into
+the lock file.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ Decide whether records made before still stand:
 - may the same launch read another time or count: raise TIMING_VERSION of the regime (model/cell.py);
 - may the same source give another cubin or other facts: raise FACTS_VERSION (build/cubin.py);
 - none of these: leave the versions.
-Then run: python tests/measure/test_versions.py 'what changed, and why the versions follow'
+Then run: PYTHONPATH=tests python tests/measure/test_versions.py 'what changed, and why the versions follow'
 """
 
 

@@ -396,12 +396,12 @@ def test_counters_are_of_the_first_size_asked_for(tmp_path: Path) -> None:
 
 
 def named_rungs(lab: Lab, **second: object) -> list[dict[str, object]]:
-    """fp32_transpose of two rungs, the second with these fields."""
+    """fp32_transpose of two rungs, the second with these fields, and without those that are None."""
     variants = [
         {"kernel": "gemm_register_tile", "params": {"transpose_a": flag}, "rung": f"rung {flag}"}
         for flag in (0, 1)
     ]
-    variants[1] |= second
+    variants[1] = {name: value for name, value in (variants[1] | second).items() if value is not None}
     edit_yaml(lab.project.sweeps / "fp32_transpose.yaml", lambda sweep: sweep.update(variants=variants))
     return variants
 
