@@ -195,6 +195,18 @@ SWEEPS: dict[str, dict[str, Any]] = {
     },
 }
 
+ONE_CELL: dict[str, object] = {
+    "sweep": "s",
+    "variant": "v",
+    "dtype": "fp32",
+    "layout": "NN",
+    "m": 1,
+    "n": 1,
+    "k": 1,
+    "regime": "cold",
+}
+"""Columns of one cell, for tables of a few rows."""
+
 HOST = {"gpu": "NVIDIA H200", "driver": "580.95"}
 NCU = "2025.3.1"
 SESSION = Session(

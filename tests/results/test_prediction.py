@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from factory import SESSION, Lab, Place
+from factory import ONE_CELL, SESSION, Lab, Place
 from ladder.model.folders import Project
 from ladder.model.schemas import SAMPLES, SWEEP_TABLES
 from ladder.results import tables
@@ -78,16 +78,7 @@ def frames_of(sessions: pd.DataFrame) -> dict[str, pd.DataFrame]:
 
 def reading(gpu: str, log: float, **columns: object) -> dict[str, object]:
     """A session on a GPU of a host with two, by default of one cell over a kernel."""
-    row = {
-        "sweep": "a",
-        "variant": "v",
-        "dtype": "fp32",
-        "layout": "NN",
-        "m": 1,
-        "n": 1,
-        "k": 1,
-        "regime": "cold",
-    }
+    row: dict[str, object] = {**ONE_CELL, "sweep": "a"}
     row |= {"session": f"on {gpu}", "gpu_uuid": gpu, "host_gpus": 2, "reference": "w", "median_us": 50.0}
     row |= {
         "reference_median_us": 50.0,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from conftest import ROOT
-from factory import Lab
+from factory import ONE_CELL, Lab
 from ladder.model.folders import Project
 from ladder.report.lookups import Lookups
 from ladder.results import tables
@@ -20,25 +20,14 @@ PUBLISHED = Project(ROOT).published("nvidia-h200")
 
 AUTHOR = ["-c", "user.name=Test", "-c", "user.email=test@example.com"]
 
-cell = {
-    "sweep": "s",
-    "variant": "v",
-    "dtype": "fp32",
-    "layout": "NN",
-    "m": 1,
-    "n": 1,
-    "k": 1,
-    "regime": "cold",
-}
-
 
 def timings(*rows: dict[str, object]) -> pd.DataFrame:
-    return tables.frame("timings", [cell | row for row in rows])
+    return tables.frame("timings", [ONE_CELL | row for row in rows])
 
 
 def sessions(*rows: dict[str, object]) -> pd.DataFrame:
     usual = {"reference": "cublas", "gpu_uuid": "GPU-new", "started": "2026-11-23T10:00:00Z"}
-    return tables.frame("sessions", [cell | usual | row for row in rows])
+    return tables.frame("sessions", [ONE_CELL | usual | row for row in rows])
 
 
 def test_a_reading_counts_once_where_it_has_a_range_and_says_something() -> None:

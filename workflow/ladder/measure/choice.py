@@ -16,7 +16,7 @@ CLOSE = 0.02
 SESSION = 0.0059
 """Standard deviation of log speed-ups over libraries from session to session on one GPU: what is closer is a tie.
 
-Source: the published sessions of H200s, 653 pairs of sessions on one GPU, by `prediction.components` over all classes.
+Source: the published sessions of H200s, 653 pairs of sessions on one GPU, over all classes.
 """
 
 Estimate = tuple[float, float, float]
