@@ -12,8 +12,9 @@ Each is named only where its counter moved, by at least 5 %, the way that the ti
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from ladder.model.schemas import TableRow
@@ -171,12 +172,14 @@ class _Pair:
         """The logarithm of the quotient of the times, positive where time was saved."""
         return math.log(self.rows[0]["median_us"] / self.rows[1]["median_us"])
 
+    @cached_property
     def needs(self) -> list[tuple[Need, Need]]:
         below, above = (
             needs(row, metrics, self.gpu) for row, metrics in zip(self.rows, self.counters, strict=True)
         )
         return list(zip(below, above, strict=True))
 
+    @cached_property
     def waits(self) -> list[tuple[Wait, Wait]]:
         below, above = (waits(row, metrics) for row, metrics in zip(self.rows, self.counters, strict=True))
         return list(zip(below, above, strict=True))
@@ -193,30 +196,32 @@ def _change(below: float, above: float, unit: str = "") -> str:
     return f"{'fall' if above < below else 'rise'} from {magnitude(below, unit)} to {magnitude(above, unit)}"
 
 
-def _limits(pair: _Pair) -> list[Cause]:
-    """Needs that took half of the slower one's time, by the time that their change takes at the hardware's rate."""
-    least = _LIMITS * max(row["median_us"] for row in pair.rows) * 1e-6
+def _counts(pair: _Pair, used: float, part_of: Callable[[Need, Need], float]) -> list[Cause]:
+    """Needs that moved as the time did and took a share of at least `used` of the slower one's.
+
+    `part_of`: for which share of the difference a change of the need accounts.
+    """
+    least = used * max(row["median_us"] for row in pair.rows) * 1e-6
     causes = []
-    for below, above in pair.needs():
-        part = (below.seconds - above.seconds) / pair.saved
-        limiting = max(below.seconds, above.seconds) >= least
+    for below, above in pair.needs:
+        part = part_of(below, above)
+        enough = max(below.seconds, above.seconds) >= least
         moved = pair.moved_along(below.amount, above.amount) > _MOVED
-        if limiting and moved and _LEAST <= part <= _MOST:
+        if enough and moved and _LEAST <= part <= _MOST:
             causes.append(Cause(f"{below.words} {_change(below.amount, above.amount, below.unit)}", part))
     return causes
+
+
+def _limits(pair: _Pair) -> list[Cause]:
+    """Needs that took half of the slower one's time, by the time that their change takes at the hardware's rate."""
+    return _counts(pair, _LIMITS, lambda below, above: (below.seconds - above.seconds) / pair.saved)
 
 
 def _work(pair: _Pair) -> list[Cause]:
     """Counts of units in use that changed by the factor by which the time did, or most of it."""
-    least = _USED * max(row["median_us"] for row in pair.rows) * 1e-6
-    causes = []
-    for below, above in pair.needs():
-        moved = pair.moved_along(below.amount, above.amount)
-        part = moved / abs(pair.log)
-        used = max(below.seconds, above.seconds) >= least
-        if used and moved > _MOVED and _LEAST <= part <= _MOST:
-            causes.append(Cause(f"{below.words} {_change(below.amount, above.amount, below.unit)}", part))
-    return causes
+    return _counts(
+        pair, _USED, lambda below, above: pair.moved_along(below.amount, above.amount) / abs(pair.log)
+    )
 
 
 def _waits(pair: _Pair) -> list[Cause]:
@@ -226,7 +231,7 @@ def _waits(pair: _Pair) -> list[Cause]:
     `long_scoreboard`. So what other waits rise by is taken off what one falls by, and the other way round where time is
     lost.
     """
-    pairs = pair.waits()
+    pairs = pair.waits
     parts = [(below.seconds - above.seconds) / pair.saved for below, above in pairs]
     elsewhere = -sum(part for part in parts if part < 0)
     causes = []
@@ -263,7 +268,7 @@ def _busier(pair: _Pair) -> Cause | None:
     )
     changed = [
         (first, second)
-        for first, second in pair.waits()
+        for first, second in pair.waits
         if first.words
         and (first.seconds - second.seconds) / pair.saved >= _BESIDE
         and pair.moved_along(first.cycles, second.cycles) > _MOVED

@@ -13,11 +13,11 @@ from ladder.claims.counters import conflicts, stalled
 from ladder.claims.ledger import overall
 from ladder.claims.primitives import NOT_MEASURED, ONLY_WHERE, REFUTED
 from ladder.model.errors import LadderError
-from ladder.model.problem import ERROR_INPUTS
 from ladder.report.causes import busy
 from ladder.report.choices import Choice, choices, slowed
 from ladder.report.ladder_steps import Step, climb, steps
 from ladder.results import statistics as stats
+from ladder.results.input_errors import errors_by_inputs
 from ladder.results.run_data import Row, RunData, Unmeasured, best, grouped
 from ladder.results.sweep_data import plain
 from ladder.results.verdicts import FASTER, SLOWER, TIED, Gain, gain
@@ -205,16 +205,15 @@ class Lookups:
 
     def error_ratios(self, sweep: str) -> dict[str, list[float]]:
         """Kind of inputs -> the largest errors of a sweep's kernels over those of its reference, the least first."""
+        self.data.rows(sweep)  # raises where the sweep has no result
+        part = self.data.parts[sweep]
         ratios: dict[str, list[float]] = {}
-        for kind in ERROR_INPUTS:
-            names = f"max_error_{kind}", f"reference_max_error_{kind}"
-            for row in self.data.rows(sweep):
-                own, reference = (row.metrics.get(name) for name in names)
-                if own is not None and reference:
-                    ratios.setdefault(kind, []).append(own / reference)
+        for error in errors_by_inputs(part.ok, part.metrics):
+            if error.ratio is not None:
+                ratios.setdefault(error.inputs, []).append(error.ratio)
         if not ratios:
             raise Unmeasured("errors by kind of inputs were not measured here: they take a GPU")
-        return {kind: sorted(found) for kind, found in ratios.items()}
+        return {inputs: sorted(of_inputs) for inputs, of_inputs in ratios.items()}
 
     def busy(self, row: Row) -> dict[str, float]:
         """Unit -> the share of its peak rate, the busiest first."""
