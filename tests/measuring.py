@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -32,6 +33,7 @@ def measured(
 ) -> list[Record]:
     """Every record of a sweep of GEMM variants in a project; `settings` are those of `measure`, as YAML.
 
+    The process of the tests may itself have the GPU open: it must not count as somebody else.
     `more` are fields of the sweep, which is in fp32 against cuBLAS if they do not say otherwise.
     """
     sweep = {
@@ -46,7 +48,8 @@ def measured(
     } | more
     (folder / "config" / "sweeps" / "probe.yaml").write_text(yaml.safe_dump(sweep))
     results, arch = RunFolder(folder / "results" / "test" / GPUS[0].slug), GPUS[0].arch
-    given = ["--arch", arch, "--jobs", "4", "--config", f"measure={settings}"]
+    measure = json.dumps({"busy": "mark", **yaml.safe_load(settings)})
+    given = ["--arch", arch, "--jobs", "4", "--config", f"measure={measure}"]
     ladder(folder, "prepare", str(results.root), "probe", *given)
     ladder(folder, "measure", str(results.plan("probe")))
     return list(read_store(results.records))

@@ -10,7 +10,8 @@ rule profile_sweep:
     log:
         f"{LOGS}/profile_sweep/{{sweep}}.log",
     priority: 5
-    threads: measuring_threads
+    # Where nothing is counted a job only notes that, and all can run at once.
+    threads: measuring_threads if RUN.config.profile.enabled else 1
     resources:
         gpu=int(RUN.config.profile.enabled),
     params:
