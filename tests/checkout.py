@@ -60,7 +60,12 @@ def facts_without_spills(variant: Variant) -> dict[str, Any]:
     """Facts of a variant for Hopper, which must compile and take no local memory."""
     facts = facts_of(variant)
     assert facts["status"] == "ok", (variant.id, facts["reason"])
-    local = (facts["spill_store_bytes"], facts["local_bytes"], facts["ldl"], facts["stl"])
+    local = (
+        facts["spill_store_bytes"],
+        facts["local_bytes"],
+        facts["ldl"],
+        facts["stl"],
+    )
     assert local == (0, 0, 0, 0), variant.id
     return facts
 
@@ -86,4 +91,6 @@ def published_of(*names: str) -> RunData:
         table: rows[rows["sweep"].isin(names)] if "sweep" in rows else rows
         for table, rows in known.frames.items()
     }
-    return RunData({name: known.sweeps[name] for name in names}, frames, known.environment)
+    return RunData(
+        {name: known.sweeps[name] for name in names}, frames, known.environment
+    )

@@ -38,7 +38,11 @@ _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*["<](.+?)[">]', re.MULTILINE)
 
 
 def _kept_in(made_from: Sequence[Any]) -> Path:
-    versions = [nvrtc_version(), closures.digest("ladder.build.nvrtc"), sha256(Path(__file__).read_bytes())]
+    versions = [
+        nvrtc_version(),
+        closures.digest("ladder.build.nvrtc"),
+        sha256(Path(__file__).read_bytes()),
+    ]
     return KEPT / f"{digest_json([*versions, *made_from])}.json.gz"
 
 
@@ -55,7 +59,11 @@ def _keep(path: Path, made: Any) -> None:
     replace_file(path, gzip.compress(json.dumps(made).encode(), 1))
 
 
-def kept(made_from: Sequence[Any], make: Callable[[], Any], keep: Callable[[Any], bool] = bool) -> Any:
+def kept(
+    made_from: Sequence[Any],
+    make: Callable[[], Any],
+    keep: Callable[[Any], bool] = bool,
+) -> Any:
     """What `make` returned for the same `made_from`, here or in another process; both are plain data for JSON."""
     path = _kept_in(made_from)
     if (found := _read(path)) is None and keep(found := make()):
@@ -86,7 +94,11 @@ _included = functools.cache(_INCLUDE.findall)
 def _with_headers(text: str, folders: Sequence[Path]) -> list[list[str]]:
     """Digests of a source and of all the headers that it includes, wherever they lie; sorted."""
     everywhere = [os.fspath(one) for one in folders]
-    digests, read, todo = {("", sha256(text.encode()))}, set[str](), [(text, everywhere)]
+    digests, read, todo = (
+        {("", sha256(text.encode()))},
+        set[str](),
+        [(text, everywhere)],
+    )
     while todo:
         source, places = todo.pop()
         for name in _included(source):
@@ -101,11 +113,15 @@ def _with_headers(text: str, folders: Sequence[Path]) -> list[list[str]]:
     return sorted(map(list, digests))
 
 
-def compile_text(text: str, entries: Sequence[str], includes: Sequence[Path], arch: str) -> bytes:
+def compile_text(
+    text: str, entries: Sequence[str], includes: Sequence[Path], arch: str
+) -> bytes:
     """Cubin of `entries`, name expressions. Raises CompileError with the compiler's message."""
 
     def make() -> str:
-        return compile_source(text, "text.cu", list(entries), list(includes), arch)[0].decode("latin-1")
+        return compile_source(text, "text.cu", list(entries), list(includes), arch)[
+            0
+        ].decode("latin-1")
 
     made_from = ["cubin", _with_headers(text, includes), list(entries), arch]
     return str(kept(made_from, make)).encode("latin-1")
@@ -118,7 +134,9 @@ def compile_request(request: Compilable) -> tuple[bytes, dict[str, Any]]:
         cubin, facts = request.compile()
         return cubin.decode("latin-1"), facts
 
-    cubin, facts = kept(["request", request.key], make, keep=lambda made: made[1]["status"] == "ok")
+    cubin, facts = kept(
+        ["request", request.key], make, keep=lambda made: made[1]["status"] == "ok"
+    )
     return cubin.encode("latin-1"), facts
 
 
@@ -129,8 +147,14 @@ def compile_variants(
     requests = [variant_request(one, include, arch, options) for one in variants]
     answers = [compile_request(one) for one in requests]
     listed, found = iter(listings([cubin for cubin, _ in answers if cubin], arch)), []
-    for variant, request, (cubin, answer) in zip(variants, requests, answers, strict=True):
-        facts = variant_facts(variant, request, answer | (instruction_counts(next(listed)) if cubin else {}))
+    for variant, request, (cubin, answer) in zip(
+        variants, requests, answers, strict=True
+    ):
+        facts = variant_facts(
+            variant,
+            request,
+            answer | (instruction_counts(next(listed)) if cubin else {}),
+        )
         found.append((cubin if facts["status"] == "ok" else b"", facts))
     return found
 
@@ -160,17 +184,25 @@ def _ptx(
     for entry in entries:
         nvrtc.nvrtcAddNameExpression(program, entry.encode())
     paths = [f"--include-path={folder}" for folder in (*folders, *header_folders())]
-    flags = [one.encode() for one in ("--gpu-architecture=compute_90", "--std=c++17", *options, *paths)]
+    flags = [
+        one.encode()
+        for one in ("--gpu-architecture=compute_90", "--std=c++17", *options, *paths)
+    ]
     (status,) = nvrtc.nvrtcCompileProgram(program, len(flags), flags)
     assert not status, f"{name}: {entries}: {status}"
     ptx = b" " * nvrtc.nvrtcGetPTXSize(program)[1]
     nvrtc.nvrtcGetPTX(program, ptx)
-    symbols = [nvrtc.nvrtcGetLoweredName(program, entry.encode())[1].decode() for entry in entries]
+    symbols = [
+        nvrtc.nvrtcGetLoweredName(program, entry.encode())[1].decode()
+        for entry in entries
+    ]
     nvrtc.nvrtcDestroyProgram(program)
     return str(ptx.rstrip(b"\0"), "utf-8"), symbols
 
 
-def compile_ptx(source: Path, entry: str, includes: Sequence[Path], text: str | None = None) -> str:
+def compile_ptx(
+    source: Path, entry: str, includes: Sequence[Path], text: str | None = None
+) -> str:
     """PTX of one instance of a template for compute_90; `text` stands in for the source."""
     source_text = text or source.read_text(encoding="utf-8")
     folders = [source.parent, *includes]
@@ -184,7 +216,9 @@ def compile_ptx(source: Path, entry: str, includes: Sequence[Path], text: str | 
 def parameter_bytes(request: Request) -> dict[str, list[int]]:
     """Bytes of each parameter of the entries."""
     code, facts = compile_request(request)
-    return {entry: parameters_of(code, symbol) for entry, symbol in facts["symbols"].items()}
+    return {
+        entry: parameters_of(code, symbol) for entry, symbol in facts["symbols"].items()
+    }
 
 
 def listings(cubins: Sequence[bytes], arch: str) -> list[list[str]]:
@@ -206,4 +240,7 @@ def instructions(cubin: bytes, arch: str) -> list[str]:
 
 def opcodes(cubin: bytes, arch: str) -> list[str]:
     """Opcodes with modifiers of a cubin's instructions, in their order."""
-    return [re.sub(r"^@!?U?P\w+\s+", "", line).split()[0] for line in instructions(cubin, arch)]
+    return [
+        re.sub(r"^@!?U?P\w+\s+", "", line).split()[0]
+        for line in instructions(cubin, arch)
+    ]

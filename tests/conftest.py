@@ -21,7 +21,9 @@ from compiling import forget_unused
 from hypothesis import HealthCheck, settings
 
 # A busy machine must not fail a property.
-settings.register_profile("ladder", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "ladder", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("ladder")
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -50,7 +52,11 @@ MADE_UP_GPU = str(ROOT / "tests" / "made_up_gpu")
 
 def environment(gpu: bool = False) -> dict[str, str]:
     """The tests' environment without what would make runs differ from a user's; with `gpu` a made-up one measures."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("SNAKEMAKE", "PYTEST"))}
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("SNAKEMAKE", "PYTEST"))
+    }
     return kept | {"PYTHONPATH": MADE_UP_GPU if gpu else "", "COLUMNS": "200"}
 
 
@@ -87,7 +93,9 @@ def edit_yaml(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
     """Change a YAML document in place."""
     document = yaml.load(path.read_text(encoding="utf-8"), yaml.CSafeLoader)
     change(document)
-    path.write_text(yaml.dump(document, Dumper=yaml.CSafeDumper, sort_keys=False), encoding="utf-8")
+    path.write_text(
+        yaml.dump(document, Dumper=yaml.CSafeDumper, sort_keys=False), encoding="utf-8"
+    )
 
 
 def make_project(folder: Path) -> Path:

@@ -7,7 +7,9 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
 
-def covering(rows: Sequence[Any], shows: Callable[[Any], Iterable[Hashable]]) -> list[Any]:
+def covering(
+    rows: Sequence[Any], shows: Callable[[Any], Iterable[Hashable]]
+) -> list[Any]:
     """Rows that together show what all of them do: the next one is the first of those that add the most."""
     shown = [frozenset(shows(row)) for row in rows]
     left, chosen = set().union(*shown), list[int]()

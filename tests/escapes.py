@@ -30,7 +30,9 @@ from ladder.problems.gemm.bounds import (  # noqa: E402
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "judge.md"
 BEGIN, END = "<!-- escapes -->\n", "<!-- end of escapes -->\n"
 SIZES = (1024, 2048, 4096, 8192, 16384)
-LAUNCHES = 13  # of a variant, the fewest that are timed: 12 pairs and the one that warms up
+LAUNCHES = (
+    13  # of a variant, the fewest that are timed: 12 pairs and the one that warms up
+)
 ROWS, COLUMNS = 128, 8  # of spots, and neighbours that a spot compares
 TILE = 128
 R = 1 / 3
@@ -61,9 +63,14 @@ def _above(limit: float, spread: float) -> float:
 
 def planted(name: str, dtype: str, k: int) -> Planted:
     """An error of that name in a GEMM of k x k x k."""
-    spread, other = R * math.sqrt(k), R * math.sqrt(2 * k)  # of an element, and of the difference of two
+    spread, other = (
+        R * math.sqrt(k),
+        R * math.sqrt(2 * k),
+    )  # of an element, and of the difference of two
     tiles = max(1, round(0.01 * (k / TILE) ** 2))
-    narrow = 85 / math.sqrt(k) * 2**-24 * k / 4  # of 3 bf16 products, see tests/problems/test_bounds.py
+    narrow = (
+        85 / math.sqrt(k) * 2**-24 * k / 4
+    )  # of 3 bf16 products, see tests/problems/test_bounds.py
     if (bits := _BITS.get(FEWER_BITS[dtype])) is not None:
         narrow = 0.53 * 2.0**-bits * spread
     return {
@@ -94,7 +101,9 @@ NAMES = (
 def row_limit(dtype: str, k: int) -> float:
     """What the sum of a row's errors with random signs may be."""
     rounding = ROUNDING[output_dtype(dtype)] / math.sqrt(3) * R * math.sqrt(k)
-    return chance_factor(k) * math.sqrt(k) * (row_tolerance(dtype, k) * k / 3 + rounding)
+    return (
+        chance_factor(k) * math.sqrt(k) * (row_tolerance(dtype, k) * k / 3 + rounding)
+    )
 
 
 def by_rows(error: Planted, dtype: str, k: int) -> float:
@@ -105,7 +114,9 @@ def by_rows(error: Planted, dtype: str, k: int) -> float:
 
 def by_spots(error: Planted, dtype: str, k: int) -> float:
     """The chance that the spots of one launch see it, one by one or by the root mean square of all."""
-    limit = accumulation_bound(dtype, k) * k / 4 + ROUNDING[output_dtype(dtype)] * R * math.sqrt(k)
+    limit = accumulation_bound(dtype, k) * k / 4 + ROUNDING[
+        output_dtype(dtype)
+    ] * R * math.sqrt(k)
     hit = error.rows / k * min(1.0, math.ceil(error.columns / COLUMNS) / (k / COLUMNS))
     seen = 1 - (1 - _above(limit, error.size)) ** min(error.columns, COLUMNS)
     single = 1 - (1 - hit * seen) ** ROWS
@@ -121,7 +132,9 @@ def caught(name: str, dtype: str, k: int) -> tuple[float, float]:
     """The chances that one launch, and that one of LAUNCHES, is seen to be wrong."""
     error = planted(name, dtype, k)
     launch = 1 - (1 - by_rows(error, dtype, k)) * (1 - by_spots(error, dtype, k))
-    return launch, float(-math.expm1(LAUNCHES * math.log1p(-launch))) if launch < 1 else 1.0
+    return launch, float(
+        -math.expm1(LAUNCHES * math.log1p(-launch))
+    ) if launch < 1 else 1.0
 
 
 def share(value: float) -> str:
@@ -138,7 +151,8 @@ def lines() -> Iterator[str]:
         for dtype in PROBLEM.dtypes:
             words = f"fewer bits: {FEWER_BITS[dtype]}" if name == "fewer bits" else name
             cells = (
-                f"{share(launch)} / {share(run)}" for launch, run in (caught(name, dtype, k) for k in SIZES)
+                f"{share(launch)} / {share(run)}"
+                for launch, run in (caught(name, dtype, k) for k in SIZES)
             )
             yield f"| {words} | {dtype} | {' | '.join(cells)} |"
 
@@ -146,7 +160,9 @@ def lines() -> Iterator[str]:
 def written(page: str) -> str:
     """The page with the table that is right now."""
     before, rest = page.split(BEGIN)
-    return before + BEGIN + "\n" + "\n".join(lines()) + "\n\n" + END + rest.split(END)[1]
+    return (
+        before + BEGIN + "\n" + "\n".join(lines()) + "\n\n" + END + rest.split(END)[1]
+    )
 
 
 if __name__ == "__main__":

@@ -23,7 +23,11 @@ from ladder.catalogue.plans import plan_sweep
 from ladder.catalogue.settings import read_settings
 from ladder.catalogue.sweeps import load_sweeps
 from ladder.measure.choice import decide
-from ladder.measure.conditions import choice_conditions, host_conditions, tree_conditions
+from ladder.measure.conditions import (
+    choice_conditions,
+    host_conditions,
+    tree_conditions,
+)
 from ladder.measure.plan_records import PlanRecords
 from ladder.measure.store import Records, appending, read_store
 from ladder.model.cell import COUNTERS, Cell
@@ -58,9 +62,13 @@ def _axis(*values: int | str, default: int | str | None = None) -> dict[str, Any
     }
 
 
-def _kernel(problem: str, dtypes: list[str], parameters: dict[str, Any], **more: Any) -> dict[str, Any]:
+def _kernel(
+    problem: str, dtypes: list[str], parameters: dict[str, Any], **more: Any
+) -> dict[str, Any]:
     pointers = [{"pointer": name} for name in PROBLEMS[problem].buffers]
-    scalars = [{"scalar": name, "type": "float32"} for name in PROBLEMS[problem].scalars]
+    scalars = [
+        {"scalar": name, "type": "float32"} for name in PROBLEMS[problem].scalars
+    ]
     return {
         "summary": f"a {problem} kernel of the tests",
         "problem": problem,
@@ -80,20 +88,32 @@ KERNELS = {
     "gemm_register_tile": _kernel(
         "gemm",
         ["fp32"],
-        {"bm": _axis(64, 128, default=128), "bk": _axis(8, 16), "transpose_a": _axis(0, 1, default=1)},
+        {
+            "bm": _axis(64, 128, default=128),
+            "bk": _axis(8, 16),
+            "transpose_a": _axis(0, 1, default=1),
+        },
         constraints=[{"expr": "m % bm == 0", "reason": "M must be a multiple of BM"}],
     ),
     "wmma_naive": _kernel("gemm", ["fp16"], {}),
     "wmma_tile": _kernel("gemm", ["fp16"], {"warps": _axis(2, 4)}),
-    "bank_stride": _kernel("banks", ["int32"], {"stride": _axis(*range(1, 34)), "warps": _axis(1, 8)}),
+    "bank_stride": _kernel(
+        "banks", ["int32"], {"stride": _axis(*range(1, 34)), "warps": _axis(1, 8)}
+    ),
     "bank_column": _kernel(
-        "banks", ["int32"], {"tile_layout": _axis("plain", "padded", "xor"), "warps": _axis(1, 8)}
+        "banks",
+        ["int32"],
+        {"tile_layout": _axis("plain", "padded", "xor"), "warps": _axis(1, 8)},
     ),
     "stencil_shared": _kernel(
-        "stencil", ["int32"], {"radius": _axis(1, 2, 4, 6, 8, 12, 16), "coarsen": _axis(1, 2, 4, 8)}
+        "stencil",
+        ["int32"],
+        {"radius": _axis(1, 2, 4, 6, 8, 12, 16), "coarsen": _axis(1, 2, 4, 8)},
     ),
     "stencil_register_cache": _kernel(
-        "stencil", ["int32"], {"radius": _axis(1, 2, 4, 6, 8, 12, 16), "coarsen": _axis(1, 2, 4, 8)}
+        "stencil",
+        ["int32"],
+        {"radius": _axis(1, 2, 4, 6, 8, 12, 16), "coarsen": _axis(1, 2, 4, 8)},
     ),
 }
 
@@ -111,7 +131,11 @@ SWEEPS: dict[str, dict[str, Any]] = {
                 "rung": "naive",
                 "technique": "uncoalesced",
             },
-            {"kernel": "gemm_naive", "rung": "coalesced", "technique": "lanes walk along a row"},
+            {
+                "kernel": "gemm_naive",
+                "rung": "coalesced",
+                "technique": "lanes walk along a row",
+            },
             {
                 "kernel": "gemm_shared_tile",
                 "rung": "shared tile",
@@ -123,12 +147,20 @@ SWEEPS: dict[str, dict[str, Any]] = {
                 "rung": "register tile",
                 "technique": "8x8 outputs per thread",
             },
-            {"kernel": "gemm_register_tile", "rung": "transposed A", "technique": "LDS.128 fragments"},
+            {
+                "kernel": "gemm_register_tile",
+                "rung": "transposed A",
+                "technique": "LDS.128 fragments",
+            },
         ],
         "references": ["cublas"],
         "counters": {"groups": ["banks"], "sizes": [4096]},
         "figures": [
-            {"kind": "ladder", "caption": "Speed of each rung relative to cuBLAS.", "at": 4096},
+            {
+                "kind": "ladder",
+                "caption": "Speed of each rung relative to cuBLAS.",
+                "at": 4096,
+            },
             {"kind": "curves", "caption": "Speed over the size."},
             {"kind": "roofline", "caption": "Roofline.", "at": 4096},
         ],
@@ -147,7 +179,13 @@ SWEEPS: dict[str, dict[str, Any]] = {
         ],
         "references": [{"kernel": "gemm_register_tile", "params": {"transpose_a": 0}}],
         "figures": [
-            {"kind": "heatmap", "caption": "Gain by tile.", "x": "bm", "y": "bk", "at": 4096},
+            {
+                "kind": "heatmap",
+                "caption": "Gain by tile.",
+                "x": "bm",
+                "y": "bk",
+                "at": 4096,
+            },
         ],
     },
     "tensor_ladder": {
@@ -157,8 +195,16 @@ SWEEPS: dict[str, dict[str, Any]] = {
         "dtypes": ["fp16"],
         "sizes": [4096],
         "variants": [
-            {"kernel": "wmma_naive", "rung": "WMMA naive", "technique": "fragments from global memory"},
-            {"kernel": "wmma_tile", "rung": "WMMA tile", "technique": "shared tile and warp tile"},
+            {
+                "kernel": "wmma_naive",
+                "rung": "WMMA naive",
+                "technique": "fragments from global memory",
+            },
+            {
+                "kernel": "wmma_tile",
+                "rung": "WMMA tile",
+                "technique": "shared tile and warp tile",
+            },
         ],
         "references": ["cublas"],
         "figures": [{"kind": "ladder", "caption": "WMMA against cuBLAS."}],
@@ -169,11 +215,15 @@ SWEEPS: dict[str, dict[str, Any]] = {
         "problem": "banks",
         "dtypes": ["int32"],
         "sizes": [1024],
-        "variants": [{"kernel": "bank_stride", "params": {"stride": list(range(1, 34))}}],
+        "variants": [
+            {"kernel": "bank_stride", "params": {"stride": list(range(1, 34))}}
+        ],
         "references": [{"kernel": "bank_stride", "params": {"stride": 1}}],
         "regimes": ["cold"],
         "counters": {"groups": ["banks"]},
-        "figures": [{"kind": "banks", "caption": "Three views of a conflict.", "x": "stride"}],
+        "figures": [
+            {"kind": "banks", "caption": "Three views of a conflict.", "x": "stride"}
+        ],
     },
     "stencil_reach": {
         "title": "Register cache",
@@ -190,7 +240,12 @@ SWEEPS: dict[str, dict[str, Any]] = {
         ],
         "references": [{"kernel": "stencil_shared", "params": {"coarsen": 1}}],
         "figures": [
-            {"kind": "stencil", "caption": "Speed-up over shared memory.", "x": "radius", "hue": "coarsen"}
+            {
+                "kind": "stencil",
+                "caption": "Speed-up over shared memory.",
+                "x": "radius",
+                "hue": "coarsen",
+            }
         ],
     },
 }
@@ -225,7 +280,12 @@ SESSION = Session(
         "copy_gbytes_per_s": 4270.0,
     },
     host={"cpu": "a CPU", "cores": 16, "memory_bytes": 1 << 37},
-    versions={"driver": "580.95", "cublas": "13.1", "python": "3.11.2", "packages": {"cuda-core": "1.2.2"}},
+    versions={
+        "driver": "580.95",
+        "cublas": "13.1",
+        "python": "3.11.2",
+        "packages": {"cuda-core": "1.2.2"},
+    },
     tree={"digest": "d" * 64, "commit": "c" * 40, "clean": True},
     clock_floor_us=2.1,
 )
@@ -277,22 +337,32 @@ def true_speedup(variant: Variant, size: dict[str, int]) -> float:
         speed /= 6
     if name == "gemm_register_tile":
         speed *= 1.0 if params["transpose_a"] else 0.8
-        speed *= {64: 0.93, 128: 1.0}[int(params["bm"])] * {8: 1.0, 16: 1.02}[int(params["bk"])]
+        speed *= {64: 0.93, 128: 1.0}[int(params["bm"])] * {8: 1.0, 16: 1.02}[
+            int(params["bk"])
+        ]
     return speed
 
 
 @functools.cache
 def _texts() -> dict[str, str]:
     """The files of a lab."""
-    sources = {f"kernels/{name}.cu": "// the tests compile nothing\n" for name in KERNELS}
+    sources = {
+        f"kernels/{name}.cu": "// the tests compile nothing\n" for name in KERNELS
+    }
     kernels = {f"kernels/{name}.yaml": document for name, document in KERNELS.items()}
-    documents = kernels | {f"config/sweeps/{name}.yaml": document for name, document in SWEEPS.items()}
-    return sources | {file: yaml.safe_dump(one, sort_keys=False) for file, one in documents.items()}
+    documents = kernels | {
+        f"config/sweeps/{name}.yaml": document for name, document in SWEEPS.items()
+    }
+    return sources | {
+        file: yaml.safe_dump(one, sort_keys=False) for file, one in documents.items()
+    }
 
 
 @functools.lru_cache(maxsize=4)
 def _sweeps(
-    project: Project, files: frozenset[tuple[Path, bytes]], names: tuple[str, ...] | None
+    project: Project,
+    files: frozenset[tuple[Path, bytes]],
+    names: tuple[str, ...] | None,
 ) -> dict[str, Sweep]:
     chosen = None if names is None else list(names)
     return load_sweeps(project.sweeps, Catalog(project.kernels), chosen)
@@ -338,7 +408,9 @@ class Lab:
         """Sweeps by name, worked out once for files that say the same."""
         paths = [*self.project.kernels.rglob("*.*"), *self.project.sweeps.iterdir()]
         files = frozenset((path, path.read_bytes()) for path in paths)
-        return dict(_sweeps(self.project, files, None if names is None else tuple(names)))
+        return dict(
+            _sweeps(self.project, files, None if names is None else tuple(names))
+        )
 
     def config(self) -> Config:
         return _config(json.dumps(self.settings))
@@ -348,25 +420,45 @@ class Lab:
 
     def speedup(self, sweep: Sweep, place: Place) -> float:
         """The speed-up that the synthetic device shows for a variant over what the sweep times it against."""
-        return 1.25 if sweep.name == "fp32_transpose" else true_speedup(place.variant, place.size)
+        return (
+            1.25
+            if sweep.name == "fp32_transpose"
+            else true_speedup(place.variant, place.size)
+        )
 
     def reference_us(self, sweep: Sweep, place: Place) -> float:
         """What the reference takes."""
         if sweep.problem.name == "gemm":
-            work = sweep.problem.work(place.size, place.variant.dtype, place.variant.params)
+            work = sweep.problem.work(
+                place.size, place.variant.dtype, place.variant.params
+            )
             return work.operations / CUBLAS_TFLOPS[place.variant.dtype] / 1e6
-        times_us = {"banks": 40.0, "stencil": 600.0, "softmax": 100.0, "attention": 100.0}
+        times_us = {
+            "banks": 40.0,
+            "stencil": 600.0,
+            "softmax": 100.0,
+            "attention": 100.0,
+        }
         return times_us[sweep.problem.name]
 
     def compile(
         self,
         sweep: Sweep,
-        facts: Callable[[Variant, dict[str, Any]], dict[str, Any]] = lambda _, given: given,
+        facts: Callable[[Variant, dict[str, Any]], dict[str, Any]] = lambda _, given: (
+            given
+        ),
     ) -> None:
         """Write the plan of a sweep and what was compiled for it."""
-        code = self.harness.get(sweep.problem.name, f"{sweep.problem.name}: machine code of its harness")
+        code = self.harness.get(
+            sweep.problem.name, f"{sweep.problem.name}: machine code of its harness"
+        )
         harness = {
-            variant.dtype: {"symbols": {}, "machine_code": code, "status": "ok", "cubin": "harness"}
+            variant.dtype: {
+                "symbols": {},
+                "machine_code": code,
+                "status": "ok",
+                "cubin": "harness",
+            }
             for variant in sweep.variants
         }
         absent = {
@@ -374,7 +466,10 @@ class Lab:
             for variant, why in sweep.never_launched(self.arch).items()
         }
         variants = {
-            variant.id: facts(variant, make_facts(variant) | {"arch": self.arch} | absent.get(variant.id, {}))
+            variant.id: facts(
+                variant,
+                make_facts(variant) | {"arch": self.arch} | absent.get(variant.id, {}),
+            )
             for variant in sweep.variants
         }
         made = replace(self.plan(sweep), harness=harness, variants=variants)
@@ -383,8 +478,12 @@ class Lab:
     def record(
         self,
         names: list[str] | None = None,
-        change: Callable[[Place, dict[str, Any]], dict[str, Any] | None] = lambda _, record: record,
-        facts: Callable[[Variant, dict[str, Any]], dict[str, Any]] = lambda _, given: given,
+        change: Callable[
+            [Place, dict[str, Any]], dict[str, Any] | None
+        ] = lambda _, record: record,
+        facts: Callable[[Variant, dict[str, Any]], dict[str, Any]] = lambda _, given: (
+            given
+        ),
         metrics: bool = True,
     ) -> None:
         """Write plans, facts, records and accounts; `change` may alter what was measured, or drop it (None)."""
@@ -423,8 +522,13 @@ class Lab:
             )
             write_json(self.folder.account("profiled", name), {"notes": notes})
 
-    def _records(self, plan: Plan, task: Any, measured: dict[str, Any]) -> Iterator[Record]:
-        shared = {name: measured[name] for name in ("check", "device", "observations", "copy_us", "built")}
+    def _records(
+        self, plan: Plan, task: Any, measured: dict[str, Any]
+    ) -> Iterator[Record]:
+        shared = {
+            name: measured[name]
+            for name in ("check", "device", "observations", "copy_us", "built")
+        }
         shared |= {"transient": True} if measured.get("transient") else {}
         for regime in plan.regimes_of(task):
             timed = measured["regimes"].get(regime)
@@ -435,7 +539,9 @@ class Lab:
                 status, reason = "unsupported", "warm is for kernels below 200 us"
             yield Record(
                 cell=task.cell.in_regime(regime),
-                conditions=Conditions(tree_conditions(plan, task, regime), self.on(plan.problem)),
+                conditions=Conditions(
+                    tree_conditions(plan, task, regime), self.on(plan.problem)
+                ),
                 variant=task.variant,
                 sweep=plan.sweep,
                 session=self.session.id,
@@ -449,10 +555,23 @@ class Lab:
     def _chosen(self, plan: Plan, choice: Cell) -> Record:
         """The record of a choice between libraries."""
         known = ("precision", "events")
-        usual = {name: 100.0 + 5 * place for place, name in enumerate(choice.reference.libraries)}
-        times = {name: (self.libraries_us or {}).get(name, us) for name, us in usual.items()}
-        timed = [{"reference": name, "algorithm": "", "us": [us] * 12} for name, us in times.items()]
-        result = {"candidates": timed, "references": times, **decide(timed), "notes": []}
+        usual = {
+            name: 100.0 + 5 * place
+            for place, name in enumerate(choice.reference.libraries)
+        }
+        times = {
+            name: (self.libraries_us or {}).get(name, us) for name, us in usual.items()
+        }
+        timed = [
+            {"reference": name, "algorithm": "", "us": [us] * 12}
+            for name, us in times.items()
+        ]
+        result = {
+            "candidates": timed,
+            "references": times,
+            **decide(timed),
+            "notes": [],
+        }
         result |= {
             "stopped_by": known[0],
             "clock": known[1],
@@ -460,7 +579,9 @@ class Lab:
         }
         return Record(
             cell=choice,
-            conditions=Conditions(choice_conditions(plan, choice), self.on(plan.problem)),
+            conditions=Conditions(
+                choice_conditions(plan, choice), self.on(plan.problem)
+            ),
             variant=" or ".join(choice.reference.libraries),
             sweep=plan.sweep,
             session=self.session.id,
@@ -474,7 +595,10 @@ class Lab:
         known = (task.variant, plan.sweep, self.session.id, self.finished, "ok")
         host = {**self.host, "ncu": NCU}
         return Record(
-            task.cell.in_regime(COUNTERS), Conditions(tree, host), *known, result={"observations": metrics}
+            task.cell.in_regime(COUNTERS),
+            Conditions(tree, host),
+            *known,
+            result={"observations": metrics},
         )
 
     def on(self, problem: str) -> dict[str, str]:
@@ -511,11 +635,16 @@ class Lab:
         """What environment.json says, of the records of the run, unless they were read before."""
         store = read_store(self.folder.records) if records is None else records
         here = HERE | {"device": self.device, "arch": self.arch}
-        return here | measured_on(store, pd.DataFrame({"session": list(store.sessions)}))
+        return here | measured_on(
+            store, pd.DataFrame({"session": list(store.sessions)})
+        )
 
     def plans(self) -> dict[str, Plan]:
         """Plans of the run's sweeps."""
-        return {path.stem: read_plan(path) for path in sorted((self.folder.root / "plans").glob("*.json"))}
+        return {
+            path.stem: read_plan(path)
+            for path in sorted((self.folder.root / "plans").glob("*.json"))
+        }
 
 
 def make_facts(variant: Variant) -> dict[str, Any]:
@@ -552,13 +681,19 @@ def make_facts(variant: Variant) -> dict[str, Any]:
         "source_sha256": "a" * 64,
         "cubin_sha256": f"{variant.id:x<64}"[:64],
         # As with a compiler, what the code says and not what the variant is called.
-        "machine_code": digest_json([variant.kernel.name, dict(params), variant.dtype, variant.layout]),
+        "machine_code": digest_json(
+            [variant.kernel.name, dict(params), variant.dtype, variant.layout]
+        ),
         "nvrtc": "13.0",
     }
 
 
 def make_record(
-    sweep: Sweep, place: Place, speedup: float, reference_us: float, random_numbers: random.Random
+    sweep: Sweep,
+    place: Place,
+    speedup: float,
+    reference_us: float,
+    random_numbers: random.Random,
 ) -> dict[str, Any]:
     """What was measured of a variant at a size: a result a regime, and what they share."""
     variant = place.variant
@@ -567,8 +702,13 @@ def make_record(
     regimes = {}
     for regime in sweep.regimes if reference_us < 200 else sweep.regimes[:1]:
         scale = 0.93 if regime == "warm" else 1.0
-        own = [reference_us / speedup * scale * random_numbers.gauss(1, 0.002) for _ in range(20)]
-        theirs = [reference_us * scale * random_numbers.gauss(1, 0.002) for _ in range(20)]
+        own = [
+            reference_us / speedup * scale * random_numbers.gauss(1, 0.002)
+            for _ in range(20)
+        ]
+        theirs = [
+            reference_us * scale * random_numbers.gauss(1, 0.002) for _ in range(20)
+        ]
         regimes[regime] = {
             "variant_us": own,
             "reference_us": theirs,
@@ -592,7 +732,11 @@ def make_record(
             "busy": False,
         },
         "observations": [],
-        "built": {"source_sha256": "a" * 64, "cubin_sha256": f"{variant.id:x<64}"[:64], "nvrtc": "13.0"},
+        "built": {
+            "source_sha256": "a" * 64,
+            "cubin_sha256": f"{variant.id:x<64}"[:64],
+            "nvrtc": "13.0",
+        },
     }
     if sweep.problem.name == "banks":
         degree = conflict_degree(int(variant.params.get("stride", 1)))
@@ -627,7 +771,11 @@ def make_profile(place: Place) -> list[dict[str, Any]]:
     wavefronts = "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum"
     return [
         {"metric": wavefronts, "unit": "", "value": degree * requests},
-        {"metric": "smsp__inst_executed_op_shared_ld.sum", "unit": "inst", "value": requests},
+        {
+            "metric": "smsp__inst_executed_op_shared_ld.sum",
+            "unit": "inst",
+            "value": requests,
+        },
     ]
 
 

@@ -69,7 +69,10 @@ class FakeGpu:
         return bytes(size)
 
     def run(self, entry: str, elements: int, *arguments: Any) -> None:
-        given = [8 if isinstance(one, int | float) else ctypes.sizeof(one) for one in arguments]
+        given = [
+            8 if isinstance(one, int | float) else ctypes.sizeof(one)
+            for one in arguments
+        ]
         assert given == self.sizes[entry], entry
         assert elements > 0
         self.called.add(entry.split("<")[0])
@@ -103,7 +106,9 @@ def assert_launches_of_a_chain_differ(made: Any) -> None:
     made.renew(9)
     for place in range(2, 12):
         with made.writing_to(place):
-            keys.add(tuple(made.tensors[name].key.value for name in made.shifted_inputs))
+            keys.add(
+                tuple(made.tensors[name].key.value for name in made.shifted_inputs)
+            )
     assert len(keys) == 10
     every = [tensor.key.value for tensor in made._copies.values()]
     assert len(set(every)) == len(every)

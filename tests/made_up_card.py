@@ -44,7 +44,9 @@ class Card:
     memory_bytes: float
     l2_bytes: float
     power_limit_w: float
-    held: tuple[list[str], float]  # what NVML names in cells of tensor cores, and the clock that they read
+    held: tuple[
+        list[str], float
+    ]  # what NVML names in cells of tensor cores, and the clock that they read
     sustained: bool = True
     counted: bool = False
     factor: Callable[[Place], float] = field(default=lambda place: 1.0)
@@ -52,7 +54,9 @@ class Card:
     @property
     def gpu(self) -> dict[str, Any]:
         """What a session says of it."""
-        fp32, tensor = peaks(arch_number(self.arch), self.name, self.sms, self.boost_clock_mhz)
+        fp32, tensor = peaks(
+            arch_number(self.arch), self.name, self.sms, self.boost_clock_mhz
+        )
         return {
             "name": self.name,
             "uuid": "GPU-made-up",
@@ -105,8 +109,13 @@ TENSOR = ("bf16", "fp16", "fp16_acc16", "tf32", "fp8")
 @functools.cache
 def _published_speedups() -> Mapping[tuple[Any, ...], float]:
     rows = published_data().frames["timings"]
-    rows = rows[(rows["status"] == "ok") & (rows["regime"] == "cold") & rows["baseline"].isna()]
-    return {(row["sweep"], row["variant"], *size_of(row).values()): row["speedup"] for row in records(rows)}
+    rows = rows[
+        (rows["status"] == "ok") & (rows["regime"] == "cold") & rows["baseline"].isna()
+    ]
+    return {
+        (row["sweep"], row["variant"], *size_of(row).values()): row["speedup"]
+        for row in records(rows)
+    }
 
 
 def _by_chance(name: str) -> float:
@@ -124,7 +133,9 @@ class CardLab(Lab):
         self.project = Project(self.root)
         self.device, self.arch = slug_of(self.card.name), self.card.arch
         self.host = {"gpu": self.card.name, "driver": HOST["driver"]}
-        self.session = replace(SESSION, gpu=self.card.gpu, host={**SESSION.host, "gpus": 1})
+        self.session = replace(
+            SESSION, gpu=self.card.gpu, host={**SESSION.host, "gpus": 1}
+        )
 
     def sweeps(self, names: list[str] | None = None) -> dict[str, Sweep]:
         return {name: every_sweep()[name] for name in names or every_sweep()}
@@ -134,7 +145,11 @@ class CardLab(Lab):
         if sweep.reference.variant_for(place.variant) == place.variant:
             return 1.0
         published = _published_speedups().get(key, 0.8)
-        return published * _by_chance(f"{place.variant.kernel.name} {self.arch}") * self.card.factor(place)
+        return (
+            published
+            * _by_chance(f"{place.variant.kernel.name} {self.arch}")
+            * self.card.factor(place)
+        )
 
     def reference_us(self, sweep: Sweep, place: Place) -> float:
         gpu, dtype = self.card.gpu, place.variant.dtype
@@ -146,31 +161,52 @@ class CardLab(Lab):
     @staticmethod
     def compiled(variant: Variant, given: dict[str, Any]) -> dict[str, Any]:
         """Facts with the shared memory that a launch asks for."""
-        geometry = variant.geometry(dict.fromkeys(variant.kernel.problem.size_fields, 4096))
-        return given | {"shared_bytes_static": 0, "shared_bytes_dynamic": geometry.shared_bytes}
+        geometry = variant.geometry(
+            dict.fromkeys(variant.kernel.problem.size_fields, 4096)
+        )
+        return given | {
+            "shared_bytes_static": 0,
+            "shared_bytes_dynamic": geometry.shared_bytes,
+        }
 
     def read(self, place: Place, record: dict[str, Any]) -> dict[str, Any]:
         """What was measured with what the card's driver says of it; for seconds 3 % slower on tensor cores."""
         on_tensor_cores = place.variant.dtype in TENSOR
-        events, mhz = self.card.held if on_tensor_cores else ([], self.card.boost_clock_mhz)
+        events, mhz = (
+            self.card.held if on_tensor_cores else ([], self.card.boost_clock_mhz)
+        )
         record["device"] |= {"clock_events": events, "sm_clock_mhz": mhz}
-        work = place.variant.kernel.problem.work(place.size, place.variant.dtype, place.variant.params)
+        work = place.variant.kernel.problem.work(
+            place.size, place.variant.dtype, place.variant.params
+        )
         if COPY in place.variant.kernel.problem.libraries:
             record["copy_us"] = work.bytes / 0.92e3 / self.card.memory_gbytes_per_s
         cold = record["regimes"][next(iter(record["regimes"]))]
         slower = 1.03 if on_tensor_cores else 1.0
-        steady = {"sm_clock_mhz": mhz, "power_w": 0.98 * self.card.power_limit_w, "launch_j": 1.0}
-        held = {"variant_us": [slower * us for us in cold["variant_us"]], "sustained": {"variant": steady}}
+        steady = {
+            "sm_clock_mhz": mhz,
+            "power_w": 0.98 * self.card.power_limit_w,
+            "launch_j": 1.0,
+        }
+        held = {
+            "variant_us": [slower * us for us in cold["variant_us"]],
+            "sustained": {"variant": steady},
+        }
         record["regimes"]["sustained"] = cold | held
         return record
 
 
-def report_of(lab: CardLab, names: list[str] | None = None) -> tuple[dict[Path, str], str, RunData]:
+def report_of(
+    lab: CardLab, names: list[str] | None = None
+) -> tuple[dict[Path, str], str, RunData]:
     """The pages of a run of some sweeps, or all, index.html, and the tables, with the published H200 beside them."""
     lab.record(names, lab.read, lab.compiled, metrics=lab.card.counted)
     lab.collect(names)
     sweeps = lab.sweeps(names)
     decide_tables(lab.folder.tables, sweeps)
-    data, beside = RunData.read(lab.folder, sweeps), [(PUBLISHED, RunData.read(PUBLISHED, sweeps))]
+    data, beside = (
+        RunData.read(lab.folder, sweeps),
+        [(PUBLISHED, RunData.read(PUBLISHED, sweeps))],
+    )
     pages = dict(render(lab.folder, data, lab.plans(), beside=beside))
     return pages, render_page(lab.folder, data, ROOT, beside), data

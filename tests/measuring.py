@@ -23,13 +23,21 @@ GPUS = find_gpus()
 def ladder(folder: Path, *words: str) -> None:
     """Run one step in a project."""
     command = [sys.executable, "-m", "ladder", *words]
-    path = environment() | {"PYTHONPATH": f"{ROOT / 'workflow'}:{os.environ.get('PYTHONPATH', '')}"}
-    done = subprocess.run(command, cwd=folder, env=path, capture_output=True, text=True, check=False)
+    path = environment() | {
+        "PYTHONPATH": f"{ROOT / 'workflow'}:{os.environ.get('PYTHONPATH', '')}"
+    }
+    done = subprocess.run(
+        command, cwd=folder, env=path, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 def measured(
-    folder: Path, variants: Sequence[dict[str, Any]], sizes: list[Any], settings: str, **more: Any
+    folder: Path,
+    variants: Sequence[dict[str, Any]],
+    sizes: list[Any],
+    settings: str,
+    **more: Any,
 ) -> list[Record]:
     """Every record of a sweep of GEMM variants in a project; `settings` are those of `measure`, as YAML.
 

@@ -16,30 +16,45 @@ from ladder.report.document import render
 from ladder.results import tables
 from ladder.results.run_data import RunData
 
-LEFT_BEHIND = re.compile(r".{0,60}(?:\bnan\b|\bNone\b|<NA>|&lt;NA&gt;|\*\* No \w+\.).{0,30}")
+LEFT_BEHIND = re.compile(
+    r".{0,60}(?:\bnan\b|\bNone\b|<NA>|&lt;NA&gt;|\*\* No \w+\.).{0,30}"
+)
 """What a missing number, table or compiler leaves in a text that was not written for it."""
 SWEEPS = ["fp32_ladder", "fp32_transpose", "bank_stride", "stencil_reach"]
 
 
 def claim(
-    source: str = "gemm-practice", statement: str = "Transposing pays.", label: str = "gain", least: float = 1
+    source: str = "gemm-practice",
+    statement: str = "Transposing pays.",
+    label: str = "gain",
+    least: float = 1,
 ) -> Claim:
     """A claim of a function that decides nothing else."""
 
     def decided(data: RunData) -> Parts:
-        gain = decide_part(label, data.speeds(data.timed("fp32_transpose")), least=least, per="n")
+        gain = decide_part(
+            label, data.speeds(data.timed("fp32_transpose")), least=least, per="n"
+        )
         yield gain
         return f"Transpose: {gain.span}."
 
     return Claim("transpose-pays", source, statement, decided)
 
 
-def report(lab: Lab, one: Claim | None = None, **frames: pd.DataFrame) -> dict[str, str]:
+def report(
+    lab: Lab, one: Claim | None = None, **frames: pd.DataFrame
+) -> dict[str, str]:
     """The pages by their names without .md, about sweeps that have tables; `frames` stand in for those of the run."""
-    sweeps = {name: sweep for name, sweep in lab.sweeps().items() if lab.folder.sweep(name).is_dir()}
+    sweeps = {
+        name: sweep
+        for name, sweep in lab.sweeps().items()
+        if lab.folder.sweep(name).is_dir()
+    }
     data = RunData.read(lab.folder, sweeps)
     claims = tables.frame("claims", rows_of(one or claim(), data))
-    data = RunData(sweeps, {**data.frames, "claims": claims, **frames}, data.environment)
+    data = RunData(
+        sweeps, {**data.frames, "claims": claims, **frames}, data.environment
+    )
     return {path.stem: text for path, text in render(lab.folder, data, lab.plans())}
 
 
@@ -62,6 +77,9 @@ def section(text: str, title: str) -> str:
 
 def cells(table: str) -> list[dict[str, str]]:
     """The rows of a table in markdown: head -> cell."""
-    lines = ([cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines())
+    lines = (
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in table.splitlines()
+    )
     heads, _, *rows = lines
     return [dict(zip(heads, row, strict=True)) for row in rows]

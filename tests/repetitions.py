@@ -59,19 +59,48 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"bn": 224, "stagger": 1},
         {"bn": 320, "consumers_n": 2, "stages": 3, "cluster_m": 2},
         # Boxes of four copies, of which the last has fewer, and hints for the L2.
-        {"bn": 80, "stages": 8, "boxes": 1, "cluster_m": 2, "cluster_n": 4, "evict_b": "first"},
-        {"bn": 112, "stages": 6, "stagger": 1, "cluster_m": 2, "evict_a": "last", "evict_c": "first"},
+        {
+            "bn": 80,
+            "stages": 8,
+            "boxes": 1,
+            "cluster_m": 2,
+            "cluster_n": 4,
+            "evict_b": "first",
+        },
+        {
+            "bn": 112,
+            "stages": 6,
+            "stagger": 1,
+            "cluster_m": 2,
+            "evict_a": "last",
+            "evict_c": "first",
+        },
         {"bn": 144, "stages": 4, "boxes": 4, "cluster_n": 2, **HINTS},
         {"bn": 176, "stages": 5, "boxes": 1, "stagger": 1, "evict_b": "last"},
         {"bn": 208, "stages": 4, "stagger": 1, "fetch": "256B", "evict_b": "first"},
         {"bn": 240, "boxes": 1, "serpentine": 1, "evict_c": "last"},
         {"bn": 352, "consumers_n": 2, "stages": 3, "stagger": 1, "evict_b": "first"},
-        {**SMALL, "bm": 64, "bn": 48, "stages": 11, "boxes": 4, "cluster_m": 2, **HINTS},
+        {
+            **SMALL,
+            "bm": 64,
+            "bn": 48,
+            "stages": 11,
+            "boxes": 4,
+            "cluster_m": 2,
+            **HINTS,
+        },
         {"stagger": 1, "cluster_m": 2, **HINTS},
         {"bm": 64, "bn": 448, "consumers_n": 2, "stages": 3, "blocks": 0},
         {**SMALL, "bm": 64, "bn": 128, "stages": 8},
         {"stagger": 1, "early": 1},
-        {"bm": 256, "bn": 192, "stages": 3, "narrow": 176, "serpentine": 1, "stagger": 1},
+        {
+            "bm": 256,
+            "bn": 192,
+            "stages": 3,
+            "narrow": 176,
+            "serpentine": 1,
+            "stagger": 1,
+        },
         {**SMALL, "bm": 64, "bn": 128, "stages": 8, "early": 1},
         {**SMALL, "bm": 64, "bn": 32, "stages": 16, "boxes": 1, "cluster_n": 4},
     ],
@@ -86,20 +115,46 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "6d_serpentine": [{}, {"bn": 128, "raster": "hilbert"}],
     "6e_two_widths": [{}, {"bn": 128, "narrow": 96, "stages": 6}],
     "6f_l2_order": [{}, {"bn": 192, "stages": 5, "buffers": 1, "blocks": 132}],
-    "7_ping_pong": [{}, {"cluster_m": 2}, {"bm": 64, "bn": 192, "stages": 5, "buffers": 1}],
+    "7_ping_pong": [
+        {},
+        {"cluster_m": 2},
+        {"bm": 64, "bn": 192, "stages": 5, "buffers": 1},
+    ],
     "hopper_ping_pong": [
         {},
         {"bm": 64, "bn": 192, "stages": 5, "boxes": 4, "raster": 0},
-        {"bn": 192, "stages": 5, "boxes": 1, "narrow": 176, "serpentine": 1, "raster": 4, "fetch": "256B"},
+        {
+            "bn": 192,
+            "stages": 5,
+            "boxes": 1,
+            "narrow": 176,
+            "serpentine": 1,
+            "raster": 4,
+            "fetch": "256B",
+        },
         {"bn": 192, "stages": 4, "narrow": 128, "cluster_m": 2},
-        {"bn": 160, "stages": 3, "boxes": 4, "cluster_m": 2, "evict_a": "last", "evict_c": "first"},
+        {
+            "bn": 160,
+            "stages": 3,
+            "boxes": 4,
+            "cluster_m": 2,
+            "evict_a": "last",
+            "evict_c": "first",
+        },
         {"cluster_n": 2, "raster": "hilbert", "blocks": 114},
         {"bn": 64, "stages": 8, "cluster_m": 2, "cluster_n": 4, "evict_b": "first"},
     ],
     "hopper_split_k": [
         {},
         {"bn": 80, "evict_b": "first"},
-        {"bm": 64, "bn": 64, "consumers": 1, "reallocate": 0, "stages": 8, "split_k": 4},
+        {
+            "bm": 64,
+            "bn": 64,
+            "consumers": 1,
+            "reallocate": 0,
+            "stages": 8,
+            "split_k": 4,
+        },
         {"bn": 256, "stages": 4, "consumers_n": 2, "split_k": 3},
     ],
     "hopper_fp8_promoted": [
@@ -131,10 +186,16 @@ SIZES = [
     {"m": 259, "n": 400, "k": 656},
     {"m": 1000, "n": 1008, "k": 1040},
     {"m": 2050, "n": 1552, "k": 592},
-    {"m": 1030, "n": 8208, "k": 528},  # more tiles than multiprocessors, and none of a width that divides N
+    {
+        "m": 1030,
+        "n": 8208,
+        "k": 528,
+    },  # more tiles than multiprocessors, and none of a width that divides N
 ]
 RUNGS = [
-    name for name in VARIANTS if (ROOT / f"kernels/gemm/hopper/{name}.cu").exists() and name[0].isdigit()
+    name
+    for name in VARIANTS
+    if (ROOT / f"kernels/gemm/hopper/{name}.cu").exists() and name[0].isdigit()
 ]
 FP32 = [name for name in VARIANTS if (ROOT / f"kernels/gemm/fp32/{name}.cu").exists()]
 SWEEPS = [
@@ -173,7 +234,8 @@ def repeated(kernel: str, dtype: str, layout: str) -> dict[str, Any]:
         "layout": layout,
         "sizes": SIZES,
         "variants": [
-            {"kernel": kernel, "params": params, "unsupported": "record"} for params in VARIANTS[kernel]
+            {"kernel": kernel, "params": params, "unsupported": "record"}
+            for params in VARIANTS[kernel]
         ],
         "references": ["cublaslt"],
     }
@@ -198,7 +260,9 @@ def wrong_results(
             gpu.sync()
             check = instance.check(task.launch.params)
             if not check.correct:
-                wrong.append(f"{task.variant} {dict(task.cell.size)} repetition {repetition}: {check}")
+                wrong.append(
+                    f"{task.variant} {dict(task.cell.size)} repetition {repetition}: {check}"
+                )
                 break
         instance.close()
     return wrong
@@ -212,7 +276,9 @@ def own_harness(dtype: str, arch: str) -> tuple[bytes, dict[str, str]]:
 def main(arguments: Sequence[str]) -> int:
     arch, repetitions, only = arguments[0], int(arguments[1]), {*arguments[2:]}
     if unknown := only - {*VARIANTS}:
-        raise SystemExit(f"no kernel {', '.join(sorted(unknown))}; accepted: {', '.join(VARIANTS)}")
+        raise SystemExit(
+            f"no kernel {', '.join(sorted(unknown))}; accepted: {', '.join(VARIANTS)}"
+        )
     catalog = Catalog(ROOT / "kernels")
     config = read_settings(Project(ROOT), (), {})
     compiled = partial(compile_variant, include=ROOT / "kernels" / "include", arch=arch)
@@ -231,7 +297,10 @@ def main(arguments: Sequence[str]) -> int:
             loaded = load_sweep(path, catalog)
             gpu.harness = Harness(gpu, *own_harness(dtype, arch))
             made = compilers.map(compiled, loaded.variants)
-            cubins = {one.id: cubin for one, (cubin, _) in zip(loaded.variants, made, strict=True)}
+            cubins = {
+                one.id: cubin
+                for one, (cubin, _) in zip(loaded.variants, made, strict=True)
+            }
             plan = plan_sweep(loaded, config, arch)
             found = wrong_results(gpu, create, plan, cubins, repetitions)
             wrong += found

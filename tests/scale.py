@@ -63,7 +63,12 @@ def make_run(root: Path, cells: int) -> Lab:
             "problem": "gemm",
             "dtypes": ["fp32"],
             "sizes": [256 * (1 + index) for index in range(SIZE_COUNT)],
-            "variants": [{"kernel": "gemm_shared_tile", "params": {"strip": [*range(each)], "part": part}}],
+            "variants": [
+                {
+                    "kernel": "gemm_shared_tile",
+                    "params": {"strip": [*range(each)], "part": part},
+                }
+            ],
             "references": ["cublas"],
             "regimes": ["cold"],
             "figures": [{"kind": "curves", "caption": "Speed over the size."}],
@@ -86,7 +91,9 @@ def add_devices(lab: Lab, devices: int) -> None:
             for path in lab.folder.tables.glob(f"*.{suffix}"):
                 shutil.copy(path, folder.tables)
         about = json.loads(lab.folder.environment.read_text())
-        folder.environment.write_text(json.dumps(about | {"gpu": {"name": f"Other {number}"}}))
+        folder.environment.write_text(
+            json.dumps(about | {"gpu": {"name": f"Other {number}"}})
+        )
 
 
 def cost(lab: Lab, *command: str) -> Cost:
@@ -113,8 +120,13 @@ def steps(lab: Lab, devices: int) -> dict[str, list[str]]:
         "device=nvidia-h200",
         "arch=sm_90a",
     ]
-    snakemake, ladder = snakemake_command("--cores", "1"), [sys.executable, "-m", "ladder"]
-    beside = [f"--beside=results/published/nvidia-other-{number}" for number in range(devices)]
+    snakemake, ladder = (
+        snakemake_command("--cores", "1"),
+        [sys.executable, "-m", "ladder"],
+    )
+    beside = [
+        f"--beside=results/published/nvidia-other-{number}" for number in range(devices)
+    ]
     return {
         "first parse": [*snakemake, "--list-rules", *config],
         "parse": [*snakemake, "--list-rules", *config],
@@ -127,7 +139,9 @@ def steps(lab: Lab, devices: int) -> dict[str, list[str]]:
     }
 
 
-def costs(lab: Lab, devices: int, chosen: Sequence[str] = ()) -> Iterator[tuple[str, Cost]]:
+def costs(
+    lab: Lab, devices: int, chosen: Sequence[str] = ()
+) -> Iterator[tuple[str, Cost]]:
     """Of the steps of a run, or those chosen."""
     for name, command in steps(lab, devices).items():
         if name == "report":

@@ -22,7 +22,17 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "scontrol", "scancel", "sinfo")
+PROGRAMS = (
+    "munged",
+    "slurmctld",
+    "slurmd",
+    "sbatch",
+    "srun",
+    "squeue",
+    "scontrol",
+    "scancel",
+    "sinfo",
+)
 NODES = {"cpu1": 0, "gpu1": 1, "gpu2": 2}
 """GPUs by node."""
 _PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
@@ -86,7 +96,9 @@ def _die_with_parent() -> None:
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
-def wait_for(what: str, true: Callable[[], object], seconds: float = _PATIENCE_S) -> None:
+def wait_for(
+    what: str, true: Callable[[], object], seconds: float = _PATIENCE_S
+) -> None:
     """Wait until something is true, and fail after some time."""
     until = time.monotonic() + seconds
     while not true():
@@ -105,23 +117,35 @@ class Cluster:
     def environment(self) -> dict[str, str]:
         """What processes need in order to use the cluster."""
         path = f"{self.folder / 'bin'}:{_PATH}"
-        return {"SLURM_CONF": str(self.folder / "slurm.conf"), "PATH": path, _MARK: str(self.folder)}
+        return {
+            "SLURM_CONF": str(self.folder / "slurm.conf"),
+            "PATH": path,
+            _MARK: str(self.folder),
+        }
 
     def ask(self, *command: str, check: bool = True) -> str:
         """What a command of Slurm prints."""
         given = {**os.environ, **self.environment}
-        done = subprocess.run(command, env=given, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(
+            command, env=given, capture_output=True, text=True, timeout=60, check=False
+        )
         assert done.returncode == 0 or not check, (command, done.stdout, done.stderr)
         return done.stdout
 
     def jobs(self) -> list[dict[str, str]]:
         """All jobs that the controller remembers, with their fields as scontrol shows them."""
         text = self.ask("scontrol", "--oneliner", "show", "jobs", "--detail")
-        return [dict(re.findall(r"(\S+?)=(\S*)", line)) for line in text.splitlines() if "JobId=" in line]
+        return [
+            dict(re.findall(r"(\S+?)=(\S*)", line))
+            for line in text.splitlines()
+            if "JobId=" in line
+        ]
 
     def states(self) -> dict[str, str]:
         """State of each node."""
-        lines = self.ask("sinfo", "--noheader", "--Node", "--partition=all", "--format=%N %T").splitlines()
+        lines = self.ask(
+            "sinfo", "--noheader", "--Node", "--partition=all", "--format=%N %T"
+        ).splitlines()
         return dict(line.split() for line in lines)
 
     # Life and death.
@@ -131,20 +155,32 @@ class Cluster:
         try:
             self._start()
         except BaseException as error:
-            logs = "\n".join(f"{log.name}: {log.read_text()}" for log in self.folder.rglob("*.log"))
+            logs = "\n".join(
+                f"{log.name}: {log.read_text()}" for log in self.folder.rglob("*.log")
+            )
             self.stop()
-            raise AssertionError(f"the cluster does not start: {error}\n{logs[-8000:]}") from error
+            raise AssertionError(
+                f"the cluster does not start: {error}\n{logs[-8000:]}"
+            ) from error
 
     def _start(self) -> None:
         # Nobody but we and our processes read in here; munged and others insist on it.
-        for name in ("munge", "state", "bin", "gpus", *(f"spool-{node}" for node in NODES)):
+        for name in (
+            "munge",
+            "state",
+            "bin",
+            "gpus",
+            *(f"spool-{node}" for node in NODES),
+        ):
             (self.folder / name).mkdir(mode=0o755)
         key = self.folder / "munge" / "key"
         key.write_bytes(secrets.token_bytes(128))
         key.chmod(0o600)
         port, *ports = _free_ports(1 + len(NODES))
         host, user = socket.gethostname(), getpass.getuser()
-        text = CONFIGURATION.format(folder=self.folder, host=host.partition(".")[0], user=user, port=port)
+        text = CONFIGURATION.format(
+            folder=self.folder, host=host.partition(".")[0], user=user, port=port
+        )
         gres = ["AutoDetect=off"]
         for (node, gpus), own_port in zip(NODES.items(), ports, strict=True):
             text += f"NodeName={node} NodeHostname={host} NodeAddr=127.0.0.1 Port={own_port} "
@@ -165,7 +201,9 @@ class Cluster:
         # The executor of snakemake's job steps forgets where the configuration is.
         srun = self.folder / "bin" / "srun"
         real = shutil.which("srun", path=_PATH)
-        srun.write_text(f'#!/bin/sh\nSLURM_CONF={self.folder}/slurm.conf exec {real} "$@"\n')
+        srun.write_text(
+            f'#!/bin/sh\nSLURM_CONF={self.folder}/slurm.conf exec {real} "$@"\n'
+        )
         srun.chmod(0o755)
 
         munge = self.folder / "munge"
@@ -177,7 +215,11 @@ class Cluster:
         for node in NODES:
             self.start_node(node)
         wait_for(
-            "the nodes", lambda: set(self.ask("sinfo", "-h", "-o", "%T", check=False).split()) == {"idle"}
+            "the nodes",
+            lambda: (
+                set(self.ask("sinfo", "-h", "-o", "%T", check=False).split())
+                == {"idle"}
+            ),
         )
 
     def _daemon(self, program: str, *arguments: str, name: str | None = None) -> None:
@@ -215,9 +257,9 @@ class Cluster:
 
     def _is_of(self, process: int, node: str) -> bool:
         with contextlib.suppress(OSError):
-            return f"SLURMD_NODENAME={node}".encode() in Path(f"/proc/{process}/environ").read_bytes().split(
-                b"\0"
-            )
+            return f"SLURMD_NODENAME={node}".encode() in Path(
+                f"/proc/{process}/environ"
+            ).read_bytes().split(b"\0")
         return False
 
     def stop(self) -> None:
@@ -248,7 +290,9 @@ def _kill(processes: Iterator[int] | Sequence[int]) -> None:
 def running_cluster() -> Iterator[Cluster]:
     """A cluster in a temporary folder of its own; none of its processes outlives it."""
     # Short: the path of a socket has at most 107 characters.
-    with tempfile.TemporaryDirectory(prefix="ladder-slurm-", ignore_cleanup_errors=True) as name:
+    with tempfile.TemporaryDirectory(
+        prefix="ladder-slurm-", ignore_cleanup_errors=True
+    ) as name:
         cluster = Cluster(Path(name).resolve())
         cluster.start()
         try:

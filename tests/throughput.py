@@ -62,8 +62,14 @@ def measure(root: Path, sweep: str, cores: str) -> dict[str, Any]:
     wall_s = round(time.monotonic() - begun, 2)
     job = read_json(path) if path.is_file() else None
     if done.returncode != 0 or job is None:
-        sys.exit(f"{' '.join(command)}: ended with exit code {done.returncode}, without {path}")
-    about = {"sweep": sweep, "started": started, "variants": len(list(cache.glob("*.cubin")))}
+        sys.exit(
+            f"{' '.join(command)}: ended with exit code {done.returncode}, without {path}"
+        )
+    about = {
+        "sweep": sweep,
+        "started": started,
+        "variants": len(list(cache.glob("*.cubin"))),
+    }
     return about | summary(job, wall_s)
 
 

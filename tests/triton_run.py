@@ -57,9 +57,17 @@ def interpreted(launches: Sequence[Launch]) -> list[dict[str, np.ndarray]]:
         pytest.skip("Triton is not installed")
     if _found_broken:
         pytest.skip(_SKIPS)
-    there = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": ":".join(filter(None, sys.path))}
+    there = {
+        **os.environ,
+        "TRITON_INTERPRET": "1",
+        "PYTHONPATH": ":".join(filter(None, sys.path)),
+    }
     done = subprocess.run(
-        [sys.executable, __file__], input=pickle.dumps(launches), env=there, capture_output=True, check=False
+        [sys.executable, __file__],
+        input=pickle.dumps(launches),
+        env=there,
+        capture_output=True,
+        check=False,
     )
     if _BROKEN.encode() in done.stderr:
         _found_broken.append(True)
@@ -90,7 +98,9 @@ class _Tensor:
 
     def __init__(self, values: np.ndarray) -> None:
         room = np.empty(values.nbytes + _ALIGNMENT, np.uint8)
-        self.array = room[-room.ctypes.data % _ALIGNMENT :][: values.nbytes].view(values.dtype)
+        self.array = room[-room.ctypes.data % _ALIGNMENT :][: values.nbytes].view(
+            values.dtype
+        )
         self.array = self.array.reshape(values.shape)
         self.array[...] = values
         self.shape, self.ndim = values.shape, values.ndim
@@ -107,7 +117,11 @@ class _Tensor:
 def _prepare() -> None:
     """Have the interpreter copy its tensors from no device, round to bf16 where it truncates, and multiply bf16."""
     import triton.language as tl
-    from triton.runtime.interpreter import GridExecutor, InterpreterBuilder, TensorHandle
+    from triton.runtime.interpreter import (
+        GridExecutor,
+        InterpreterBuilder,
+        TensorHandle,
+    )
 
     GridExecutor._init_args_hst = lambda self, args, words: ([*args], {**words})
     GridExecutor._restore_args_dev = lambda self, *args: None
@@ -133,7 +147,9 @@ def _prepare() -> None:
 def _launched(given: Launch) -> dict[str, np.ndarray]:
     from triton.tools.tensor_descriptor import TensorDescriptor
 
-    variant = load_kernel(given.path).variant(given.params, given.dtype, given.layout or None)
+    variant = load_kernel(given.path).variant(
+        given.params, given.dtype, given.layout or None
+    )
     assert (why := variant.absent(given.size)) is None, why
     names = {**variant.names(given.size), **given.scalars}
     tensors = {name: _Tensor(values) for name, values in given.buffers.items()}
@@ -141,14 +157,18 @@ def _launched(given: Launch) -> dict[str, np.ndarray]:
     def argument(one: Argument) -> Any:
         if one.workspace:
             begins = 0.0 if one.workspace == "zeroed" else math.nan
-            tensors[one.workspace] = _Tensor(np.full(whole(one.bytes, names) // 4, begins, np.float32))
+            tensors[one.workspace] = _Tensor(
+                np.full(whole(one.bytes, names) // 4, begins, np.float32)
+            )
             return tensors[one.workspace]
         if one.kind == "scalar":
             return names[one.name]
         tensor = tensors[one.name]
         if one.pointer:
             return tensor
-        shape, box = ([whole(extent, names) for extent in of or ()] for of in (one.shape, one.box))
+        shape, box = (
+            [whole(extent, names) for extent in of or ()] for of in (one.shape, one.box)
+        )
         strides = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
         assert shape == [*tensor.shape], "a descriptor is made of a buffer as it is"
         return TensorDescriptor(tensor, shape, strides, box)
@@ -161,7 +181,9 @@ def _launched(given: Launch) -> dict[str, np.ndarray]:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     arguments = [argument(one) for one in variant.kernel.arguments]
-    getattr(module, variant.entry)[variant.geometry(given.size).grid](*arguments, **variant.constants)
+    getattr(module, variant.entry)[variant.geometry(given.size).grid](
+        *arguments, **variant.constants
+    )
     return {name: tensor.array for name, tensor in tensors.items()}
 
 

@@ -27,17 +27,28 @@ def readings(sessions: pd.DataFrame, timings: pd.DataFrame) -> pd.DataFrame:
     high by chance.
     """
     own = sessions[
-        ~sessions["chose"].fillna(False).astype(bool) & (sessions["variant"] != sessions["reference"])
+        ~sessions["chose"].fillna(False).astype(bool)
+        & (sessions["variant"] != sessions["reference"])
     ]
     ranges = timings.dropna(subset=["predicted_low", "predicted_high"])
     found = own.merge(ranges[[*CELL, "predicted_low", "predicted_high"]], on=CELL)
-    return found.assign(covered=found["speedup"].between(found["predicted_low"], found["predicted_high"]))
+    return found.assign(
+        covered=found["speedup"].between(
+            found["predicted_low"], found["predicted_high"]
+        )
+    )
 
 
-def parts(found: pd.DataFrame, classes: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
+def parts(
+    found: pd.DataFrame, classes: pd.DataFrame
+) -> Iterator[tuple[str, pd.DataFrame]]:
     """All readings, those against libraries and those against kernels; of each kind of host, sweep and large class."""
     library = found["reference"].str.startswith("cublas")
-    yield from (("all", found), ("library", found[library]), ("kernel", found[~library]))
+    yield from (
+        ("all", found),
+        ("library", found[library]),
+        ("kernel", found[~library]),
+    )
     for number, own in found.groupby("host_gpus"):
         yield f"GPUs of the host: {number:g}", own
     yield from found.groupby("sweep")
@@ -56,7 +67,9 @@ def unseen(found: pd.DataFrame, published: pd.DataFrame) -> pd.DataFrame:
             "cells": len(own.drop_duplicates(CELL)),
             "readings": len(own),
             "covered": own["covered"].mean(),
-            "host_gpus": " or ".join(f"{number:g}" for number in sorted(own["host_gpus"].dropna().unique())),
+            "host_gpus": " or ".join(
+                f"{number:g}" for number in sorted(own["host_gpus"].dropna().unique())
+            ),
             "day": own["started"].max()[:10],
         }
         for name, own in parts(found, classes)
@@ -68,7 +81,9 @@ def unseen(found: pd.DataFrame, published: pd.DataFrame) -> pd.DataFrame:
 def _as_of(commit: str, table: str, folder: Path) -> pd.DataFrame:
     """A table with the columns that it had in a commit."""
     command = ["git", "-C", str(folder), "show", f"{commit}:./{table}.parquet"]
-    return pd.read_parquet(io.BytesIO(subprocess.run(command, capture_output=True, check=True).stdout))
+    return pd.read_parquet(
+        io.BytesIO(subprocess.run(command, capture_output=True, check=True).stdout)
+    )
 
 
 def when_new(published: Path) -> pd.DataFrame:
@@ -79,8 +94,12 @@ def when_new(published: Path) -> pd.DataFrame:
     waiting = tables.read("sessions", published).dropna(subset="gpu_uuid")
     log = ["git", "-C", str(published), "log", "--format=%H", "--", "sessions.parquet"]
     found = list[pd.DataFrame]()
-    for commit in subprocess.run(log, capture_output=True, check=True, text=True).stdout.split():
-        known = waiting["gpu_uuid"].isin(_as_of(commit, "sessions", published)["gpu_uuid"].dropna())
+    for commit in subprocess.run(
+        log, capture_output=True, check=True, text=True
+    ).stdout.split():
+        known = waiting["gpu_uuid"].isin(
+            _as_of(commit, "sessions", published)["gpu_uuid"].dropna()
+        )
         if not known.all():
             ranges = _as_of(commit, "timings", published).to_dict("records")
             found.append(readings(waiting[~known], tables.frame("timings", ranges)))  # type: ignore[arg-type]

@@ -34,7 +34,9 @@ def resources(isa: str, threads: int, shared_bytes: int) -> dict[str, Any]:
     waves = math.ceil(threads / LANES)
     blocks = numbers["waves_per_simd"] * SIMDS // waves
     if numbers["lds_bytes"]:
-        blocks = min(blocks, LDS_BYTES // (math.ceil(numbers["lds_bytes"] / LDS_STEP) * LDS_STEP))
+        blocks = min(
+            blocks, LDS_BYTES // (math.ceil(numbers["lds_bytes"] / LDS_STEP) * LDS_STEP)
+        )
     whole = {"waves_per_simd": f"{blocks * waves / SIMDS:g}", "blocks_per_cu": blocks}
     return numbers | whole | {"threads": threads}
 
@@ -81,7 +83,11 @@ def main_loop(isa: str) -> list[str]:
         targets = re.findall(r"^s_c?branch.*\.L(\w+)$", "\n".join(lines), re.MULTILINE)
         if not lines or not lines[-1].startswith("s_branch"):
             targets.append(next_in_listing[name])
-        ways = [longest(target) for target in targets if loops.get(target) == header != target]
+        ways = [
+            longest(target)
+            for target in targets
+            if loops.get(target) == header != target
+        ]
         return (*lines, *max(ways, key=len, default=()))
 
     return [*longest(header)]
@@ -104,10 +110,16 @@ def waits(path: Sequence[str]) -> dict[str, Any]:
                 before.append(passed)
                 counts[at % len(path)] = wait[1]
                 break
-            accesses += bool(re.match(r"(global|flat|buffer|scratch)_(load|store|atomic)", line))
+            accesses += bool(
+                re.match(r"(global|flat|buffer|scratch)_(load|store|atomic)", line)
+            )
             passed += fmas(line)
     behind_first = [*path[min(counts, default=0) :], *path]
-    users = (line for line in behind_first if fmas(line) or line.startswith(("ds_write", "s_barrier")))
+    users = (
+        line
+        for line in behind_first
+        if fmas(line) or line.startswith(("ds_write", "s_barrier"))
+    )
     return {
         "loop_instructions": len(path),
         "loop_fmas": sum(map(fmas, path)),

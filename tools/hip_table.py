@@ -43,15 +43,30 @@ SWEEPS: Mapping[str, Mapping[str, set[Any]]] = {
     "fp32_ladder": {},
     "fp32_files": {},
     "fp32_buffering": {},
-    "fp32_tiles": {"bm": {64}, "bn": {64}, "bk": {16}, "tm": {4}, "tn": {4}, "pad": {4}},
-    "fp32_lane_maps": {"lane_map": {"rows_8x8", "rows_4x16", "zigzag_8x4"}, "split": {"adjacent"}},
+    "fp32_tiles": {
+        "bm": {64},
+        "bn": {64},
+        "bk": {16},
+        "tm": {4},
+        "tn": {4},
+        "pad": {4},
+    },
+    "fp32_lane_maps": {
+        "lane_map": {"rows_8x8", "rows_4x16", "zigzag_8x4"},
+        "split": {"adjacent"},
+    },
     "stencil_reach": {"radius": {1, 16}, "coarsen": {1, 8}},
     "stencil_coarsening": {"coarsen": {1, 8}},
     "stencil_tiles": {"radius": {16}},
     "stencil_best": {"radius": {16}, "outputs": {4}},
 }
 """Sweep -> parameters of those variants that are compiled."""
-UNBOUNDED = {"10 quadrants", "12 double-buffered tiles", "13 double-buffered fragments", "fp32_tiles"}
+UNBOUNDED = {
+    "10 quadrants",
+    "12 double-buffered tiles",
+    "13 double-buffered fragments",
+    "fp32_tiles",
+}
 """Rungs, and the sweep of the text's own tile, that are compiled without launch bounds as well."""
 SHOWN = {
     "vgprs": "VGPRs",
@@ -85,7 +100,10 @@ class Job:
         """The PTX without which the kernel is nothing; "" where there is none."""
         if any(argument.tensor_map for argument in self.variant.kernel.arguments):
             return "TMA and mbarriers"
-        by_cp_async = self.variant.params.get("loader") == "async" or self.variant.kernel.name in COPY_ASYNC
+        by_cp_async = (
+            self.variant.params.get("loader") == "async"
+            or self.variant.kernel.name in COPY_ASYNC
+        )
         return "cp.async" if by_cp_async else ""
 
 
@@ -96,10 +114,14 @@ def selected() -> list[Job]:
     for name, given in SWEEPS.items():
         for entry in sweeps[name].entries:
             variant, dtype = entry.variant, sweeps[name].dtypes[0]
-            if variant.dtype == dtype and all(variant.params[key] in given[key] for key in given):
+            if variant.dtype == dtype and all(
+                variant.params[key] in given[key] for key in given
+            ):
                 bounds = [True, False] if UNBOUNDED & {name, entry.rung} else [True]
                 both = [
-                    Job(arch, name, entry.rung, variant, known) for known in bounds for arch in ARCHITECTURES
+                    Job(arch, name, entry.rung, variant, known)
+                    for known in bounds
+                    for arch in ARCHITECTURES
                 ]
                 jobs.setdefault(variant.id, both)
     return [job for of_variant in jobs.values() for job in of_variant]
@@ -110,11 +132,15 @@ def unpack(cache: Path = ROOT / ".cache") -> Path:
     if (cache / "hip").is_dir():
         return cache / "hip"
     if not shutil.which("apt-get") or not shutil.which("dpkg"):
-        raise LadderError("no apt-get: the compiler for AMD GPUs comes as packages of Debian 12")
+        raise LadderError(
+            "no apt-get: the compiler for AMD GPUs comes as packages of Debian 12"
+        )
     cache.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=cache) as name:
         command = ["apt-get", *APT_OPTIONS, "download", *PACKAGES]
-        done = subprocess.run(command, cwd=name, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            command, cwd=name, capture_output=True, text=True, check=False
+        )
         if done.returncode != 0:
             why = done.stderr.strip()[-400:]
             raise LadderError(
@@ -123,10 +149,17 @@ def unpack(cache: Path = ROOT / ".cache") -> Path:
         root, packages = Path(name) / "root", sorted(Path(name).glob("*.deb"))
         for package in packages:
             subprocess.run(["dpkg", "-x", package, root], check=True)
-        versions = [re.sub(r"(.+)_(.+)_.+", r"\1 \2", package.stem) for package in packages]
-        (root / "versions").write_text("\n".join(versions).replace("%3a", ":") + "\n", encoding="utf-8")
+        versions = [
+            re.sub(r"(.+)_(.+)_.+", r"\1 \2", package.stem) for package in packages
+        ]
+        (root / "versions").write_text(
+            "\n".join(versions).replace("%3a", ":") + "\n", encoding="utf-8"
+        )
         assembly(
-            root, "gfx908", "__global__ void kernel() {}\n", "the compiler for AMD GPUs does not run here"
+            root,
+            "gfx908",
+            "__global__ void kernel() {}\n",
+            "the compiler for AMD GPUs does not run here",
         )
         try:
             root.rename(cache / "hip")
@@ -146,7 +179,12 @@ def compiler_of(root: Path) -> str:
 def assembly(root: Path, arch: str, source: str, failure: str, *options: str) -> str:
     """What Clang makes of a source. Raises LadderError, which begins with `failure`."""
     library = root / "usr/lib/x86_64-linux-gnu"
-    command: list[str | Path] = [root / "usr/lib/llvm-15/bin/clang++", "-x", "hip", "--cuda-device-only"]
+    command: list[str | Path] = [
+        root / "usr/lib/llvm-15/bin/clang++",
+        "-x",
+        "hip",
+        "--cuda-device-only",
+    ]
     command += [
         f"--offload-arch={arch}",
         "-std=c++17",
@@ -155,10 +193,31 @@ def assembly(root: Path, arch: str, source: str, failure: str, *options: str) ->
         "-D__HIP_PLATFORM_AMD__",
         *options,
     ]
-    command += [f"--rocm-device-lib-path={library}/amdgcn/bitcode", "-isystem", root / "usr/include"]
-    command += ["-include", ROOT / "tools/hip_shims.h", f"-I{ROOT / 'kernels/include'}", "-S", "-o", "-", "-"]
-    environment = os.environ | {"LD_LIBRARY_PATH": f"{root}/usr/lib/llvm-15/lib:{library}"}
-    done = subprocess.run(command, input=source, capture_output=True, text=True, env=environment, check=False)
+    command += [
+        f"--rocm-device-lib-path={library}/amdgcn/bitcode",
+        "-isystem",
+        root / "usr/include",
+    ]
+    command += [
+        "-include",
+        ROOT / "tools/hip_shims.h",
+        f"-I{ROOT / 'kernels/include'}",
+        "-S",
+        "-o",
+        "-",
+        "-",
+    ]
+    environment = os.environ | {
+        "LD_LIBRARY_PATH": f"{root}/usr/lib/llvm-15/lib:{library}"
+    }
+    done = subprocess.run(
+        command,
+        input=source,
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=False,
+    )
     if done.returncode != 0:
         raise LadderError(f"{failure}: {done.stderr.strip()[:800]}")
     return done.stdout
@@ -166,21 +225,40 @@ def assembly(root: Path, arch: str, source: str, failure: str, *options: str) ->
 
 def compiled(root: Path, job: Job) -> str:
     """The assembly of a variant. Raises LadderError where it does not compile, or has PTX."""
-    entry, options = " ".join(job.variant.entry.split()), [] if job.bounds else ["-DWITHOUT_LAUNCH_BOUNDS"]
+    entry, options = (
+        " ".join(job.variant.entry.split()),
+        [] if job.bounds else ["-DWITHOUT_LAUNCH_BOUNDS"],
+    )
     source = f'#include "{job.variant.kernel.source}"\n[[gnu::used]] static __device__ const auto use = &{entry};\n'
-    isa = assembly(root, job.arch, source, f"{job.variant.id}: does not compile for {job.arch}", *options)
+    isa = assembly(
+        root,
+        job.arch,
+        source,
+        f"{job.variant.id}: does not compile for {job.arch}",
+        *options,
+    )
     if "; PTX" in isa:
-        raise LadderError(f"{job.variant.id}: has PTX, which {job.arch} does not execute")
+        raise LadderError(
+            f"{job.variant.id}: has PTX, which {job.arch} does not execute"
+        )
     return isa
 
 
 def row_of(root: Path, job: Job) -> dict[str, Any]:
     """A row of the table; without values where the kernel is PTX, and those of a loop where none has FMAs."""
-    row = {"arch": job.arch, "sweep": job.sweep, "rung": job.rung, "variant": job.variant.id}
+    row = {
+        "arch": job.arch,
+        "sweep": job.sweep,
+        "rung": job.rung,
+        "variant": job.variant.id,
+    }
     row |= {"launch_bounds": "yes" if job.bounds else "no", "left_out": job.ptx}
     if job.ptx:
         return row
-    isa, size = compiled(root, job), dict.fromkeys(job.variant.kernel.problem.size_fields, 4096)
+    isa, size = (
+        compiled(root, job),
+        dict.fromkeys(job.variant.kernel.problem.size_fields, 4096),
+    )
     launch, path = job.variant.geometry(size), main_loop(isa)
     loop = waits(path) if path else {}
     return row | resources(isa, math.prod(launch.block), launch.shared_bytes) | loop
@@ -201,7 +279,11 @@ def markdown(rows: Sequence[Mapping[str, str]], arch: str) -> str:
     """The rungs of the ladder and the text's tile on one architecture, as a table of the page."""
     lines = [["rung", *SHOWN.values()], ["---", *["--:"] * len(SHOWN)]]
     for row in rows:
-        if row["arch"] == arch and row["sweep"] in ("fp32_ladder", "fp32_tiles") and not row["left_out"]:
+        if (
+            row["arch"] == arch
+            and row["sweep"] in ("fp32_ladder", "fp32_tiles")
+            and not row["left_out"]
+        ):
             rung = row["rung"] or "the text's tile, direct"
             rung += ", no launch bounds" if row["launch_bounds"] == "no" else ""
             lines.append([rung, *(row[name] for name in SHOWN)])
@@ -211,11 +293,21 @@ def markdown(rows: Sequence[Mapping[str, str]], arch: str) -> str:
 def page_part(text: str) -> str:
     """What the page shows of the table."""
     rows = [*csv.DictReader(text.splitlines())]
-    parts = [f"Compiler: {rows[0]['compiler']}.", "### gfx908, the MI100", markdown(rows, "gfx908")]
-    parts += ["### gfx90a, the MI200", markdown(rows, "gfx90a"), "### Left out: they consist of PTX"]
+    parts = [
+        f"Compiler: {rows[0]['compiler']}.",
+        "### gfx908, the MI100",
+        markdown(rows, "gfx908"),
+    ]
+    parts += [
+        "### gfx90a, the MI200",
+        markdown(rows, "gfx90a"),
+        "### Left out: they consist of PTX",
+    ]
     reasons = {row["rung"]: row["left_out"] for row in rows if row["left_out"]}
     for reason in dict.fromkeys(reasons.values()):
-        parts.append(f"{reason}: {'; '.join(rung for rung in reasons if reasons[rung] == reason)}.")
+        parts.append(
+            f"{reason}: {'; '.join(rung for rung in reasons if reasons[rung] == reason)}."
+        )
     return "\n" + "\n\n".join(parts) + "\n\n"
 
 
@@ -223,4 +315,6 @@ if __name__ == "__main__":
     made = table(unpack())
     TABLE.write_text(made, encoding="utf-8")
     before, rest = PAGE.read_text(encoding="utf-8").split(BEGIN)
-    PAGE.write_text(before + BEGIN + page_part(made) + END + rest.split(END, 1)[1], encoding="utf-8")
+    PAGE.write_text(
+        before + BEGIN + page_part(made) + END + rest.split(END, 1)[1], encoding="utf-8"
+    )

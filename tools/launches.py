@@ -84,21 +84,36 @@ def empty_kernel() -> Callable[[], Any]:
     device = Device()
     device.set_current()
     source = 'extern "C" __global__ void nothing(float*) {}'
-    built = Program(source, "c++", ProgramOptions(arch=f"sm_{device.arch}")).compile("cubin")
+    built = Program(source, "c++", ProgramOptions(arch=f"sm_{device.arch}")).compile(
+        "cubin"
+    )
     kernel, config = built.get_kernel("nothing"), LaunchConfig(grid=1, block=1)
 
     def call() -> None:
-        launch(Stream.from_handle(torch.cuda.current_stream().cuda_stream), config, kernel, 0)
+        launch(
+            Stream.from_handle(torch.cuda.current_stream().cuda_stream),
+            config,
+            kernel,
+            0,
+        )
 
     return call
 
 
 def rows() -> Iterator[dict[str, Any]]:
     """A row a kernel and size; the empty kernel has no size and no speed."""
-    about = {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "cuda": torch.version.cuda}
-    kernels: list[tuple[str, int | None, Callable[[], Any]]] = [("an empty kernel", None, empty_kernel())]
+    about = {
+        "gpu": torch.cuda.get_device_name(),
+        "torch": torch.__version__,
+        "cuda": torch.version.cuda,
+    }
+    kernels: list[tuple[str, int | None, Callable[[], Any]]] = [
+        ("an empty kernel", None, empty_kernel())
+    ]
     kernels += [
-        (f"torch {name}", size, product(size, name == "tf32")) for name in ("fp32", "tf32") for size in SIZES
+        (f"torch {name}", size, product(size, name == "tf32"))
+        for name in ("fp32", "tf32")
+        for size in SIZES
     ]
     for what, size, call in kernels:
         torch.backends.cuda.matmul.allow_tf32 = what == "torch tf32"
@@ -114,9 +129,13 @@ def rows() -> Iterator[dict[str, Any]]:
             "graph_us": graph * 1e6,
         }
         if flop:
-            row |= {"python_tflops": flop / python / 1e12, "graph_tflops": flop / graph / 1e12}
+            row |= {
+                "python_tflops": flop / python / 1e12,
+                "graph_tflops": flop / graph / 1e12,
+            }
         yield {
-            name: f"{value:.4g}" if isinstance(value, float) else value for name, value in row.items()
+            name: f"{value:.4g}" if isinstance(value, float) else value
+            for name, value in row.items()
         } | about
 
 

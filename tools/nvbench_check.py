@@ -77,7 +77,9 @@ def nearest(subjects: Sequence[Subject], targets: Sequence[float]) -> list[Subje
     """For each target the subject whose time is nearest by ratio; each once, in order of time."""
     chosen: dict[str, Subject] = {}
     for target in targets if subjects else ():
-        best = min(subjects, key=lambda subject: abs(math.log(subject.median_us / target)))
+        best = min(
+            subjects, key=lambda subject: abs(math.log(subject.median_us / target))
+        )
         if abs(math.log(best.median_us / target)) < math.log(CLOSE):
             chosen[best.name] = best
     return sorted(chosen.values(), key=lambda subject: subject.median_us)
@@ -135,15 +137,23 @@ def compare(plan: Plan, cubins: Path, subjects: Sequence[Subject]) -> list[Row]:
         state.exec(launch_once, batched=False)
         ours[name] = [before, timer.pairs()]
 
-    nvbench.register(run_subject).set_name("subjects").add_string_axis("subject", list(by_name))
+    nvbench.register(run_subject).set_name("subjects").add_string_axis(
+        "subject", list(by_name)
+    )
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "nvbench.json"
         nvbench.run_all_benchmarks(["nvbench", "--json", str(path), "--quiet"])
         theirs = nvbench_times(json.loads(path.read_text(encoding="utf-8")))
-    return [row_of(by_name[name], ours[name], *theirs[name]) for name in ours if name in theirs]
+    return [
+        row_of(by_name[name], ours[name], *theirs[name])
+        for name in ours
+        if name in theirs
+    ]
 
 
-def row_of(subject: Subject, sides: Sequence[Pairs], nvbench_us: float, noise: float) -> Row:
+def row_of(
+    subject: Subject, sides: Sequence[Pairs], nvbench_us: float, noise: float
+) -> Row:
     """The mean of both of our readings stands for the moment between them, when NVBench ran."""
     medians = [median(pairs.variant_us) for pairs in sides]
     intervals = [median_interval(pairs.variant_us) for pairs in sides]
@@ -163,7 +173,9 @@ def nvbench_times(document: Mapping[str, Any]) -> dict[str, tuple[float, float]]
     """Subject -> (cold median in us, its relative standard deviation) from NVBench's JSON; names what it skipped."""
     times = {}
     for state in document["benchmarks"][0]["states"]:
-        subject = next(axis["value"] for axis in state["axis_values"] if axis["name"] == "subject")
+        subject = next(
+            axis["value"] for axis in state["axis_values"] if axis["name"] == "subject"
+        )
         values = {}
         for summary in state["summaries"] or ():
             for item in summary["data"]:
@@ -190,7 +202,10 @@ def check_plan(path: Path) -> list[Row]:
     with one_gpu(of_one_model(find_gpus(), folder.root.name)) as (gpu, _):
         os.environ["CUDA_VISIBLE_DEVICES"] = gpu.uuid
         rows = compare(plan, ROOT / plan.job["cubins"], subjects)
-    return [{"gpu": gpu.name, "gpu_uuid": gpu.uuid, "sweep": plan.sweep, **row} for row in rows]
+    return [
+        {"gpu": gpu.name, "gpu_uuid": gpu.uuid, "sweep": plan.sweep, **row}
+        for row in rows
+    ]
 
 
 def main(paths: Sequence[str]) -> None:
@@ -201,7 +216,9 @@ def main(paths: Sequence[str]) -> None:
     rows: list[Row] = []
     for path in paths:
         command = [sys.executable, __file__, ROWS_OF, path]
-        answer = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
+        answer = subprocess.run(
+            command, stdout=subprocess.PIPE, text=True, check=True
+        ).stdout
         rows += json.loads(answer.splitlines()[-1])
     with TABLE.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, [*rows[0]], lineterminator="\n")

@@ -57,15 +57,22 @@ int main() {{
 """
 
 
-def owners(include: Path, lane_map: str, split: str, rows: int) -> list[tuple[int, int, int]]:
+def owners(
+    include: Path, lane_map: str, split: str, rows: int
+) -> list[tuple[int, int, int]]:
     """(thread, row, column) of each square of 4 x 4 outputs, as the kernel's own header computes it on this host."""
     with tempfile.TemporaryDirectory() as folder:
         source, program = Path(folder) / "owners.cpp", Path(folder) / "owners"
         source.write_text(_OWNERS.format(lane_map=lane_map, split=split, rows=rows))
-        subprocess.run(["c++", "-std=c++17", "-I", include, source, "-o", program], check=True)
-        printed = subprocess.run([program], check=True, capture_output=True, text=True).stdout
+        subprocess.run(
+            ["c++", "-std=c++17", "-I", include, source, "-o", program], check=True
+        )
+        printed = subprocess.run(
+            [program], check=True, capture_output=True, text=True
+        ).stdout
     return [
-        (int(thread), int(row), int(column)) for thread, row, column in map(str.split, printed.splitlines())
+        (int(thread), int(row), int(column))
+        for thread, row, column in map(str.split, printed.splitlines())
     ]
 
 
@@ -80,7 +87,13 @@ def _draw_map(axes: Axes, title: str, squares: Sequence[tuple[int, int, int]]) -
         picture[row // EDGE][column // EDGE] = (red, green, blue)
         if warp == 0:
             axes.text(
-                column // EDGE, row // EDGE, str(lane), ha="center", va="center", fontsize=4.5, color="white"
+                column // EDGE,
+                row // EDGE,
+                str(lane),
+                ha="center",
+                va="center",
+                fontsize=4.5,
+                color="white",
             )
     axes.imshow(picture, interpolation="none")
     axes.set(title=title, xticks=range(0, 32, 8), yticks=range(0, rows, 8))
@@ -93,9 +106,16 @@ def _draw_map(axes: Axes, title: str, squares: Sequence[tuple[int, int, int]]) -
 def lanes(project: Project) -> Figure:
     """Which lanes and warps own which outputs of a tile, map by map."""
     drawing, axes = plt.subplots(2, 2, figsize=(8, 7), layout="constrained")
-    for place, (title, (lane_map, split, rows)) in zip(axes.flat, MAPS.items(), strict=True):
-        _draw_map(place, title, owners(project.kernels / "include", lane_map, split, rows))
-    drawing.suptitle("Numbers: lanes of warp 0; a square is 4 x 4 outputs; colours: warps", fontsize=11)
+    for place, (title, (lane_map, split, rows)) in zip(
+        axes.flat, MAPS.items(), strict=True
+    ):
+        _draw_map(
+            place, title, owners(project.kernels / "include", lane_map, split, rows)
+        )
+    drawing.suptitle(
+        "Numbers: lanes of warp 0; a square is 4 x 4 outputs; colours: warps",
+        fontsize=11,
+    )
     return drawing
 
 
@@ -124,7 +144,11 @@ def main_loop(instructions: Sequence[str]) -> list[str]:
     for last, text in enumerate(instructions):
         if (jump := _JUMP.search(text)) and (first := int(jump[1], 16) // 16) < last:
             loops.append(
-                [match[1] for line in instructions[first : last + 1] if (match := _OPCODE.match(line))]
+                [
+                    match[1]
+                    for line in instructions[first : last + 1]
+                    if (match := _OPCODE.match(line))
+                ]
             )
     return max(loops, key=lambda loop: loop.count("FFMA"))
 
@@ -145,7 +169,9 @@ def loops(project: Project, data: RunData) -> Mapping[str, list[str]]:
     found = {}
     for entry in data.sweeps["fp32_as_written"].entries:
         if entry.rung in LOOPS:
-            cubin, _ = variant_request(entry.variant, project.kernels / "include", ARCH).compile()
+            cubin, _ = variant_request(
+                entry.variant, project.kernels / "include", ARCH
+            ).compile()
             found[entry.rung] = main_loop(disassemble([cubin], ARCH)[0])
     return found
 
@@ -153,19 +179,31 @@ def loops(project: Project, data: RunData) -> Mapping[str, list[str]]:
 def order(project: Project, data: RunData) -> Figure:
     """The order of loads, stores, barriers and multiplications in one pass of the loop."""
     found = loops(project, data)
-    drawing, axes = plt.subplots(len(LOOPS), 1, figsize=(8, 4.2), sharex=True, layout="constrained")
+    drawing, axes = plt.subplots(
+        len(LOOPS), 1, figsize=(8, 4.2), sharex=True, layout="constrained"
+    )
     for place, (rung, title) in zip(axes, LOOPS.items(), strict=True):
         loop = found[rung]
         for kind, (_, colour) in KINDS.items():
             at = [start for start, opcode in enumerate(loop) if opcode == kind]
             width = 1.0 if kind in ("FFMA", "LDS") else 4.0
-            place.bar(at, [1] * len(at), width=width, color=colour, zorder=1 if width == 1.0 else 2)
+            place.bar(
+                at,
+                [1] * len(at),
+                width=width,
+                color=colour,
+                zorder=1 if width == 1.0 else 2,
+            )
         place.set(yticks=[], ylim=(0, 1))
         place.set_title(
-            f"{title}: {on_the_way(loop)} multiplications while a tile is on its way", loc="left", fontsize=10
+            f"{title}: {on_the_way(loop)} multiplications while a tile is on its way",
+            loc="left",
+            fontsize=10,
         )
         place.grid(visible=False)
-    axes[-1].set_xlabel("instruction of one pass over a tile, in the order a warp issues them")
+    axes[-1].set_xlabel(
+        "instruction of one pass over a tile, in the order a warp issues them"
+    )
     legend = [Patch(color=colour, label=label) for label, colour in KINDS.values()]
     drawing.legend(handles=legend, loc="outside lower center", ncols=3, frameon=False)
     return drawing
@@ -178,7 +216,10 @@ def _fastest(data: RunData, sweep: str, keep: Sequence[str] = ()) -> dict[int, f
     """TFLOP/s of the fastest kernel of a sweep at each size; of the kernels `keep` alone where they are given."""
     rows = [row for row in data.timed(sweep).rows if not keep or row["kernel"] in keep]
     sizes = sorted({int(row["n"]) for row in rows})
-    return {size: float(best([row for row in rows if row["n"] == size])["tflops"]) for size in sizes}
+    return {
+        size: float(best([row for row in rows if row["n"] == size])["tflops"])
+        for size in sizes
+    }
 
 
 def _library(data: RunData, sweep: str) -> dict[int, float]:
@@ -186,7 +227,11 @@ def _library(data: RunData, sweep: str) -> dict[int, float]:
     found = {}
     for size in sorted({int(row["n"]) for row in data.timed(sweep).rows}):
         top = best([row for row in data.timed(sweep).rows if row["n"] == size])
-        found[size] = float(top["tflops"]) * float(top["median_us"]) / float(top["reference_median_us"])
+        found[size] = (
+            float(top["tflops"])
+            * float(top["median_us"])
+            / float(top["reference_median_us"])
+        )
     return found
 
 
@@ -194,15 +239,35 @@ def rates(data: RunData) -> Figure:
     """TFLOP/s over the size: FP32 and TF32, the text's rungs, our fastest and the libraries, in one chart."""
     lines = {
         "TF32 library": (_library(data, "tensor_ladder_tf32"), style.PALETTE[1], "--"),
-        "TF32 ladder, fastest": (_fastest(data, "tensor_ladder_tf32"), style.PALETTE[1], "-"),
-        "TF32 by WMMA": (_fastest(data, "tensor_ladder_tf32", ("wmma_staged",)), style.PALETTE[7], "-"),
+        "TF32 ladder, fastest": (
+            _fastest(data, "tensor_ladder_tf32"),
+            style.PALETTE[1],
+            "-",
+        ),
+        "TF32 by WMMA": (
+            _fastest(data, "tensor_ladder_tf32", ("wmma_staged",)),
+            style.PALETTE[7],
+            "-",
+        ),
         "FP32 library": (_library(data, "fp32_ladder"), style.PALETTE[0], "--"),
         "FP32 ladder, fastest": (_fastest(data, "fp32_ladder"), style.PALETTE[0], "-"),
-        "FP32, one output a thread": (_fastest(data, "fp32_ladder", ("gemm_naive",)), style.PALETTE[6], "-"),
+        "FP32, one output a thread": (
+            _fastest(data, "fp32_ladder", ("gemm_naive",)),
+            style.PALETTE[6],
+            "-",
+        ),
     }
     drawing, axes = plt.subplots(figsize=(8, 4.6), layout="constrained")
     for label, (line, colour, dashes) in lines.items():
-        axes.plot([*line], [*line.values()], dashes, color=colour, marker="o", markersize=4, label=label)
+        axes.plot(
+            [*line],
+            [*line.values()],
+            dashes,
+            color=colour,
+            marker="o",
+            markersize=4,
+            label=label,
+        )
     sizes = [*lines["FP32 library"][0]]
     axes.set(xscale="log", yscale="log", xlabel="M = N = K", ylabel="TFLOP/s")
     axes.set_xticks(sizes, [str(size) for size in sizes])
@@ -215,11 +280,23 @@ def rates(data: RunData) -> Figure:
 def _over_stages(axes: Axes, title: str, lines: Mapping[str, Sequence[Row]]) -> None:
     for place, (label, rows) in enumerate(lines.items()):
         rows = sorted(rows, key=lambda row: int(row["stages"]))
-        stages, speeds = [int(row["stages"]) for row in rows], [float(row["tflops"]) for row in rows]
-        axes.plot(stages, speeds, "-", color=style.PALETTE[place], marker="o", label=label)
+        stages, speeds = (
+            [int(row["stages"]) for row in rows],
+            [float(row["tflops"]) for row in rows],
+        )
+        axes.plot(
+            stages, speeds, "-", color=style.PALETTE[place], marker="o", label=label
+        )
         for row, x, y in zip(rows, stages, speeds, strict=True):
             blocks = str(row["blocks_per_sm"])
-            axes.annotate(blocks, (x, y), (0, 7), textcoords="offset points", ha="center", fontsize=10)
+            axes.annotate(
+                blocks,
+                (x, y),
+                (0, 7),
+                textcoords="offset points",
+                ha="center",
+                fontsize=10,
+            )
     axes.set(title=title, xlabel="stages", xticks=range(2, 6))
     axes.margins(y=0.25)
     axes.title.set_fontsize(10)
@@ -231,7 +308,9 @@ def stages(data: RunData, size: int = 4096) -> Figure:
     cores = data.timed("fp32_async_stages", n=size, loader="async", buffers=2).rows
     tensor = data.timed("tensor_stages_swizzle", "mma_staged", n=size, strip=8).rows
     drawing, (left, right) = plt.subplots(1, 2, figsize=(8, 3.8), layout="constrained")
-    by_depth = {f"bk = {bk}": [row for row in cores if row["bk"] == bk] for bk in (8, 16, 32)}
+    by_depth = {
+        f"bk = {bk}": [row for row in cores if row["bk"] == bk] for bk in (8, 16, 32)
+    }
     _over_stages(left, "FP32 by cp.async, tiles of 128 x 128", by_depth)
     _over_stages(right, "TF32 by mma.sync, tiles of 256 x 128", {"strips of 8": tensor})
     left.set_ylabel(f"TFLOP/s at {size}")

@@ -41,7 +41,9 @@ class Numbers(Lookups):
         self.project = project
         self.whole = overall(data.frames["claims"])
         launches = (PAGES / "launches.csv").open(encoding="utf-8", newline="")
-        self.launches = {(row["what"], row["size"]): row for row in csv.DictReader(launches)}
+        self.launches = {
+            (row["what"], row["size"]): row for row in csv.DictReader(launches)
+        }
 
     # Claims.
 
@@ -68,16 +70,22 @@ class Numbers(Lookups):
         """`gain` as it is `shown`."""
         return self.shown(self.gain(sweep, rung, below, n))
 
-    def times(self, sweep: str, rung: Any, below: Any, sizes: Sequence[int]) -> list[str]:
+    def times(
+        self, sweep: str, rung: Any, below: Any, sizes: Sequence[int]
+    ) -> list[str]:
         """`over` at each size."""
         return [self.over(sweep, rung, below, n) for n in sizes]
 
     # Counters and machine code.
 
-    def counter(self, metric: str, sweep: str, rung: Any, n: int = 4096, **wanted: Any) -> float:
+    def counter(
+        self, metric: str, sweep: str, rung: Any, n: int = 4096, **wanted: Any
+    ) -> float:
         return self.row(sweep, rung, n, **wanted).metric(metric)
 
-    def conflicts_of(self, sweep: str, n: int, access: str = "ld", **wanted: Any) -> tuple[float, float]:
+    def conflicts_of(
+        self, sweep: str, n: int, access: str = "ld", **wanted: Any
+    ) -> tuple[float, float]:
         """Bank conflicts, and wavefronts, for each shared load (`ld`) or store (`st`) of the one such variant."""
         row = self.only(sweep, n=n, **wanted)
         return self.conflicts(row, access), per_request(row, access)
@@ -85,14 +93,20 @@ class Numbers(Lookups):
     def bank_access(self, sweep: str, counted: str = "ld", **wanted: Any) -> str:
         """Wavefronts of a shared access by the bank model and by the profiler, and its cycles: cells of a table."""
         row = self.only(sweep, **wanted)
-        model, cycles = (row.metric(name) for name in ("predicted_wavefronts", "cycles_per_access"))
+        model, cycles = (
+            row.metric(name) for name in ("predicted_wavefronts", "cycles_per_access")
+        )
         return f"{model:.3g}|{per_request(row, counted):.3g}|{cycles:.3g}"
 
-    def code(self, fact: str, sweep: str, kernel: str | None = None, **wanted: Any) -> Any:
+    def code(
+        self, fact: str, sweep: str, kernel: str | None = None, **wanted: Any
+    ) -> Any:
         """A fact of machine code, such as registers or blocks_per_sm, of the variants with these parameters."""
         found = {row[fact] for row in self.data.compiled(sweep, kernel, **wanted).rows}
         if len(found) != 1:
-            raise LadderError(f"{sweep}, {wanted}: {fact} has the values {sorted(found)}; accepted: one")
+            raise LadderError(
+                f"{sweep}, {wanted}: {fact} has the values {sorted(found)}; accepted: one"
+            )
         return found.pop()
 
     def launch(self, what: str, size: int | str, column: str) -> float:
@@ -120,7 +134,9 @@ class Numbers(Lookups):
         offsets = [whole(offset, {"lane": lane}) for lane in range(LANES)]
         parts, count = served(offsets, width), wavefronts(offsets, width)
         legend = "5+: lane 5 and others that want the same word"
-        lines = [f"wavefronts {count}, conflict degree {count / len(parts):g}; {legend}"]
+        lines = [
+            f"wavefronts {count}, conflict degree {count / len(parts):g}; {legend}"
+        ]
         lines.append("bank " + "".join(f"{bank:3d}" for bank in range(BANKS)))
         for wanted in parts:
             for row in range(max(map(len, wanted.values()))):
@@ -128,8 +144,12 @@ class Numbers(Lookups):
                 for bank in range(BANKS):
                     lanes_by_word = [*wanted.get(bank, {}).values()]
                     lanes = lanes_by_word[row] if row < len(lanes_by_word) else []
-                    cells.append(f"{lanes[0]}{'+' if lanes[1:] else ''}" if lanes else ".")
-                lines.append(f"{len(lines) - 1:4d} " + "".join(f"{cell:>3s}" for cell in cells))
+                    cells.append(
+                        f"{lanes[0]}{'+' if lanes[1:] else ''}" if lanes else "."
+                    )
+                lines.append(
+                    f"{len(lines) - 1:4d} " + "".join(f"{cell:>3s}" for cell in cells)
+                )
         return "\n".join(lines)
 
 
@@ -143,12 +163,19 @@ def numbers() -> Numbers:
 def rendered(found: Numbers, template: Path) -> str:
     """The text of a page."""
     environment = jinja2.Environment(
-        undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
     )
     environment.filters |= {"gain": TEMPLATES.filters["gain"], "change": words.change}
-    text = environment.from_string(template.read_text(encoding="utf-8")).render(**names(found), UP=UP)
+    text = environment.from_string(template.read_text(encoding="utf-8")).render(
+        **names(found), UP=UP
+    )
     if found.unsaid:
-        raise LadderError(f"{template.name}: the numbers no longer say: {'; '.join(found.unsaid)}")
+        raise LadderError(
+            f"{template.name}: the numbers no longer say: {'; '.join(found.unsaid)}"
+        )
     return text
 
 
@@ -157,7 +184,9 @@ def main(only: Sequence[str]) -> None:
     for template in sorted(TEXTS.glob("*.md.j2")):
         name = template.name.removesuffix(".md.j2")
         if not only or name in only:
-            (PAGES / f"{name}.md").write_text(rendered(found, template), encoding="utf-8")
+            (PAGES / f"{name}.md").write_text(
+                rendered(found, template), encoding="utf-8"
+            )
 
 
 if __name__ == "__main__":

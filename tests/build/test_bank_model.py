@@ -24,7 +24,9 @@ def strided(words: int, width: int = 4) -> list[int]:
     return [lane * words * 4 // width * width for lane in LANES]
 
 
-@pytest.mark.parametrize(("stride", "expected"), [(1, 1), (2, 2), (3, 1), (32, 32), (33, 1), (48, 16)])
+@pytest.mark.parametrize(
+    ("stride", "expected"), [(1, 1), (2, 2), (3, 1), (32, 32), (33, 1), (48, 16)]
+)
 def test_strides_counted_by_hand(stride: int, expected: int) -> None:
     assert wavefronts(strided(stride)) == expected
 
@@ -40,8 +42,14 @@ def test_a_bank_has_one_word_a_cycle_whatever_joins() -> None:
     assert least_cycles([0] * 32, 16) == 1
 
 
-@given(st.sampled_from(WIDTHS), st.lists(st.integers(0, 255), min_size=32, max_size=32), st.booleans())
-def test_no_access_takes_less_than_its_busiest_bank(width: int, places: list[int], merges: bool) -> None:
+@given(
+    st.sampled_from(WIDTHS),
+    st.lists(st.integers(0, 255), min_size=32, max_size=32),
+    st.booleans(),
+)
+def test_no_access_takes_less_than_its_busiest_bank(
+    width: int, places: list[int], merges: bool
+) -> None:
     offsets = [place * width for place in places]
     assert least_cycles(offsets, width) <= wavefronts(offsets, width, merges)
 
@@ -49,12 +57,18 @@ def test_no_access_takes_less_than_its_busiest_bank(width: int, places: list[int
 def test_a_bank_serves_distinct_words_in_turn_and_counts_them_once() -> None:
     offsets = [0, 128, 256, 0, 128, 256, 4, 4]
     (wanted,) = served(offsets)
-    assert {bank: set(words) for bank, words in wanted.items()} == {0: {0, 32, 64}, 1: {1}}
+    assert {bank: set(words) for bank, words in wanted.items()} == {
+        0: {0, 32, 64},
+        1: {1},
+    }
     assert wavefronts(offsets) == 3
 
 
 def test_a_wide_access_takes_one_wavefront_per_half_or_quarter_warp() -> None:
-    assert [len(groups(range(0, 32 * width, width), width)) for width in (8, 16)] == [2, 4]
+    assert [len(groups(range(0, 32 * width, width), width)) for width in (8, 16)] == [
+        2,
+        4,
+    ]
     assert wavefronts([8 * lane for lane in LANES], 8) == 2
     assert wavefronts([16 * lane for lane in LANES], 16) == 4
 
@@ -71,9 +85,13 @@ def test_phases_go_by_lane_number_also_where_lanes_are_missing() -> None:
     assert wavefronts([128 * lane for lane in range(7)]) == 7
 
 
-@pytest.mark.parametrize(("offset", "width"), [(2, 4), (1, 2), (4, 8), (8, 16), (12, 8)])
+@pytest.mark.parametrize(
+    ("offset", "width"), [(2, 4), (1, 2), (4, 8), (8, 16), (12, 8)]
+)
 def test_a_misaligned_offset_is_refused(offset: int, width: int) -> None:
-    with pytest.raises(ValueError, match=f"offset {offset} is not aligned to {width} bytes"):
+    with pytest.raises(
+        ValueError, match=f"offset {offset} is not aligned to {width} bytes"
+    ):
         wavefronts([0] * 31 + [offset], width)
 
 
@@ -86,12 +104,16 @@ def test_a_width_no_lane_can_move_is_refused(width: int) -> None:
 @st.composite
 def accesses(draw: st.DrawFn, lanes: int = 32) -> tuple[list[int], int]:
     width = draw(st.sampled_from(WIDTHS))
-    places = draw(st.lists(st.integers(0, 4096 // width), min_size=lanes, max_size=lanes))
+    places = draw(
+        st.lists(st.integers(0, 4096 // width), min_size=lanes, max_size=lanes)
+    )
     return [place * width for place in places], width
 
 
 @given(accesses(lanes=1), st.booleans())
-def test_a_broadcast_is_free_at_every_width(access: tuple[list[int], int], merges: bool) -> None:
+def test_a_broadcast_is_free_at_every_width(
+    access: tuple[list[int], int], merges: bool
+) -> None:
     offsets, width = access
     same = offsets * 32
     assert wavefronts(same, width, merges) == len(groups(same, width, merges))
@@ -102,7 +124,9 @@ def test_no_access_beats_its_groups_or_takes_longer_than_its_lanes(
     access: tuple[list[int], int], merges: bool
 ) -> None:
     offsets, width = access
-    assert len(groups(offsets, width, merges)) <= wavefronts(offsets, width, merges) <= 32
+    assert (
+        len(groups(offsets, width, merges)) <= wavefronts(offsets, width, merges) <= 32
+    )
 
 
 # Merging of wide accesses, counted by hand: (offsets, width) -> wavefronts of a write, of a read.
@@ -112,23 +136,47 @@ def test_no_access_beats_its_groups_or_takes_longer_than_its_lanes(
     ("offsets", "width", "expected"),
     [
         pytest.param([0] * 32, 8, (2, 1), id="uniform 8"),
-        pytest.param([8 * (lane // 2) for lane in LANES], 8, (2, 1), id="neighbours share 8"),
-        pytest.param([16 * (lane % 2 + lane // 4 * 2) for lane in LANES], 16, (4, 2), id="lane ^ 2 shares"),
+        pytest.param(
+            [8 * (lane // 2) for lane in LANES], 8, (2, 1), id="neighbours share 8"
+        ),
+        pytest.param(
+            [16 * (lane % 2 + lane // 4 * 2) for lane in LANES],
+            16,
+            (4, 2),
+            id="lane ^ 2 shares",
+        ),
         # Lanes 4 apart share: half of the words, but no pair of lanes.
-        pytest.param([16 * (lane % 4 + lane // 8 * 4) for lane in LANES], 16, (4, 4), id="lane ^ 4 shares"),
+        pytest.param(
+            [16 * (lane % 4 + lane // 8 * 4) for lane in LANES],
+            16,
+            (4, 4),
+            id="lane ^ 4 shares",
+        ),
         pytest.param([8 * (lane % 16) for lane in LANES], 8, (2, 2), id="halves share"),
         # Neighbours share words 32 apart: 16 vectors in one pair of banks.
-        pytest.param([128 * (lane // 2) for lane in LANES], 8, (16, 16), id="neighbours share, conflicts"),
+        pytest.param(
+            [128 * (lane // 2) for lane in LANES],
+            8,
+            (16, 16),
+            id="neighbours share, conflicts",
+        ),
         pytest.param([16 * lane for lane in LANES], 16, (4, 4), id="nobody shares"),
     ],
 )
-def test_merging_counted_by_hand(offsets: list[int], width: int, expected: tuple[int, int]) -> None:
-    assert tuple(wavefronts(offsets, width, merges) for merges in (False, True)) == expected
+def test_merging_counted_by_hand(
+    offsets: list[int], width: int, expected: tuple[int, int]
+) -> None:
+    assert (
+        tuple(wavefronts(offsets, width, merges) for merges in (False, True))
+        == expected
+    )
 
 
 def test_merging_goes_by_halves_of_a_warp() -> None:
     """Only the first half shares: its quarters merge, those of the second half do not."""
-    offsets = [16 * (lane // 2) for lane in range(16)] + [16 * lane for lane in range(16, 32)]
+    offsets = [16 * (lane // 2) for lane in range(16)] + [
+        16 * lane for lane in range(16, 32)
+    ]
     assert groups(offsets, 16) == [range(16), range(16, 24), range(24, 32)]
     assert wavefronts(offsets, 16) == 3
 

@@ -43,7 +43,13 @@ def request_of(tmp_path: Path) -> Any:
     def request(name: str, text: str = GOOD, k: int = 1) -> Request:
         source = tmp_path / f"{name}.cu"
         source.write_text(text)
-        return Noted(source, source_digest(source, tmp_path), (tmp_path,), (f"kernel<{k}>",), "sm_90a")
+        return Noted(
+            source,
+            source_digest(source, tmp_path),
+            (tmp_path,),
+            (f"kernel<{k}>",),
+            "sm_90a",
+        )
 
     return request
 
@@ -56,12 +62,19 @@ def compiled(tmp_path: Path) -> Any:
     return lambda: sorted(log.read_text().split())
 
 
-def test_what_was_compiled_is_not_compiled_again(tmp_path: Path, request_of: Any, compiled: Any) -> None:
-    cache, requests = Cache(tmp_path / "cache"), [request_of("a"), request_of("b", k=2), request_of("a")]
+def test_what_was_compiled_is_not_compiled_again(
+    tmp_path: Path, request_of: Any, compiled: Any
+) -> None:
+    cache, requests = (
+        Cache(tmp_path / "cache"),
+        [request_of("a"), request_of("b", k=2), request_of("a")],
+    )
     found = cache.fill(requests, 1, 60)
     assert {facts["status"] for facts in found.values()} == {"ok"}
     assert compiled() == ["a", "b"]
-    assert (cache.folder / f"{requests[0].key}.cubin").read_bytes().startswith(b"\x7fELF")
+    assert (
+        (cache.folder / f"{requests[0].key}.cubin").read_bytes().startswith(b"\x7fELF")
+    )
     assert Cache(tmp_path / "cache").fill(requests, 1, 60) == found
     assert compiled() == ["a", "b"]
 
@@ -69,7 +82,10 @@ def test_what_was_compiled_is_not_compiled_again(tmp_path: Path, request_of: Any
 def test_what_is_published_of_a_kernel_is_not_compiled_and_of_a_changed_one_it_is(
     tmp_path: Path, request_of: Any, compiled: Any
 ) -> None:
-    published = {request_of(name).key: {"status": "ok", "cubin_sha256": "of another host"} for name in "ab"}
+    published = {
+        request_of(name).key: {"status": "ok", "cubin_sha256": "of another host"}
+        for name in "ab"
+    }
     cache = Cache(tmp_path / "cache", published)
     requests = [request_of("a"), request_of("b", GOOD.replace("= k", "= k + 1"))]
     found = cache.fill(requests, 1, 60)
@@ -92,7 +108,9 @@ def test_the_key_follows_source_entry_architecture_and_options(request_of: Any) 
     assert request_of("a").key == one.key
 
 
-def test_a_source_that_does_not_compile_is_an_answer(tmp_path: Path, request_of: Any, compiled: Any) -> None:
+def test_a_source_that_does_not_compile_is_an_answer(
+    tmp_path: Path, request_of: Any, compiled: Any
+) -> None:
     cache, bad = (
         Cache(tmp_path / "cache"),
         request_of("bad", "template <int k> __global__ void kernel() { nothing; }"),
@@ -105,14 +123,24 @@ def test_a_source_that_does_not_compile_is_an_answer(tmp_path: Path, request_of:
 
 
 @pytest.mark.slow
-def test_a_compiler_that_does_not_end_harms_no_other(tmp_path: Path, request_of: Any, compiled: Any) -> None:
+def test_a_compiler_that_does_not_end_harms_no_other(
+    tmp_path: Path, request_of: Any, compiled: Any
+) -> None:
     cache, endless = Cache(tmp_path / "cache"), request_of("endless", ENDLESS)
     requests = [endless, *(request_of(f"good{k}", k=k) for k in range(3))]
     begun = time.monotonic()
     found = cache.fill(requests, 2, 5)
     assert time.monotonic() - begun < 60
-    assert found[endless.key]["reason"] == "the compiler took longer than 5 s (compile.timeout_s)"
-    assert [found[one.key]["status"] for one in requests] == ["compile_error", "ok", "ok", "ok"]
+    assert (
+        found[endless.key]["reason"]
+        == "the compiler took longer than 5 s (compile.timeout_s)"
+    )
+    assert [found[one.key]["status"] for one in requests] == [
+        "compile_error",
+        "ok",
+        "ok",
+        "ok",
+    ]
     assert cache.facts(endless) is None, "it is compiled again the next time"
 
 
@@ -135,22 +163,32 @@ def test_a_compiler_that_runs_out_of_memory_harms_no_other(
     tmp_path: Path, request_of: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ladder.build.cache._MEMORY_BYTES", 2**30)
-    cache, requests = Cache(tmp_path / "cache"), [request_of("endless", ENDLESS), request_of("good")]
+    cache, requests = (
+        Cache(tmp_path / "cache"),
+        [request_of("endless", ENDLESS), request_of("good")],
+    )
     found = cache.fill(requests, 1, 100)
     # Not every allocation of NVRTC is checked by it.
     assert re.fullmatch(
-        r"the compiler (ran out of memory|crashed) .*1 GiB\)?", found[requests[0].key]["reason"]
+        r"the compiler (ran out of memory|crashed) .*1 GiB\)?",
+        found[requests[0].key]["reason"],
     )
     assert found[requests[1].key]["status"] == "ok"
     assert cache.facts(requests[0]) is None
 
 
-def test_a_compiler_that_crashes_harms_no_other(tmp_path: Path, request_of: Any) -> None:
+def test_a_compiler_that_crashes_harms_no_other(
+    tmp_path: Path, request_of: Any
+) -> None:
     cache, crash = Cache(tmp_path / "cache"), request_of("crash")
     requests = [crash, *(request_of(f"good{k}", k=k) for k in range(2))]
     found = cache.fill(requests, 2, 60)
     assert "the compiler crashed" in found[crash.key]["reason"]
-    assert [found[one.key]["status"] for one in requests] == ["compile_error", "ok", "ok"]
+    assert [found[one.key]["status"] for one in requests] == [
+        "compile_error",
+        "ok",
+        "ok",
+    ]
 
 
 COPY = """
@@ -163,7 +201,9 @@ template <int k> __global__ void kernel(const float* in, float* out) {
   COUNT out[threadIdx.x] = tile[threadIdx.x];
 }
 """
-LUT = "constexpr float lut[4] = {1, 2, 3, 4};\n" + GOOD.replace("= k;", "= lut[int(out[k]) & 3];")
+LUT = "constexpr float lut[4] = {1, 2, 3, 4};\n" + GOOD.replace(
+    "= k;", "= lut[int(out[k]) & 3];"
+)
 
 
 @pytest.mark.parametrize("arch", ["sm_90a", "sm_120a", "sm_121a"])
@@ -181,20 +221,26 @@ def test_a_bulk_copy_to_a_cluster_is_no_state_also_where_the_driver_has_a_functi
     assert (b"__cuda_syscall_cp_async_bulk" in cubin) is (arch != "sm_90a")
 
 
-def test_state_is_named_with_what_is_accepted_in_its_place(tmp_path: Path, request_of: Any) -> None:
+def test_state_is_named_with_what_is_accepted_in_its_place(
+    tmp_path: Path, request_of: Any
+) -> None:
     cache = Cache(tmp_path / "cache")
     asked = {
         "read": request_of("read", LUT),
         "write": request_of(
-            "write", "__device__ " + LUT.replace("constexpr", "").replace("= lut", "= ++lut")
+            "write",
+            "__device__ " + LUT.replace("constexpr", "").replace("= lut", "= ++lut"),
         ),
         "heap": request_of(
-            "heap", "template <int k> __global__ void kernel(int** out) { *out = new int[k]; }"
+            "heap",
+            "template <int k> __global__ void kernel(int** out) { *out = new int[k]; }",
         ),
     }
     found = cache.fill([*asked.values()], 1, 60)
     reasons = {name: found[one.key]["reason"] for name, one in asked.items()}
-    accepted = "__constant__ memory, an array inside the kernel, or a table that is only read"
+    accepted = (
+        "__constant__ memory, an array inside the kernel, or a table that is only read"
+    )
     assert reasons == {
         "read": "",
         "write": f"uses what outlives a launch: lut; in place of a global variable accepted: {accepted}",
@@ -225,7 +271,9 @@ def test_what_an_older_release_called_stateful_over_a_table_is_compiled_again(
 ) -> None:
     cache, request = Cache(tmp_path / "cache"), request_of("lut", LUT)
     cache.fill([request], 1, 60)
-    of_an_older_release(cache, request, status="stateful", reason="uses what outlives a launch: lut")
+    of_an_older_release(
+        cache, request, status="stateful", reason="uses what outlives a launch: lut"
+    )
     assert cache.fill([request], 1, 60)[request.key]["status"] == "ok"
     assert compiled() == ["lut", "lut"]
 
@@ -236,7 +284,8 @@ def test_a_folder_that_cannot_be_written_is_said_before_anything_is_compiled(
 ) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(
-        LadderError, match=r"compile.cache: '.*' is not accepted; no file can be written there \("
+        LadderError,
+        match=r"compile.cache: '.*' is not accepted; no file can be written there \(",
     ):
         Cache(tmp_path / place).fill([request_of("a")], 1, 60)
     assert compiled() == []
@@ -247,7 +296,9 @@ def test_a_folder_that_has_everything_need_not_be_written(
 ) -> None:
     cache, request = Cache(tmp_path / "cache"), request_of("a")
     found = cache.fill([request], 1, 60)
-    monkeypatch.setattr(Cache, "_refuse_if_not_writable", lambda self: pytest.fail("it is not written"))
+    monkeypatch.setattr(
+        Cache, "_refuse_if_not_writable", lambda self: pytest.fail("it is not written")
+    )
     assert cache.fill([request], 1, 60) == found
 
 
@@ -256,7 +307,9 @@ def test_the_assembler_that_runs_out_of_memory_is_quoted_and_no_file(
 ) -> None:
     """ptxas then writes to where the compiler lists the files that it opens."""
     monkeypatch.setattr("ladder.build.cache._MEMORY_BYTES", 2 * 2**30)
-    big = "__constant__ char big[10000000000];\n" + GOOD.replace("= k;", "= big[int(out[k])];")
+    big = "__constant__ char big[10000000000];\n" + GOOD.replace(
+        "= k;", "= big[int(out[k])];"
+    )
     cache, request = Cache(tmp_path / "cache"), request_of("big", big)
     facts = cache.fill([request], 1, 100)[request.key]
     assert facts["status"] == "compile_error"

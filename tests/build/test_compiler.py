@@ -28,10 +28,19 @@ DOCUMENT: dict[str, Any] = {
     "dtypes": {"fp32": {"T": "float"}},
     "min_arch": "sm_80",
     "parameters": {
-        "radius": {"values": [2, 4], "default": 2, "unit": "elements", "description": "neighbours"}
+        "radius": {
+            "values": [2, 4],
+            "default": 2,
+            "unit": "elements",
+            "description": "neighbours",
+        }
     },
     "launch": {"grid": ["ceil_div(elements, 256)"], "block": [256]},
-    "arguments": [{"pointer": "input"}, {"pointer": "output"}, {"scalar": "elements", "type": "int32"}],
+    "arguments": [
+        {"pointer": "input"},
+        {"pointer": "output"},
+        {"scalar": "elements", "type": "int32"},
+    ],
 }
 
 SIMPLE = """\
@@ -93,7 +102,11 @@ class Workshop:
         (self.folder / name).write_text(text, encoding="utf-8")
 
     def asked(
-        self, source: str, arch: str = "sm_90a", options: tuple[str, ...] = (), **changes: Any
+        self,
+        source: str,
+        arch: str = "sm_90a",
+        options: tuple[str, ...] = (),
+        **changes: Any,
     ) -> tuple[Variant, Request]:
         self.write("kernel.cu", source)
         self.write("kernel.yaml", yaml.safe_dump(DOCUMENT | changes))
@@ -101,7 +114,11 @@ class Workshop:
         return variant, variant_request(variant, self.include, arch, options)
 
     def compile(
-        self, source: str, arch: str = "sm_90a", options: tuple[str, ...] = (), **changes: Any
+        self,
+        source: str,
+        arch: str = "sm_90a",
+        options: tuple[str, ...] = (),
+        **changes: Any,
     ) -> tuple[bytes, dict[str, Any]]:
         variant, request = self.asked(source, arch, options, **changes)
         cubin, found = request.compile()
@@ -114,7 +131,9 @@ def workshop(tmp_path: Path) -> Workshop:
     return Workshop(tmp_path)
 
 
-def test_facts_say_what_was_compiled_for_what_and_with_what_result(workshop: Workshop) -> None:
+def test_facts_say_what_was_compiled_for_what_and_with_what_result(
+    workshop: Workshop,
+) -> None:
     cubin, facts = workshop.compile(SIMPLE)
     assert cubin.startswith(b"\x7fELF")
     assert facts["cubin_sha256"] == sha256(cubin)
@@ -141,7 +160,9 @@ def test_facts_say_what_was_compiled_for_what_and_with_what_result(workshop: Wor
     assert facts["compile_s"] > 0
 
 
-def test_static_and_dynamic_shared_bytes_are_told_apart_and_both_limit_occupancy(workshop: Workshop) -> None:
+def test_static_and_dynamic_shared_bytes_are_told_apart_and_both_limit_occupancy(
+    workshop: Workshop,
+) -> None:
     launch = DOCUMENT["launch"] | {"shared_bytes": "60 * 1024 + 4 * radius"}
     _, facts = workshop.compile(SHARED, launch=launch)
     assert facts["status"] == "ok", facts["reason"]
@@ -154,7 +175,9 @@ def test_static_and_dynamic_shared_bytes_are_told_apart_and_both_limit_occupancy
 
 
 def test_a_compile_error_is_data_with_the_compilers_words(workshop: Workshop) -> None:
-    cubin, facts = workshop.compile(SIMPLE.replace("elements - radius", "elments - radius"))
+    cubin, facts = workshop.compile(
+        SIMPLE.replace("elements - radius", "elments - radius")
+    )
     assert cubin == b""
     assert facts["status"] == "compile_error"
     assert 'identifier "elments" is undefined' in facts["reason"]
@@ -164,7 +187,9 @@ def test_a_compile_error_is_data_with_the_compilers_words(workshop: Workshop) ->
     assert "cubin_sha256" not in facts
 
 
-def test_what_only_the_assembler_refuses_is_a_compile_error_too(workshop: Workshop, tmp_path: Path) -> None:
+def test_what_only_the_assembler_refuses_is_a_compile_error_too(
+    workshop: Workshop, tmp_path: Path
+) -> None:
     """In a process of the pool, as in a run: in one that has done much else NVRTC says "internal error" at times."""
     _, request = workshop.asked(SHARED.replace("100 * radius", "100000"))
     cache = Cache(tmp_path / "cache")
@@ -184,10 +209,14 @@ def test_spills_are_refused_on_the_architecture_kernels_are_tuned_for_unless_dec
     cubin, refused = workshop.compile(SPILLING)
     assert (cubin, refused["status"]) == (b"", "compile_error")
     assert refused["spill_store_bytes"] > 0
-    assert f"spills {refused['spill_store_bytes']} bytes of registers" in refused["reason"]
+    assert (
+        f"spills {refused['spill_store_bytes']} bytes of registers" in refused["reason"]
+    )
     assert "kernel.yaml does not say `spills: allowed`" in refused["reason"]
     cubin, elsewhere = workshop.compile(SPILLING, "sm_86")
-    assert (bool(cubin), elsewhere["status"]) == (True, "ok"), "it is not tuned for that"
+    assert (bool(cubin), elsewhere["status"]) == (True, "ok"), (
+        "it is not tuned for that"
+    )
     assert elsewhere["spill_store_bytes"] > 0
     cubin, allowed = workshop.compile(SPILLING, spills="allowed")
     assert (bool(cubin), allowed["status"], allowed["reason"]) == (True, "ok", "")
@@ -199,10 +228,14 @@ def test_spills_are_refused_on_the_architecture_kernels_are_tuned_for_unless_dec
     assert allowed["registers"] == 32, "two blocks of 1024 threads leave no more"
 
 
-def test_an_instruction_that_the_assembler_ignores_is_a_compile_error(workshop: Workshop) -> None:
+def test_an_instruction_that_the_assembler_ignores_is_a_compile_error(
+    workshop: Workshop,
+) -> None:
     _, facts = workshop.compile(IGNORED_SETMAXNREG)
     assert facts["status"] == "compile_error"
-    assert facts["reason"].startswith("C7508: the compiler did not do what the source says")
+    assert facts["reason"].startswith(
+        "C7508: the compiler did not do what the source says"
+    )
     bounded = IGNORED_SETMAXNREG.replace("(384)", "(384, 1)")
     assert workshop.compile(bounded)[1]["status"] == "ok"
 
@@ -216,7 +249,9 @@ def test_two_compiles_give_the_same_cubin_also_in_another_folder_and_process(
     assert facts["source_sha256"] == again["source_sha256"]
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    assert Workshop(elsewhere).compile(SIMPLE)[1]["cubin_sha256"] == facts["cubin_sha256"]
+    assert (
+        Workshop(elsewhere).compile(SIMPLE)[1]["cubin_sha256"] == facts["cubin_sha256"]
+    )
     program = (
         "import sys; from pathlib import Path; from ladder.catalogue.kernels import load_kernel; "
         "from ladder.build.variants import variant_request; folder = Path(sys.argv[1]); "
@@ -233,9 +268,13 @@ def test_two_compiles_give_the_same_cubin_also_in_another_folder_and_process(
     assert done.stdout.strip() == facts["cubin_sha256"]
 
 
-def test_a_comment_changes_the_sources_digest_and_not_the_cubin(workshop: Workshop) -> None:
+def test_a_comment_changes_the_sources_digest_and_not_the_cubin(
+    workshop: Workshop,
+) -> None:
     _, before = workshop.compile(SIMPLE)
-    _, source = workshop.compile(SIMPLE.replace("// Twice the input.", "// Twice the input,\n// as it says."))
+    _, source = workshop.compile(
+        SIMPLE.replace("// Twice the input.", "// Twice the input,\n// as it says.")
+    )
     workshop.write("include/scale.cuh", SCALE.replace("A factor", "The factor"))
     _, header = workshop.compile(SIMPLE)
     assert before["cubin_sha256"] == source["cubin_sha256"] == header["cubin_sha256"]
@@ -258,10 +297,14 @@ def test_a_header_nobody_includes_changes_nothing(workshop: Workshop) -> None:
 
 
 def test_options_and_architecture_reach_the_compiler(workshop: Workshop) -> None:
-    fused = SIMPLE.replace("scale(input[i + radius])", "scale(input[i + radius]) * input[i] + T(1)")
+    fused = SIMPLE.replace(
+        "scale(input[i + radius])", "scale(input[i + radius]) * input[i] + T(1)"
+    )
     cubin, plain = workshop.compile(fused)
     unfused, _ = workshop.compile(fused, options=("--fmad=false",))
-    assert [instruction_counts(one)["ffma"] for one in listings([cubin, unfused], "sm_90a")] == [1, 0]
+    assert [
+        instruction_counts(one)["ffma"] for one in listings([cubin, unfused], "sm_90a")
+    ] == [1, 0]
     _, older = workshop.compile(fused, "sm_80")
     assert older["cubin_sha256"] != plain["cubin_sha256"]
     _, refused = workshop.compile(fused, options=("--no-such-option",))
@@ -271,7 +314,9 @@ def test_options_and_architecture_reach_the_compiler(workshop: Workshop) -> None
 def test_a_byte_order_mark_is_no_part_of_a_source(workshop: Workshop) -> None:
     _, plain = workshop.compile(SIMPLE)
     _, marked = workshop.compile("\ufeff" + SIMPLE)
-    assert (workshop.folder / "kernel.cu").read_bytes().startswith(b"\xef\xbb\xbf#include")
+    assert (
+        (workshop.folder / "kernel.cu").read_bytes().startswith(b"\xef\xbb\xbf#include")
+    )
     assert marked["status"] == "ok", marked["reason"]
     assert marked["cubin_sha256"] == plain["cubin_sha256"]
     assert marked["source_sha256"] != plain["source_sha256"], "the file is another one"
@@ -293,7 +338,13 @@ def test_a_header_of_the_host_is_told_with_the_page_that_names_others(
 
 
 def test_what_the_page_names_in_place_of_headers_of_the_host_compiles() -> None:
-    stays = ("cuda_runtime.h", "cuda_fp16.h", "mma.h", "cooperative_groups.h", "cuda/barrier")
+    stays = (
+        "cuda_runtime.h",
+        "cuda_fp16.h",
+        "mma.h",
+        "cooperative_groups.h",
+        "cuda/barrier",
+    )
     headers = ("cuda/std/cstdint", "cuda/std/limits", "math_constants.h", *stays)
     page = (ROOT / "docs" / "add-a-kernel.md").read_text(encoding="utf-8")
     lines = [f"#include <{header}>" for header in headers if f"<{header}>" in page]
@@ -305,7 +356,9 @@ def test_what_the_page_names_in_place_of_headers_of_the_host_compiles() -> None:
       out[n] = fmaxf(-CUDART_INF_F, cuda::std::numeric_limits<float>::lowest());
     }
     """
-    assert compile_source("\n".join(lines) + kernel, "k.cu", ["kernel"], [], "sm_90a").symbols
+    assert compile_source(
+        "\n".join(lines) + kernel, "k.cu", ["kernel"], [], "sm_90a"
+    ).symbols
 
 
 def test_cudas_own_headers_are_found_without_a_toolkit() -> None:

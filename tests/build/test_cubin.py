@@ -10,7 +10,13 @@ import pytest
 from compiling import compile_text, listings, opcodes
 from cuda.pathfinder import find_nvidia_binary_utility
 from elftools.common.exceptions import ELFError
-from ladder.build.cubin import COUNTED, disassemble, instruction_counts, kernel_names, persistent_symbols
+from ladder.build.cubin import (
+    COUNTED,
+    disassemble,
+    instruction_counts,
+    kernel_names,
+    persistent_symbols,
+)
 from ladder.build.nvrtc import CompileError, compile_source
 from ladder.model.errors import LadderError
 
@@ -75,7 +81,8 @@ extern "C" __global__ void other(int* out) { if (out[threadIdx.x] > 3) out[threa
 def compiled() -> dict[str, bytes]:
     """The source's cubins by architecture."""
     return {
-        arch: compile_source(SOURCE, "widths.cu", ["widths"], [], arch)[0] for arch in ("sm_80", "sm_90a")
+        arch: compile_source(SOURCE, "widths.cu", ["widths"], [], arch)[0]
+        for arch in ("sm_80", "sm_90a")
     }
 
 
@@ -115,10 +122,15 @@ def test_an_empty_listing_has_every_column_at_zero() -> None:
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
-def test_loads_of_each_width_and_every_multiply_add_are_found(compiled: dict[str, bytes], arch: str) -> None:
+def test_loads_of_each_width_and_every_multiply_add_are_found(
+    compiled: dict[str, bytes], arch: str
+) -> None:
     (listing,) = disassemble([compiled[arch]], arch)
     counts = instruction_counts(listing)
-    widths = [counts[name] for name in ("lds_32", "lds_64", "lds_128", "ffma", "sts", "ldg", "stg", "bar")]
+    widths = [
+        counts[name]
+        for name in ("lds_32", "lds_64", "lds_128", "ffma", "sts", "ldg", "stg", "bar")
+    ]
     assert widths == [1, 1, 1, 3, 1, 1, 1, 1]
     assert counts["instructions"] > sum(widths)
     assert counts["hmma"] == counts["hgmma"] == counts["ldl"] == counts["stl"] == 0
@@ -128,30 +140,45 @@ def test_many_cubins_are_told_apart(compiled: dict[str, bytes]) -> None:
     other = compile_source(LOOPS, "loops.cu", ["one", "other"], [], "sm_90a")[0]
     alone = [opcodes(cubin, "sm_90a") for cubin in (compiled["sm_90a"], other)]
     together = disassemble([compiled["sm_90a"], other, compiled["sm_90a"]], "sm_90a")
-    assert [instruction_counts(one) for one in together] == [instruction_counts(alone[i]) for i in (0, 1, 0)]
+    assert [instruction_counts(one) for one in together] == [
+        instruction_counts(alone[i]) for i in (0, 1, 0)
+    ]
     assert alone[0] != alone[1]
 
 
-def test_each_function_is_listed_as_the_disassembler_lists_it_in_place(tmp_path: Path) -> None:
+def test_each_function_is_listed_as_the_disassembler_lists_it_in_place(
+    tmp_path: Path,
+) -> None:
     """Joined code is read without its headings: the opcodes are the same."""
     path = tmp_path / "loops.cubin"
-    path.write_bytes(compile_source(LOOPS, "loops.cu", ["one", "other"], [], "sm_90a")[0])
+    path.write_bytes(
+        compile_source(LOOPS, "loops.cu", ["one", "other"], [], "sm_90a")[0]
+    )
     nvdisasm = find_nvidia_binary_utility("nvdisasm")
     assert nvdisasm is not None, "a dependency of this project"
-    whole = subprocess.run([nvdisasm, "-c", str(path)], capture_output=True, text=True, check=True).stdout
+    whole = subprocess.run(
+        [nvdisasm, "-c", str(path)], capture_output=True, text=True, check=True
+    ).stdout
     found = opcodes(path.read_bytes(), "sm_90a")
     assert found == re.findall(r"/\*[0-9a-f]+\*/\s+(?:@!?U?P\w+\s+)?([\w.]+)", whole)
     assert found.count("EXIT") >= 2
 
 
-def test_a_kernel_has_a_section_of_arguments_and_a_function_of_the_device_has_none() -> None:
+def test_a_kernel_has_a_section_of_arguments_and_a_function_of_the_device_has_none() -> (
+    None
+):
     source = """
     __device__ __noinline__ int twice(int x) { return 2 * x; }
     __global__ void one(int* p) { *p = twice(*p); }
     __global__ void none() {}
     """
-    for options in ((), ("--device-debug",)):  # with which functions have sections of their own
-        cubin, symbols, *_ = compile_source(source, "k.cu", ["one", "none"], [], "sm_90a", options)
+    for options in (
+        (),
+        ("--device-debug",),
+    ):  # with which functions have sections of their own
+        cubin, symbols, *_ = compile_source(
+            source, "k.cu", ["one", "none"], [], "sm_90a", options
+        )
         assert sorted(kernel_names(cubin)) == sorted(symbols.values())
         assert (b".text._Z5twicei" in cubin) is bool(options)
 
@@ -161,7 +188,9 @@ def test_what_is_no_cubin_is_refused() -> None:
         disassemble([b"no cubin"], "sm_90a")
 
 
-def test_what_the_disassembler_cannot_read_is_refused(compiled: dict[str, bytes]) -> None:
+def test_what_the_disassembler_cannot_read_is_refused(
+    compiled: dict[str, bytes],
+) -> None:
     with pytest.raises(LadderError, match="nvdisasm failed: "):
         disassemble([compiled["sm_90a"]], "sm_1")
 
@@ -169,19 +198,27 @@ def test_what_the_disassembler_cannot_read_is_refused(compiled: dict[str, bytes]
 def test_without_a_disassembler_the_message_says_what_to_install(
     compiled: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ladder.build.cubin.find_nvidia_binary_utility", lambda name: None)
+    monkeypatch.setattr(
+        "ladder.build.cubin.find_nvidia_binary_utility", lambda name: None
+    )
     monkeypatch.setattr("shutil.which", lambda name: None)
     with pytest.raises(LadderError, match="install nvidia-cuda-nvdisasm"):
         disassemble([compiled["sm_90a"]], "sm_90a")
 
 
 LASTING = {
-    "a counter": ("__device__ int seen; __global__ void k(int* p) { p[0] = seen++; }", ["seen"]),
+    "a counter": (
+        "__device__ int seen; __global__ void k(int* p) { p[0] = seen++; }",
+        ["seen"],
+    ),
     "a static variable": (
         "__global__ void k(int* p) { static int seen = 3; p[0] = seen++; }",
         ["_ZZ1kPiE4seen"],
     ),
-    "managed memory": ("__managed__ int seen; __global__ void k(int* p) { p[0] = seen++; }", ["seen"]),
+    "managed memory": (
+        "__managed__ int seen; __global__ void k(int* p) { p[0] = seen++; }",
+        ["seen"],
+    ),
     "one of two": (
         "__device__ int a, b[9]; __global__ void k(int* p) { p[0] = b[3] + 0 * sizeof(a); }",
         ["b"],
@@ -190,7 +227,10 @@ LASTING = {
         "__device__ int a[9], b; __global__ void k(int* p) { b = 1; a[p[1]] = 2; }",
         ["a", "b"],
     ),
-    "an index": ("__device__ int b[9]; __global__ void k(int* p) { p[0] = b[p[1]]; b[p[2]] = 1; }", ["b"]),
+    "an index": (
+        "__device__ int b[9]; __global__ void k(int* p) { p[0] = b[p[1]]; b[p[2]] = 1; }",
+        ["b"],
+    ),
     "the heap": ("__global__ void k(int** p) { p[0] = new int[4]; }", ["malloc"]),
     "free": ("__global__ void k(int** p) { free(p[0]); }", ["free"]),
     "printing": (
@@ -239,10 +279,19 @@ LASTING = {
         " __global__ void k(int* p) { D d; S& s = d; p[0] = s.f(p[0]); }",
         [],
     ),
-    "constants": ("__constant__ int t[4] = {1, 2}; __global__ void k(int* p) { p[0] = t[p[1]]; }", []),
-    "a folded table": ("__device__ const int t[4] = {1, 2}; __global__ void k(int* p) { p[0] = t[1]; }", []),
+    "constants": (
+        "__constant__ int t[4] = {1, 2}; __global__ void k(int* p) { p[0] = t[p[1]]; }",
+        [],
+    ),
+    "a folded table": (
+        "__device__ const int t[4] = {1, 2}; __global__ void k(int* p) { p[0] = t[1]; }",
+        [],
+    ),
     "a trap": ("__global__ void k(int* p) { if (p[0]) __trap(); }", []),
-    "the stack": ("__global__ void k(int* p) { int a[99]; for (int& x : a) x = *p++; *p = a[p[1]]; }", []),
+    "the stack": (
+        "__global__ void k(int* p) { int a[99]; for (int& x : a) x = *p++; *p = a[p[1]]; }",
+        [],
+    ),
 }
 
 
@@ -255,6 +304,9 @@ def test_what_outlives_a_launch_is_named(arch: str) -> None:
         except CompileError:
             assert what == "a launch", "NVRTC links no device runtime"
     codes = zip(cubins.values(), listings([*cubins.values()], arch), strict=True)
-    named = {what: persistent_symbols(*code) for what, code in zip(cubins, codes, strict=True)}
+    named = {
+        what: persistent_symbols(*code)
+        for what, code in zip(cubins, codes, strict=True)
+    }
     assert named == {what: LASTING[what][1] for what in cubins}
     assert len(named) >= len(LASTING) - 1

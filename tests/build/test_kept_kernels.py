@@ -29,17 +29,25 @@ def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def headers(folder: Path, value: str = "3") -> Path:
     (folder / "inner").mkdir(parents=True, exist_ok=True)
     (folder / "outer.cuh").write_text('#pragma once\n#include "inner/value.cuh"\n')
-    (folder / "inner" / "value.cuh").write_text(f"__device__ int value() {{ return {value}; }}\n")
+    (folder / "inner" / "value.cuh").write_text(
+        f"__device__ int value() {{ return {value}; }}\n"
+    )
     return folder
 
 
-def test_the_same_source_is_compiled_once_wherever_its_headers_lie(tmp_path: Path, calls: list[str]) -> None:
+def test_the_same_source_is_compiled_once_wherever_its_headers_lie(
+    tmp_path: Path, calls: list[str]
+) -> None:
     first = compile_text(TEXT, ["kernel"], [headers(tmp_path / "here")], "sm_90a")
-    assert compile_text(TEXT, ["kernel"], [headers(tmp_path / "there")], "sm_90a") == first
+    assert (
+        compile_text(TEXT, ["kernel"], [headers(tmp_path / "there")], "sm_90a") == first
+    )
     assert len(calls) == 1
 
 
-def test_a_header_of_a_header_counts_and_so_does_the_architecture(tmp_path: Path, calls: list[str]) -> None:
+def test_a_header_of_a_header_counts_and_so_does_the_architecture(
+    tmp_path: Path, calls: list[str]
+) -> None:
     first = compile_text(TEXT, ["kernel"], [headers(tmp_path)], "sm_90a")
     assert compile_text(TEXT, ["kernel"], [headers(tmp_path, "4")], "sm_90a") != first
     assert compile_text(TEXT, ["kernel"], [tmp_path], "sm_80") != first
@@ -50,7 +58,10 @@ def test_ptx_follows_the_text_that_stands_in_for_a_source(tmp_path: Path) -> Non
     source = headers(tmp_path) / "kernel.cu"
     source.write_text(TEXT)
     plain = compile_ptx(source, "kernel", [])
-    assert compile_ptx(source, "kernel", [], TEXT.replace("value()", "value() + 77")) != plain
+    assert (
+        compile_ptx(source, "kernel", [], TEXT.replace("value()", "value() + 77"))
+        != plain
+    )
     assert compile_ptx(source, "kernel", []) == plain
     headers(tmp_path, "99")
     assert "99" in compile_ptx(source, "kernel", [])
@@ -63,7 +74,9 @@ def test_errors_are_not_kept(tmp_path: Path, calls: list[str]) -> None:
     assert len(calls) == 2
 
 
-def test_a_file_that_was_cut_short_is_made_again(tmp_path: Path, calls: list[str]) -> None:
+def test_a_file_that_was_cut_short_is_made_again(
+    tmp_path: Path, calls: list[str]
+) -> None:
     first = compile_text(TEXT, ["kernel"], [headers(tmp_path)], "sm_90a")
     (file,) = (tmp_path / "kept").iterdir()
     file.write_bytes(file.read_bytes()[:100])

@@ -24,7 +24,9 @@ __global__ void __launch_bounds__(128) scale(const float* input, float* output, 
 """
 
 
-def digest(text: str, entry: str = "scale", file: str = "scale.cu", arch: str = "sm_90a") -> str:
+def digest(
+    text: str, entry: str = "scale", file: str = "scale.cu", arch: str = "sm_90a"
+) -> str:
     return machine_code_digest(compile_source(text, file, [entry], [], arch)[0])
 
 
@@ -42,9 +44,13 @@ def test_the_same_kernel_under_another_name_has_the_same_digest() -> None:
 
 
 def test_comments_empty_lines_and_the_name_of_the_file_do_not_count() -> None:
-    commented = changed("// zeros behind the end", "// what lies behind the end counts as zero")
+    commented = changed(
+        "// zeros behind the end", "// what lies behind the end counts as zero"
+    )
     commented = commented.replace("// Scales", "\n\n// On top of the file.\n// Scales")
-    assert digest(commented) == digest(SOURCE, file="elsewhere/other.cu") == digest(SOURCE)
+    assert (
+        digest(commented) == digest(SOURCE, file="elsewhere/other.cu") == digest(SOURCE)
+    )
 
 
 def test_names_of_what_the_kernel_uses_do_not_count() -> None:

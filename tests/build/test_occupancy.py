@@ -48,9 +48,16 @@ KIB = 1024
     ],
 )
 def test_cases_on_paper(
-    arch: int, threads: int, registers: int, shared: int, expected: tuple[int, float, str]
+    arch: int,
+    threads: int,
+    registers: int,
+    shared: int,
+    expected: tuple[int, float, str],
 ) -> None:
-    assert tuple(occupancy(ARCHITECTURES[arch], threads, registers, shared).values()) == expected
+    assert (
+        tuple(occupancy(ARCHITECTURES[arch], threads, registers, shared).values())
+        == expected
+    )
 
 
 @pytest.mark.parametrize("arch", [75, 80, 86, 88, 89, 90, 100, 110, 120, 121])
@@ -60,13 +67,17 @@ def test_a_block_of_more_than_1024_threads_does_not_exist(arch: int) -> None:
 
 
 def test_threads_count_in_whole_warps() -> None:
-    assert occupancy(ARCHITECTURES[90], 257, 16, 0) == occupancy(ARCHITECTURES[90], 288, 16, 0)
+    assert occupancy(ARCHITECTURES[90], 257, 16, 0) == occupancy(
+        ARCHITECTURES[90], 288, 16, 0
+    )
 
 
 @pytest.mark.parametrize("arch", [80, 86, 90])
 def test_more_of_anything_never_raises_the_number_of_blocks(arch: int) -> None:
     def blocks(threads: int, registers: int, shared: int) -> int:
-        return int(occupancy(ARCHITECTURES[arch], threads, registers, shared)["blocks_per_sm"])
+        return int(
+            occupancy(ARCHITECTURES[arch], threads, registers, shared)["blocks_per_sm"]
+        )
 
     for threads in range(32, 1025, 96):
         for registers in (16, 40, 96, 168, 255):

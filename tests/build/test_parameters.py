@@ -21,7 +21,9 @@ DOCUMENT: dict[str, Any] = {
     "entry": "mine<{tile}>",
     "dtypes": {"fp32": {}},
     "min_arch": "sm_70",
-    "parameters": {"tile": {"values": [16], "default": 16, "description": "threads of a block"}},
+    "parameters": {
+        "tile": {"values": [16], "default": 16, "description": "threads of a block"}
+    },
     "launch": {"grid": [1], "block": ["tile"]},
     "arguments": [
         *({"pointer": name} for name in "abc"),
@@ -40,12 +42,16 @@ TAKES = "mine.yaml: arguments: mine takes 8 arguments of 8, 8, 8, 4, 4, 4, 4, 4 
 Arguments = list[dict[str, Any]]
 
 
-def described(folder: Path, sizes: str, change: Callable[[Arguments], object]) -> dict[str, Any]:
+def described(
+    folder: Path, sizes: str, change: Callable[[Arguments], object]
+) -> dict[str, Any]:
     """Facts of the variant whose source takes `sizes`, for arguments that are changed."""
     arguments = [dict(one) for one in DOCUMENT["arguments"]]
     change(arguments)
     (folder / "mine.cu").write_text(SOURCE.format(sizes=sizes))
-    (folder / "mine.yaml").write_text(yaml.safe_dump(DOCUMENT | {"arguments": arguments}))
+    (folder / "mine.yaml").write_text(
+        yaml.safe_dump(DOCUMENT | {"arguments": arguments})
+    )
     variant = load_kernel(folder / "mine.yaml").variant({}, "fp32")
     request = variant_request(variant, folder, "sm_90a")
     return variant_facts(variant, request, compile_request(request)[1])
@@ -86,7 +92,9 @@ MISTAKES: dict[str, tuple[str, Callable[[Arguments], object], str]] = {
     ),
     "a tensor map for a pointer": (
         INTS,
-        lambda arguments: arguments.__setitem__(0, {"tensor_map": "a", "box": [8, 8], "swizzle": "none"}),
+        lambda arguments: arguments.__setitem__(
+            0, {"tensor_map": "a", "box": [8, 8], "swizzle": "none"}
+        ),
         "8 arguments of 128, 8, 8, 4, 4, 4, 4, 4 bytes: arguments[0] is the tensor_map a; accepted, of 8 bytes: ",
     ),
     "a type that no argument has": (
@@ -104,29 +112,48 @@ def test_other_arguments_than_the_source_takes_are_a_compile_error_that_says_whi
     sizes, change, says = MISTAKES[name]
     facts = described(tmp_path, sizes, change)
     assert facts["status"] == "compile_error"
-    assert facts["reason"].startswith("mine.yaml: arguments: mine takes 8 arguments of ")
+    assert facts["reason"].startswith(
+        "mine.yaml: arguments: mine takes 8 arguments of "
+    )
     assert says in facts["reason"]
     if sizes == INTS:
         assert facts["reason"].startswith(TAKES)
 
 
 @pytest.mark.parametrize("sizes", [INTS, LONGS])
-def test_the_arguments_that_a_source_takes_are_accepted(sizes: str, tmp_path: Path) -> None:
+def test_the_arguments_that_a_source_takes_are_accepted(
+    sizes: str, tmp_path: Path
+) -> None:
     width = "int32" if sizes == INTS else "int64"
-    facts = described(tmp_path, sizes, lambda arguments: [one.update(type=width) for one in arguments[3:6]])
+    facts = described(
+        tmp_path,
+        sizes,
+        lambda arguments: [one.update(type=width) for one in arguments[3:6]],
+    )
     assert (facts["status"], facts["reason"]) == ("ok", "")
 
 
-def test_what_is_published_without_its_parameters_is_taken_as_it_is(tmp_path: Path) -> None:
+def test_what_is_published_without_its_parameters_is_taken_as_it_is(
+    tmp_path: Path,
+) -> None:
     facts = described(tmp_path, INTS, lambda arguments: arguments.pop(5))
     assert facts["status"] == "compile_error"
     variant = load_kernel(tmp_path / "mine.yaml").variant({}, "fp32")
-    published = {name: value for name, value in facts.items() if name != "parameter_bytes"} | {"status": "ok"}
-    assert variant_facts(variant, variant_request(variant, tmp_path, "sm_90a"), published)["status"] == "ok"
+    published = {
+        name: value for name, value in facts.items() if name != "parameter_bytes"
+    } | {"status": "ok"}
+    assert (
+        variant_facts(variant, variant_request(variant, tmp_path, "sm_90a"), published)[
+            "status"
+        ]
+        == "ok"
+    )
 
 
 @pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_90a", "sm_100a", "sm_120a"])
-def test_parameters_of_every_type_are_read_in_order_also_those_that_no_code_uses(arch: str) -> None:
+def test_parameters_of_every_type_are_read_in_order_also_those_that_no_code_uses(
+    arch: str,
+) -> None:
     source = """
     struct Three { int x, y, z; };
     struct alignas(64) Map { char bytes[128]; };

@@ -22,7 +22,10 @@ class Workshop:
     """A project's kernels and headers, and a file that is nobody's."""
 
     def __init__(self, root: Path) -> None:
-        self.include, self.source = root / "project" / "include", root / "project" / "own" / "kernel.cu"
+        self.include, self.source = (
+            root / "project" / "include",
+            root / "project" / "own" / "kernel.cu",
+        )
         self.secret, self.header = root / "secret.txt", self.include / "scale" / "x.cuh"
         for path in (self.header, self.source):
             path.parent.mkdir(parents=True)
@@ -30,14 +33,18 @@ class Workshop:
         self.secret.write_text(f"{SECRET}\n")
         self.number = 0
 
-    def request(self, text: str, options: tuple[str, ...] = (), entry: str = "kernel") -> Request:
+    def request(
+        self, text: str, options: tuple[str, ...] = (), entry: str = "kernel"
+    ) -> Request:
         self.number += 1
         source = self.source.with_name(f"kernel{self.number}.cu")
         source.write_text(text)
         digest = source_digest(source, self.include)
         return Request(source, digest, (self.include,), (entry,), "sm_90a", options)
 
-    def compile(self, text: str, options: tuple[str, ...] = (), entry: str = "kernel") -> dict[str, Any]:
+    def compile(
+        self, text: str, options: tuple[str, ...] = (), entry: str = "kernel"
+    ) -> dict[str, Any]:
         return self.request(text, options, entry).compile()[1]
 
 
@@ -48,9 +55,15 @@ def workshop(tmp_path: Path) -> Workshop:
 
 @pytest.mark.parametrize(
     "include",
-    ['#include "scale/x.cuh"', "#include <scale/x.cuh>", '  #  include "../include/scale/x.cuh"'],
+    [
+        '#include "scale/x.cuh"',
+        "#include <scale/x.cuh>",
+        '  #  include "../include/scale/x.cuh"',
+    ],
 )
-def test_a_header_in_quotes_or_brackets_is_in_the_digest(include: str, workshop: Workshop) -> None:
+def test_a_header_in_quotes_or_brackets_is_in_the_digest(
+    include: str, workshop: Workshop
+) -> None:
     before = workshop.request(f"{include}\n{KERNEL}")
     assert before.compile()[1]["status"] == "ok"
     workshop.header.write_text("#define X 6\n")
@@ -83,13 +96,20 @@ def test_a_header_that_no_digest_holds_is_refused_however_it_is_included(
         assert facts["status"] == "ok"
         return
     assert facts["status"] == "compile_error"
-    assert "x.cuh, by an include that its digest does not follow; accepted: #include" in facts["reason"]
+    assert (
+        "x.cuh, by an include that its digest does not follow; accepted: #include"
+        in facts["reason"]
+    )
 
 
 def test_most_of_those_ways_are_refused(workshop: Workshop) -> None:
     """Or the test above would show nothing."""
     requests = [workshop.request(text + KERNEL) for text in HIDDEN.values()]
-    unseen = [one for one in requests if workshop.header not in include_closure(one.source, workshop.include)]
+    unseen = [
+        one
+        for one in requests
+        if workshop.header not in include_closure(one.source, workshop.include)
+    ]
     assert len(unseen) >= 7
 
 
@@ -108,28 +128,39 @@ def test_a_file_whose_name_looks_like_a_message_of_the_assembler_is_refused(
     Path("ptxas fatal : x").write_text("#define X 7\n")
     facts = workshop.compile(f'#define H "ptxas fatal : x"\n#include H\n{KERNEL}')
     assert facts["status"] == "compile_error"
-    assert facts["reason"].startswith("the compiler opens ptxas fatal : x, which is not accepted")
+    assert facts["reason"].startswith(
+        "the compiler opens ptxas fatal : x, which is not accepted"
+    )
 
 
 @pytest.mark.parametrize("text", ['#include "x\0.cuh"\n' + KERNEL, KERNEL + "// \0\n"])
-def test_a_source_with_nul_is_refused_with_its_line(text: str, workshop: Workshop) -> None:
+def test_a_source_with_nul_is_refused_with_its_line(
+    text: str, workshop: Workshop
+) -> None:
     """No file has such a name, and NVRTC would read no further."""
     line = 1 + text.index("\0") // len(KERNEL)
     with pytest.raises(
-        LadderError, match=rf"kernel1.cu: line {line}: a NUL character; accepted: text without one"
+        LadderError,
+        match=rf"kernel1.cu: line {line}: a NUL character; accepted: text without one",
     ):
         workshop.request(text)
 
 
 @pytest.mark.parametrize("include", ["#include <{}>", '#define H "{}"\n#include H'])
-def test_no_text_of_another_file_ends_in_a_message(include: str, workshop: Workshop) -> None:
+def test_no_text_of_another_file_ends_in_a_message(
+    include: str, workshop: Workshop
+) -> None:
     facts = workshop.compile(include.format(workshop.secret) + "\n" + KERNEL)
     assert facts["status"] == "compile_error"
-    assert facts["reason"].startswith(f"the compiler opens {workshop.secret}, which is not accepted")
+    assert facts["reason"].startswith(
+        f"the compiler opens {workshop.secret}, which is not accepted"
+    )
     assert SECRET not in str(facts)
 
 
-def test_a_kernel_outside_of_the_project_reaches_its_own_folder_only(workshop: Workshop) -> None:
+def test_a_kernel_outside_of_the_project_reaches_its_own_folder_only(
+    workshop: Workshop,
+) -> None:
     """The two have no more than the root of the file system in common."""
     for name in (str(workshop.secret), "../../secret.txt"):
         with pytest.raises(LadderError, match="not found in"):
@@ -162,7 +193,9 @@ def with_more_headers(workshop: Workshop, include: str) -> Path:
 
 
 @pytest.mark.parametrize("include", ["third_party", "../headers"])
-def test_a_description_names_folders_of_more_headers(include: str, workshop: Workshop) -> None:
+def test_a_description_names_folders_of_more_headers(
+    include: str, workshop: Workshop
+) -> None:
     """In its own folder or beside it; what they include of one another is found there, too."""
     folder = workshop.source.parent / include / "lib"
     folder.mkdir(parents=True)
@@ -184,12 +217,12 @@ def test_a_description_names_folders_of_more_headers(include: str, workshop: Wor
 
 
 @pytest.mark.parametrize("include", ["nowhere", "../..", "/etc", "link"])
-def test_no_folder_of_the_host_is_one_of_headers(include: str, workshop: Workshop) -> None:
+def test_no_folder_of_the_host_is_one_of_headers(
+    include: str, workshop: Workshop
+) -> None:
     (workshop.source.parent / "link").symlink_to("/etc")
     path = with_more_headers(workshop, include)
-    expected = (
-        rf"others.yaml: include\[0\]: '{include}' is not accepted; accepted: a folder in .*own or beside it"
-    )
+    expected = rf"others.yaml: include\[0\]: '{include}' is not accepted; accepted: a folder in .*own or beside it"
     with pytest.raises(LadderError, match=expected):
         load_kernel(path)
 
@@ -208,7 +241,10 @@ def test_a_file_of_the_working_directory_does_not_stand_in_for_a_header(
 
 
 def test_cudas_headers_need_no_digest(workshop: Workshop) -> None:
-    text = "#include <cuda_fp16.h>\n#include <cuda/std/limits>\n#define X int(sizeof(__half))\n" + KERNEL
+    text = (
+        "#include <cuda_fp16.h>\n#include <cuda/std/limits>\n#define X int(sizeof(__half))\n"
+        + KERNEL
+    )
     assert workshop.compile(text)["status"] == "ok"
 
 
@@ -240,15 +276,25 @@ extern "C" __global__ void kernel(float* out) { __shared__ float x[100]; x[threa
 def test_a_second_kernel_in_a_file_is_refused(workshop: Workshop) -> None:
     facts = workshop.compile(TWO)
     assert facts["status"] == "compile_error"
-    assert "has other kernels, aaa_small: kernel is the kernel that is described" in facts["reason"]
+    assert (
+        "has other kernels, aaa_small: kernel is the kernel that is described"
+        in facts["reason"]
+    )
 
 
-def test_a_template_that_is_not_instantiated_is_no_second_kernel(workshop: Workshop) -> None:
-    text = "template <int N> __global__ void other(float* out) { *out = N; }\n#define X 5\n" + KERNEL
+def test_a_template_that_is_not_instantiated_is_no_second_kernel(
+    workshop: Workshop,
+) -> None:
+    text = (
+        "template <int N> __global__ void other(float* out) { *out = N; }\n#define X 5\n"
+        + KERNEL
+    )
     assert workshop.compile(text)["status"] == "ok"
 
 
-def test_facts_are_those_of_the_kernel_whatever_a_warning_says(workshop: Workshop) -> None:
+def test_facts_are_those_of_the_kernel_whatever_a_warning_says(
+    workshop: Workshop,
+) -> None:
     lie = "#warning ptxas info    : Used 1 registers, used 0 barriers, 8 bytes smem\n"
     facts = workshop.compile(lie + DEVICE_FUNCTION)
     assert facts["status"] == "ok"
@@ -266,7 +312,9 @@ def test_a_symbol_of_the_harness_is_refused(workshop: Workshop) -> None:
     assert variant_facts(variant, request, found)["status"] == "ok"
     facts = variant_facts(variant, request, found, ["_Z4gatePViix", "_Z7nothingv"])
     assert facts["status"] == "compile_error"
-    assert facts["reason"].startswith("the symbol _Z7nothingv is that of a kernel of the harness")
+    assert facts["reason"].startswith(
+        "the symbol _Z7nothingv is that of a kernel of the harness"
+    )
 
 
 def described(request: Request) -> Variant:

@@ -16,18 +16,24 @@ TRIG = ["__cudart_i2opi_d", "__cudart_sin_cos_coeffs"]
 ARCHITECTURES = ("sm_75", "sm_90a", "sm_120a")
 
 
-def compiled(source: str, arch: str = "sm_90a", options: tuple[str, ...] = ()) -> Compiled:
+def compiled(
+    source: str, arch: str = "sm_90a", options: tuple[str, ...] = ()
+) -> Compiled:
     return compile_source(source, "k.cu", ["k"], [], arch, options)
 
 
-def lasting(sources: Mapping[str, str], arch: str = "sm_90a") -> dict[str, tuple[list[str], list[str]]]:
+def lasting(
+    sources: Mapping[str, str], arch: str = "sm_90a"
+) -> dict[str, tuple[list[str], list[str]]]:
     """Of each source its tables, and what else outlives a launch."""
     made = {name: compiled(source, arch) for name, source in sources.items()}
     codes = disassemble([one.cubin for one in made.values()], arch)
     found = {}
     for (name, one), code in zip(made.items(), codes, strict=True):
         known = tables(one.ptx)
-        assert {*known} <= {*persistent_symbols(one.cubin, code)}, "it lies in memory that can be written"
+        assert {*known} <= {*persistent_symbols(one.cubin, code)}, (
+            "it lies in memory that can be written"
+        )
         found[name] = known, persistent_symbols(one.cubin, code, known)
     return found
 
@@ -38,7 +44,10 @@ HONEST: Mapping[str, tuple[str, list[str]]] = {
         f"{KERNEL}{{ static const float lut[4] = {{1, 2, 3, 4}}; *out = lut[n & 3]; }}",
         ["_ZZ1kPKfPfiE3lut"],
     ),
-    "never written": (f"__device__ int t[4] = {{1, 2}}; {KERNEL}{{ *out = t[n & 3]; }}", ["t"]),
+    "never written": (
+        f"__device__ int t[4] = {{1, 2}}; {KERNEL}{{ *out = t[n & 3]; }}",
+        ["t"],
+    ),
     "rows": (
         f"constexpr double t[2][3] = {{{{1, 2, -3}}, {{4, 5, 6}}}}; {KERNEL}"
         "{ for (int i = 0; i < n; ++i) out[i] = t[i % 2][i % 3]; }",
@@ -81,10 +90,14 @@ def test_line_numbers_change_nothing() -> None:
         assert tables(compiled(source, options=("-lineinfo",)).ptx) == names
 
 
-def inline(text: str, *operands: str, head: str = HEAD, body: str = "*out = lut[n & 3];") -> str:
+def inline(
+    text: str, *operands: str, head: str = HEAD, body: str = "*out = lut[n & 3];"
+) -> str:
     """A kernel with a statement of inline PTX."""
     statement = f'asm volatile("{text}" {" ".join(operands)});'
-    return f"{head}{KERNEL}{{ unsigned long long p = 0; {statement} {body} out[1] = p; }}"
+    return (
+        f"{head}{KERNEL}{{ unsigned long long p = 0; {statement} {body} out[1] = p; }}"
+    )
 
 
 OUT, IN = ': "=l"(p)', ': : "l"(lut)'
@@ -105,7 +118,8 @@ HOSTILE: Mapping[str, str] = {
     "a reduction": inline("red.global.add.u32 [%0], 1;", IN),
     "a discard": inline("discard.global.L2 [%0], 128;", IN),
     "a bulk copy": inline(
-        "{ .reg .u32 t; mov.u32 t, 0; cp.async.bulk.global.shared::cta.bulk_group [%0], [t], 16; }", IN
+        "{ .reg .u32 t; mov.u32 t, 0; cp.async.bulk.global.shared::cta.bulk_group [%0], [t], 16; }",
+        IN,
     ),
     "an address that is stored": f"{HEAD}{KERNEL}{{ *(const float**)out = lut + n; *out += lut[n & 3]; }}",
     "an address in a predicate": inline(LEAK, BOTH),
@@ -123,15 +137,21 @@ HOSTILE: Mapping[str, str] = {
     "{ *const_cast<float*>(where) = n; *out = lut[n & 3]; }",
     "a table of addresses": f"__device__ int seen; __device__ int* const t[2] = {{&seen, 0}}; {KERNEL}"
     "{ *out = ++*t[n]; }",
-    "a register by another name": inline("{ .reg .u64 t; mov.u64 t, %0; st.global.u32 [t], 5; }", IN),
+    "a register by another name": inline(
+        "{ .reg .u64 t; mov.u64 t, %0; st.global.u32 [t], 5; }", IN
+    ),
     "a variable of the block": inline(
-        "{ .global .u32 lut; atom.global.add.u32 %0, [lut], 1; }".replace("%0", "t").replace(
-            "{ ", "{ .reg .u32 t; "
-        )
+        "{ .global .u32 lut; atom.global.add.u32 %0, [lut], 1; }".replace(
+            "%0", "t"
+        ).replace("{ ", "{ .reg .u32 t; ")
     ),
     "a comment that does not end": inline("/* */ st.global.u32 [lut], 5; /* */"),
-    "text with a comment": inline('.pragma \\"/*\\"; st.global.u32 [lut], 5; .pragma \\"*/\\";'),
-    "text that looks like code": inline('.pragma \\"a\\"; st.global.u32 [lut], 5; .pragma \\"b\\";'),
+    "text with a comment": inline(
+        '.pragma \\"/*\\"; st.global.u32 [lut], 5; .pragma \\"*/\\";'
+    ),
+    "text that looks like code": inline(
+        '.pragma \\"a\\"; st.global.u32 [lut], 5; .pragma \\"b\\";'
+    ),
     "a comment in front": inline("// nothing\\n st.global.u32 [lut], 5;"),
     "a line number in front": inline(".loc 1 1 1\\n st.global.u32 [lut], 5;"),
     "a label in front": inline("here: st.global.u32 [lut], 5;"),

@@ -55,9 +55,19 @@ def small(a, b, c, m, n, k, alpha, beta, TILE: tl.constexpr):
 """
 """No product, but a kernel that compiles in a second."""
 DOCUMENT: dict[str, Any] = yaml.safe_load(GEMM.read_text(encoding="utf-8"))
-DOCUMENT |= {"entry": "small", "triton": {"num_warps": 4, "constants": {"TILE": "tile"}}, "constraints": []}
 DOCUMENT |= {
-    "parameters": {"tile": {"values": [128, 256], "default": 128, "description": "elements of a block"}}
+    "entry": "small",
+    "triton": {"num_warps": 4, "constants": {"TILE": "tile"}},
+    "constraints": [],
+}
+DOCUMENT |= {
+    "parameters": {
+        "tile": {
+            "values": [128, 256],
+            "default": 128,
+            "description": "elements of a block",
+        }
+    }
 }
 DOCUMENT |= {"launch": {"grid": ["ceil_div(m * n, tile)"]}, "dtypes": {"fp16": {}}}
 for one in DOCUMENT["arguments"]:
@@ -83,7 +93,11 @@ class Workshop:
     def facts(self, timeout_s: float = 60) -> dict[str, Any]:
         request = self.request()
         found = self.cache.fill([request], 1, timeout_s)
-        return variant_facts(load_kernel(self.description).variant({}, "fp16"), request, found[request.key])
+        return variant_facts(
+            load_kernel(self.description).variant({}, "fp16"),
+            request,
+            found[request.key],
+        )
 
 
 @pytest.fixture
@@ -95,7 +109,9 @@ def in_source(old: str, new: str) -> Callable[[Workshop], None]:
     return lambda workshop: edit(workshop.source, old, new)
 
 
-def in_document(change: Callable[[dict[str, Any]], object]) -> Callable[[Workshop], None]:
+def in_document(
+    change: Callable[[dict[str, Any]], object],
+) -> Callable[[Workshop], None]:
     return lambda workshop: edit_yaml(workshop.description, change)
 
 
@@ -104,7 +120,11 @@ def argument(index: int, **fields: Any) -> Callable[[Workshop], None]:
 
 
 def descriptor(**fields: Any) -> Callable[[Workshop], None]:
-    return in_document(lambda document: document["arguments"].__setitem__(0, {"tensor_map": "a", **fields}))
+    return in_document(
+        lambda document: document["arguments"].__setitem__(
+            0, {"tensor_map": "a", **fields}
+        )
+    )
 
 
 def as_cuda(workshop: Workshop) -> None:
@@ -116,7 +136,9 @@ def as_cuda_with(block: list[int] | None, **fields: Any) -> Callable[[Workshop],
     def change(workshop: Workshop) -> None:
         as_cuda(workshop)
         if block:
-            in_document(lambda document: document["launch"].update(block=block))(workshop)
+            in_document(lambda document: document["launch"].update(block=block))(
+                workshop
+            )
         argument(4, **fields)(workshop)
 
     return change
@@ -129,13 +151,19 @@ MISTAKES: dict[str, tuple[Callable[[Workshop], object], str]] = {
         "the Triton source small.py is missing beside it",
     ),
     "no Python": (in_source("def small", "def"), r"small.py: not valid Python"),
-    "no function": (in_source("def small", "def other"), r"entry: 'small' .*@triton.jit; accepted: other"),
+    "no function": (
+        in_source("def small", "def other"),
+        r"entry: 'small' .*@triton.jit; accepted: other",
+    ),
     "no kernel": (in_source("@triton.jit", ""), r"no such function under @triton.jit"),
     "autotune": (
         in_source("@triton.jit", TUNED),
         r"@autotune of small is not accepted; .* which a sweep tunes",
     ),
-    "heuristics": (in_source("@triton.jit", "@triton.heuristics({})\n@triton.jit"), r"@heuristics of small"),
+    "heuristics": (
+        in_source("@triton.jit", "@triton.heuristics({})\n@triton.jit"),
+        r"@heuristics of small",
+    ),
     "unknown constant": (
         in_document(lambda document: document["triton"]["constants"].update(TILES=1)),
         r"triton.constants: 'TILES' is not accepted \(did you mean 'TILE'\?\)",
@@ -149,7 +177,11 @@ MISTAKES: dict[str, tuple[Callable[[Workshop], object], str]] = {
         r"triton.num_warps: 'warp' is not accepted; no such name",
     ),
     "an argument too many": (
-        in_document(lambda document: document["arguments"].append({"scalar": "beta", "type": "float32"})),
+        in_document(
+            lambda document: document["arguments"].append(
+                {"scalar": "beta", "type": "float32"}
+            )
+        ),
         r"there are 9, but small has 8 that are no constants: a, b, c, m, n, k, alpha, beta",
     ),
     "block": (
@@ -160,7 +192,10 @@ MISTAKES: dict[str, tuple[Callable[[Workshop], object], str]] = {
         in_document(lambda d: d["launch"].update(shared_bytes=9)),
         r"launch.shared_bytes: 9 is not acc",
     ),
-    "hint": (argument(4, divisible_by=8), r"arguments\[4\].divisible_by: 8 is not accepted; accepted: 1, 16"),
+    "hint": (
+        argument(4, divisible_by=8),
+        r"arguments\[4\].divisible_by: 8 is not accepted; accepted: 1, 16",
+    ),
     "swizzle": (
         descriptor(box=[8], swizzle="none"),
         r"arguments\[0\].* box and shape: Triton chooses the rest",
@@ -179,8 +214,14 @@ MISTAKES: dict[str, tuple[Callable[[Workshop], object], str]] = {
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-def test_a_mistake_in_a_description_is_named_without_running_anything(name: str, workshop: Workshop) -> None:
-    edit(workshop.source, "import triton\n", "import triton\n\nraise SystemExit('it was run')\n")
+def test_a_mistake_in_a_description_is_named_without_running_anything(
+    name: str, workshop: Workshop
+) -> None:
+    edit(
+        workshop.source,
+        "import triton\n",
+        "import triton\n\nraise SystemExit('it was run')\n",
+    )
     change, message = MISTAKES[name]
     change(workshop)
     with pytest.raises(LadderError, match=message):
@@ -191,8 +232,14 @@ def test_a_hint_is_a_constraint_of_the_size(workshop: Workshop) -> None:
     argument(4, divisible_by=16)(workshop)
     variant = load_kernel(workshop.description).variant({}, "fp16")
     assert variant.absent({"m": 8, "n": 64, "k": 8}) is None
-    assert variant.absent({"m": 16, "n": 40, "k": 16}) == "is compiled for n divisible by 16"
-    assert [variant.geometry({"m": 2, "n": 96, "k": 1}).block, workshop.request().hints] == [
+    assert (
+        variant.absent({"m": 16, "n": 40, "k": 16})
+        == "is compiled for n divisible by 16"
+    )
+    assert [
+        variant.geometry({"m": 2, "n": 96, "k": 1}).block,
+        workshop.request().hints,
+    ] == [
         (128, 1, 1),
         (True, True, True, False, True, False, False, False),
     ]
@@ -225,13 +272,15 @@ def test_the_digest_follows_what_is_imported(line: str, workshop: Workshop) -> N
 
 
 @pytest.mark.parametrize(
-    "line", ["import torch", "from . import helper", "import ladder.model", "import nothing"]
+    "line",
+    ["import torch", "from . import helper", "import ladder.model", "import nothing"],
 )
 def test_what_no_digest_holds_is_not_imported(line: str, workshop: Workshop) -> None:
     (workshop.source.parent / "helper.py").touch()
     workshop.source.write_text(f"{SMALL}\n{line}\n")
     with pytest.raises(
-        LadderError, match=r"small.py: line \d+: the import of .* accepted: triton, Python's own"
+        LadderError,
+        match=r"small.py: line \d+: the import of .* accepted: triton, Python's own",
     ):
         import_digest(workshop.source)
 
@@ -241,10 +290,15 @@ def test_a_kernel_is_compiled_again_for_all_that_it_is_made_of(
 ) -> None:
     own = workshop.request()
     keys = [own.key, workshop.request(tile=256).key, replace(own, arch="sm_80").key]
-    keys += [replace(own, compiler=ELSEWHERE).key, replace(own, source_sha256="other").key]
+    keys += [
+        replace(own, compiler=ELSEWHERE).key,
+        replace(own, source_sha256="other").key,
+    ]
     argument(4, divisible_by=16)(workshop)
     keys.append(workshop.request().key)
-    edit_yaml(workshop.description, lambda document: document["triton"].update(num_stages=2))
+    edit_yaml(
+        workshop.description, lambda document: document["triton"].update(num_stages=2)
+    )
     keys.append(workshop.request().key)
     assert len({*keys}) == len(keys)
     shutil.move(workshop.source.parent, workshop.source.parent.with_name("elsewhere"))
@@ -283,10 +337,16 @@ def test_a_host_without_triton_takes_what_another_one_compiled(
     workshop.cache._keep([(there, cubin, {**facts, "triton": ELSEWHERE})])
     without_triton(monkeypatch)
     found = workshop.facts()
-    assert (found["status"], found["triton"], found["hidden_pointers"]) == ("ok", ELSEWHERE, 2)
+    assert (found["status"], found["triton"], found["hidden_pointers"]) == (
+        "ok",
+        ELSEWHERE,
+        2,
+    )
     assert (workshop.cache.folder / f"{found['cubin']}.cubin").read_bytes() == cubin
     edit(workshop.source, "* alpha", "* alpha * 2")
-    assert workshop.facts()["status"] == "unsupported", "what was compiled is another kernel"
+    assert workshop.facts()["status"] == "unsupported", (
+        "what was compiled is another kernel"
+    )
 
 
 def planned(workshop: Workshop, **found: Any) -> Plan:
@@ -298,19 +358,38 @@ def planned(workshop: Workshop, **found: Any) -> Plan:
         "problem": "gemm",
         "layout": "TN",
     }
-    fields |= {"dtypes": ["fp16"], "sizes": [{"m": 64, "n": 96, "k": 32}], "references": ["cublas"]}
+    fields |= {
+        "dtypes": ["fp16"],
+        "sizes": [{"m": 64, "n": 96, "k": 32}],
+        "references": ["cublas"],
+    }
     fields |= {"variants": [{"kernel": "small"}]}
-    sweep = replace(make_sweep(Path("here"), fields, {"small": kernel}, ROOT), name="small")
+    sweep = replace(
+        make_sweep(Path("here"), fields, {"small": kernel}, ROOT), name="small"
+    )
     asked = CompileRequests(sweep, INCLUDE, ARCH, ())
     (request,) = asked.variants.values()
     plan = plan_sweep(sweep, read_settings(own, (), {"device": "none"}), ARCH)
     plan = replace(plan, edges=plan_edges(sweep, ARCH))
-    known: dict[str, Any] = {one.key: {"status": "ok", "symbols": {}} for one in asked.requests}
-    known[request.key] = {"status": "ok", "symbols": {}, "spill_store_bytes": 0, "registers": 32, **found}
+    known: dict[str, Any] = {
+        one.key: {"status": "ok", "symbols": {}} for one in asked.requests
+    }
+    known[request.key] = {
+        "status": "ok",
+        "symbols": {},
+        "spill_store_bytes": 0,
+        "registers": 32,
+        **found,
+    }
     return asked.planned(plan, known)
 
 
-MADE_UP = {"shared_bytes_static": 0, "shared_bytes": 4096, "threads": 384, "hidden_pointers": 2}
+MADE_UP = {
+    "shared_bytes_static": 0,
+    "shared_bytes": 4096,
+    "threads": 384,
+    "hidden_pointers": 2,
+}
 
 
 def test_a_launch_is_what_the_compiler_says(workshop: Workshop, tmp_path: Path) -> None:
@@ -320,7 +399,11 @@ def test_a_launch_is_what_the_compiler_says(workshop: Workshop, tmp_path: Path) 
     (tmp_path / "small.json").write_bytes(to_json(plan))
     (task,) = read_plan(tmp_path / "small.json").tasks
     assert task.launch is not None
-    assert (task.launch.grid, task.launch.block, task.launch.shared_bytes) == ((48, 1, 1), (384, 1, 1), 4096)
+    assert (task.launch.grid, task.launch.block, task.launch.shared_bytes) == (
+        (48, 1, 1),
+        (384, 1, 1),
+        4096,
+    )
     null = {"value": 0, "type": "int64"}
     assert list(task.launch.arguments) == [
         {"tensor_map": "a", "box": [64, 64], "swizzle": "128B", "l2_promotion": "128B"},
@@ -339,11 +422,16 @@ def test_a_launch_is_what_the_compiler_says(workshop: Workshop, tmp_path: Path) 
     assert all(one.launch.arguments[-1] == null for one in edges)
 
 
-def test_a_block_that_needs_more_shared_memory_than_there_is_is_unsupported(workshop: Workshop) -> None:
+def test_a_block_that_needs_more_shared_memory_than_there_is_is_unsupported(
+    workshop: Workshop,
+) -> None:
     plan = planned(workshop, **MADE_UP | {"shared_bytes": 240_000}, tensor_maps=[])
     (facts,) = plan.variants.values()
     assert facts["status"] == "unsupported"
-    assert facts["reason"] == "needs 240000 bytes of shared memory per block, sm_90a has 232448"
+    assert (
+        facts["reason"]
+        == "needs 240000 bytes of shared memory per block, sm_90a has 232448"
+    )
 
 
 @needs_triton
@@ -357,8 +445,13 @@ def test_a_block_that_needs_more_shared_memory_than_there_is_is_unsupported(work
         pytest.param("triton_persistent", [], marks=pytest.mark.slow),
     ],
 )
-def test_a_gemm_is_a_cubin_with_facts_like_any_other(name: str, kinds: list[tuple[str, str]]) -> None:
-    kernel, cache = load_kernel(GEMM.with_stem(name)), Cache(kept_cache().folder, published_facts())
+def test_a_gemm_is_a_cubin_with_facts_like_any_other(
+    name: str, kinds: list[tuple[str, str]]
+) -> None:
+    kernel, cache = (
+        load_kernel(GEMM.with_stem(name)),
+        Cache(kept_cache().folder, published_facts()),
+    )
     every = [(dtype, layout) for dtype in kernel.dtypes for layout in kernel.layouts]
     variants = [kernel.variant({}, dtype, layout) for dtype, layout in kinds or every]
     requests = [variant_request(one, INCLUDE, ARCH) for one in variants]
@@ -368,7 +461,11 @@ def test_a_gemm_is_a_cubin_with_facts_like_any_other(name: str, kinds: list[tupl
         assert facts["status"] == "ok", facts["reason"]
         assert facts["threads_per_block"] == 32 * variant.params["warps"]
         assert facts["shared_bytes_static"] == 0 < facts["blocks_per_sm"]
-        assert (facts["utmaldg"] > 0) is (len(facts["tensor_maps"]) == 3) is (name == "triton_persistent")
+        assert (
+            (facts["utmaldg"] > 0)
+            is (len(facts["tensor_maps"]) == 3)
+            is (name == "triton_persistent")
+        )
         assert facts["hgmma"] > 0
         assert facts["registers"] > 128
         assert facts["cubin"] == request.key
@@ -383,14 +480,23 @@ def test_a_cluster_is_what_triton_calls_ctas(workshop: Workshop) -> None:
     _, facts = workshop.request().compile()
     assert (facts["status"], facts["options"]["num_ctas"]) == ("ok", 2), facts["reason"]
     size = {"m": 32, "n": 64, "k": 8}
-    assert load_kernel(workshop.description).variant({}, "fp16").geometry(size).cluster == (2, 1, 1)
+    assert load_kernel(workshop.description).variant({}, "fp16").geometry(
+        size
+    ).cluster == (2, 1, 1)
 
 
 @needs_triton
 def test_a_cubin_does_not_depend_on_where_its_source_lies(workshop: Workshop) -> None:
     request = workshop.request()
-    moved = Path(shutil.copytree(workshop.source.parent, workshop.source.parent.with_name("elsewhere")))
-    facts = [one.compile()[1] for one in (request, replace(request, source=moved / "small.py"))]
+    moved = Path(
+        shutil.copytree(
+            workshop.source.parent, workshop.source.parent.with_name("elsewhere")
+        )
+    )
+    facts = [
+        one.compile()[1]
+        for one in (request, replace(request, source=moved / "small.py"))
+    ]
     assert [one["status"] for one in facts] == ["ok", "ok"]
     assert facts[0]["cubin_sha256"] == facts[1]["cubin_sha256"]
 
@@ -408,9 +514,7 @@ def test_packages_may_lie_anywhere_on_the_path(
     assert workshop.request().compile()[1]["reason"] == ""
 
 
-DEVICE_MADE = (
-    "tl.make_tensor_descriptor(c, [m, n], [n, 1], [64, 64]).store([0, 0], tl.zeros((64, 64), tl.float16))"
-)
+DEVICE_MADE = "tl.make_tensor_descriptor(c, [m, n], [n, 1], [64, 64]).store([0, 0], tl.zeros((64, 64), tl.float16))"
 REFUSED = {
     "an error": (("* TILE +", "* TYLE +"), "TYLE is not defined"),
     "a file": (
@@ -422,11 +526,17 @@ REFUSED = {
         "opens .*secret.txt, which its digest does not follow",
     ),
     "a hidden import": (
-        ("@triton.jit", "import sys\nsys.path.append('{folder}')\n__import__('stray')\n\n\n@triton.jit"),
+        (
+            "@triton.jit",
+            "import sys\nsys.path.append('{folder}')\n__import__('stray')\n\n\n@triton.jit",
+        ),
         "opens .*stray.py, which its digest does not follow",
     ),
     "a program": (
-        ("@triton.jit", "import subprocess\nsubprocess.run(['cat', '{secret}'])\n\n\n@triton.jit"),
+        (
+            "@triton.jit",
+            "import subprocess\nsubprocess.run(['cat', '{secret}'])\n\n\n@triton.jit",
+        ),
         "starts .*cat, which its digest does not follow",
     ),
     "a tuner by another name": (
@@ -445,12 +555,16 @@ REFUSED = {
 
 @needs_triton
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_cannot_be_compiled_or_launched_is_data_with_the_reason(name: str, workshop: Workshop) -> None:
+def test_what_cannot_be_compiled_or_launched_is_data_with_the_reason(
+    name: str, workshop: Workshop
+) -> None:
     outside = workshop.source.parent.parent
     (outside / "secret.txt").write_text("a secret\n")
     (outside / "stray.py").write_text("x = 1\n")
     (old, new), reason = REFUSED[name]
-    edit(workshop.source, old, new.format(secret=outside / "secret.txt", folder=outside))
+    edit(
+        workshop.source, old, new.format(secret=outside / "secret.txt", folder=outside)
+    )
     _, facts = workshop.request().compile()
     assert facts["status"] == "compile_error"
     assert re.search(reason, facts["reason"]), facts["reason"]
@@ -477,17 +591,27 @@ def test_other_ways_to_read_a_file_unseen_are_refused_by_their_names() -> None:
         "print(json.dumps(found))",
     ]
     own = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    done = subprocess.run([sys.executable, "-c", "\n".join(steps)], env=own, capture_output=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", "\n".join(steps)],
+        env=own,
+        capture_output=True,
+        check=True,
+    )
     assert json.loads(done.stdout) == [*UNSEEN.values()]
 
 
 @needs_triton
-def test_a_source_that_does_not_end_is_stopped_with_its_process(workshop: Workshop) -> None:
+def test_a_source_that_does_not_end_is_stopped_with_its_process(
+    workshop: Workshop,
+) -> None:
     note = workshop.source.parent.parent / "pid"
     endless = f"import os\nimport time\nopen('{note}', 'w').write(str(os.getpid()))\ntime.sleep(600)"
     edit(workshop.source, "\n\n\n@triton.jit", f"\n{endless}\n\n\n@triton.jit")
     begun = time.monotonic()
-    assert workshop.facts(6)["reason"] == "the compiler took longer than 6 s (compile.timeout_s)"
+    assert (
+        workshop.facts(6)["reason"]
+        == "the compiler took longer than 6 s (compile.timeout_s)"
+    )
     assert time.monotonic() - begun < 40
     for _ in range(50):
         if not Path(f"/proc/{note.read_text()}").exists():
@@ -495,12 +619,18 @@ def test_a_source_that_does_not_end_is_stopped_with_its_process(workshop: Worksh
         time.sleep(0.1)
     else:
         pytest.fail("its process goes on")
-    assert not list(workshop.cache.folder.glob("*.json")), "it is compiled again the next time"
+    assert not list(workshop.cache.folder.glob("*.json")), (
+        "it is compiled again the next time"
+    )
 
 
 @needs_triton
-def test_a_source_that_ends_its_process_is_told_and_not_kept(workshop: Workshop) -> None:
-    edit(workshop.source, "\n\n\n@triton.jit", "\nimport os\nos.abort()\n\n\n@triton.jit")
+def test_a_source_that_ends_its_process_is_told_and_not_kept(
+    workshop: Workshop,
+) -> None:
+    edit(
+        workshop.source, "\n\n\n@triton.jit", "\nimport os\nos.abort()\n\n\n@triton.jit"
+    )
     assert "the compiler crashed (exit code -6" in workshop.facts()["reason"]
     assert not list(workshop.cache.folder.glob("*.json"))
 
@@ -511,14 +641,17 @@ def test_a_source_runs_in_an_empty_folder_and_knows_no_settings(
 ) -> None:
     monkeypatch.setenv("LADDER_SECRET", "1")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
-    asks = (
-        "import json\nimport os\nraise ValueError(json.dumps([os.listdir(), dict(os.environ), os.getcwd()]))"
-    )
+    asks = "import json\nimport os\nraise ValueError(json.dumps([os.listdir(), dict(os.environ), os.getcwd()]))"
     edit(workshop.source, "\n\n\n@triton.jit", f"\n{asks}\n\n\n@triton.jit")
-    files, environment, place = json.loads(workshop.facts()["reason"].partition(": ")[2])
+    files, environment, place = json.loads(
+        workshop.facts()["reason"].partition(": ")[2]
+    )
     assert files == ["request.json"]
     assert "LADDER_SECRET" not in environment
     assert environment["CUDA_VISIBLE_DEVICES"] == ""
     assert environment["HOME"] == place
     assert not os.path.exists(place), "nothing is left behind"
-    assert {path.name for path in workshop.source.parent.iterdir()} == {"small.py", "small.yaml"}
+    assert {path.name for path in workshop.source.parent.iterdir()} == {
+        "small.py",
+        "small.yaml",
+    }

@@ -28,12 +28,16 @@ DOCUMENT: dict[str, Any] = {
     "entry": "product",
     "dtypes": {"fp32": {}},
     "min_arch": "sm_70",
-    "parameters": {"rows": {"values": [4, 8], "default": 4, "description": "rows of a block"}},
+    "parameters": {
+        "rows": {"values": [4, 8], "default": 4, "description": "rows of a block"}
+    },
     "launch": {"grid": [1], "block": [32]},
 }
 
 
-def kernel(folder: Path, arguments: list[dict[str, Any]], name: str = "product", **fields: Any) -> Kernel:
+def kernel(
+    folder: Path, arguments: list[dict[str, Any]], name: str = "product", **fields: Any
+) -> Kernel:
     (folder / f"{name}.cu").write_text("__global__ void product() {}")
     path = folder / f"{name}.yaml"
     path.write_text(yaml.safe_dump(DOCUMENT | {"arguments": arguments} | fields))
@@ -44,7 +48,9 @@ def settings() -> Config:
     return read_settings(Project(ROOT), (), {"device": "none"})
 
 
-def planned(*kernels: Kernel, size: dict[str, int] | None = None, **fields: Any) -> Plan:
+def planned(
+    *kernels: Kernel, size: dict[str, int] | None = None, **fields: Any
+) -> Plan:
     """The plan of a sweep of kernels at one size, against cuBLAS."""
     document = {
         "title": "t",
@@ -55,7 +61,9 @@ def planned(*kernels: Kernel, size: dict[str, int] | None = None, **fields: Any)
     }
     document["sizes"] = [size or {"m": 64, "n": 96, "k": 32}]
     document["variants"] = [{"kernel": kernels[0].name}]
-    sweep = make_sweep(Path("here"), document | fields, {one.name: one for one in kernels}, ROOT)
+    sweep = make_sweep(
+        Path("here"), document | fields, {one.name: one for one in kernels}, ROOT
+    )
     plan = plan_sweep(sweep, settings(), "sm_90a")
     return Plan(**{**vars(plan), "edges": plan_edges(sweep, "sm_90a")})
 
@@ -76,7 +84,9 @@ SCALARS: dict[Any, tuple[str, Any]] = {
 }
 
 
-def test_a_scalar_is_an_expression_over_size_parameters_and_numbers(tmp_path: Path) -> None:
+def test_a_scalar_is_an_expression_over_size_parameters_and_numbers(
+    tmp_path: Path,
+) -> None:
     own = [{"scalar": scalar, "type": kind} for scalar, (kind, _) in SCALARS.items()]
     (task,) = planned(kernel(tmp_path, [*BUFFERS, *own, *WEIGHTS])).tasks
     assert task.launch is not None
@@ -84,15 +94,29 @@ def test_a_scalar_is_an_expression_over_size_parameters_and_numbers(tmp_path: Pa
     assert [(one["value"], one["type"]) for one in given] == [
         (value, kind) for kind, value in SCALARS.values()
     ]
-    assert [type(one["value"]) for one in given] == [type(value) for _, value in SCALARS.values()]
-    assert list(task.launch.arguments[-2:]) == WEIGHTS, "they differ from launch to launch"
+    assert [type(one["value"]) for one in given] == [
+        type(value) for _, value in SCALARS.values()
+    ]
+    assert list(task.launch.arguments[-2:]) == WEIGHTS, (
+        "they differ from launch to launch"
+    )
 
 
 @pytest.mark.parametrize(
     ("scalar", "kind", "size", "says"),
     [
-        ("m * n", "int32", 2**16, ("expression 'm * n'", "gave 4294967296, an int32 is needed")),
-        ("m * n * k", "int64", 2**21, ("gave 9223372036854775808, an int64 is needed",)),
+        (
+            "m * n",
+            "int32",
+            2**16,
+            ("expression 'm * n'", "gave 4294967296, an int32 is needed"),
+        ),
+        (
+            "m * n * k",
+            "int64",
+            2**21,
+            ("gave 9223372036854775808, an int64 is needed",),
+        ),
         ("1e30 * m * m", "float32", 2**20, ("e+42, a float32 is needed",)),
         ("m == n", "float32", 128, ("gave True, a float32 is needed",)),
     ],
@@ -112,12 +136,20 @@ def test_what_its_type_does_not_hold_is_refused_at_the_size(
         (
             [*BUFFERS, WEIGHTS[0]],
             {},
-            ("arguments: beta of gemm", "add {scalar: beta, type: float32}", "`weights: none`"),
+            (
+                "arguments: beta of gemm",
+                "add {scalar: beta, type: float32}",
+                "`weights: none`",
+            ),
         ),
         (
             BUFFERS,
             {},
-            ("alpha, beta of gemm", "{scalar: alpha, type: float32}, {scalar: beta", "`weights: none`"),
+            (
+                "alpha, beta of gemm",
+                "{scalar: alpha, type: float32}, {scalar: beta",
+                "`weights: none`",
+            ),
         ),
         (
             [*BUFFERS[1:], *WEIGHTS],
@@ -135,11 +167,19 @@ def test_what_its_type_does_not_hold_is_refused_at_the_size(
             {"weights": "none"},
             ("weights: 'none'", "the arguments have alpha", "arguments without"),
         ),
-        ([*BUFFERS, *WEIGHTS], {"weights": "all"}, ("weights: 'all' is not accepted", "none")),
+        (
+            [*BUFFERS, *WEIGHTS],
+            {"weights": "all"},
+            ("weights: 'all' is not accepted", "none"),
+        ),
         (
             [*BUFFERS, {"scalar": "alpha", "type": "int32"}, WEIGHTS[1]],
             {},
-            ("arguments[3].type: 'int32'", "alpha is a number of fp32", "accepted: float32"),
+            (
+                "arguments[3].type: 'int32'",
+                "alpha is a number of fp32",
+                "accepted: float32",
+            ),
         ),
         (
             [*BUFFERS, {"scalar": "alpha * 2", "type": "float32"}, *WEIGHTS],
@@ -153,13 +193,20 @@ def test_what_its_type_does_not_hold_is_refused_at_the_size(
         ),
         (
             [*BUFFERS, *WEIGHTS],
-            {"parameters": {"alpha": {"values": [1], "default": 1, "description": "no weight"}}},
+            {
+                "parameters": {
+                    "alpha": {"values": [1], "default": 1, "description": "no weight"}
+                }
+            },
             ("parameters: 'alpha' is not accepted", "without another meaning"),
         ),
     ],
 )
 def test_what_a_description_of_a_gemm_leaves_out_is_named_with_what_to_add(
-    arguments: list[dict[str, Any]], fields: dict[str, Any], says: tuple[str, ...], tmp_path: Path
+    arguments: list[dict[str, Any]],
+    fields: dict[str, Any],
+    says: tuple[str, ...],
+    tmp_path: Path,
 ) -> None:
     with pytest.raises(LadderError) as raised:
         kernel(tmp_path, arguments, **fields)

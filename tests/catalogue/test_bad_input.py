@@ -34,7 +34,8 @@ _accepted = functools.cache(refuse_options)
 @pytest.fixture(autouse=True)
 def options_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "ladder.build.nvrtc.refuse_options", lambda arch, options: _accepted(arch, tuple(options))
+        "ladder.build.nvrtc.refuse_options",
+        lambda arch, options: _accepted(arch, tuple(options)),
     )
 
 
@@ -49,15 +50,21 @@ class Mistake:
 
 def in_file(file: str) -> Callable[..., Mistake]:
     """A mistake by another text in a file, which the message names first. It `says` the words between dots."""
-    return lambda name, old, new, says: Mistake(name, text(file, old, new), (file, *says.split(" … ")))
+    return lambda name, old, new, says: Mistake(
+        name, text(file, old, new), (file, *says.split(" … "))
+    )
 
 
 def in_document(file: str) -> Callable[..., Mistake]:
     """The same by another value in a YAML document."""
-    return lambda name, change, says: Mistake(name, document(file, change), (file, *says.split(" … ")))
+    return lambda name, change, says: Mistake(
+        name, document(file, change), (file, *says.split(" … "))
+    )
 
 
-def document(file: str, change: Callable[[dict[str, Any]], object]) -> Callable[[Path], object]:
+def document(
+    file: str, change: Callable[[dict[str, Any]], object]
+) -> Callable[[Path], object]:
     """Change a YAML document."""
     return lambda project: edit_yaml(project / file, change)
 
@@ -68,13 +75,19 @@ def text(file: str, old: str, new: str) -> Callable[[Path], object]:
 
 
 in_sweep, in_kernel, in_config = in_file(SWEEP), in_file(KERNEL), in_file(CONFIG)
-sweep_with, kernel_with, config_with = in_document(SWEEP), in_document(KERNEL), in_document(CONFIG)
+sweep_with, kernel_with, config_with = (
+    in_document(SWEEP),
+    in_document(KERNEL),
+    in_document(CONFIG),
+)
 
 
 def kept_where(expression: str) -> Callable[[Path], object]:
     """Let an expression decide which combinations of the sweep stay."""
     return text(
-        SWEEP, "    params: {radius: [2, 4]}", f"    params: {{radius: [2, 4]}}\n    where: {expression}"
+        SWEEP,
+        "    params: {radius: [2, 4]}",
+        f"    params: {{radius: [2, 4]}}\n    where: {expression}",
     )
 
 
@@ -152,10 +165,12 @@ def source(line: str) -> Callable[[Path], object]:
 
 
 BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
-    f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 9)}]\n" for level in range(1, 12)
+    f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 9)}]\n"
+    for level in range(1, 12)
 )
 MERGES = "m0: &m0 {x: 1}\n" + "".join(
-    f"m{level}: &m{level} {{<<: [*m{level - 1}, *m{level - 1}]}}\n" for level in range(1, 20)
+    f"m{level}: &m{level} {{<<: [*m{level - 1}, *m{level - 1}]}}\n"
+    for level in range(1, 20)
 )
 NONE = '#include "none.cuh"'
 MAP = {"tensor_map": "input", "swizzle": "none"}
@@ -164,28 +179,52 @@ TAKEN = ["elements", "layout", "min", "if", "rung"]
 ENTRIES = ["alone<{T:d}>", "alone<{T[0]}>", "alone<{T}, {radius>", "alone<T}>"]
 SO = "shared_object: lib.so, entry: f"
 REFERENCES = [
-    ("nothing", "{entry: f}", "references[0] … is not accepted … {python: FILE.py, entry: NAME}"),
+    (
+        "nothing",
+        "{entry: f}",
+        "references[0] … is not accepted … {python: FILE.py, entry: NAME}",
+    ),
     (
         "no file",
         f"{{{SO}}}",
         "references[0].shared_object … 'lib.so' … lib.so is no file … relative to the project",
     ),
-    ("a folder", "copy, {python: ., entry: f}", "references[1].python … '.' … a file name that ends in .py"),
-    ("no entry", "{shared_object: lib.so}", "references[0] … the field 'entry' is missing"),
+    (
+        "a folder",
+        "copy, {python: ., entry: f}",
+        "references[1].python … '.' … a file name that ends in .py",
+    ),
+    (
+        "no entry",
+        "{shared_object: lib.so}",
+        "references[0] … the field 'entry' is missing",
+    ),
     (
         "an entry that is none",
         "{shared_object: lib.so, entry: f()}",
         "references[0].entry … 'f()' … a function",
     ),
-    ("a dtype in Python", "{python: a.py, entry: 'f_{dtype}'}", "references[0].entry … of the module"),
+    (
+        "a dtype in Python",
+        "{python: a.py, entry: 'f_{dtype}'}",
+        "references[0].entry … of the module",
+    ),
     (
         "setup in Python",
         "{python: a.py, entry: f, setup: g}",
         "references[0].setup … 'g' … of a shared object only",
     ),
     ("both", f"{{{SO}, python: a.py}}", "references[0].python … 'a.py' … not both"),
-    ("misspelt field", f"{{{SO}, nmae: mine}}", "references[0] … 'nmae' … did you mean 'name'"),
-    ("a library's name", f"{{{SO}, name: copy}}", "references[0].name … 'copy' … no other reference has"),
+    (
+        "misspelt field",
+        f"{{{SO}, nmae: mine}}",
+        "references[0] … 'nmae' … did you mean 'name'",
+    ),
+    (
+        "a library's name",
+        f"{{{SO}, name: copy}}",
+        "references[0].name … 'copy' … no other reference has",
+    ),
     (
         "beside a kernel",
         "{kernel: alone}, {python: workflow/ladder/__init__.py, entry: f}",
@@ -203,29 +242,58 @@ LIMITS = [
 MISTAKES = [
     *(
         Mistake(
-            f"sweep called {name}", copied(SWEEP, f"{name}.yaml"), (f"{name}.yaml: file name", "of letters")
+            f"sweep called {name}",
+            copied(SWEEP, f"{name}.yaml"),
+            (f"{name}.yaml: file name", "of letters"),
         )
         for name in NAMES
     ),
-    Mistake("sweep with another ending", copied(SWEEP, "more.yml"), ("more.yml: file name", "NAME.yaml")),
-    Mistake("source alone", copied(SOURCE, "more.cu"), ("more.cu", "the description more.yaml is missing")),
+    Mistake(
+        "sweep with another ending",
+        copied(SWEEP, "more.yml"),
+        ("more.yml: file name", "NAME.yaml"),
+    ),
+    Mistake(
+        "source alone",
+        copied(SOURCE, "more.cu"),
+        ("more.cu", "the description more.yaml is missing"),
+    ),
     *(
         Mistake(
-            f"parameter called {name}", parameter(name), (KERNEL, "parameters", repr(name), "without another")
+            f"parameter called {name}",
+            parameter(name),
+            (KERNEL, "parameters", repr(name), "without another"),
         )
         for name in TAKEN
     ),
-    *(Mistake(f"entry {name}", entry(name), (KERNEL, "entry", repr(name), "{NAME}")) for name in ENTRIES),
+    *(
+        Mistake(f"entry {name}", entry(name), (KERNEL, "entry", repr(name), "{NAME}"))
+        for name in ENTRIES
+    ),
     *(
         Mistake(
-            f"{field} of {values}", launch(**{field: values}), (KERNEL, f"launch.{field}", str(values), most)
+            f"{field} of {values}",
+            launch(**{field: values}),
+            (KERNEL, f"launch.{field}", str(values), most),
         )
         for field, values, most in LIMITS
     ),
-    Mistake("shared bytes", launch(shared_bytes=2**31), (KERNEL, "launch.shared_bytes", "<= 232448")),
-    Mistake("no finite number", launch(grid=["0 + 1e400"]), (KERNEL, "launch", "'0 + 1e400'", "gives inf")),
+    Mistake(
+        "shared bytes",
+        launch(shared_bytes=2**31),
+        (KERNEL, "launch.shared_bytes", "<= 232448"),
+    ),
+    Mistake(
+        "no finite number",
+        launch(grid=["0 + 1e400"]),
+        (KERNEL, "launch", "'0 + 1e400'", "gives inf"),
+    ),
     *(
-        Mistake(f"size {size}", text(SWEEP, "2**16", size), (SWEEP, "sizes[0].elements", *says))
+        Mistake(
+            f"size {size}",
+            text(SWEEP, "2**16", size),
+            (SWEEP, "sizes[0].elements", *says),
+        )
         for size, says in {
             "2^16": ("'2^16'", "2**24"),
             "10**400": ("'10**400'", "too large"),
@@ -243,7 +311,10 @@ MISTAKES = [
     kernel_with(
         "misspelt name in a constraint after one that a small size breaks",
         lambda kernel: kernel["constraints"].extend(
-            [{"expr": expr, "reason": "it is"} for expr in ("elements > 4096", "elments > 1")]
+            [
+                {"expr": expr, "reason": "it is"}
+                for expr in ("elements > 4096", "elments > 1")
+            ]
         ),
         "constraints[3].expr … 'elments' … did you mean 'elements'",
     ),
@@ -255,7 +326,9 @@ MISTAKES = [
     kernel_with(
         "text handed to the kernel as a number",
         lambda kernel: (
-            kernel["parameters"].update(way={"values": ["a"], "default": "a", "description": "more"}),
+            kernel["parameters"].update(
+                way={"values": ["a"], "default": "a", "description": "more"}
+            ),
             kernel["arguments"].append({"scalar": "way", "type": "int32"}),
         ),
         "parameters.way.values … 'a' … int32",
@@ -270,19 +343,36 @@ MISTAKES = [
         lambda project: (project / SWEEP).write_text(f"{MERGES}title: x\n"),
         (SWEEP, "line 11", "a mapping of 1024 fields", "at most 1000"),
     ),
-    in_sweep("list for a name", "problem: stencil", "problem: [stencil]", "problem … gemm"),
+    in_sweep(
+        "list for a name", "problem: stencil", "problem: [stencil]", "problem … gemm"
+    ),
     sweep_with(
         "millions of combinations",
-        lambda sweep: sweep["variants"][0].update(params={"radius": [2] * 1000, "threads": [128] * 1000}),
+        lambda sweep: sweep["variants"][0].update(
+            params={"radius": [2] * 1000, "threads": [128] * 1000}
+        ),
         "variants: 2000000 combinations … at most 200000",
     ),
     in_sweep("long text", "The mean", "x" * 3001, "line 1 … 3000 characters"),
     in_sweep("depth", "[fp32]", "[" * 40000 + "]" * 40000, "line 4 … 50 levels"),
-    in_sweep("list as a key", "title:", "? [a, b]\n: 1\ntitle:", "('a', 'b') … no such"),
-    in_sweep("mapping as a key", "title:", "? {a: b}\n: 1\ntitle:", "line 1 … unhashable key"),
-    in_sweep("number in quotes", "[2, 4]", "'2'", "params.radius … '2' is not accepted (it is text)"),
+    in_sweep(
+        "list as a key", "title:", "? [a, b]\n: 1\ntitle:", "('a', 'b') … no such"
+    ),
+    in_sweep(
+        "mapping as a key", "title:", "? {a: b}\n: 1\ntitle:", "line 1 … unhashable key"
+    ),
+    in_sweep(
+        "number in quotes",
+        "[2, 4]",
+        "'2'",
+        "params.radius … '2' is not accepted (it is text)",
+    ),
     *(
-        Mistake(f"{field} of {value!r}", measure(**{field: value}), (CONFIG, f"measure.{field}", *says))
+        Mistake(
+            f"{field} of {value!r}",
+            measure(**{field: value}),
+            (CONFIG, f"measure.{field}", *says),
+        )
         for field, value, says in [
             ("precision", "0.1 %", ["'0.1 %'", "a valid number"]),
             ("cell_seconds", math.inf, ["finite"]),
@@ -297,7 +387,9 @@ MISTAKES = [
         ("measure.min_pairs", "50 is not accepted", "max_pairs, which is 20"),
     ),
     config_with(
-        "newline after a name", lambda config: config.update(run="test\n"), "run … 'test\\n' … a folder name"
+        "newline after a name",
+        lambda config: config.update(run="test\n"),
+        "run … 'test\\n' … a folder name",
     ),
     Mistake(
         "architecture there is none of",
@@ -307,7 +399,9 @@ MISTAKES = [
     *(
         config_with(
             f"option {option}",
-            lambda config, option=option: config["compile"].update(options=["-lineinfo", option]),
+            lambda config, option=option: config["compile"].update(
+                options=["-lineinfo", option]
+            ),
             f"compile.options[1] … '{option}' is not accepted … -lineinfo, --use_fast_math … (-dlto",
         )
         for option in ("-G", "-arch=sm_80", "-rdc=true", "--time=/x")
@@ -317,7 +411,9 @@ MISTAKES = [
         source('#include "a\0.cuh"'),
         (SOURCE, "line 1: a NUL character", "text without one"),
     ),
-    Mistake("source that is not UTF-8", source("// Größe"), (SOURCE, "not UTF-8", "0xf6")),
+    Mistake(
+        "source that is not UTF-8", source("// Größe"), (SOURCE, "not UTF-8", "0xf6")
+    ),
     Mistake(
         "header outside the kernels",
         source('#include "../../config/config.yaml"'),
@@ -325,7 +421,9 @@ MISTAKES = [
     ),
     *(
         Mistake(
-            f"missing header after {before!r}", source(f"{before}\n{NONE}\n#endif"), ("none.cuh", "not found")
+            f"missing header after {before!r}",
+            source(f"{before}\n{NONE}\n#endif"),
+            ("none.cuh", "not found"),
         )
         for before in ("#if 0 || 1", "#if 0\n#if 0\n#endif\n#else")
     ),
@@ -335,7 +433,11 @@ MISTAKES = [
         "precison:",
         "measure … 'precison' is not accepted … did you mean 'precision' … no such field … seed",
     ),
-    config_with("missing section", lambda config: config.pop("profile"), "the field 'profile' is missing"),
+    config_with(
+        "missing section",
+        lambda config: config.pop("profile"),
+        "the field 'profile' is missing",
+    ),
     config_with(
         "architecture of another vendor",
         lambda config: config.update(arch="gfx90a"),
@@ -359,7 +461,13 @@ MISTAKES = [
     Mistake(
         "unknown sweep",
         document(CONFIG, lambda config: config.update(sweeps=["alnoe"])),
-        ("configuration", "sweeps", "'alnoe'", "did you mean 'alone'", "alone, with_headers"),
+        (
+            "configuration",
+            "sweeps",
+            "'alnoe'",
+            "did you mean 'alone'",
+            "alone, with_headers",
+        ),
     ),
     in_sweep("YAML syntax", "sizes: [", "sizes: [[", "line … column … not valid YAML"),
     in_sweep(
@@ -380,7 +488,9 @@ MISTAKES = [
     ),
     Mistake(
         "no sweep at all",
-        lambda project: [path.unlink() for path in (project / "config/sweeps").glob("*")],
+        lambda project: [
+            path.unlink() for path in (project / "config/sweeps").glob("*")
+        ],
         ("config/sweeps", "no sweep (*.yaml) found"),
     ),
     in_sweep(
@@ -416,12 +526,24 @@ MISTAKES = [
     Mistake(
         "combinations of which nothing is left",
         kept_where("radius > 4"),
-        (SWEEP, "variants[0].params", "no combination is left after the constraints and where"),
+        (
+            SWEEP,
+            "variants[0].params",
+            "no combination is left after the constraints and where",
+        ),
     ),
     Mistake(
         "unknown name in the expression that keeps a combination",
         kept_where("elments > 4"),
-        (SWEEP, "variants[0].where", "'elments'", "known names", "elements", "layout", "radius"),
+        (
+            SWEEP,
+            "variants[0].where",
+            "'elments'",
+            "known names",
+            "elements",
+            "layout",
+            "radius",
+        ),
     ),
     in_sweep(
         "size no variant that is asked for there supports",
@@ -448,7 +570,12 @@ MISTAKES = [
         "    params: {radius: [2, 4]}\n    reason: none",
         "variants[0].reason … 'none' … a reason beside `where` only",
     ),
-    in_sweep("unknown dtype", "dtypes: [fp32]", "dtypes: [fp64]", "dtypes[0] … 'fp64' … int32, fp32"),
+    in_sweep(
+        "unknown dtype",
+        "dtypes: [fp32]",
+        "dtypes: [fp64]",
+        "dtypes[0] … 'fp64' … int32, fp32",
+    ),
     in_sweep(
         "dtype the kernel is not written for",
         "dtypes: [fp32]",
@@ -462,10 +589,15 @@ MISTAKES = [
         "problem … 'stencils' … did you mean 'stencil' … gemm",
     ),
     in_sweep(
-        "unknown reference", "references: [copy]", "references: [cublas]", "references[0] … 'cublas' … copy"
+        "unknown reference",
+        "references: [copy]",
+        "references: [cublas]",
+        "references[0] … 'cublas' … copy",
     ),
     *(
-        in_sweep(f"reference: {name}", "references: [copy]", f"references: [{given}]", says)
+        in_sweep(
+            f"reference: {name}", "references: [copy]", f"references: [{given}]", says
+        )
         for name, given, says in REFERENCES
     ),
     in_sweep(
@@ -521,7 +653,10 @@ MISTAKES = [
         "parameters.radius.default … 3 is not accepted … 2, 4, 8",
     ),
     in_kernel(
-        "unknown argument", "pointer: input", "pointer: in", "arguments[0].pointer … 'in' … input, output"
+        "unknown argument",
+        "pointer: input",
+        "pointer: in",
+        "arguments[0].pointer … 'in' … input, output",
     ),
     kernel_with(
         "an output that no argument names",
@@ -544,7 +679,9 @@ MISTAKES = [
             f"the scalar {given}",
             document(
                 KERNEL,
-                lambda kernel, given=given: kernel["arguments"].append({"scalar": given, "type": "int32"}),
+                lambda kernel, given=given: kernel["arguments"].append(
+                    {"scalar": given, "type": "int32"}
+                ),
             ),
             (KERNEL, "arguments[3].scalar", *says),
         )
@@ -594,7 +731,9 @@ MISTAKES = [
     *[
         kernel_with(
             f"a workspace of {size} bytes",
-            lambda kernel, size=size: kernel["arguments"].append({"workspace": "zeroed", "bytes": size}),
+            lambda kernel, size=size: kernel["arguments"].append(
+                {"workspace": "zeroed", "bytes": size}
+            ),
             "bytes … accepted: a whole number",
         )
         for size in (-1, "2**60")
@@ -605,7 +744,10 @@ MISTAKES = [
         "arguments … at most 128 items",
     ),
     in_kernel(
-        "a number with colons", "grid: [", "grid: [1:30:00, ", "line 15 … not valid YAML … unexpected ':'"
+        "a number with colons",
+        "grid: [",
+        "grid: [1:30:00, ",
+        "line 15 … not valid YAML … unexpected ':'",
     ),
     sweep_with(
         "a title of 2900 characters",
@@ -619,7 +761,9 @@ MISTAKES = [
     ),
     sweep_with(
         "entries that stand for too much together",
-        lambda sweep: sweep.update(variants=[{"kernel": "alone", "params": {"radius": [2] * 1000}}] * 101),
+        lambda sweep: sweep.update(
+            variants=[{"kernel": "alone", "params": {"radius": [2] * 1000}}] * 101
+        ),
         "variants: 202000 combinations … accepted: at most 200000 in a sweep",
     ),
     Mistake(
@@ -637,7 +781,11 @@ MISTAKES = [
         lambda project: os.mkfifo(project / "config/sweeps/pipe.yaml"),
         ("pipe.yaml: cannot be read: it is no regular file",),
     ),
-    Mistake("results that are a file", results_are_a_file, ("results: a folder is expected",)),
+    Mistake(
+        "results that are a file",
+        results_are_a_file,
+        ("results: a folder is expected",),
+    ),
     *[
         Mistake(f"{field} of {value!r}", setting(field, value), (CONFIG, field, says))
         for field, value, says in (
@@ -656,7 +804,9 @@ MISTAKES = [
     ),
     Mistake(
         "two kernels of one name",
-        lambda project: shutil.copytree(project / "kernels/stencil", project / "kernels/another"),
+        lambda project: shutil.copytree(
+            project / "kernels/stencil", project / "kernels/another"
+        ),
         (KERNEL, "the name 'alone' is taken by", "kernels/another/alone.yaml"),
     ),
 ]
@@ -670,7 +820,9 @@ def _fresh() -> None:
 
 def test_a_sweep_may_be_called_sweep(project: Path) -> None:
     shutil.copy(project / SWEEP, project / "config/sweeps/sweep.yaml")
-    outcome = run_snakemake(project, "-n", "measure_sweep", "--config", "device=nvidia-h200", "arch=sm_90a")
+    outcome = run_snakemake(
+        project, "-n", "measure_sweep", "--config", "device=nvidia-h200", "arch=sm_90a"
+    )
     assert outcome.code == 0, outcome.text
     assert outcome.jobs == ["Preparing sweep", "Measuring sweep"]
 
@@ -685,7 +837,10 @@ def test_without_a_mistake_nothing_is_said(
 
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.name)
 def test_a_mistake_names_file_field_value_and_what_is_accepted(
-    mistake: Mistake, project: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    mistake: Mistake,
+    project: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.chdir(project)
     mistake.change(project)
@@ -722,12 +877,28 @@ def test_an_include_that_the_compiler_finds_or_does_not_read_is_no_mistake(
         (
             text(SWEEP, "radius: [2, 4]", "radius: [2, 3]"),
             (),
-            ("WorkflowError", SWEEP, "variants[0].params.radius", "3 is not accepted", "2, 4, 8"),
+            (
+                "WorkflowError",
+                SWEEP,
+                "variants[0].params.radius",
+                "3 is not accepted",
+                "2, 4, 8",
+            ),
         ),
         (
-            text(KERNEL, "ceil_div(elements - 2 * radius, threads)", "max(0, 1 - elements // 2**18)"),
+            text(
+                KERNEL,
+                "ceil_div(elements - 2 * radius, threads)",
+                "max(0, 1 - elements // 2**18)",
+            ),
             (),
-            ("WorkflowError", KERNEL, "launch.grid", "[0] is not accepted", "whole numbers >= 1"),
+            (
+                "WorkflowError",
+                KERNEL,
+                "launch.grid",
+                "[0] is not accepted",
+                "whole numbers >= 1",
+            ),
         ),
         (
             lambda project: None,
@@ -737,7 +908,13 @@ def test_an_include_that_the_compiler_finds_or_does_not_read_is_no_mistake(
         (
             lambda project: None,
             ("--config", "device=nvidia-b200"),
-            ("WorkflowError", "configuration", "arch", "this host has no nvidia-b200", "such as sm_90a"),
+            (
+                "WorkflowError",
+                "configuration",
+                "arch",
+                "this host has no nvidia-b200",
+                "such as sm_90a",
+            ),
         ),
         (
             lambda project: (project / "layer.yaml").write_text("run: a\nrun: b\n"),
@@ -754,7 +931,10 @@ def test_an_include_that_the_compiler_finds_or_does_not_read_is_no_mistake(
     ],
 )
 def test_snakemake_ends_with_the_message_before_any_job_starts(
-    change: Callable[[Path], object], arguments: tuple[str, ...], says: tuple[str, ...], project: Path
+    change: Callable[[Path], object],
+    arguments: tuple[str, ...],
+    says: tuple[str, ...],
+    project: Path,
 ) -> None:
     change(project)
     outcome = run_snakemake(project, *arguments)

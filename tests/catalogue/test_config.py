@@ -17,7 +17,13 @@ from hypothesis import strategies as st
 from ladder.catalogue import settings
 from ladder.catalogue.documents import parse_yaml
 from ladder.catalogue.runs import Run, load
-from ladder.catalogue.settings import choose_device, merged, parse_over, read_settings, set_up
+from ladder.catalogue.settings import (
+    choose_device,
+    merged,
+    parse_over,
+    read_settings,
+    set_up,
+)
 from ladder.cli.app import main
 from ladder.gpu import discovery
 from ladder.gpu.discovery import FoundGpu, visible
@@ -51,14 +57,23 @@ def test_merging_keeps_what_only_one_side_says_and_prefers_the_upper_layer(
             assert value == over[key]
 
 
-def test_layers_are_merged_field_by_field_and_words_of_the_command_line_are_yaml(tmp_path: Path) -> None:
+def test_layers_are_merged_field_by_field_and_words_of_the_command_line_are_yaml(
+    tmp_path: Path,
+) -> None:
     layer = tmp_path / "layer.yaml"
     layer.write_text("measure: {precision: 0.05, cell_seconds: 0.2}\nsweeps: [one]\n")
     over = parse_over(["measure={precision: 0.125, lock_clocks: 1400}", "run=r1"])
     config = read_settings(Project(ROOT), [layer], over)
     assert (config.measure.precision, config.measure.cell_seconds) == (0.125, 0.2)
-    assert (config.measure.lock_clocks, config.run, config.sweeps) == (1400, "r1", ["one"])
-    assert config.measure.deadline_s == read_settings(Project(ROOT), [], {}).measure.deadline_s
+    assert (config.measure.lock_clocks, config.run, config.sweeps) == (
+        1400,
+        "r1",
+        ["one"],
+    )
+    assert (
+        config.measure.deadline_s
+        == read_settings(Project(ROOT), [], {}).measure.deadline_s
+    )
 
 
 def test_a_date_is_a_word_like_any_other() -> None:
@@ -103,36 +118,58 @@ def test_the_architecture_of_a_device_carries_its_own_features_from_9_0_up(
         ("1,-1,0", [L4]),
     ],
 )
-def test_only_visible_gpus_are_found(chosen: str | None, expected: list[FoundGpu]) -> None:
+def test_only_visible_gpus_are_found(
+    chosen: str | None, expected: list[FoundGpu]
+) -> None:
     environment = {} if chosen is None else {"CUDA_VISIBLE_DEVICES": chosen}
-    assert visible([H200, L4], environment | {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}) == expected
+    assert (
+        visible([H200, L4], environment | {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"})
+        == expected
+    )
 
 
 @pytest.mark.parametrize("chosen", ["7", "1,7,0", "GPU-2", "GPU-", "h200"])
-def test_a_name_that_no_gpu_has_is_refused_and_not_taken_for_no_gpu(chosen: str) -> None:
+def test_a_name_that_no_gpu_has_is_refused_and_not_taken_for_no_gpu(
+    chosen: str,
+) -> None:
     environment = {"CUDA_VISIBLE_DEVICES": chosen, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     wrong = "7" if "7" in chosen else chosen
     accepted = "a number from 0 to 1, or a UUID.*GPU-0aa1 .NVIDIA H200., GPU-1bb2"
-    with pytest.raises(LadderError, match=f"CUDA_VISIBLE_DEVICES: '{wrong}' is not accepted.*{accepted}"):
+    with pytest.raises(
+        LadderError,
+        match=f"CUDA_VISIBLE_DEVICES: '{wrong}' is not accepted.*{accepted}",
+    ):
         visible([H200, L4], environment)
     assert visible([], environment) == [], "a host without a GPU may have any"
 
 
-def test_where_gpus_differ_a_number_is_taken_only_in_the_order_that_cuda_has_too() -> None:
+def test_where_gpus_differ_a_number_is_taken_only_in_the_order_that_cuda_has_too() -> (
+    None
+):
     environment = {"CUDA_VISIBLE_DEVICES": "0"}
-    with pytest.raises(LadderError, match=r"'0' is not accepted.*by speed.*CUDA_DEVICE_ORDER=PCI_BUS_ID"):
+    with pytest.raises(
+        LadderError,
+        match=r"'0' is not accepted.*by speed.*CUDA_DEVICE_ORDER=PCI_BUS_ID",
+    ):
         visible([H200, L4], environment)
     alike = replace(H200, index=1, uuid="GPU-2cc3")
     assert visible([H200, alike], environment) == [H200]
 
 
-def test_a_gpu_in_mig_mode_is_not_measured_since_a_slice_would_pass_for_the_whole_model() -> None:
+def test_a_gpu_in_mig_mode_is_not_measured_since_a_slice_would_pass_for_the_whole_model() -> (
+    None
+):
     sliced = replace(H200, index=1, uuid="GPU-2cc3", mig=True)
     assert visible([H200, sliced], {}) == [H200]
-    with pytest.raises(LadderError, match=r"NVIDIA H200: it is in MIG mode.*-mig 0.*device=none"):
+    with pytest.raises(
+        LadderError, match=r"NVIDIA H200: it is in MIG mode.*-mig 0.*device=none"
+    ):
         visible([sliced], {})
     for chosen in ("1", "GPU-2cc3", "MIG-0fe3"):
-        with pytest.raises(LadderError, match=f"CUDA_VISIBLE_DEVICES: '{chosen}' is not accepted.*MIG mode"):
+        with pytest.raises(
+            LadderError,
+            match=f"CUDA_VISIBLE_DEVICES: '{chosen}' is not accepted.*MIG mode",
+        ):
             visible([H200, sliced], {"CUDA_VISIBLE_DEVICES": chosen})
 
 
@@ -159,11 +196,17 @@ class Mig:
         raise RuntimeError("Not Supported")
 
 
-def test_a_driver_of_cuda_12_is_refused_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    gpu = SimpleNamespace(name="NVIDIA H200", uuid="GPU-0aa1", cuda_compute_capability=(9, 0), mig=Mig())
+def test_a_driver_of_cuda_12_is_refused_in_one_sentence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gpu = SimpleNamespace(
+        name="NVIDIA H200", uuid="GPU-0aa1", cuda_compute_capability=(9, 0), mig=Mig()
+    )
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setattr(discovery.ctypes, "CDLL", lambda name: None)
-    monkeypatch.setattr("cuda.core.system.Device", SimpleNamespace(get_all_devices=lambda: [gpu]))
+    monkeypatch.setattr(
+        "cuda.core.system.Device", SimpleNamespace(get_all_devices=lambda: [gpu])
+    )
     monkeypatch.setattr("cuda.bindings.nvml", Nvml(12040))
     needed = r"driver 550.54 is for CUDA 12.4; needed is CUDA 13, driver 580 or later .*device=none"
     with pytest.raises(LadderError, match=needed):
@@ -185,15 +228,29 @@ def test_a_driver_of_cuda_12_is_refused_in_one_sentence(monkeypatch: pytest.Monk
     ],
 )
 def test_the_run_is_for_the_device_asked_for_or_found(
-    device: str, arch_: str, gpus: list[FoundGpu], expected: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+    device: str,
+    arch_: str,
+    gpus: list[FoundGpu],
+    expected: tuple[str, str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(settings, "find_gpus", lambda: gpus)
-    assert choose_device(read_settings(Project(ROOT), [], {"device": device, "arch": arch_})) == expected
+    assert (
+        choose_device(
+            read_settings(Project(ROOT), [], {"device": device, "arch": arch_})
+        )
+        == expected
+    )
 
 
-def test_a_device_of_another_host_needs_its_architecture(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_device_of_another_host_needs_its_architecture(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(settings, "find_gpus", list)
-    with pytest.raises(LadderError, match=r"arch: 'auto' is not accepted.*no nvidia-b200.*such as sm_90a"):
+    with pytest.raises(
+        LadderError,
+        match=r"arch: 'auto' is not accepted.*no nvidia-b200.*such as sm_90a",
+    ):
         choose_device(read_settings(Project(ROOT), [], {"device": "nvidia-b200"}))
 
 
@@ -217,15 +274,25 @@ def test_a_driver_that_does_not_answer_is_an_error_where_there_is_a_gpu(
     (device / "vendor").write_text("0x10de\n" if on_the_bus else "0x8086\n")
     monkeypatch.setattr(discovery, "_PCI", tmp_path)
     monkeypatch.setattr(discovery.ctypes, "CDLL", lambda name: None)
-    monkeypatch.setattr("cuda.core.system.Device", SimpleNamespace(get_all_devices=broken))
+    monkeypatch.setattr(
+        "cuda.core.system.Device", SimpleNamespace(get_all_devices=broken)
+    )
     if not on_the_bus:
         assert discovery.find_gpus() == []
         return
-    with pytest.raises(LadderError, match=r"does not answer: NVML_ERROR_LIB_RM.*device=none"):
+    with pytest.raises(
+        LadderError, match=r"does not answer: NVML_ERROR_LIB_RM.*device=none"
+    ):
         choose_device(read_settings(Project(ROOT), [], {}))
-    assert choose_device(read_settings(Project(ROOT), [], {"device": "none"})) == ("no-gpu", "sm_90a")
+    assert choose_device(read_settings(Project(ROOT), [], {"device": "none"})) == (
+        "no-gpu",
+        "sm_90a",
+    )
     cluster = {"device": "nvidia-h200", "arch": "sm_90a"}
-    assert choose_device(read_settings(Project(ROOT), [], cluster)) == ("nvidia-h200", "sm_90a")
+    assert choose_device(read_settings(Project(ROOT), [], cluster)) == (
+        "nvidia-h200",
+        "sm_90a",
+    )
 
 
 @pytest.fixture
@@ -245,13 +312,17 @@ def test_the_checkout_and_its_quick_configuration_are_accepted(everything: Run) 
         for run in (quick, everything)
     )
     assert few < all_of_them
-    assert quick.folder.root == everything.folder.root, "what it measures counts for all"
+    assert quick.folder.root == everything.folder.root, (
+        "what it measures counts for all"
+    )
 
 
 QUICK = ROOT / "config" / "quick.yaml"
 
 
-def test_a_run_of_some_cells_plans_and_compiles_these_alone_for_the_same_records(everything: Run) -> None:
+def test_a_run_of_some_cells_plans_and_compiles_these_alone_for_the_same_records(
+    everything: Run,
+) -> None:
     kept = {
         "fp32_ladder": "m == 4096 and (rung == '20 warp-specialised' or regime == 'cold' and kernel == 'gemm_tma')"
     }
@@ -265,21 +336,47 @@ def test_a_run_of_some_cells_plans_and_compiles_these_alone_for_the_same_records
         assert task.cell.size["m"] == 4096
         assert task.cell.kernel == "gemm_tma"
         assert task == replace(cells[task.cell.id], sustained=task.sustained)
-    assert {task.rung for task in plan.tasks if task.sustained} == {"20 warp-specialised"}
-    assert len([task for task in whole.tasks if task.sustained and task.cell.size["m"] == 4096]) > 2
+    assert {task.rung for task in plan.tasks if task.sustained} == {
+        "20 warp-specialised"
+    }
+    assert (
+        len(
+            [
+                task
+                for task in whole.tasks
+                if task.sustained and task.cell.size["m"] == 4096
+            ]
+        )
+        > 2
+    )
     launched = {task.reference.variant for task in plan.tasks if task.reference}
-    assert launched <= {one.id for one in some.sweeps["fp32_ladder"].variants}, "no baseline stays out"
-    assert len(some.sweeps["fp32_ladder"].variants) < len(everything.sweeps["fp32_ladder"].variants)
-    assert some.plans["fp32_tiles"] == everything.plans["fp32_tiles"], "targets may name it"
+    assert launched <= {one.id for one in some.sweeps["fp32_ladder"].variants}, (
+        "no baseline stays out"
+    )
+    assert len(some.sweeps["fp32_ladder"].variants) < len(
+        everything.sweeps["fp32_ladder"].variants
+    )
+    assert some.plans["fp32_tiles"] == everything.plans["fp32_tiles"], (
+        "targets may name it"
+    )
 
 
 @pytest.mark.parametrize(
     ("choice", "message"),
     [
-        ({"alone": "elements == 3"}, "sweeps.alone: 'elements == 3' .* an expression that keeps a cell"),
-        ({"alone": "size == 4096"}, "sweeps.alone: .*'size' is not defined; known names:.* regime"),
+        (
+            {"alone": "elements == 3"},
+            "sweeps.alone: 'elements == 3' .* an expression that keeps a cell",
+        ),
+        (
+            {"alone": "size == 4096"},
+            "sweeps.alone: .*'size' is not defined; known names:.* regime",
+        ),
         ({"alnoe": "elements == 4096"}, "sweeps: .*alnoe"),
-        ({"alone": 4096}, "all, a list of sweep names, or a mapping of sweep names to expressions"),
+        (
+            {"alone": 4096},
+            "all, a list of sweep names, or a mapping of sweep names to expressions",
+        ),
         ({}, "all, a list of sweep names, or a mapping of sweep names to expressions"),
     ],
 )
@@ -297,14 +394,26 @@ def test_the_first_screen_takes_two_minutes_of_measuring(
     """Of five: compiling, starting processes and drawing take the rest. By the times of the published records."""
     quick = load(set_up(ROOT, [QUICK], {"device": "none"}))
     records = read_archive(quick.project.published("nvidia-h200").records)
-    spent = {record.cell.id: record.result["spent"] for record in records if record.result.get("spent")}
-    seconds = {cell: one["wall_s"] / one["regimes"] for cell, one in spent.items() if one["regimes"]}
+    spent = {
+        record.cell.id: record.result["spent"]
+        for record in records
+        if record.result.get("spent")
+    }
+    seconds = {
+        cell: one["wall_s"] / one["regimes"]
+        for cell, one in spent.items()
+        if one["regimes"]
+    }
 
     def lasts(run: Run) -> tuple[float, float]:
         """Seconds of the cells that have records, and their share of all."""
         plans = [run.plans[name] for name in run.sweeps]
         timed = [(plan, task) for plan in plans for task in plan.tasks if task.launch]
-        cells = [task.cell.in_regime(regime).id for plan, task in timed for regime in plan.regimes_of(task)]
+        cells = [
+            task.cell.in_regime(regime).id
+            for plan, task in timed
+            for regime in plan.regimes_of(task)
+        ]
         cells += [choice.id for plan in plans for choice in plan.choices]
         known = [seconds[cell] for cell in cells if cell in seconds]
         return sum(known), len(known) / len(cells)
@@ -336,14 +445,27 @@ def test_what_the_rules_need_is_kept_while_nothing_changes(project: Path) -> Non
     assert (read(), read()) == (3, 3)
 
 
-def test_a_cache_that_others_may_write_runs_nothing(project: Path, tmp_path: Path) -> None:
+def test_a_cache_that_others_may_write_runs_nothing(
+    project: Path, tmp_path: Path
+) -> None:
     class Command:
         def __reduce__(self) -> Any:
             return os.mkdir, (str(tmp_path / "ran"),)
 
     for name in ("run", "rules"):
         (tmp_path / f"{name}.pickle").write_bytes(pickle.dumps(("key", Command())))
-    assert main(["--root", str(project), "check", "--config", f"compile={{cache: {tmp_path}}}"]) == 0
+    assert (
+        main(
+            [
+                "--root",
+                str(project),
+                "check",
+                "--config",
+                f"compile={{cache: {tmp_path}}}",
+            ]
+        )
+        == 0
+    )
     assert not (tmp_path / "ran").exists()
 
 

@@ -44,7 +44,9 @@ def test_every_file_of_the_three_rooms_counts(tree: Path, name: str) -> None:
     assert len({before, changed, removed}) == 3
 
 
-@pytest.mark.parametrize("name", ["kernels/new.cu", "workflow/ladder/new.py", "config/sweeps/new.yaml"])
+@pytest.mark.parametrize(
+    "name", ["kernels/new.cu", "workflow/ladder/new.py", "config/sweeps/new.yaml"]
+)
 def test_a_new_file_counts_even_when_empty(tree: Path, name: str) -> None:
     before = tree_digest(tree)
     write(tree / name, "")
@@ -58,7 +60,9 @@ def test_a_new_file_counts_even_when_empty(tree: Path, name: str) -> None:
         lambda tree: (tree / "config/config.yaml").rename(tree / "kernels/config.yaml"),
     ],
 )
-def test_a_renamed_or_moved_file_counts(tree: Path, change: Callable[[Path], object]) -> None:
+def test_a_renamed_or_moved_file_counts(
+    tree: Path, change: Callable[[Path], object]
+) -> None:
     before = tree_digest(tree)
     change(tree)
     assert tree_digest(tree) != before
@@ -82,7 +86,9 @@ def test_what_no_number_depends_on_does_not_count(tree: Path, name: str) -> None
     assert tree_digest(tree) == before
 
 
-def test_a_touched_tree_and_a_copy_elsewhere_have_the_same_digest(tree: Path, tmp_path: Path) -> None:
+def test_a_touched_tree_and_a_copy_elsewhere_have_the_same_digest(
+    tree: Path, tmp_path: Path
+) -> None:
     before = tree_digest(tree)
     for name in FILES:
         (tree / name).touch()
@@ -97,15 +103,23 @@ def test_contents_do_not_slip_from_one_file_into_the_next(tmp_path: Path) -> Non
     write(tmp_path / "one/b", "3")
     write(tmp_path / "two/a", "1")
     write(tmp_path / "two/b", "23")
-    digests = {digest_files((tmp_path / room).iterdir(), tmp_path / room) for room in ("one", "two")}
+    digests = {
+        digest_files((tmp_path / room).iterdir(), tmp_path / room)
+        for room in ("one", "two")
+    }
     assert len(digests) == 2
 
 
 def test_sha256_is_the_published_one() -> None:
-    assert sha256(b"abc") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    assert (
+        sha256(b"abc")
+        == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    )
 
 
-def test_a_parameter_that_was_added_later_leaves_cells_alone_where_it_has_its_default(tmp_path: Path) -> None:
+def test_a_parameter_that_was_added_later_leaves_cells_alone_where_it_has_its_default(
+    tmp_path: Path,
+) -> None:
     project = make_project(tmp_path / "project")
 
     def cells() -> dict[str, set[str]]:
@@ -118,7 +132,8 @@ def test_a_parameter_that_was_added_later_leaves_cells_alone_where_it_has_its_de
     def add(**more: object) -> dict[str, set[str]]:
         axis = {"values": [1, 2], "default": 1, "description": "twice as much", **more}
         edit_yaml(
-            project / "kernels/stencil/alone.yaml", lambda kernel: kernel["parameters"].update(twice=axis)
+            project / "kernels/stencil/alone.yaml",
+            lambda kernel: kernel["parameters"].update(twice=axis),
         )
         return cells()
 

@@ -30,7 +30,9 @@ def test_every_field_of_every_document_is_described(kind: str) -> None:
 
 
 def between_marks(readme: Path) -> str:
-    return readme.read_text(encoding="utf-8").partition(BEGIN)[2].partition(END)[0].strip()
+    return (
+        readme.read_text(encoding="utf-8").partition(BEGIN)[2].partition(END)[0].strip()
+    )
 
 
 def test_the_numbers_of_readme_are_those_of_the_published_tables() -> None:
@@ -40,19 +42,32 @@ def test_the_numbers_of_readme_are_those_of_the_published_tables() -> None:
 
 def test_the_ladders_in_docs_are_drawn_from_sweeps_and_published_tables() -> None:
     text, sweeps = ladders(PUBLISHED, published_data(), ROOT), loaded().every_sweep
-    assert (ROOT / "docs" / "ladder.md").read_text(encoding="utf-8") == text, "run `make reference`"
+    assert (ROOT / "docs" / "ladder.md").read_text(encoding="utf-8") == text, (
+        "run `make reference`"
+    )
     assert {"gemv_bf16", "reduction", "transpose_fp32"} < {*names_of(sweeps)}
     for name in names_of(sweeps):
         for entry in sweeps[name].entries:
             line = rf"^\| \W*{re.escape(entry.rung)}\W* \| .{re.escape(entry.technique[1:])}\. \|"
             assert re.search(line, text, re.MULTILINE), entry.rung
-    assert len(re.findall(r"\| \d[\d.]* \[\d[\d.]*, \d[\d.]*\] \| \[\d[\d.]*, \d[\d.]*\] \|", text)) > 50
+    assert (
+        len(
+            re.findall(
+                r"\| \d[\d.]* \[\d[\d.]*, \d[\d.]*\] \| \[\d[\d.]*, \d[\d.]*\] \|", text
+            )
+        )
+        > 50
+    )
 
 
-def test_the_readme_holds_the_reference_the_schemas_give(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_readme_holds_the_reference_the_schemas_give(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert main(["reference"]) == 0
     printed = capsys.readouterr().out
-    assert between_marks(ROOT / "config" / "README.md") == printed.strip(), "run `make reference`"
+    assert between_marks(ROOT / "config" / "README.md") == printed.strip(), (
+        "run `make reference`"
+    )
     assert printed == "\n".join(field_reference(kind, *KINDS[kind]) for kind in KINDS)
 
 
@@ -74,7 +89,9 @@ def test_editors_find_the_schema_of_every_document(kind: str) -> None:
         document = yaml.safe_load(path.read_text())
         assert not list(checked.iter_errors(document)), path
         assert list(checked.iter_errors({**document, "misspelt": 1})), path
-    editor = json.loads((ROOT / ".vscode" / "settings.json").read_text())["yaml.schemas"]
+    editor = json.loads((ROOT / ".vscode" / "settings.json").read_text())[
+        "yaml.schemas"
+    ]
     assert editor[f"config/schemas/{kind}.json"] == FILES[kind][0]
 
 

@@ -34,11 +34,15 @@ def repeated(run: Run) -> dict[Cell, list[Task]]:
     for plan in run.plans.values():
         for task in plan.tasks:
             if task.repeated:
-                found.setdefault((plan.sweep, task.variant, *task.cell.size.items()), []).append(task)
+                found.setdefault(
+                    (plan.sweep, task.variant, *task.cell.size.items()), []
+                ).append(task)
     return found
 
 
-def test_a_session_repeats_a_few_hundred_pairs(repeated: dict[Cell, list[Task]]) -> None:
+def test_a_session_repeats_a_few_hundred_pairs(
+    repeated: dict[Cell, list[Task]],
+) -> None:
     """A session of them takes some minutes. Each ladder of memory-bound kernels may have about 25 pairs of them."""
     assert 300 <= sum(map(len, repeated.values())) <= 860
 
@@ -46,35 +50,58 @@ def test_a_session_repeats_a_few_hundred_pairs(repeated: dict[Cell, list[Task]])
 def test_pairs_with_a_baseline_are_repeated_with_their_cells(
     run: Run, repeated: dict[Cell, list[Task]]
 ) -> None:
-    paired = [(plan.sweep, task) for plan in run.plans.values() for task in plan.tasks if task.baseline]
-    own = [task for sweep, task in paired if (sweep, task.variant, *task.cell.size.items()) in repeated]
+    paired = [
+        (plan.sweep, task)
+        for plan in run.plans.values()
+        for task in plan.tasks
+        if task.baseline
+    ]
+    own = [
+        task
+        for sweep, task in paired
+        if (sweep, task.variant, *task.cell.size.items()) in repeated
+    ]
     assert own
     assert all(task.repeated for task in own)
 
 
 @pytest.mark.published
-def test_every_pair_that_a_verdict_rests_on_is_repeated(run: Run, repeated: dict[Cell, list[Task]]) -> None:
+def test_every_pair_that_a_verdict_rests_on_is_repeated(
+    run: Run, repeated: dict[Cell, list[Task]]
+) -> None:
     """A claim about the best of many rests on the best one: it may be another after new measurements."""
-    data, missing, parts = RunData(run.every_sweep, read_frames(PUBLISHED)), Counter[str](), 0
+    data, missing, parts = (
+        RunData(run.every_sweep, read_frames(PUBLISHED)),
+        Counter[str](),
+        0,
+    )
     for claim in CLAIMS:
         for part in decided(claim, data)[0]:
             timed = (
-                [row for value in part.values.values for row in value.timed] if isinstance(part, Part) else []
+                [row for value in part.values.values for row in value.timed]
+                if isinstance(part, Part)
+                else []
             )
             parts += bool(timed)
             for row in timed:
                 if (row["sweep"], row["variant"], *row.size.items()) not in repeated:
-                    missing[f"{claim.id}: {row['sweep']}: {row['variant']} at {dict(row.size)}"] += 1
+                    missing[
+                        f"{claim.id}: {row['sweep']}: {row['variant']} at {dict(row.size)}"
+                    ] += 1
     assert parts > 20
     assert not missing, "to be added to `repeated` of its sweep"
 
 
 @pytest.mark.published
-def test_the_fastest_of_each_dtype_at_each_large_size_is_repeated(repeated: dict[Cell, list[Task]]) -> None:
+def test_the_fastest_of_each_dtype_at_each_large_size_is_repeated(
+    repeated: dict[Cell, list[Task]],
+) -> None:
     timings = stats.ok_rows(tables.read("timings", PUBLISHED), "cold")
     timings = timings[timings["baseline"].isna()]
     sizes, found = (2048, 4096, 8192, 16384), 0
-    known = {cell[1:] for cell in repeated}  # a cell may be published under an earlier sweep's name
+    known = {
+        cell[1:] for cell in repeated
+    }  # a cell may be published under an earlier sweep's name
     together = (
         ("fp32_ladder",),
         ("hopper_dtypes", "hopper_fp8"),
@@ -85,26 +112,36 @@ def test_the_fastest_of_each_dtype_at_each_large_size_is_repeated(repeated: dict
         own = timings[timings["sweep"].isin(sweeps) & timings["m"].isin(sizes)]
         own = own[(own["m"] == own["n"]) & (own["n"] == own["k"])]
         for _, rows in own.groupby(["dtype", "m"]):
-            best = rows[rows["speedup"] > 0.99 * rows["speedup"].max()]  # of those that differ by less, any
+            best = rows[
+                rows["speedup"] > 0.99 * rows["speedup"].max()
+            ]  # of those that differ by less, any
             found += 1
-            assert any(stats.cell_of(row)[1:] in known for row in stats.records(best)), best[
-                "variant"
-            ].tolist()
+            assert any(
+                stats.cell_of(row)[1:] in known for row in stats.records(best)
+            ), best["variant"].tolist()
     assert found == 4 * (1 + 4 + 1 + 1)
 
 
-def test_the_rungs_that_readme_prints_are_repeated(run: Run, repeated: dict[Cell, list[Task]]) -> None:
+def test_the_rungs_that_readme_prints_are_repeated(
+    run: Run, repeated: dict[Cell, list[Task]]
+) -> None:
     size = (("m", 4096), ("n", 4096), ("k", 4096))
     for name in ("fp32_ladder", "tensor_ladder_bf16", "hopper_ladder"):
         rungs = [entry.variant.id for entry in run.every_sweep[name].entries]
-        assert [variant for variant in rungs if (name, variant, *size) not in repeated] == []
+        assert [
+            variant for variant in rungs if (name, variant, *size) not in repeated
+        ] == []
 
 
 @pytest.mark.published
-def test_each_kind_of_reference_and_duration_is_repeated(repeated: dict[Cell, list[Task]]) -> None:
+def test_each_kind_of_reference_and_duration_is_repeated(
+    repeated: dict[Cell, list[Task]],
+) -> None:
     """Components of variance are of a kind: without cells of it there are none."""
     timings = stats.ok_rows(tables.read("timings", PUBLISHED), "cold")
-    libraries = {name for problem in PROBLEMS.values() for name in problem.libraries} - {"copy"}
+    libraries = {
+        name for problem in PROBLEMS.values() for name in problem.libraries
+    } - {"copy"}
     edges, found = (10, 50, 500), Counter[tuple[str, int]]()
     for row in stats.records(timings):
         if stats.cell_of(row) in repeated:

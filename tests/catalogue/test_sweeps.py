@@ -20,11 +20,17 @@ def test_an_entry_runs_in_the_dtypes_that_it_names() -> None:
         found.setdefault(entry.variant.kernel.name, set()).add(entry.variant.dtype)
     halves = {"bf16", "fp16"}
     every = {*halves, "tf32"}
-    assert found == {"hopper_gemm": every, "hopper_ping_pong": every, "8_stream_k": halves}
+    assert found == {
+        "hopper_gemm": every,
+        "hopper_ping_pong": every,
+        "8_stream_k": halves,
+    }
 
 
 @pytest.mark.published
-def test_hopper_shapes_has_at_each_size_a_kernel_that_hopper_tiles_proves_no_slower() -> None:
+def test_hopper_shapes_has_at_each_size_a_kernel_that_hopper_tiles_proves_no_slower() -> (
+    None
+):
     """Where this fails after a publication, `faster` says what to write."""
     timings = tables.read("timings", PUBLISHED)
     rows = timings[(timings["sweep"] == "hopper_tiles") & (timings["status"] == "ok")]
@@ -32,11 +38,15 @@ def test_hopper_shapes_has_at_each_size_a_kernel_that_hopper_tiles_proves_no_slo
     read = {(row.m, row.n, row.k, row.variant): row for row in rows.itertuples()}
     best = {
         (row.m, row.n, row.k): row
-        for row in contenders(rows, ["m", "n", "k"]).sort_values("predicted_low").itertuples()
+        for row in contenders(rows, ["m", "n", "k"])
+        .sort_values("predicted_low")
+        .itertuples()
     }
     sweep = every_sweep()["hopper_shapes"]
     chosen = {tuple(size.values()): entry.variant.id for entry, size in sweep.cells}
-    assert chosen.keys() == {tuple(size.values()) for size in (*sweep.sizes, *sweep.sizes_without_cells)}
+    assert chosen.keys() == {
+        tuple(size.values()) for size in (*sweep.sizes, *sweep.sizes_without_cells)
+    }
     faster = {
         size: best[size].variant
         for size, variant in chosen.items()

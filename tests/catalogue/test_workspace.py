@@ -21,7 +21,9 @@ def test_a_plan_has_the_bytes_of_each_size() -> None:
     scratch, zeroed = (one for one in launch.arguments if "workspace" in one)
     assert (scratch["workspace"], scratch["bytes"]) == ("scratch", 4 * 64 * 96)
     assert (zeroed["workspace"], zeroed["bytes"]) == ("zeroed", 4 * 68)
-    assert zeroed["pointer"] != _launch(variant, SIZE | {"m": 65}).arguments[4]["pointer"], "each has its own"
+    assert (
+        zeroed["pointer"] != _launch(variant, SIZE | {"m": 65}).arguments[4]["pointer"]
+    ), "each has its own"
 
 
 @pytest.mark.parametrize(
@@ -33,7 +35,9 @@ def test_a_plan_has_the_bytes_of_each_size() -> None:
         ({"pointer": "c", "bytes": 4}, "{workspace: zeroed|scratch, bytes: ...}"),
     ],
 )
-def test_mistakes_name_what_is_accepted(tmp_path: Path, argument: dict[str, object], says: str) -> None:
+def test_mistakes_name_what_is_accepted(
+    tmp_path: Path, argument: dict[str, object], says: str
+) -> None:
     document = yaml.safe_load(KERNEL.read_text())
     document["arguments"][9] = argument
     path = tmp_path / KERNEL.name

@@ -50,13 +50,32 @@ def made(
         assert against is not None
         speed = speedup(params) if cached else 1.0
         ends = {"speedup_low": speed * 0.999, "speedup_high": speed * 1.001}
-        timed = {**about, **SIZE, "regime": "cold", "reference": against.id, "speedup": speed, **ends}
-        facts = {"registers": 32, "local_bytes": 0, "occupancy": 1.0, "instructions": 100}
+        timed = {
+            **about,
+            **SIZE,
+            "regime": "cold",
+            "reference": against.id,
+            "speedup": speed,
+            **ends,
+        }
+        facts = {
+            "registers": 32,
+            "local_bytes": 0,
+            "occupancy": 1.0,
+            "instructions": 100,
+        }
         frames.setdefault("timings", []).append(timed)
-        frames.setdefault("resources", []).append({**about, **facts, **(code(params) if cached else {})})
+        frames.setdefault("resources", []).append(
+            {**about, **facts, **(code(params) if cached else {})}
+        )
         for name, value in counters(variant.kernel.name, params).items():
-            frames.setdefault("metrics", []).append({**about, **SIZE, "metric": name, "value": value})
-    return RunData({sweep.name: sweep}, {name: tables.frame(name, rows) for name, rows in frames.items()})
+            frames.setdefault("metrics", []).append(
+                {**about, **SIZE, "metric": name, "value": value}
+            )
+    return RunData(
+        {sweep.name: sweep},
+        {name: tables.frame(name, rows) for name, rows in frames.items()},
+    )
 
 
 def parts(claim_id: str, data: RunData) -> list[Part]:
@@ -79,7 +98,9 @@ def test_k_of_the_text_is_the_radius() -> None:
 
 
 @pytest.mark.parametrize(("place", "words"), [(0, 34 * 32 / 1026), (1, 64 * 32 / 1056)])
-def test_redundant_loads_are_words_and_sectors_stand_beside_them(place: int, words: float) -> None:
+def test_redundant_loads_are_words_and_sectors_stand_beside_them(
+    place: int, words: float
+) -> None:
     def counted(kernel: str, params: Params) -> dict[str, float]:
         return {SECTORS: 1.5 if kernel == CACHE else 1.0, DRAM_READ: 1.0}
 
@@ -112,13 +133,20 @@ def test_a_fall_at_25_is_told_from_its_cause(spilled: int, verdict: str) -> None
     said = advice("coarsening-pays-then-spills", data)
     assert ("no register spills" in said) == (spilled == 0)
     assert "the occupancy is 50 % (100 % at radius 16)" in said
-    level = parts("coarsening-pays-then-spills", made(lambda params: 1.5 if params["coarsen"] > 1 else 1.0))
+    level = parts(
+        "coarsening-pays-then-spills",
+        made(lambda params: 1.5 if params["coarsen"] > 1 else 1.0),
+    )
     assert level[1].verdict == "equivalent", "no fall"
 
 
 @pytest.mark.parametrize(
     ("full", "speed", "verdicts"),
-    [(90, 1.0, ["holds", "holds"]), (110, 1.0, ["refuted", "holds"]), (100, 0.95, ["holds", "refuted"])],
+    [
+        (90, 1.0, ["holds", "holds"]),
+        (110, 1.0, ["refuted", "holds"]),
+        (100, 0.95, ["holds", "refuted"]),
+    ],
 )
 def test_a_full_mask_is_held_against_that_of_active_lanes(
     full: int, speed: float, verdicts: list[str]
@@ -140,7 +168,9 @@ def test_the_gain_is_decided_up_to_12_and_beyond() -> None:
     assert levels_off.where == "holds at radius = 16, 25, 32"
     single, best = parts("register-cache-speedup", made(speedup))
     assert single.where == "holds at radius = 1, 2, 4, 8, 12, 16, 25, 32"
-    assert {one.row["block"] for one in (*single.values.values, *best.values.values)} == {1024}
+    assert {
+        one.row["block"] for one in (*single.values.values, *best.values.values)
+    } == {1024}
     assert {one.row["mask"] for one in single.values.values} == {"full"}, (
         "the text's own mask has a claim of its own"
     )
@@ -148,8 +178,13 @@ def test_the_gain_is_decided_up_to_12_and_beyond() -> None:
 
 def test_the_answer_leaves_out_the_mask_of_active_lanes() -> None:
     data = made(lambda params: 2.0 if params["mask"] == "active" else 1.0)
-    answer = next(one for one in answers(data, Links(PUBLISHED, ROOT, data)) if one.name == "register_cache")
+    answer = next(
+        one
+        for one in answers(data, Links(PUBLISHED, ROOT, data))
+        if one.name == "register_cache"
+    )
     speeds = {
-        row["speed over shared memory, eight outputs a thread in both [95 %]"] for row in cells(answer.table)
+        row["speed over shared memory, eight outputs a thread in both [95 %]"]
+        for row in cells(answer.table)
     }
     assert {speed.split()[0] for speed in speeds} == {"1.00"}

@@ -55,7 +55,9 @@ WAVES = "wavefronts"
 def speed(data: RunData, **condition: Any) -> Part:
     """The part "at least as fast as `old`" of the rows of `tiles`, with what counts as equal."""
     return decide_part(
-        "speed", data.speeds(data.timed("tiles")), **{"least": 1, "margin": 0.01, "per": "n", **condition}
+        "speed",
+        data.speeds(data.timed("tiles")),
+        **{"least": 1, "margin": 0.01, "per": "n", **condition},
     )
 
 
@@ -66,25 +68,43 @@ def speed(data: RunData, **condition: Any) -> Part:
         (1, math.inf, Estimate(0.90, 0.89, 0.91), "refuted"),
         (1, math.inf, Estimate(1.00, 0.98, 1.02), "undecided"),
         (1, math.inf, Estimate(1.00, 0.995, 1.005), "equivalent"),
-        (1, math.inf, Estimate(1.005, 1.003, 1.007), "equivalent"),  # ahead, but by nothing that matters
+        (
+            1,
+            math.inf,
+            Estimate(1.005, 1.003, 1.007),
+            "equivalent",
+        ),  # ahead, but by nothing that matters
         (1, math.inf, Estimate(1.02, 1.005, 1.03), "holds"),
         (1, math.inf, Estimate(1.02, 0.995, 1.03), "undecided"),
         (-math.inf, 1, Estimate(0.90, 0.89, 0.91), "holds"),
         (-math.inf, 1, Estimate(1.10, 1.09, 1.11), "refuted"),
         (-math.inf, 1, Estimate(0.995, 0.993, 0.997), "equivalent"),
-        (1, math.inf, Estimate(1.10, 1.12, 1.13), "holds"),  # the value itself is part of its interval
+        (
+            1,
+            math.inf,
+            Estimate(1.10, 1.12, 1.13),
+            "holds",
+        ),  # the value itself is part of its interval
         (-math.inf, 1.11, Estimate(1.10, 1.12, 1.13), "undecided"),
     ],
 )
-def test_one_value_against_an_edge(least: float, most: float, value: Estimate, verdict: str) -> None:
+def test_one_value_against_an_edge(
+    least: float, most: float, value: Estimate, verdict: str
+) -> None:
     assert verdict_of_value(value, least, most, 0.01) == verdict
 
 
 @pytest.mark.parametrize(
     ("value", "verdict"),
-    [((1.00, 0.995, 1.005), "holds"), ((1.03, 1.02, 1.04), "refuted"), ((1.01, 1.005, 1.02), "undecided")],
+    [
+        ((1.00, 0.995, 1.005), "holds"),
+        ((1.03, 1.02, 1.04), "refuted"),
+        ((1.01, 1.005, 1.02), "undecided"),
+    ],
 )
-def test_a_statement_of_no_difference_holds_within_its_margin(value: tuple[float, ...], verdict: str) -> None:
+def test_a_statement_of_no_difference_holds_within_its_margin(
+    value: tuple[float, ...], verdict: str
+) -> None:
     middle, low, high = value
     data = made(cell(1024, middle, speedup_low=low, speedup_high=high))
     part = speed(data, least=-math.inf, near=1)
@@ -102,7 +122,9 @@ def test_a_statement_of_no_difference_holds_within_its_margin(value: tuple[float
         ((1.5, 1.48, 1.52), "refuted"),
     ],
 )
-def test_better_than_said_is_no_refutation(value: tuple[float, float, float], verdict: str) -> None:
+def test_better_than_said_is_no_refutation(
+    value: tuple[float, float, float], verdict: str
+) -> None:
     """1.7 to 1.8 times, and the more the better."""
     assert verdict_of_value(Estimate(*value), 1.7, 1.8, more=True) == verdict
 
@@ -112,7 +134,13 @@ def test_where_less_is_meant_more_is_no_better() -> None:
 
 
 def test_a_part_that_holds_and_more_is_not_demoted_by_chance() -> None:
-    part = speed(made(cell(1024, 1.95), cell(2048, 1.75)), least=1.7, most=1.8, more=True, margin=0.0)
+    part = speed(
+        made(cell(1024, 1.95), cell(2048, 1.75)),
+        least=1.7,
+        most=1.8,
+        more=True,
+        margin=0.0,
+    )
     assert part.verdict == "holds"
     assert part.where == "holds at n = 2048; holds and more at n = 1024"
     assert part.label == "speed: from 1.7 to 1.8"
@@ -153,16 +181,21 @@ def test_several_verdicts_combine(verdicts: list[str], every: str, some: str) ->
     assert combine(verdicts, some=True) == some
 
 
-def drawn(random: np.random.Generator, truth: float, count: int, half_width: float = 0.01) -> list[Estimate]:
+def drawn(
+    random: np.random.Generator, truth: float, count: int, half_width: float = 0.01
+) -> list[Estimate]:
     """Values read of the same `truth`, each with its 95 % interval."""
     read = truth + random.normal(0, half_width / NORMAL, count)
     return [Estimate(value, value - half_width, value + half_width) for value in read]
 
 
 @pytest.mark.parametrize(
-    ("count", "some", "alone"), [(14, False, REFUTED), (33, False, REFUTED), (14, True, HOLDS)]
+    ("count", "some", "alone"),
+    [(14, False, REFUTED), (33, False, REFUTED), (14, True, HOLDS)],
 )
-def test_many_values_decide_no_oftener_by_chance_than_one(count: int, some: bool, alone: str) -> None:
+def test_many_values_decide_no_oftener_by_chance_than_one(
+    count: int, some: bool, alone: str
+) -> None:
     """Each is equal to the edge: without a correction 14 refute a true statement in 30 % of cases, 33 in 56 %."""
     random, wrong, uncorrected, trials = np.random.default_rng(5), 0, 0, 400
     for _ in range(trials):
@@ -190,7 +223,11 @@ def test_a_value_alone_and_a_count_need_no_correction() -> None:
 def test_a_part_without_a_margin_of_its_own_takes_what_sessions_differ_by() -> None:
     def part(value: float, timed: bool) -> Part:
         row = Row({"n": 1, "kernel": "k", "params": "{}"})
-        found = Value(Estimate(value, value - 1e-4, value + 1e-4), row=row, timed=(row,) if timed else ())
+        found = Value(
+            Estimate(value, value - 1e-4, value + 1e-4),
+            row=row,
+            timed=(row,) if timed else (),
+        )
         return decide_part("speed", Values("sweep", [found]), least=1)
 
     assert part(0.998, timed=True).verdict == EQUIVALENT
@@ -200,7 +237,11 @@ def test_a_part_without_a_margin_of_its_own_takes_what_sessions_differ_by() -> N
 
 def test_each_size_has_a_verdict_and_the_part_says_at_which_sizes() -> None:
     data = made(
-        cell(512, 1.2), cell(1024, 0.9), cell(2048, 1.001), cell(4096, 1.3), cell(8192, 0.99, spread=0.02)
+        cell(512, 1.2),
+        cell(1024, 0.9),
+        cell(2048, 1.001),
+        cell(4096, 1.3),
+        cell(8192, 0.99, spread=0.02),
     )
     part = speed(data)
     assert part.verdict == "only where"
@@ -209,7 +250,9 @@ def test_each_size_has_a_verdict_and_the_part_says_at_which_sizes() -> None:
         == "holds at n = 512, 4096; refuted at n = 1024; equivalent at n = 2048; undecided at n = 8192"
     )
     assert part.decisive is not None
-    assert part.decisive.measured == Estimate(0.9, 0.898, 0.902), "the value that is worst for the statement"
+    assert part.decisive.measured == Estimate(0.9, 0.898, 0.902), (
+        "the value that is worst for the statement"
+    )
     assert part.span == "0.900 to 1.30 x"
     assert part.evidence == (
         "From 0.9 x [0.898, 0.902] at size 1024 to 1.3 x [1.298, 1.302] at size 4096; "
@@ -217,33 +260,55 @@ def test_each_size_has_a_verdict_and_the_part_says_at_which_sizes() -> None:
     )
 
 
-def test_at_one_size_all_rows_must_hold_or_one_where_the_statement_says_sometimes() -> None:
+def test_at_one_size_all_rows_must_hold_or_one_where_the_statement_says_sometimes() -> (
+    None
+):
     data = made(cell(1024, 1.2), cell(1024, 0.9, pad=4), cell(2048, 0.8))
     assert speed(data).where == "refuted at n = 1024, 2048"
     sometimes = speed(data, some=True)
-    assert (sometimes.verdict, sometimes.where) == ("holds", "holds at n = 1024; refuted at n = 2048")
+    assert (sometimes.verdict, sometimes.where) == (
+        "holds",
+        "holds at n = 1024; refuted at n = 2048",
+    )
     assert sometimes.decisive is not None
     assert sometimes.decisive.measured.value == 1.2
-    best = decide_part("speed", data.speeds(data.timed("tiles")).best("n"), least=1, per="n")
+    best = decide_part(
+        "speed", data.speeds(data.timed("tiles")).best("n"), least=1, per="n"
+    )
     assert best.where == "holds at n = 1024; refuted at n = 2048"
 
 
-def test_where_another_gpu_is_predicted_that_decides_and_else_the_measured_interval() -> None:
+def test_where_another_gpu_is_predicted_that_decides_and_else_the_measured_interval() -> (
+    None
+):
     known = made(cell(1024, 1.2), predicted_low=0.95, predicted_high=1.45)
     part, without = speed(known), speed(made(cell(1024, 1.2)))
     assert (part.verdict, without.verdict) == ("undecided", "holds")
-    assert part.evidence == "1.2 x [1.198, 1.202] (predicted on another GPU: 0.95 to 1.45)."
+    assert (
+        part.evidence
+        == "1.2 x [1.198, 1.202] (predicted on another GPU: 0.95 to 1.45)."
+    )
     assert without.evidence == "1.2 x [1.198, 1.202]."
     claim = Claim("it", "a text", "It is so.", lambda data: answer(speed(data)))
     (row,) = rows_of(claim, known)
-    assert (row["effect_low"], row["predicted_low"], row["predicted_high"]) == (1.198, 0.95, 1.45)
+    assert (row["effect_low"], row["predicted_low"], row["predicted_high"]) == (
+        1.198,
+        0.95,
+        1.45,
+    )
 
 
 def counted(**values: float) -> list[dict[str, Any]]:
     """Metrics of rows by pad, at 1024."""
     size = {"m": 1024, "n": 1024, "k": 1024}
     return [
-        {"sweep": "tiles", "variant": f"new-pad={pad}", **size, "metric": WAVES, "value": value}
+        {
+            "sweep": "tiles",
+            "variant": f"new-pad={pad}",
+            **size,
+            "metric": WAVES,
+            "value": value,
+        }
         for pad, value in values.items()
     ]
 
@@ -258,15 +323,32 @@ def test_counters_decide_without_an_interval_and_say_what_is_missing() -> None:
         "32 at pad=0, 8 at pad=4; left out because of missing data: the metric wavefronts is not recorded (1)."
     )
     halves = data.ratios(
-        data.timed("tiles", pad=4), data.timed("tiles", pad=0), lambda row: row.metric(WAVES), "n"
+        data.timed("tiles", pad=4),
+        data.timed("tiles", pad=0),
+        lambda row: row.metric(WAVES),
+        "n",
     )
-    assert decide_part("wavefronts over those without padding", halves, near=0.25).verdict == "holds"
+    assert (
+        decide_part("wavefronts over those without padding", halves, near=0.25).verdict
+        == "holds"
+    )
     assert note("wavefronts", waves) == "wavefronts: 32 at pad=0, 8 at pad=4"
 
 
 def test_machine_code_decides_where_nothing_was_timed() -> None:
-    code = {"sweep": "tiles", "kernel": "new", "variant": "new-pad=0", "params": '{"pad": 0}', "status": "ok"}
-    broken = {**code, "variant": "new-pad=4", "params": '{"pad": 4}', "status": "compile_error"}
+    code = {
+        "sweep": "tiles",
+        "kernel": "new",
+        "variant": "new-pad=0",
+        "params": '{"pad": 0}',
+        "status": "ok",
+    }
+    broken = {
+        **code,
+        "variant": "new-pad=4",
+        "params": '{"pad": 4}',
+        "status": "compile_error",
+    }
     data = made(resources=[{**code, "bar": 2}, {**broken, "bar": 7}])
     bars = data.numbers(data.compiled("tiles", "new"), lambda row: row["bar"])
     assert decide_part("barriers", bars, near=2).verdict == "holds"
@@ -278,7 +360,11 @@ def test_machine_code_decides_where_nothing_was_timed() -> None:
     [
         (made(), "banks", "the sweep banks is not part of this run"),
         (made(), "tiles", "no row with sweep = tiles, regime = cold, such n"),
-        (made(cell(64, 1)), "tiles", "no row with sweep = tiles, regime = cold, such n"),
+        (
+            made(cell(64, 1)),
+            "tiles",
+            "no row with sweep = tiles, regime = cold, such n",
+        ),
         (
             made(cell(1024, 1, status="timeout"), cell(2048, 1, status="incorrect")),
             "tiles",
@@ -286,16 +372,36 @@ def test_machine_code_decides_where_nothing_was_timed() -> None:
         ),
     ],
 )
-def test_without_rows_a_part_is_not_measured_and_says_why(data: RunData, sweep: str, why: str) -> None:
-    part = decide_part("speed", data.speeds(data.timed(sweep, n=lambda n: n >= 1024)), least=1)
-    assert (part.verdict, part.evidence, part.decisive) == ("not measured", f"Not measured: {why}.", None)
+def test_without_rows_a_part_is_not_measured_and_says_why(
+    data: RunData, sweep: str, why: str
+) -> None:
+    part = decide_part(
+        "speed", data.speeds(data.timed(sweep, n=lambda n: n >= 1024)), least=1
+    )
+    assert (part.verdict, part.evidence, part.decisive) == (
+        "not measured",
+        f"Not measured: {why}.",
+        None,
+    )
 
 
 def test_without_counters_the_profilers_reason_is_given() -> None:
-    note = {"sweep": "tiles", "stage": "profile", "subject": "ncu", "reason": "ncu was not found"}
+    note = {
+        "sweep": "tiles",
+        "stage": "profile",
+        "subject": "ncu",
+        "reason": "ncu was not found",
+    }
     data = made(cell(1024, 1), notes=[note])
-    part = decide_part("wavefronts", data.numbers(data.timed("tiles"), lambda row: row.metric(WAVES)), most=1)
-    assert part.evidence == "Not measured: the metric wavefronts is not recorded: ncu was not found."
+    part = decide_part(
+        "wavefronts",
+        data.numbers(data.timed("tiles"), lambda row: row.metric(WAVES)),
+        most=1,
+    )
+    assert (
+        part.evidence
+        == "Not measured: the metric wavefronts is not recorded: ncu was not found."
+    )
 
 
 def answer(part: Part) -> Parts:
@@ -307,20 +413,27 @@ def answer(part: Part) -> Parts:
 def advised(function: Any, sweeps: str, rows: Any) -> str:
     """What a claim's function advises from timings of these sweeps."""
     known: Any = {
-        name: SimpleNamespace(regimes=("cold",), precision=0.005, entries=()) for name in sweeps.split()
+        name: SimpleNamespace(regimes=("cold",), precision=0.005, entries=())
+        for name in sweeps.split()
     }
     return decided(
-        Claim("made-up", "", "", function), RunData(known, {"timings": tables.frame("timings", rows)})
+        Claim("made-up", "", "", function),
+        RunData(known, {"timings": tables.frame("timings", rows)}),
     )[1]
 
 
 @pytest.mark.parametrize(
-    ("speedup", "advice"), [(1.03, "Split the loaders of"), (1.005, "Split the loaders or not")]
+    ("speedup", "advice"),
+    [(1.03, "Split the loaders of"), (1.005, "Split the loaders or not")],
 )
-def test_to_split_loaders_is_advised_where_the_rung_pays(speedup: float, advice: str) -> None:
+def test_to_split_loaders_is_advised_where_the_rung_pays(
+    speedup: float, advice: str
+) -> None:
     rows = [
         cell(4096, speedup=value, sweep="fp32_ladder", rung=rung, pad=pad)
-        for pad, (rung, value) in enumerate({"7 transposed A": 1.0, "7b split loaders": speedup}.items())
+        for pad, (rung, value) in enumerate(
+            {"7 transposed A": 1.0, "7b split loaders": speedup}.items()
+        )
     ]
     assert advised(split_loader_neutral, "fp32_ladder", rows).startswith(advice)
 
@@ -331,7 +444,10 @@ def test_a_claim_ends_with_advice_even_where_nothing_was_measured() -> None:
     assert row["advice"] == "Expect 1.20 x."
     assert row["evidence"] == "1.2 x [1.198, 1.202]. Beside it: clock: 1980 MHz."
     (row,) = rows_of(claim, made())
-    assert row["advice"] == "No advice without measurements: no row with sweep = tiles, regime = cold."
+    assert (
+        row["advice"]
+        == "No advice without measurements: no row with sweep = tiles, regime = cold."
+    )
     assert "effect" not in row
 
 
@@ -342,7 +458,9 @@ def test_a_margin_below_the_noise_is_refused_when_the_claim_is_loaded(
     def claim(margin: float) -> Claim:
         def decided(data: RunData) -> Parts:
             rows = data.timed("tiles")
-            values = data.speeds_over(rows, rows, "n") if quotient else data.speeds(rows)
+            values = (
+                data.speeds_over(rows, rows, "n") if quotient else data.speeds(rows)
+            )
             yield decide_part("speed", values, least=1, margin=margin)
             return ""
 
@@ -354,7 +472,8 @@ def test_a_margin_below_the_noise_is_refused_when_the_claim_is_loaded(
     check_claims(sweeps, 0.0025)
     monkeypatch.setattr(ledger, "CLAIMS", (claim(low),))
     with pytest.raises(
-        LadderError, match=rf"it: part 'speed.*: margin: {low} is not accepted.*>= {noise}, .* of tiles"
+        LadderError,
+        match=rf"it: part 'speed.*: margin: {low} is not accepted.*>= {noise}, .* of tiles",
     ):
         check_claims(sweeps, 0.0025)
 
@@ -372,15 +491,23 @@ def test_the_projects_own_claims_are_decidable_to_the_precision_of_their_sweeps(
         check_claims(sweeps, 0.05)
 
 
-@pytest.mark.parametrize("asked", ["2 coalesced laods", ("1 uncoalesced", "2 coalesced laods")])
+@pytest.mark.parametrize(
+    "asked", ["2 coalesced laods", ("1 uncoalesced", "2 coalesced laods")]
+)
 def test_a_rung_that_its_sweep_does_not_have_is_refused_with_the_nearest_name(
-    asked: str | tuple[str, ...], sweeps: dict[str, Sweep], monkeypatch: pytest.MonkeyPatch
+    asked: str | tuple[str, ...],
+    sweeps: dict[str, Sweep],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def loads(data: RunData) -> Parts:
-        yield decide_part("speed", data.speeds(data.timed("fp32_ladder", rung=asked)), least=1)
+        yield decide_part(
+            "speed", data.speeds(data.timed("fp32_ladder", rung=asked)), least=1
+        )
         return ""
 
-    monkeypatch.setattr(ledger, "CLAIMS", (Claim("coalesced", "a text", "It is so.", loads),))
+    monkeypatch.setattr(
+        ledger, "CLAIMS", (Claim("coalesced", "a text", "It is so.", loads),)
+    )
     named = r"coalesced: the sweep fp32_ladder: rung: '2 coalesced laods' .*mean '2 coalesced loads'\?.* 1 uncoalesced,"
     with pytest.raises(LadderError, match=named):
         check_names(sweeps)
@@ -404,26 +531,37 @@ def test_a_rung_that_its_sweep_does_not_have_is_refused_with_the_nearest_name(
     ],
 )
 def test_a_kernel_parameter_or_size_that_its_sweep_does_not_have_is_refused(
-    selected: dict[str, Any], named: str, sweeps: dict[str, Sweep], monkeypatch: pytest.MonkeyPatch
+    selected: dict[str, Any],
+    named: str,
+    sweeps: dict[str, Sweep],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def claims(**wanted: Any) -> tuple[Claim]:
         def double(data: RunData) -> Parts:
-            yield decide_part("speed", data.speeds(data.timed("fp32_buffering", **wanted)), least=1)
+            yield decide_part(
+                "speed", data.speeds(data.timed("fp32_buffering", **wanted)), least=1
+            )
             return ""
 
         return (Claim("double", "a text", "It is so.", double),)
 
     monkeypatch.setattr(
-        ledger, "CLAIMS", claims(kernel="gemm_staged", stages=lambda stages: stages > 8, n=(1024, 4096))
+        ledger,
+        "CLAIMS",
+        claims(kernel="gemm_staged", stages=lambda stages: stages > 8, n=(1024, 4096)),
     )
     check_names(sweeps)
     monkeypatch.setattr(ledger, "CLAIMS", claims(**selected))
-    with pytest.raises(LadderError, match=f"double: the sweep fp32_buffering: .*{named}"):
+    with pytest.raises(
+        LadderError, match=f"double: the sweep fp32_buffering: .*{named}"
+    ):
         check_names(sweeps)
 
 
 @pytest.mark.published
-def test_every_claim_is_decided_on_the_published_tables(sweeps: dict[str, Sweep]) -> None:
+def test_every_claim_is_decided_on_the_published_tables(
+    sweeps: dict[str, Sweep],
+) -> None:
     data = RunData(sweeps, read_frames(PUBLISHED))
     empty, timings = RunData(sweeps, {}), data.frames["timings"]
     timed = {*timings[timings["status"] == "ok"]["sweep"]}
@@ -431,9 +569,13 @@ def test_every_claim_is_decided_on_the_published_tables(sweeps: dict[str, Sweep]
     assert len({claim.id for claim in CLAIMS}) == len(CLAIMS)
     for claim in CLAIMS:
         assert claim.statement.endswith("."), claim.id
-        assert len(claim.source.split()) > 1, f"{claim.id}: a key of docs/sources.md, and the place"
+        assert len(claim.source.split()) > 1, (
+            f"{claim.id}: a key of docs/sources.md, and the place"
+        )
         rows, without = rows_of(claim, data), rows_of(claim, empty)
-        assert len(rows) == len(without) > 0, f"{claim.id}: every part has a row, measured or not"
+        assert len(rows) == len(without) > 0, (
+            f"{claim.id}: every part has a row, measured or not"
+        )
         assert {row["verdict"] for row in without} == {"not measured"}
         parts = [part for part in decided(claim, data)[0] if isinstance(part, Part)]
         own = {part.values.sweep for part in parts}
@@ -451,7 +593,9 @@ def test_every_claim_is_decided_on_the_published_tables(sweeps: dict[str, Sweep]
             assert "without measurements" not in str(row["advice"]), row
 
 
-def test_the_step_writes_a_row_for_each_part_and_follows_the_data(tmp_path: Path) -> None:
+def test_the_step_writes_a_row_for_each_part_and_follows_the_data(
+    tmp_path: Path,
+) -> None:
     lab = Lab(tmp_path)
     lab.record(["bank_stride"])
     lab.collect(["bank_stride"])
@@ -474,7 +618,9 @@ def test_a_claim_counts_with_the_worst_verdict_of_its_parts(tmp_path: Path) -> N
     lab.record(["bank_stride"], metrics=False)
     lab.collect(["bank_stride"])
     decided = overall(decide_tables(lab.folder.tables, lab.sweeps(["bank_stride"])))
-    assert decided["stride-gcd"] == "not measured", "without counters one part is missing"
+    assert decided["stride-gcd"] == "not measured", (
+        "without counters one part is missing"
+    )
     assert list(decided.index) == [claim.id for claim in CLAIMS]
 
 

@@ -18,7 +18,9 @@ from ladder.cli.app import main
 
 def without(field: str) -> Callable[[Any], Any]:
     """Drop a field of a JSON object."""
-    return lambda document: {name: value for name, value in document.items() if name != field}
+    return lambda document: {
+        name: value for name, value in document.items() if name != field
+    }
 
 
 def facts(**fields: Any) -> Callable[[Any], Any]:
@@ -32,20 +34,47 @@ def facts(**fields: Any) -> Callable[[Any], Any]:
 
 
 JSON_MISTAKES: list[tuple[str, Callable[[Any], Any] | str, str]] = [
-    *[("plans/S.json", damage, "S.json: the document: ") for damage in ("", "{", '{"a": 1} x', "\xff")],
+    *[
+        ("plans/S.json", damage, "S.json: the document: ")
+        for damage in ("", "{", '{"a": 1} x', "\xff")
+    ],
     ("plans/S.json", lambda plan: [plan], "S.json: the document: "),
-    ("plans/S.json", lambda plan: plan | {"sweep": "o"}, "S.json: sweep: 'o' is not accepted; accepted: S"),
-    ("plans/S.json", lambda plan: plan | {"regimes": []}, "S.json: regimes: [] is not accepted"),
-    ("plans/S.json", lambda plan: plan | {"settings": {"seed": "x"}}, "S.json: settings.seed.float: 'x'"),
-    ("plans/S.json", lambda plan: plan | {"tasks": [{}]}, "S.json: tasks.0.variant: {} is not accepted"),
+    (
+        "plans/S.json",
+        lambda plan: plan | {"sweep": "o"},
+        "S.json: sweep: 'o' is not accepted; accepted: S",
+    ),
+    (
+        "plans/S.json",
+        lambda plan: plan | {"regimes": []},
+        "S.json: regimes: [] is not accepted",
+    ),
+    (
+        "plans/S.json",
+        lambda plan: plan | {"settings": {"seed": "x"}},
+        "S.json: settings.seed.float: 'x'",
+    ),
+    (
+        "plans/S.json",
+        lambda plan: plan | {"tasks": [{}]},
+        "S.json: tasks.0.variant: {} is not accepted",
+    ),
     (
         "plans/S.json",
         lambda plan: plan | {"variants": {}},
         "S.json: tasks: launch.variant: 'wmma_naive-fp16'",
     ),
-    ("plans/S.json", lambda plan: plan | {"variants": 3}, "S.json: variants: 3 is not accepted"),
+    (
+        "plans/S.json",
+        lambda plan: plan | {"variants": 3},
+        "S.json: variants: 3 is not accepted",
+    ),
     *[
-        ("plans/S.json", facts(**{field: value}), f"S.json: variants.wmma_naive-fp16.{field}")
+        (
+            "plans/S.json",
+            facts(**{field: value}),
+            f"S.json: variants.wmma_naive-fp16.{field}",
+        )
         for field, value in (
             ("registers", "x"),
             ("blocks_per_sm", 1e308),
@@ -57,21 +86,53 @@ JSON_MISTAKES: list[tuple[str, Callable[[Any], Any] | str, str]] = [
             ("status", "fine"),
         )
     ],
-    *[(f"sweeps/S/{name}.json", "[" * 100_000, "not valid JSON") for name in ("measured", "profiled")],
+    *[
+        (f"sweeps/S/{name}.json", "[" * 100_000, "not valid JSON")
+        for name in ("measured", "profiled")
+    ],
     ("environment.json", "[" * 100_000, "environment.json: not valid JSON"),
-    *[(f"sweeps/S/{name}.json", "", f"{name}.json: not valid JSON") for name in ("measured", "profiled")],
-    *[(f"sweeps/S/{name}.json", "[]", f"{name}.json: a JSON object") for name in ("measured", "profiled")],
+    *[
+        (f"sweeps/S/{name}.json", "", f"{name}.json: not valid JSON")
+        for name in ("measured", "profiled")
+    ],
+    *[
+        (f"sweeps/S/{name}.json", "[]", f"{name}.json: a JSON object")
+        for name in ("measured", "profiled")
+    ],
     (
         "sweeps/S/measured.json",
         lambda job: job | {"wall_s": "long"},
         "measured.json: wall_s: 'long' is not accepted",
     ),
-    ("sweeps/S/measured.json", lambda job: job | {"wall_s": math.nan}, "measured.json: not valid JSON"),
-    ("sweeps/S/measured.json", lambda job: job | {"cells": "x"}, "measured.json: cells: 'x' is not accepted"),
-    ("sweeps/S/profiled.json", lambda job: {"notes": 3}, "profiled.json: notes: 3 is not accepted"),
-    *[("environment.json", damage, "environment.json: not valid JSON") for damage in ("", "{")],
-    ("environment.json", lambda document: [document], "environment.json: a JSON object is expected"),
-    ("environment.json", lambda document: document | {"timings_from": "here"}, "timings_from: 'here' is not"),
+    (
+        "sweeps/S/measured.json",
+        lambda job: job | {"wall_s": math.nan},
+        "measured.json: not valid JSON",
+    ),
+    (
+        "sweeps/S/measured.json",
+        lambda job: job | {"cells": "x"},
+        "measured.json: cells: 'x' is not accepted",
+    ),
+    (
+        "sweeps/S/profiled.json",
+        lambda job: {"notes": 3},
+        "profiled.json: notes: 3 is not accepted",
+    ),
+    *[
+        ("environment.json", damage, "environment.json: not valid JSON")
+        for damage in ("", "{")
+    ],
+    (
+        "environment.json",
+        lambda document: [document],
+        "environment.json: a JSON object is expected",
+    ),
+    (
+        "environment.json",
+        lambda document: document | {"timings_from": "here"},
+        "timings_from: 'here' is not",
+    ),
     *[
         ("environment.json", without(name), f"environment.json: {name}: {{")
         for name in ("device", "arch", "gpu", "driver", "packages", "started")
@@ -86,7 +147,11 @@ JSON_MISTAKES: list[tuple[str, Callable[[Any], Any] | str, str]] = [
         lambda document: document | {"gpu": {"power_limit_w": "x"}},
         "gpu.power_limit_w: 'x' is",
     ),
-    ("environment.json", lambda document: document | {"trees": [{"commit": 3}]}, "trees.0.commit: 3 is not"),
+    (
+        "environment.json",
+        lambda document: document | {"trees": [{"commit": 3}]},
+        "trees.0.commit: 3 is not",
+    ),
 ]
 
 
@@ -110,7 +175,11 @@ def test_a_json_file_that_is_another_thing_is_refused_by_file_field_and_value(
     folder, name = tmp_path / "run", "tensor_ladder"
     shutil.copytree(measured_once.folder.root, folder)
     path = folder / file.replace("S", name)
-    given = change if isinstance(change, str) else json.dumps(change(json.loads(path.read_text())))
+    given = (
+        change
+        if isinstance(change, str)
+        else json.dumps(change(json.loads(path.read_text())))
+    )
     path.write_bytes(given.encode("latin-1"))
     step = "collect" if "/" in file else "report"
     assert main(["--root", str(measured_once.root), step, str(folder), name]) == 2

@@ -18,7 +18,16 @@ from ladder.model.schemas import SWEEP_TABLES
 
 
 def prepare(project: Path, run: str, *options: str) -> int:
-    return main(["--root", str(project), "prepare", str(project / "results" / run), "alone", *options])
+    return main(
+        [
+            "--root",
+            str(project),
+            "prepare",
+            str(project / "results" / run),
+            "alone",
+            *options,
+        ]
+    )
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +35,10 @@ def published_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A project with a publication that has the facts of the kernels of `alone`, whose cubins are gone."""
     project = make_project(tmp_path_factory.mktemp("published") / "project")
     assert prepare(project, "first/no-gpu") == 0
-    cache, folder = project / ".cache" / "cubins", project / "results" / "published" / "h200"
+    cache, folder = (
+        project / ".cache" / "cubins",
+        project / "results" / "published" / "h200",
+    )
     folder.mkdir(parents=True)
     facts = {path.stem: json.loads(path.read_text()) for path in cache.glob("*.json")}
     (folder / "facts.json").write_bytes(facts_to_json(facts))
@@ -51,17 +63,26 @@ def published(project: Path) -> Path:
     return project / "results" / "published" / "h200"
 
 
-def test_published_facts_give_the_plan_that_the_compiler_gave(project: Path, published: Path) -> None:
+def test_published_facts_give_the_plan_that_the_compiler_gave(
+    project: Path, published: Path
+) -> None:
     assert prepare(project, "second/no-gpu", "--published", str(published)) == 0
-    plans = [project / "results" / run / "no-gpu" / "plans" / "alone.json" for run in ("first", "second")]
+    plans = [
+        project / "results" / run / "no-gpu" / "plans" / "alone.json"
+        for run in ("first", "second")
+    ]
     assert plans[0].read_bytes() == plans[1].read_bytes()
     assert not [*project.glob(".cache/cubins/*.cubin")]
 
 
-def test_a_kernel_that_changed_since_is_compiled(project: Path, published: Path) -> None:
+def test_a_kernel_that_changed_since_is_compiled(
+    project: Path, published: Path
+) -> None:
     edit(project / "kernels" / "stencil" / "alone.cu", "T sum = 0;", "T sum = 1;")
     assert prepare(project, "second/no-gpu", "--published", str(published)) == 0
-    plan = json.loads((project / "results" / "second" / "no-gpu" / "plans" / "alone.json").read_text())
+    plan = json.loads(
+        (project / "results" / "second" / "no-gpu" / "plans" / "alone.json").read_text()
+    )
     cubins = {path.stem for path in project.glob(".cache/cubins/*.cubin")}
     assert cubins == {facts["cubin"] for facts in plan["variants"].values()}, (
         "the harness is the published one"
@@ -77,9 +98,15 @@ STEPS = (
 
 
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: step[0])
-@pytest.mark.parametrize("part", ["environment.json", "timings.csv", "records/of_a_test.parquet"])
+@pytest.mark.parametrize(
+    "part", ["environment.json", "timings.csv", "records/of_a_test.parquet"]
+)
 def test_half_a_publication_is_refused_by_the_step_that_would_use_it(
-    project: Path, published: Path, step: list[str], part: str, caplog: pytest.LogCaptureFixture
+    project: Path,
+    published: Path,
+    step: list[str],
+    part: str,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     (published / part).unlink()
     assert main(["--root", str(project), *step, "--published", str(published)]) == 2
@@ -87,12 +114,21 @@ def test_half_a_publication_is_refused_by_the_step_that_would_use_it(
     assert says in caplog.text
 
 
-def test_half_a_publication_is_refused_before_any_job_of_a_run(project: Path, published: Path) -> None:
-    edit(project / "config" / "config.yaml", "published: nvidia-h200", f"published: {published.name}")
+def test_half_a_publication_is_refused_before_any_job_of_a_run(
+    project: Path, published: Path
+) -> None:
+    edit(
+        project / "config" / "config.yaml",
+        "published: nvidia-h200",
+        f"published: {published.name}",
+    )
     (published / "environment.json").unlink()
     outcome = run_snakemake(project, "-n")
     assert outcome.code == 1
-    assert f"{published.name}: half a publication: environment.json missing" in outcome.text
+    assert (
+        f"{published.name}: half a publication: environment.json missing"
+        in outcome.text
+    )
     assert not outcome.jobs
 
 
@@ -110,7 +146,11 @@ def test_half_a_publication_is_refused_before_any_job_of_a_run(project: Path, pu
     ],
 )
 def test_a_file_that_holds_no_facts_is_refused_by_its_name(
-    project: Path, published: Path, text: str, says: str, caplog: pytest.LogCaptureFixture
+    project: Path,
+    published: Path,
+    text: str,
+    says: str,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     (published / "facts.json").write_text(text)
     assert prepare(project, "second/no-gpu", "--published", str(published)) == 2
@@ -129,7 +169,9 @@ def test_what_is_published_of_kernels_is_what_the_compiler_says(tmp_path: Path) 
         if not variant.kernel.triton or compiler()
     ]
     some = [one for one in every if one.key in published][::60]
-    assert len(some) > 10, "so many kernels changed since that `make` compiles them all; publish again"
+    assert len(some) > 10, (
+        "so many kernels changed since that `make` compiles them all; publish again"
+    )
     for key, facts in Cache(tmp_path).fill(some, 2, 300).items():
         # Older facts have fewer fields: what is not published was not looked at then.
         said, known = ({**one, "compile_s": 0} for one in (facts, published[key]))

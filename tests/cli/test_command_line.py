@@ -74,10 +74,14 @@ def test_check_names_the_sizes_that_nothing_is_asked_for_at(
     path.write_text(yaml.safe_dump(document))
     assert main(["--root", str(project), "check"]) == 0
     text = capsys.readouterr().out
-    assert "alone: 2 variants, 1 size, 2 cells\n    nothing is asked for at 2^16\n" in text
+    assert (
+        "alone: 2 variants, 1 size, 2 cells\n    nothing is asked for at 2^16\n" in text
+    )
 
 
-def test_check_says_what_a_run_would_do(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_says_what_a_run_would_do(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["--root", str(project), "check"]) == 0
     text = capsys.readouterr().out
     assert f"2 kernels; 4 variants to compile; {len(CLAIMS)} claims" in text
@@ -94,28 +98,73 @@ def test_check_says_what_a_run_would_do(project: Path, capsys: pytest.CaptureFix
             ["check", "--config", "measure={precison: 1}"],
             ("command line: --config: measure", "'precison'", "'precision'"),
         ),
-        (["check", "--config", "measure={precision: '[1'}"], ("--config: measure.precision", "'[1'")),
-        (["check", "--config", "measure={precision: [1}"], ("--config", "not valid YAML")),
-        (["check", "--config", "measure={seed: 2020-13-45}"], ("--config: measure.seed", "'2020-13-45'")),
-        (["check", "--config", "run=null"], ("--config: run", "'null'", "other than published and null")),
-        (["check", "--config", "run="], ("--config: run", "None", "other than published and null")),
-        (["check", "--configfile", "config/none.yaml"], ("config/none.yaml", "cannot be read")),
-        (["prepare", "results/a/b", "alnoe"], ("configuration", "sweeps", "'alnoe'", "'alone'")),
-        (["prepare", "results/a/b", "alone", "--arch", "sm_999"], ("compile", "takes no", "sm_999")),
         (
-            ["prepare", "results/a/b", "alone", "--config", "compile={options: ['--fast']}"],
+            ["check", "--config", "measure={precision: '[1'}"],
+            ("--config: measure.precision", "'[1'"),
+        ),
+        (
+            ["check", "--config", "measure={precision: [1}"],
+            ("--config", "not valid YAML"),
+        ),
+        (
+            ["check", "--config", "measure={seed: 2020-13-45}"],
+            ("--config: measure.seed", "'2020-13-45'"),
+        ),
+        (
+            ["check", "--config", "run=null"],
+            ("--config: run", "'null'", "other than published and null"),
+        ),
+        (
+            ["check", "--config", "run="],
+            ("--config: run", "None", "other than published and null"),
+        ),
+        (
+            ["check", "--configfile", "config/none.yaml"],
+            ("config/none.yaml", "cannot be read"),
+        ),
+        (
+            ["prepare", "results/a/b", "alnoe"],
+            ("configuration", "sweeps", "'alnoe'", "'alone'"),
+        ),
+        (
+            ["prepare", "results/a/b", "alone", "--arch", "sm_999"],
+            ("compile", "takes no", "sm_999"),
+        ),
+        (
+            [
+                "prepare",
+                "results/a/b",
+                "alone",
+                "--config",
+                "compile={options: ['--fast']}",
+            ],
             ("compile", "takes no", "--fast"),
         ),
-        (["collect", "results/a/b", "none"], ("results/a/b/plans/none.json", "No such file")),
+        (
+            ["collect", "results/a/b", "none"],
+            ("results/a/b/plans/none.json", "No such file"),
+        ),
         (["measure", CONFIG], (CONFIG, "Invalid JSON")),
         (
             ["compare", "results/none", "results/none"],
             ("results/none", "is not accepted; accepted: results/RUN/DEVICE"),
         ),
-        (["claims", "results/a/b", "alnoe"], ("configuration", "sweeps", "'alnoe'", "'alone'")),
-        (["environment", "results/a/b", "--arch", "banana"], ("--arch", "'banana'", "such as sm_80")),
-        (["check", "--configfile", "config"], ("config", "cannot be read: Is a directory")),
-        (["collect", "results/a/b", "alone", "--into", CONFIG], ("folder", CONFIG, "a folder")),
+        (
+            ["claims", "results/a/b", "alnoe"],
+            ("configuration", "sweeps", "'alnoe'", "'alone'"),
+        ),
+        (
+            ["environment", "results/a/b", "--arch", "banana"],
+            ("--arch", "'banana'", "such as sm_80"),
+        ),
+        (
+            ["check", "--configfile", "config"],
+            ("config", "cannot be read: Is a directory"),
+        ),
+        (
+            ["collect", "results/a/b", "alone", "--into", CONFIG],
+            ("folder", CONFIG, "a folder"),
+        ),
     ],
     ids=lambda value: " ".join(value)[:40],
 )
@@ -136,10 +185,20 @@ def test_a_mistake_on_the_command_line_of_a_step_is_reported_the_same_way(
 def test_settings_may_follow_one_another_as_for_snakemake(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["--root", str(project), "check", "--config", "run=other", "device=none", "measure={seed: 3}"]
+    words = [
+        "--root",
+        str(project),
+        "check",
+        "--config",
+        "run=other",
+        "device=none",
+        "measure={seed: 3}",
+    ]
     assert main(words) == 0
     assert "results/other/no-gpu" in capsys.readouterr().out
-    assert main(["--root", str(project), "check", "run=other"]) == 2, "only behind --config"
+    assert main(["--root", str(project), "check", "run=other"]) == 2, (
+        "only behind --config"
+    )
 
 
 def test_a_root_with_dots_is_a_root(project: Path) -> None:
@@ -148,7 +207,9 @@ def test_a_root_with_dots_is_a_root(project: Path) -> None:
 
 def test_a_closed_output_is_no_crash(project: Path) -> None:
     command = f"{shlex.quote(sys.executable)} -m ladder --root {shlex.quote(str(project))} check >&-"
-    done = subprocess.run(command, shell=True, env=os.environ | {"PYTHONPATH": "workflow"}, check=False)
+    done = subprocess.run(
+        command, shell=True, env=os.environ | {"PYTHONPATH": "workflow"}, check=False
+    )
     assert done.returncode == 0
 
 
@@ -167,22 +228,37 @@ def test_empty_and_wrong_folders_on_the_command_line_are_refused(
         assert says in re.sub(r"\W*\n\W*", " ", said), step
 
 
-def test_an_architecture_of_no_letters_is_refused(project: Path, caplog: pytest.LogCaptureFixture) -> None:
-    assert main(["--root", str(project), "prepare", "results/a/b", "alone", "--arch", ""]) == 2
+def test_an_architecture_of_no_letters_is_refused(
+    project: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert (
+        main(["--root", str(project), "prepare", "results/a/b", "alone", "--arch", ""])
+        == 2
+    )
     assert "arch: '' is not accepted" in caplog.text
 
 
-def test_a_published_folder_that_is_not_there_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_published_folder_that_is_not_there_is_refused(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     for step in (["collect"], ["environment", "--arch", "sm_90a"], ["figures"]):
         assert main([*step, "results/a/b", "--published", "nope"]) == 2
         assert "'nope' does not exist" in capsys.readouterr().err
 
 
 def test_settings_given_twice_are_merged_as_snakemake_merges_them() -> None:
-    given = ["measure={precision: 0.01, seed: 3}", "run=a", "measure={seed: 4}", "run=b"]
+    given = [
+        "measure={precision: 0.01, seed: 3}",
+        "run=a",
+        "measure={seed: 4}",
+        "run=b",
+    ]
     expected = {"measure": {"precision": 0.01, "seed": 4}, "run": "b"}
     assert parse_over(given) == expected
-    assert parse_config(given) == {**expected, "measure": {"precision": "0.01", "seed": "4"}}
+    assert parse_config(given) == {
+        **expected,
+        "measure": {"precision": "0.01", "seed": "4"},
+    }
 
 
 def test_docstrings_are_asked_for_where_python_drops_them(project: Path) -> None:
@@ -194,18 +270,35 @@ def test_docstrings_are_asked_for_where_python_drops_them(project: Path) -> None
         text=True,
         check=False,
     )
-    assert (done.returncode, "python -OO: docstrings are needed" in done.stderr) == (2, True), done.stderr
+    assert (done.returncode, "python -OO: docstrings are needed" in done.stderr) == (
+        2,
+        True,
+    ), done.stderr
 
 
-NAMES = ["2026-11-29", "2026_11_29", "20261129", "1.10", "0123", "1e3", "true", "2026-13-45"]
+NAMES = [
+    "2026-11-29",
+    "2026_11_29",
+    "20261129",
+    "1.10",
+    "0123",
+    "1e3",
+    "true",
+    "2026-13-45",
+]
 """What YAML, or snakemake, takes for a date or a number; the last is none."""
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_run_may_be_called_by_a_date_or_a_number(name: str, project: Path, tmp_path: Path) -> None:
+def test_a_run_may_be_called_by_a_date_or_a_number(
+    name: str, project: Path, tmp_path: Path
+) -> None:
     """As a word and in a file, with quotes and without."""
     for written in (name, f"'{name}'", f'"{name}"'):
-        assert read_settings(Project(project), [], parse_over([f"run={written}"])).run == name
+        assert (
+            read_settings(Project(project), [], parse_over([f"run={written}"])).run
+            == name
+        )
         path = tmp_path / "own.yaml"
         path.write_text(f"run: {written}\n")
         assert read_settings(Project(project), [path], {}).run == name
@@ -220,7 +313,9 @@ def test_snakemake_calls_a_run_as_the_steps_do(project: Path, tmp_path: Path) ->
     path.write_text("run: 2026-11-29\n")
     outcome = run_snakemake(project, "compile", "--configfile", str(path))
     assert outcome.code == 0, outcome.text
-    assert (project / "results" / "2026-11-29" / "no-gpu" / "plans" / "alone.json").is_file()
+    assert (
+        project / "results" / "2026-11-29" / "no-gpu" / "plans" / "alone.json"
+    ).is_file()
 
 
 @pytest.mark.slow
@@ -244,31 +339,55 @@ def test_what_never_ends_is_not_read(
     (records / "x.jsonl").symlink_to("/dev/zero")
     for words, file in (
         (["measure", "/dev/zero"], "/dev/zero"),
-        (["environment", "results/a/b", "--arch", "sm_90a"], "results/a/b/records/x.jsonl"),
+        (
+            ["environment", "results/a/b", "--arch", "sm_90a"],
+            "results/a/b/records/x.jsonl",
+        ),
         (["check", "--configfile", "/dev/zero"], "/dev/zero"),
     ):
         assert main(words) == 2
-        assert caplog.messages[-1] == f"error: {file}: cannot be read: it is no regular file"
+        assert (
+            caplog.messages[-1]
+            == f"error: {file}: cannot be read: it is no regular file"
+        )
 
 
 def test_what_the_system_refuses_ends_with_one_line_that_names_the_file(
     project: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.chdir(project)
-    for folder in ("results/a/b/plans/alone.json", "results/a/c/records/x.jsonl", "results/a/d.json"):
+    for folder in (
+        "results/a/b/plans/alone.json",
+        "results/a/c/records/x.jsonl",
+        "results/a/d.json",
+    ):
         (project / folder).mkdir(parents=True)
     (project / "results/a/e").symlink_to("e")
     for words, file in (
-        (["measure", "results/a/b/plans/alone.json"], "results/a/b/plans/alone.json: Is a directory"),
-        (["environment", "results/a/c", "--arch", "sm_90a"], "results/a/c/records/x.jsonl: Is a directory"),
-        (["measure", "results/a/e/f"], "results/a/e/f: Too many levels of symbolic links"),
+        (
+            ["measure", "results/a/b/plans/alone.json"],
+            "results/a/b/plans/alone.json: Is a directory",
+        ),
+        (
+            ["environment", "results/a/c", "--arch", "sm_90a"],
+            "results/a/c/records/x.jsonl: Is a directory",
+        ),
+        (
+            ["measure", "results/a/e/f"],
+            "results/a/e/f: Too many levels of symbolic links",
+        ),
     ):
         assert main(words) == 2
         assert caplog.messages[-1] == f"error: {file}"
     with pytest.raises(OSError, match="Is a directory") as error:
         write_json(Path("results/a/d.json"), {})
     assert str(error.value.filename) == "results/a/d.json"
-    assert {path.name for path in Path("results/a").iterdir()} == {"b", "c", "d.json", "e"}
+    assert {path.name for path in Path("results/a").iterdir()} == {
+        "b",
+        "c",
+        "d.json",
+        "e",
+    }
 
 
 def test_a_full_disk_is_named_and_leaves_nothing_behind(
@@ -286,15 +405,22 @@ def test_a_full_disk_is_named_and_leaves_nothing_behind(
     assert [path.read_text() for path in tmp_path.iterdir()] == ["old"]
     with appending(tmp_path / "records", "a") as append:
         monkeypatch.setattr(os, "fsync", lambda _: full(tmp_path / "a.json", b""))
-        with pytest.raises(OSError, match=r"No space left on device: .*records/a-.*\.jsonl"):
+        with pytest.raises(
+            OSError, match=r"No space left on device: .*records/a-.*\.jsonl"
+        ):
             append(SESSION)
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_a_reader_that_leaves_early_is_no_error(unbuffered: str) -> None:
     command = [sys.executable, "-m", "ladder", "reference"]
-    given = environment() | {"PYTHONPATH": str(ROOT / "workflow"), "PYTHONUNBUFFERED": unbuffered}
-    with subprocess.Popen(command, env=given, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+    given = environment() | {
+        "PYTHONPATH": str(ROOT / "workflow"),
+        "PYTHONUNBUFFERED": unbuffered,
+    }
+    with subprocess.Popen(
+        command, env=given, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as running:
         assert running.stdout is not None
         assert running.stderr is not None
         running.stdout.close()

@@ -29,7 +29,16 @@ from measuring import GPUS
 EXPLOITS = ROOT / "tests" / "exploits"
 GPU = FoundGpu(0, "NVIDIA H200", "GPU-of-the-tests", (9, 0))
 ARCH = "sm_90a"
-COLUMNS = ["size", "regime", "status", "reason", "median_us", "low", "high", "reference"]
+COLUMNS = [
+    "size",
+    "regime",
+    "status",
+    "reason",
+    "median_us",
+    "low",
+    "high",
+    "reference",
+]
 COLUMNS += ["speedup", "speedup_low", "speedup_high", "elsewhere_low", "elsewhere_high"]
 COLUMNS += ["launches", "max_error", "error_bound"]
 FAST, EVEN, SLOW = (1.03, 1.02, 1.04), (0.99, 0.97, 1.001), (0.5, 0.49, 0.51)
@@ -38,9 +47,19 @@ FAST, EVEN, SLOW = (1.03, 1.02, 1.04), (0.99, 0.97, 1.001), (0.5, 0.49, 0.51)
 def ok(speedup: tuple[float, float, float] = FAST) -> dict[str, Any]:
     """What a record says of a cell that was timed."""
     value, low, high = speedup
-    times = {"variant_us": [100.0] * 20, "reference_us": [100.0 * value] * 20, "reference": "cublaslt"}
+    times = {
+        "variant_us": [100.0] * 20,
+        "reference_us": [100.0 * value] * 20,
+        "reference": "cublaslt",
+    }
     check = {"max_error": 1e-6, "error_bound": 1e-5, "launches": 212}
-    result = {"speedup": value, "speedup_low": low, "speedup_high": high, "check": check, **times}
+    result = {
+        "speedup": value,
+        "speedup_low": low,
+        "speedup_high": high,
+        "check": check,
+        **times,
+    }
     return {"status": "ok", "result": result}
 
 
@@ -83,7 +102,10 @@ Run = Callable[..., int]
 
 @pytest.fixture
 def judge(
-    checkout: Path, kernel: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    checkout: Path,
+    kernel: Callable[..., Path],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> Run:
     """Judges a kernel on a GPU that is none: a cell gets what it is given by M and regime."""
     (tmp_path / "temporary").mkdir()
@@ -112,7 +134,10 @@ def judge(
 
 
 def test_what_is_bound_by_memory_is_judged_far_beyond_the_cache() -> None:
-    sizes = {name: parse_size(one, usual_size(one), Path("here"), "size") for name, one in PROBLEMS.items()}
+    sizes = {
+        name: parse_size(one, usual_size(one), Path("here"), "size")
+        for name, one in PROBLEMS.items()
+    }
     assert sizes["gemm"] == {"m": 2048, "n": 2048, "k": 2048}
     for name, size in sizes.items():
         assert name in ("gemm", "banks") or math.prod(size.values()) == 2**26, name
@@ -154,15 +179,22 @@ def test_the_interval_of_the_first_regime_says_faster_tie_or_slower(
     head, cold, warm, last = capsys.readouterr().out.splitlines()
     assert head == "honest-fp32 on NVIDIA H200"
     assert cold.startswith("  2048  cold   ok  100.00 [100.00, 100.00] us  ")
-    assert cold.endswith(" x cublaslt, 212 launches verified, largest error 0.1 of its bound")
+    assert cold.endswith(
+        " x cublaslt, 212 launches verified, largest error 0.1 of its bound"
+    )
     assert warm.startswith("  2048  warm   ok")
     assert last == verdict
 
 
-def test_a_step_of_the_clock_is_not_slower(judge: Run, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_step_of_the_clock_is_not_slower(
+    judge: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Most launches take 2.432 us, those of the library 2.400: one step of 32 ns."""
     short = ok((0.992, 0.99, 0.994))
-    short["result"] |= {"variant_us": [2.432, 2.432, 2.4, 2.432] * 5, "reference_us": [2.4] * 20}
+    short["result"] |= {
+        "variant_us": [2.432, 2.432, 2.4, 2.432] * 5,
+        "reference_us": [2.4] * 20,
+    }
     outcomes = {(2048, "cold"): short, (2048, "warm"): ok()}
     assert judge(outcomes) == 2
     short["result"]["clock"] = "device"
@@ -170,14 +202,21 @@ def test_a_step_of_the_clock_is_not_slower(judge: Run, capsys: pytest.CaptureFix
     assert "0.992 [0.977, 1.01] x cublaslt" in capsys.readouterr().out
 
 
-def test_a_kernel_too_slow_for_warm_is_right_unless_warm_is_what_counts(judge: Run) -> None:
+def test_a_kernel_too_slow_for_warm_is_right_unless_warm_is_what_counts(
+    judge: Run,
+) -> None:
     outcomes = {(2048, "cold"): ok(), (2048, "warm"): TOO_SLOW}
     assert judge(outcomes) == 0
     assert judge(outcomes, "--regime", "warm", "--regime", "cold") == 4
 
 
-def test_what_the_host_did_is_not_judged(judge: Run, caplog: pytest.LogCaptureFixture) -> None:
-    slow = failed("launch_error", "the host sees +350.0 us more; this host is too slow to time launches")
+def test_what_the_host_did_is_not_judged(
+    judge: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    slow = failed(
+        "launch_error",
+        "the host sees +350.0 us more; this host is too slow to time launches",
+    )
     slow["result"] = {"transient": True}
     assert judge({(2048, "cold"): slow, (2048, "warm"): slow}) == 5
     assert "not judged: honest-fp32 at" in caplog.text
@@ -187,7 +226,16 @@ def test_what_the_host_did_is_not_judged(judge: Run, caplog: pytest.LogCaptureFi
 def test_of_several_sizes_wrong_counts_before_broken_and_broken_before_slower(
     judge: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    sizes = ["--regime", "cold", "--size", "64", "--size", "{m: 128, n: 64, k: 32}", "--size", "2**8"]
+    sizes = [
+        "--regime",
+        "cold",
+        "--size",
+        "64",
+        "--size",
+        "{m: 128, n: 64, k: 32}",
+        "--size",
+        "2**8",
+    ]
     outcomes = {(64, "cold"): ok(), (128, "cold"): ok(SLOW), (256, "cold"): ok()}
     assert judge(outcomes, *sizes) == 2
     last = capsys.readouterr().out.splitlines()[-1]
@@ -205,7 +253,10 @@ def test_of_several_sizes_wrong_counts_before_broken_and_broken_before_slower(
 def test_the_json_has_a_cell_a_size_and_regime(
     judge: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path, outcomes = tmp_path / "verdict.json", {(2048, "cold"): ok(), (2048, "warm"): TOO_SLOW}
+    path, outcomes = (
+        tmp_path / "verdict.json",
+        {(2048, "cold"): ok(), (2048, "warm"): TOO_SLOW},
+    )
     assert judge(outcomes, "--json", str(path)) == 0
     capsys.readouterr()
     assert judge(outcomes, "--json", "-") == 0
@@ -214,12 +265,23 @@ def test_the_json_has_a_cell_a_size_and_regime(
     assert found == json.loads(path.read_text())
     assert err.splitlines()[-1].startswith("faster ")
     cold, warm = found.pop("cells")
-    assert found == {"kernel": "honest", "dtype": "fp32", "device": GPU.name, "verdict": "faster"}
+    assert found == {
+        "kernel": "honest",
+        "dtype": "fp32",
+        "device": GPU.name,
+        "verdict": "faster",
+    }
     assert list(cold) == list(warm) == COLUMNS
     size = {"m": 2048, "n": 2048, "k": 2048}
     times = [100.0, 100.0, 100.0, "cublaslt", *map(pytest.approx, FAST), None, None]
     assert [*cold.values()] == [size, "cold", "ok", "", *times, 212, 1e-6, 1e-5]
-    assert [*warm.values()] == [size, "warm", "unsupported", TOO_SLOW["reason"], *[None] * 12]
+    assert [*warm.values()] == [
+        size,
+        "warm",
+        "unsupported",
+        TOO_SLOW["reason"],
+        *[None] * 12,
+    ]
 
 
 def components(folder: Path, deviation: float) -> PublishedFolder:
@@ -250,7 +312,9 @@ def test_how_gpus_differ_decides_with_the_launches_and_the_range_elsewhere_is_wi
         components(tmp_path / "nvidia-a100", 0.1),
         components(tmp_path / "nvidia-h200", deviation),
     ]
-    monkeypatch.setattr("ladder.model.folders.Project.publications", lambda self: folders)
+    monkeypatch.setattr(
+        "ladder.model.folders.Project.publications", lambda self: folders
+    )
     assert judge({(2048, "cold"): ok(), (2048, "warm"): ok()}, "--json", "-") == code
     found = json.loads(capsys.readouterr().out)["cells"][0]
     for ends, squares in (("speedup", 1.0), ("elsewhere", 2.0)):
@@ -260,23 +324,36 @@ def test_how_gpus_differ_decides_with_the_launches_and_the_range_elsewhere_is_wi
 
 
 def test_sessions_of_another_model_say_nothing_of_this_gpu(
-    judge: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    judge: Run,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     other = components(tmp_path / "nvidia-a100", 0.1)
-    monkeypatch.setattr("ladder.model.folders.Project.publications", lambda self: [other])
+    monkeypatch.setattr(
+        "ladder.model.folders.Project.publications", lambda self: [other]
+    )
     assert judge({(2048, "cold"): ok(), (2048, "warm"): ok()}, "--json", "-") == 0
     captured = capsys.readouterr()
     found = json.loads(captured.out)["cells"][0]
-    assert [found[f"speedup_{end}"] for end in ("low", "high")] == pytest.approx(FAST[1:])
+    assert [found[f"speedup_{end}"] for end in ("low", "high")] == pytest.approx(
+        FAST[1:]
+    )
     assert (found["elsewhere_low"], found["elsewhere_high"]) == (None, None)
     assert "another GPU of the model" not in captured.err
 
 
 def test_a_verdict_is_said_although_its_json_cannot_be_written(
-    judge: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+    judge: Run,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     (tmp_path / "file").touch()
-    path, outcomes = tmp_path / "file" / "verdict.json", {(2048, "cold"): ok(), (2048, "warm"): TOO_SLOW}
+    path, outcomes = (
+        tmp_path / "file" / "verdict.json",
+        {(2048, "cold"): ok(), (2048, "warm"): TOO_SLOW},
+    )
     assert judge(outcomes, "--json", str(path)) == 5
     assert f"{path.parent}/" in caplog.text
     assert capsys.readouterr().out.splitlines()[0].startswith("honest-fp32")
@@ -289,27 +366,40 @@ def test_what_is_no_file_is_not_replaced_by_the_json(
     os.mkfifo(pipe)
     for path in (pipe, tmp_path):
         assert judge({}, "--json", str(path)) == 5
-        assert f"--json: '{path}' is not accepted; accepted: a file to write" in caplog.text
+        assert (
+            f"--json: '{path}' is not accepted; accepted: a file to write"
+            in caplog.text
+        )
     assert pipe.is_fifo()
     link.symlink_to("verdict.json")
-    assert judge({(2048, "cold"): ok(), (2048, "warm"): TOO_SLOW}, "--json", str(link)) == 0
+    assert (
+        judge({(2048, "cold"): ok(), (2048, "warm"): TOO_SLOW}, "--json", str(link))
+        == 0
+    )
     assert link.is_symlink()
     assert json.loads((tmp_path / "verdict.json").read_text())["verdict"] == "faster"
 
 
-def test_a_wrong_reference_is_not_the_kernels_fault(judge: Run, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_wrong_reference_is_not_the_kernels_fault(
+    judge: Run, caplog: pytest.LogCaptureFixture
+) -> None:
     for status, reason in (
         ("incorrect", "the reference old-fp32: it is wrong"),
         ("unsupported", "no reference: x"),
     ):
-        assert judge({(2048, "cold"): failed(status, reason), (2048, "warm"): ok()}) == 5
+        assert (
+            judge({(2048, "cold"): failed(status, reason), (2048, "warm"): ok()}) == 5
+        )
         assert f"not judged: {reason}" in caplog.text
     captured = failed("unsupported", "the reference mine: not captured in a CUDA graph")
     assert judge({(2048, "cold"): ok(), (2048, "warm"): captured}) == 0
 
 
 def test_two_kernels_of_ones_own_are_compared(
-    judge: Run, kernel: Callable[..., Path], tmp_path: Path, caplog: pytest.LogCaptureFixture
+    judge: Run,
+    kernel: Callable[..., Path],
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     mine = "#include <honest.cuh>\n\nEXPLOIT { honest(ARGUMENTS); }\n"
     path, old = (
@@ -319,7 +409,10 @@ def test_two_kernels_of_ones_own_are_compared(
     good = {(2048, "cold"): ok(), (2048, "warm"): ok()}
     assert judge(good, "--against", str(old), path=path) == 0
     assert judge(good, "--against", str(path), path=path) == 5
-    assert "both are called mine; accepted: a kernel of another name: copy its two files" in caplog.text
+    assert (
+        "both are called mine; accepted: a kernel of another name: copy its two files"
+        in caplog.text
+    )
     assert judge(good, "--against", str(old), "--reference", "cublas", path=path) == 5
     assert "--against or --reference, not both" in caplog.text
     assert judge(good, "--against", str(old.with_suffix(".cu")), path=path) == 5
@@ -328,7 +421,10 @@ def test_two_kernels_of_ones_own_are_compared(
 
 def test_docs_name_every_field_and_exit_code() -> None:
     page = (ROOT / "docs" / "judge.md").read_text(encoding="utf-8")
-    assert all(f"`{name}`" in page for name in [*COLUMNS, "kernel", "dtype", "device", "verdict", "cells"])
+    assert all(
+        f"`{name}`" in page
+        for name in [*COLUMNS, "kernel", "dtype", "device", "verdict", "cells"]
+    )
     assert all(f"| {code} |" in page for code in range(6))
     assert all(f"`{status}`" in page for status in STATUS_CODES)
 
@@ -341,7 +437,11 @@ def test_docs_name_every_field_and_exit_code() -> None:
             4,
             "compile_error: honest.cu(1): error",
         ),
-        ('extern "C" __global__ void exploit() { printf("x"); }', 3, "stateful: uses what outlives a launch"),
+        (
+            'extern "C" __global__ void exploit() { printf("x"); }',
+            3,
+            "stateful: uses what outlives a launch",
+        ),
     ],
 )
 def test_what_the_compiler_finds_is_judged_without_a_launch(
@@ -360,13 +460,19 @@ def test_a_size_that_a_constraint_excludes_is_unsupported(
     judge: Run, kernel: Callable[..., Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = kernel()
-    path.write_text(path.read_text() + "constraints: [{expr: m % 64 == 0, reason: M is whole tiles}]\n")
+    path.write_text(
+        path.read_text()
+        + "constraints: [{expr: m % 64 == 0, reason: M is whole tiles}]\n"
+    )
     assert judge({}, "--size", "100", path=path) == 4
     assert "  100  cold   unsupported: M is whole tiles\n" in capsys.readouterr().out
 
 
 def test_a_reference_may_be_a_kernel_and_its_fault_is_not_the_kernels(
-    judge: Run, checkout: Path, kernel: Callable[..., Path], caplog: pytest.LogCaptureFixture
+    judge: Run,
+    checkout: Path,
+    kernel: Callable[..., Path],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     other = checkout / "kernels" / "other.yaml"
     shutil.copy(EXPLOITS / "exploit.yaml", other)
@@ -374,8 +480,12 @@ def test_a_reference_may_be_a_kernel_and_its_fault_is_not_the_kernels(
     other.with_suffix(".cu").write_text(source)
     try:
         assert judge({}, "--reference", "{kernel: other}") == 5
-        assert "the reference other-fp32: compile_error: other.cu(1): error" in caplog.text
-        other.with_suffix(".cu").write_text("#include <honest.cuh>\n\nEXPLOIT { honest(ARGUMENTS); }\n")
+        assert (
+            "the reference other-fp32: compile_error: other.cu(1): error" in caplog.text
+        )
+        other.with_suffix(".cu").write_text(
+            "#include <honest.cuh>\n\nEXPLOIT { honest(ARGUMENTS); }\n"
+        )
         outcomes = {(2048, "cold"): ok(SLOW), (2048, "warm"): ok()}
         assert judge(outcomes, "--reference", "{kernel: other}") == 2
         clash = kernel("other", "void")
@@ -387,16 +497,23 @@ def test_a_reference_may_be_a_kernel_and_its_fault_is_not_the_kernels(
 
 
 def test_a_reference_may_be_of_ones_own(
-    judge: Run, checkout: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+    judge: Run,
+    checkout: Path,
+    caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     words = ["--reference", "cublas", "--reference", "{python: mine.py, entry: matmul}"]
     assert judge({}, *words) == 5
-    assert "command line: references[1].python: 'mine.py' is not accepted" in caplog.text
+    assert (
+        "command line: references[1].python: 'mine.py' is not accepted" in caplog.text
+    )
     (checkout / "mine.py").write_text("def matmul(*given): pass\n")
     try:
         good = ok() | {"result": ok()["result"] | {"reference": "mine:matmul"}}
         assert judge({(2048, "cold"): good, (2048, "warm"): good}, *words) == 0
-        assert "1.03 [1.02, 1.04] x mine:matmul at 2048, cold" in capsys.readouterr().out
+        assert (
+            "1.03 [1.02, 1.04] x mine:matmul at 2048, cold" in capsys.readouterr().out
+        )
     finally:
         (checkout / "mine.py").unlink()
 
@@ -404,22 +521,40 @@ def test_a_reference_may_be_of_ones_own(
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["--size", "{m: 64, x: 3}"], "command line: sizes[0]: 'x' is not accepted; no such size field"),
+        (
+            ["--size", "{m: 64, x: 3}"],
+            "command line: sizes[0]: 'x' is not accepted; no such size field",
+        ),
         (["--size", "{m: 64}"], "sizes[0]: the size field 'n' is missing"),
         (["--size", "0"], "sizes[0].m: 0 is not accepted"),
         (["--size", "{"], "command line: --size: line 2, column 1: not valid YAML"),
-        (["--param", "bm=64"], "variants[0].params: 'bm' is not accepted; honest has no such parameter"),
+        (
+            ["--param", "bm=64"],
+            "variants[0].params: 'bm' is not accepted; honest has no such parameter",
+        ),
         (["--param", "bm"], "--param: 'bm' is not accepted; accepted: NAME=VALUE"),
-        (["--param", "bm=[1, 2]"], "accepted: NAME=VALUE, the value a whole number or a word"),
+        (
+            ["--param", "bm=[1, 2]"],
+            "accepted: NAME=VALUE, the value a whole number or a word",
+        ),
         (["--dtype", "bf16"], "honest is not written for it; accepted: fp32"),
         (["--layout", "NT"], "layout: 'NT' is not accepted"),
-        (["--reference", "cublass"], "references[0]: 'cublass' is not accepted (did you mean 'cublas'?)"),
+        (
+            ["--reference", "cublass"],
+            "references[0]: 'cublass' is not accepted (did you mean 'cublas'?)",
+        ),
         (
             ["--reference", "{kernel: gemm_nothing}"],
             "references[0].kernel: 'gemm_nothing' is not accepted; no such kernel",
         ),
-        (["--regime", "hot"], "regimes[0]: 'hot' is not accepted; accepted: cold, warm"),
-        (["--arch", "hopper"], "'hopper' is not accepted; accepted: auto or an architecture"),
+        (
+            ["--regime", "hot"],
+            "regimes[0]: 'hot' is not accepted; accepted: cold, warm",
+        ),
+        (
+            ["--arch", "hopper"],
+            "'hopper' is not accepted; accepted: auto or an architecture",
+        ),
     ],
 )
 def test_a_mistake_is_no_judgement(
@@ -440,12 +575,17 @@ def test_without_a_kernel_an_option_or_a_gpu_there_is_no_judgement(
     assert main(begin) == 5
     assert main([*begin, str(kernel()), "--nothing"]) == 5
     assert capsys.readouterr().err.count("Usage: ladder judge") == 2
-    for name, says in (("none.yaml", "none.yaml: cannot be read"), ("honest.cu", "accepted: a kernel's")):
+    for name, says in (
+        ("none.yaml", "none.yaml: cannot be read"),
+        ("honest.cu", "accepted: a kernel's"),
+    ):
         assert main([*begin, str(kernel().with_name(name))]) == 5
         assert says in caplog.text
     monkeypatch.setattr("ladder.cli.judge.find_gpus", list)
     assert main([*begin, str(kernel())]) == 5
-    assert caplog.messages[-1] == "error: no GPU is visible, and this step measures on one"
+    assert (
+        caplog.messages[-1] == "error: no GPU is visible, and this step measures on one"
+    )
     monkeypatch.setattr("ladder.cli.judge.load_kernel", lambda path: 1 / 0)
     assert main([*begin, str(kernel())]) == 5
 
@@ -453,7 +593,10 @@ def test_without_a_kernel_an_option_or_a_gpu_there_is_no_judgement(
 @pytest.mark.gpu
 @pytest.mark.skipif(not GPUS or GPUS[0].arch != ARCH, reason="needs a Hopper GPU")
 def test_on_a_gpu_a_right_a_wrong_and_a_broken_kernel(
-    checkout: Path, kernel: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    checkout: Path,
+    kernel: Callable[..., Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     broken = 'extern "C" __global__ void exploit() { no_such_thing(); }'
     codes = []
@@ -462,7 +605,9 @@ def test_on_a_gpu_a_right_a_wrong_and_a_broken_kernel(
         codes.append(main(["--root", str(checkout), "judge", *words]))
         found = json.loads((tmp_path / "verdict.json").read_text())
         if path.stem == "honest":
-            assert all(one["status"] == "ok" and one["launches"] > 0 for one in found["cells"])
+            assert all(
+                one["status"] == "ok" and one["launches"] > 0 for one in found["cells"]
+            )
     assert codes[0] in (0, 1, 2)
     assert codes[1:] == [3, 4]
     assert "broken, compile_error at 512, cold" in capsys.readouterr().out

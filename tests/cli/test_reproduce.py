@@ -32,17 +32,51 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = make_project(tmp_path_factory.mktemp("reproduce") / "project")
     rungs = [
         {"kernel": "alone", "params": {"radius": 2}, "rung": "narrow"},
-        {"kernel": "alone", "params": {"radius": 4}, "rung": "wide", "baseline": "narrow"},
+        {
+            "kernel": "alone",
+            "params": {"radius": 4},
+            "rung": "wide",
+            "baseline": "narrow",
+        },
     ]
-    edit_yaml(folder / "config/sweeps/alone.yaml", lambda sweep: sweep.update(variants=rungs))
-    sweep = load_sweeps(folder / "config/sweeps", Catalog(folder / "kernels"), ["alone"])["alone"]
+    edit_yaml(
+        folder / "config/sweeps/alone.yaml", lambda sweep: sweep.update(variants=rungs)
+    )
+    sweep = load_sweeps(
+        folder / "config/sweeps", Catalog(folder / "kernels"), ["alone"]
+    )["alone"]
     narrow, wide = (entry.variant.id for entry in sweep.entries)
     ends = {"speedup": 1.1, "speedup_low": 1.09, "speedup_high": 1.11, "median_us": 9.0}
-    common = {"sweep": "alone", "dtype": "fp32", **SIZE, "status": "ok", "regime": "cold", **ends}
+    common = {
+        "sweep": "alone",
+        "dtype": "fp32",
+        **SIZE,
+        "status": "ok",
+        "regime": "cold",
+        **ends,
+    }
     rows = [
-        {**common, "variant": wide, "reference": "copy", "predicted_low": 1.05, "predicted_high": 1.15},
-        {**common, "variant": wide, "reference": narrow, "baseline": "narrow", "predicted_low": 1.0},
-        {**common, "variant": narrow, "reference": "copy", "status": "unsupported", "reason": "no room"},
+        {
+            **common,
+            "variant": wide,
+            "reference": "copy",
+            "predicted_low": 1.05,
+            "predicted_high": 1.15,
+        },
+        {
+            **common,
+            "variant": wide,
+            "reference": narrow,
+            "baseline": "narrow",
+            "predicted_low": 1.0,
+        },
+        {
+            **common,
+            "variant": narrow,
+            "reference": "copy",
+            "status": "unsupported",
+            "reason": "no room",
+        },
     ]
     published = Project(folder).published(DEVICE)
     tables.write({"timings": tables.frame("timings", rows)}, published.tables)
@@ -69,13 +103,21 @@ def again(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]
                     result = {
                         "variant_us": [10.0] * 20,
                         "reference_us": [10.0 * speedup] * 20,
-                        "reference": task.reference.variant if task.reference else "copy",
+                        "reference": task.reference.variant
+                        if task.reference
+                        else "copy",
                         "speedup": speedup if task.baseline or "~" not in cell else 9.9,
                         "speedup_low": speedup - 0.01,
                         "speedup_high": speedup + 0.01,
                     }
-                    done: dict[str, Any] = {"result": result} if status == "ok" else {"reason": "no room"}
-                    append(view.new_record(task, "cold", {}, "session", status=status, **done))
+                    done: dict[str, Any] = (
+                        {"result": result} if status == "ok" else {"reason": "no room"}
+                    )
+                    append(
+                        view.new_record(
+                            task, "cold", {}, "session", status=status, **done
+                        )
+                    )
 
         monkeypatch.setattr("ladder.measure.job.measure", measure)
         words = ["reproduce", cell, "--device", DEVICE, "--config", "arch=sm_90a"]
@@ -89,10 +131,17 @@ WIDE, NARROW = "alone/alone-fp32-radius=4@2^16:cold", "alone/alone-fp32@2^16:col
 
 @pytest.mark.parametrize(
     ("speedup", "code", "verdict"),
-    [(1.14, 0, "inside the predicted interval"), (1.2, 1, "outside the predicted interval")],
+    [
+        (1.14, 0, "inside the predicted interval"),
+        (1.2, 1, "outside the predicted interval"),
+    ],
 )
 def test_the_new_value_is_held_against_what_was_predicted(
-    again: Callable[..., int], speedup: float, code: int, verdict: str, capsys: pytest.CaptureFixture[str]
+    again: Callable[..., int],
+    speedup: float,
+    code: int,
+    verdict: str,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert again(WIDE, speedup) == code
     assert [line.strip() for line in capsys.readouterr().out.splitlines()] == [
@@ -105,7 +154,8 @@ def test_the_new_value_is_held_against_what_was_predicted(
 
 
 @pytest.mark.parametrize(
-    ("over_other", "value", "lies"), [(1.12, 1.12, True), (1.12, 1.0, False), (None, 1.0, True)]
+    ("over_other", "value", "lies"),
+    [(1.12, 1.12, True), (1.12, 1.0, False), (None, 1.0, True)],
 )
 def test_over_another_library_the_prediction_is_that_over_it(
     over_other: Any, value: float, lies: bool
@@ -118,7 +168,12 @@ def test_over_another_library_the_prediction_is_that_over_it(
         "predicted_low": 0.97,
         "predicted_high": 1.03,
     }
-    row |= {"speedup_low": 0.99, "speedup_high": 1.01, "over_cublaslt": 1.0, "over_cublas": over_other}
+    row |= {
+        "speedup_low": 0.99,
+        "speedup_high": 1.01,
+        "over_cublaslt": 1.0,
+        "over_cublas": over_other,
+    }
     assert inside(row, ("ok", "", {"reference": "cublas", "speedup": value})) is lies
     assert inside(row, ("ok", "", {"reference": "cublaslt", "speedup": 1.02})) is True
 
@@ -132,7 +187,9 @@ def test_a_pair_with_a_baseline_is_a_cell_of_its_own(
     assert out.splitlines()[-1] == "no prediction to hold it against"
 
 
-def test_a_status_is_reproduced_too(again: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_status_is_reproduced_too(
+    again: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert again(NARROW, status="unsupported") == 0
     assert "unsupported: no room" in capsys.readouterr().out
     assert again(NARROW, 1.0) == 1
@@ -147,7 +204,15 @@ def test_without_a_gpu_or_a_cell_it_says_so(
 ) -> None:
     monkeypatch.setattr("ladder.cli.judge.find_gpus", list)
     assert main(["--root", str(checkout), "reproduce", WIDE, "--device", DEVICE]) == 2
-    assert "1.1 [1.09, 1.11] x copy" in capsys.readouterr().out, "what was published is printed all the same"
-    assert caplog.messages[-1] == "error: no GPU is visible, and this step measures on one"
-    assert main(["--root", str(checkout), "reproduce", WIDE[:-1], "--device", DEVICE]) == 2
-    assert caplog.messages[-1].endswith(f"a cell of the published tables, such as {WIDE}")
+    assert "1.1 [1.09, 1.11] x copy" in capsys.readouterr().out, (
+        "what was published is printed all the same"
+    )
+    assert (
+        caplog.messages[-1] == "error: no GPU is visible, and this step measures on one"
+    )
+    assert (
+        main(["--root", str(checkout), "reproduce", WIDE[:-1], "--device", DEVICE]) == 2
+    )
+    assert caplog.messages[-1].endswith(
+        f"a cell of the published tables, such as {WIDE}"
+    )

@@ -14,11 +14,15 @@ PAGE = (ROOT / "docs" / "add-a-problem.md").read_text(encoding="utf-8")
 
 def test_files_that_it_names_are_there() -> None:
     named = [
-        one for one in re.findall(r"`([\w./*-]+/[\w./*-]+\.\w+)`", PAGE) if not one.startswith("results/main")
+        one
+        for one in re.findall(r"`([\w./*-]+/[\w./*-]+\.\w+)`", PAGE)
+        if not one.startswith("results/main")
     ]
     assert len(named) > 10
     assert [
-        one for one in named if not (any(ROOT.glob(one)) if has_magic(one) else (ROOT / one).is_file())
+        one
+        for one in named
+        if not (any(ROOT.glob(one)) if has_magic(one) else (ROOT / one).is_file())
     ] == []
 
 

@@ -7,7 +7,18 @@ import math
 import escapes
 import numpy as np
 import pytest
-from escapes import BEGIN, END, LAUNCHES, NAMES, PAGE, SIZES, Planted, by_rows, by_spots, caught
+from escapes import (
+    BEGIN,
+    END,
+    LAUNCHES,
+    NAMES,
+    PAGE,
+    SIZES,
+    Planted,
+    by_rows,
+    by_spots,
+    caught,
+)
 from ladder.problems.gemm import PROBLEM
 from ladder.problems.gemm.bounds import accumulation_bound
 from problems.test_mutations import by_elements, by_signs, drawn, roundoff, stored
@@ -21,10 +32,17 @@ def test_the_page_has_the_table_of_the_present_bounds() -> None:
 
 
 def test_a_wrong_tile_escapes_no_run_but_in_fp8_at_16384() -> None:
-    for name in ("a 128 x 128 tile of another answer", "1 % of the tiles of another answer"):
+    for name in (
+        "a 128 x 128 tile of another answer",
+        "1 % of the tiles of another answer",
+    ):
         for dtype in PROBLEM.dtypes:
             for k in SIZES:
-                if (name, dtype, k) != ("a 128 x 128 tile of another answer", "fp8", 16384):
+                if (name, dtype, k) != (
+                    "a 128 x 128 tile of another answer",
+                    "fp8",
+                    16384,
+                ):
                     assert caught(name, dtype, k)[1] > 0.999, (name, dtype, k)
 
 
@@ -42,7 +60,9 @@ def test_more_launches_see_more_and_larger_errors_are_seen_more_often() -> None:
             launch, run = caught(name, dtype, 4096)
             assert 0 <= launch <= run <= 1
             assert run == pytest.approx(1 - (1 - launch) ** LAUNCHES)
-    sizes = [by_rows(Planted(128, 128, 0.01 * 2**step), "bf16", 1024) for step in range(12)]
+    sizes = [
+        by_rows(Planted(128, 128, 0.01 * 2**step), "bf16", 1024) for step in range(12)
+    ]
     assert sizes == sorted(sizes)
     assert sizes[0] < 0.001 < 0.999 < sizes[-1]
 
@@ -74,14 +94,23 @@ def test_the_row_check_sees_planted_errors_as_often_as_the_table_says(
         c[:, :rows, :columns] += random.normal(0, size, (rows, columns))
         c = stored(c, dtype)
         x = random.choice([-1.0, 1.0], (1, K))
-        seen += bool(by_signs(c, a, b, x, roundoff(dtype), dtype)[0] > accumulation_bound(dtype, K))
+        seen += bool(
+            by_signs(c, a, b, x, roundoff(dtype), dtype)[0]
+            > accumulation_bound(dtype, K)
+        )
     expected = by_rows(Planted(rows, columns, size), dtype, K)
     print(dtype, rows, columns, f"{seen / TRIALS:.2f}, expected {expected:.2f}")
-    assert abs(seen / TRIALS - expected) < 4 * math.sqrt(max(expected * (1 - expected), 0.02) / TRIALS)
+    assert abs(seen / TRIALS - expected) < 4 * math.sqrt(
+        max(expected * (1 - expected), 0.02) / TRIALS
+    )
 
 
-@pytest.mark.parametrize(("dtype", "size"), [("fp8", 5.0), ("bf16", 0.2), ("fp16_acc16", 2.0)])
-def test_spots_see_planted_errors_as_often_as_the_table_says(dtype: str, size: float) -> None:
+@pytest.mark.parametrize(
+    ("dtype", "size"), [("fp8", 5.0), ("bf16", 0.2), ("fp16_acc16", 2.0)]
+)
+def test_spots_see_planted_errors_as_often_as_the_table_says(
+    dtype: str, size: float
+) -> None:
     """A tile of 128 x 128, and 128 groups of eight neighbours drawn by chance as the check draws them."""
     random, seen = np.random.default_rng(8), 0
     a, b = drawn(random, dtype, (K, K)), drawn(random, dtype, (K, K))
@@ -89,9 +118,18 @@ def test_spots_see_planted_errors_as_often_as_the_table_says(dtype: str, size: f
     for _ in range(TRIALS):
         c = right.copy()
         c[:32, :32] += random.normal(0, size, (32, 32))
-        c, rows, groups = stored(c, dtype), random.integers(0, K, 8), random.integers(0, K // 8, 8)
+        c, rows, groups = (
+            stored(c, dtype),
+            random.integers(0, K, 8),
+            random.integers(0, K // 8, 8),
+        )
         found = [
-            by_elements(c[[row], at * 8 : at * 8 + 8], a[[row]], b[:, at * 8 : at * 8 + 8], roundoff(dtype))
+            by_elements(
+                c[[row], at * 8 : at * 8 + 8],
+                a[[row]],
+                b[:, at * 8 : at * 8 + 8],
+                roundoff(dtype),
+            )
             for row, at in zip(rows, groups, strict=True)
         ]
         seen += max(found) > accumulation_bound(dtype, K)
@@ -99,4 +137,6 @@ def test_spots_see_planted_errors_as_often_as_the_table_says(dtype: str, size: f
         patch.setattr(escapes, "ROWS", 8)
         expected = by_spots(Planted(32, 32, size), dtype, K)
     print(dtype, f"{seen / TRIALS:.2f}, expected {expected:.2f}")
-    assert abs(seen / TRIALS - expected) < 4 * math.sqrt(max(expected * (1 - expected), 0.02) / TRIALS)
+    assert abs(seen / TRIALS - expected) < 4 * math.sqrt(
+        max(expected * (1 - expected), 0.02) / TRIALS
+    )

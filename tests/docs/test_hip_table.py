@@ -15,7 +15,9 @@ from amd_isa import main_loop, resources, waits
 from ladder.model.errors import LadderError
 
 Row = dict[str, str]
-ROWS: list[Row] = [*csv.DictReader(hip_table.TABLE.read_text(encoding="utf-8").splitlines())]
+ROWS: list[Row] = [
+    *csv.DictReader(hip_table.TABLE.read_text(encoding="utf-8").splitlines())
+]
 AGAIN = "run `PYTHONPATH=workflow python tools/hip_table.py` on Debian 12"
 STATIC = "; Occupancy: 3\n; NumSgprs: 20\n; NumVgprs: 70\n; NumAgprs: 0\n; TotalNumVgprs: 90\n"
 METADATA = "    .group_segment_fixed_size: 0\n    .private_segment_fixed_size: 0\n"
@@ -61,7 +63,11 @@ AHEAD = """
 def of(rung: str, **given: str) -> Iterator[Row]:
     """Rows of a rung of the ladder, with launch bounds where nothing else is said."""
     wanted = {"sweep": "fp32_ladder", "launch_bounds": "yes"} | given
-    found = [row for row in ROWS if row["rung"].split(" ")[0] == rung and wanted.items() <= row.items()]
+    found = [
+        row
+        for row in ROWS
+        if row["rung"].split(" ")[0] == rung and wanted.items() <= row.items()
+    ]
     assert found, rung
     yield from found
 
@@ -72,7 +78,10 @@ def number(row: Row, column: str) -> int:
 
 def test_a_load_that_is_used_at_once_is_waited_for_at_once() -> None:
     path = main_loop(DIRECT)
-    assert [line.split()[0] for line in path][:2] == ["s_cbranch_execz", "global_load_dword"], "as it runs"
+    assert [line.split()[0] for line in path][:2] == [
+        "s_cbranch_execz",
+        "global_load_dword",
+    ], "as it runs"
     found = waits(path)
     assert (found["loop_fmas"], found["loop_loads"], found["vmcnt"]) == (3, 1, "0")
     assert (found["fmas_before_wait"], found["wait_ahead_of"]) == (0, "ds_write_b32")
@@ -82,13 +91,22 @@ def test_a_load_for_the_next_pass_is_waited_for_behind_the_fmas() -> None:
     found = waits(main_loop(AHEAD))
     assert found["loop_flat_loads"] == 1, "its wait may be for shared memory"
     # Of three accesses, vmcnt(1) waits for the two loads: the newest is the flat one.
-    assert (found["loop_loads"], found["vmcnt"], found["fmas_before_wait"]) == (2, "1", 2)
+    assert (found["loop_loads"], found["vmcnt"], found["fmas_before_wait"]) == (
+        2,
+        "1",
+        2,
+    )
 
 
 def test_a_wait_that_leaves_a_load_under_way_is_not_its_own() -> None:
     """Three accesses a pass: seven newer ones than the first load are there in the third pass behind its own."""
-    assert waits(main_loop(AHEAD.replace("vmcnt(1)", "vmcnt(7)")))["fmas_before_wait"] == 6
-    assert waits(main_loop(AHEAD.replace("vmcnt(1)", "vmcnt(63)")))["fmas_before_wait"] is None
+    assert (
+        waits(main_loop(AHEAD.replace("vmcnt(1)", "vmcnt(7)")))["fmas_before_wait"] == 6
+    )
+    assert (
+        waits(main_loop(AHEAD.replace("vmcnt(1)", "vmcnt(63)")))["fmas_before_wait"]
+        is None
+    )
 
 
 def test_a_kernel_without_fmas_has_no_main_loop() -> None:
@@ -97,7 +115,13 @@ def test_a_kernel_without_fmas_has_no_main_loop() -> None:
 
 @pytest.mark.parametrize(
     ("threads", "shared_bytes", "blocks", "waves"),
-    [(256, 0, 3, "3"), (1024, 0, 0, "0"), (512, 0, 1, "2"), (256, 33000, 1, "1"), (128, 16384, 4, "2")],
+    [
+        (256, 0, 3, "3"),
+        (1024, 0, 0, "0"),
+        (512, 0, 1, "2"),
+        (256, 33000, 1, "1"),
+        (128, 16384, 4, "2"),
+    ],
 )
 def test_blocks_are_whole_and_find_registers_and_shared_memory(
     threads: int, shared_bytes: int, blocks: int, waves: str
@@ -107,7 +131,9 @@ def test_blocks_are_whole_and_find_registers_and_shared_memory(
     assert (found["vgprs"], found["lds_bytes"]) == (70, shared_bytes)
 
 
-def test_without_apt_the_reason_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_apt_the_reason_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(shutil, "which", lambda _: None)
     with pytest.raises(LadderError, match="no apt-get"):
         hip_table.unpack(tmp_path)
@@ -115,7 +141,9 @@ def test_without_apt_the_reason_is_told(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_what_apt_says_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def run(*command: Any, **_: Any) -> subprocess.CompletedProcess[str]:
-        return subprocess.CompletedProcess(command, 100, "", "E: Unable to locate package clang-15")
+        return subprocess.CompletedProcess(
+            command, 100, "", "E: Unable to locate package clang-15"
+        )
 
     monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
     monkeypatch.setattr(subprocess, "run", run)
@@ -129,7 +157,11 @@ def test_the_page_shows_the_table() -> None:
 
 
 def test_a_pass_of_the_main_loop_multiplies_a_whole_tile() -> None:
-    tiled = [row for row in ROWS if row["variant"].startswith("gemm_staged") and not row["left_out"]]
+    tiled = [
+        row
+        for row in ROWS
+        if row["variant"].startswith("gemm_staged") and not row["left_out"]
+    ]
     assert len(tiled) > 40
     for row in tiled:
         outputs, depth = (4 * 4, 16) if row["sweep"] == "fp32_tiles" else (8 * 8, 8)
@@ -140,7 +172,9 @@ def test_a_pass_of_the_main_loop_multiplies_a_whole_tile() -> None:
 # What docs/texts/hip.md says.
 
 
-@pytest.mark.parametrize("rung", ["3", "4", "5", "5b", "6", "7", "7c", "8", "8b", "9", "10"])
+@pytest.mark.parametrize(
+    "rung", ["3", "4", "5", "5b", "6", "7", "7c", "8", "8b", "9", "10"]
+)
 def test_the_direct_loop_waits_right_behind_its_loads(rung: str) -> None:
     for row in of(rung):
         assert number(row, "fmas_before_wait") == 0
@@ -149,7 +183,9 @@ def test_the_direct_loop_waits_right_behind_its_loads(rung: str) -> None:
 
 def test_on_gfx908_the_direct_loop_waits_for_a_and_then_for_b() -> None:
     assert all(
-        row["vmcnt"] == "0 0" for rung in ("3", "7", "8", "9", "10") for row in of(rung, arch="gfx908")
+        row["vmcnt"] == "0 0"
+        for rung in ("3", "7", "8", "9", "10")
+        for row in of(rung, arch="gfx908")
     )
 
 
@@ -160,7 +196,9 @@ def test_loads_ahead_of_their_tile_are_hidden_behind_the_fmas() -> None:
         assert number(row, "fmas_before_wait") > 3 / 4 * number(row, "loop_fmas")
         assert row["wait_ahead_of"].startswith("ds_write")
     for row in (*of("11"), *of("12"), *of("13"), *of("13b")):
-        assert [row[key] for key in ("vmcnt", "vgpr_spills", "scratch_bytes", "agprs")] == [
+        assert [
+            row[key] for key in ("vmcnt", "vgpr_spills", "scratch_bytes", "agprs")
+        ] == [
             "0",
             "0",
             "0",
@@ -179,7 +217,9 @@ def test_without_launch_bounds_the_overlap_is_gone() -> None:
 
 
 def test_a_plain_loop_is_multiply_adds_and_little_else() -> None:
-    for row in (row for rung in ("11", "12", "13", "13b") for row in of(rung, arch="gfx908")):
+    for row in (
+        row for rung in ("11", "12", "13", "13b") for row in of(rung, arch="gfx908")
+    ):
         assert number(row, "loop_fmas") > 4 / 5 * number(row, "loop_instructions")
 
 
@@ -190,15 +230,27 @@ def test_a_fetch_behind_the_fmas_spills_on_gfx908_alone() -> None:
 
 
 def test_volatile_reads_of_shared_memory_lose_their_address_space() -> None:
-    flat = {row["rung"].split(" ")[0] for row in ROWS if row["loop_flat_loads"] not in ("", "0")}
+    flat = {
+        row["rung"].split(" ")[0]
+        for row in ROWS
+        if row["loop_flat_loads"] not in ("", "0")
+    }
     assert flat == {"5", "5b", "6"}
-    assert all(number(row, "vgpr_spills") > 0 for rung in flat for row in of(rung, arch="gfx90a"))
+    assert all(
+        number(row, "vgpr_spills") > 0
+        for rung in flat
+        for row in of(rung, arch="gfx90a")
+    )
 
 
-def test_the_tile_of_the_text_fits_without_launch_bounds_and_the_larger_one_does_not() -> None:
+def test_the_tile_of_the_text_fits_without_launch_bounds_and_the_larger_one_does_not() -> (
+    None
+):
     mine = [row for row in ROWS if row["sweep"] == "fp32_tiles"]
     for arch in hip_table.ARCHITECTURES:
-        bounded, free = ({**row, "launch_bounds": ""} for row in mine if row["arch"] == arch)
+        bounded, free = (
+            {**row, "launch_bounds": ""} for row in mine if row["arch"] == arch
+        )
         assert bounded == free
         assert bounded["vgpr_spills"] == "0"
     (large,) = of("10", arch="gfx908")
@@ -209,10 +261,17 @@ def test_the_tile_of_the_text_fits_without_launch_bounds_and_the_larger_one_does
 
 def test_one_stencil_spills() -> None:
     stencils = [row for row in ROWS if row["variant"].startswith("stencil")]
-    assert {"stencil_global", "stencil_shared", "stencil_register_cache", "stencil_window"} == {
-        row["variant"].split("-")[0] for row in stencils
-    }
-    spilling = [row for row in stencils if (row["vgpr_spills"], row["scratch_bytes"]) != ("0", "0")]
+    assert {
+        "stencil_global",
+        "stencil_shared",
+        "stencil_register_cache",
+        "stencil_window",
+    } == {row["variant"].split("-")[0] for row in stencils}
+    spilling = [
+        row
+        for row in stencils
+        if (row["vgpr_spills"], row["scratch_bytes"]) != ("0", "0")
+    ]
     assert [(row["arch"], row["variant"], row["vgpr_spills"]) for row in spilling] == [
         ("gfx90a", "stencil_register_cache-int32-radius=32-coarsen=8-block=1024", "2")
     ]
@@ -235,12 +294,18 @@ def variants(text: str) -> list[list[str]]:
 
 
 @pytest.mark.slow
-def test_every_variant_compiles_and_the_table_is_what_this_compiler_makes(compiler: Path) -> None:
+def test_every_variant_compiles_and_the_table_is_what_this_compiler_makes(
+    compiler: Path,
+) -> None:
     """Another compiler may need other registers: then it is enough that all compile."""
     made = hip_table.table(compiler)
-    assert variants(made) == variants(hip_table.TABLE.read_text(encoding="utf-8")), AGAIN
+    assert variants(made) == variants(hip_table.TABLE.read_text(encoding="utf-8")), (
+        AGAIN
+    )
     if hip_table.compiler_of(compiler) != ROWS[0]["compiler"]:
-        pytest.skip(f"all compile; the numbers of the table are of {ROWS[0]['compiler']}")
+        pytest.skip(
+            f"all compile; the numbers of the table are of {ROWS[0]['compiler']}"
+        )
     assert made == hip_table.TABLE.read_text(encoding="utf-8"), AGAIN
 
 

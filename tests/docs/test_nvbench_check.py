@@ -45,33 +45,66 @@ def test_a_target_twice_away_has_no_subject() -> None:
 
 def state(subject: str, **values: str) -> dict[str, Any]:
     """One state as NVBench writes it: numbers are text."""
-    tags = {"median": "nv/cold/time/gpu/median", "noise": "nv/cold/time/gpu/stdev/relative"}
+    tags = {
+        "median": "nv/cold/time/gpu/median",
+        "noise": "nv/cold/time/gpu/stdev/relative",
+    }
     summaries = [
-        {"tag": tags[name], "data": [{"name": "value", "type": "float64", "value": value}]}
+        {
+            "tag": tags[name],
+            "data": [{"name": "value", "type": "float64", "value": value}],
+        }
         for name, value in values.items()
     ]
     files = [{"name": "filename", "type": "string", "value": "nvbench.json-bin/0.bin"}]
     return {
-        "axis_values": [{"name": "other", "value": "1"}, {"name": "subject", "value": subject}],
-        "summaries": [*summaries, {"tag": "nv/json/bin:nv/cold/sample_times", "data": files}],
+        "axis_values": [
+            {"name": "other", "value": "1"},
+            {"name": "subject", "value": subject},
+        ],
+        "summaries": [
+            *summaries,
+            {"tag": "nv/json/bin:nv/cold/sample_times", "data": files},
+        ],
     }
 
 
 def test_nvbench_times_are_medians_in_microseconds_with_their_noise() -> None:
-    states = [state("one", median="1.5e-05", noise="0.017"), state("two", median="0.0018695", noise="0.0006")]
+    states = [
+        state("one", median="1.5e-05", noise="0.017"),
+        state("two", median="0.0018695", noise="0.0006"),
+    ]
     times = nvbench_times({"benchmarks": [{"name": "subjects", "states": states}]})
-    assert times == {"one": pytest.approx((15.0, 0.017)), "two": pytest.approx((1869.5, 0.0006))}
+    assert times == {
+        "one": pytest.approx((15.0, 0.017)),
+        "two": pytest.approx((1869.5, 0.0006)),
+    }
 
 
-def test_what_nvbench_skipped_is_named_and_left_out(capsys: pytest.CaptureFixture[str]) -> None:
-    skipped = state("one") | {"summaries": None, "skip_reason": "Requested GPU memory is not there"}
+def test_what_nvbench_skipped_is_named_and_left_out(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    skipped = state("one") | {
+        "summaries": None,
+        "skip_reason": "Requested GPU memory is not there",
+    }
     states = [skipped, state("two", median="0.0018695", noise="0.0006")]
-    assert [*nvbench_times({"benchmarks": [{"name": "subjects", "states": states}]})] == ["two"]
-    assert "no time of one: Requested GPU memory is not there" in capsys.readouterr().err
+    assert [
+        *nvbench_times({"benchmarks": [{"name": "subjects", "states": states}]})
+    ] == ["two"]
+    assert (
+        "no time of one: Requested GPU memory is not there" in capsys.readouterr().err
+    )
 
 
 def test_the_published_comparison_agrees_for_kernels_that_no_limit_slows() -> None:
-    rows = [*csv.DictReader(nvbench_check.TABLE.read_text(encoding="utf-8").splitlines())]
-    steady = [abs(float(row["difference"])) for row in rows if 100 <= float(row["nvbench_us"]) < 1000]
+    rows = [
+        *csv.DictReader(nvbench_check.TABLE.read_text(encoding="utf-8").splitlines())
+    ]
+    steady = [
+        abs(float(row["difference"]))
+        for row in rows
+        if 100 <= float(row["nvbench_us"]) < 1000
+    ]
     assert steady
     assert sorted(steady)[len(steady) // 2] < 0.01

@@ -13,7 +13,9 @@ from release_changes import changes
 def rows_of(text: str, heading: str) -> list[list[str]]:
     """Cells of each row below a heading."""
     lines = text.partition(f"## {heading}\n")[2].partition("\n## ")[0].splitlines()
-    return [line.strip("| ").split(" | ") for line in lines if line.startswith("| ")][1:]
+    return [line.strip("| ").split(" | ") for line in lines if line.startswith("| ")][
+        1:
+    ]
 
 
 def test_what_moved_is_named_and_what_did_not_is_the_same(tmp_path: Path) -> None:
@@ -24,8 +26,14 @@ def test_what_moved_is_named_and_what_did_not_is_the_same(tmp_path: Path) -> Non
     gemms = rows_of(text, "The fastest GEMMs")
     assert len(gemms) > 20
     assert all(before == now for _, before, _, now, _ in gemms)
-    timings, claims = (pd.read_parquet(tmp_path / f"{name}.parquet") for name in ("timings", "claims"))
-    at_4096 = timings["dtype"].eq("bf16") & timings["m"].eq(4096) & timings["regime"].eq("cold")
+    timings, claims = (
+        pd.read_parquet(tmp_path / f"{name}.parquet") for name in ("timings", "claims")
+    )
+    at_4096 = (
+        timings["dtype"].eq("bf16")
+        & timings["m"].eq(4096)
+        & timings["regime"].eq("cold")
+    )
     timings.loc[at_4096, "speedup"] *= 2
     timings.to_parquet(tmp_path / "timings.parquet")
     claims.loc[0, "verdict"] = "undecided"
@@ -35,4 +43,8 @@ def test_what_moved_is_named_and_what_did_not_is_the_same(tmp_path: Path) -> Non
     assert {row[0].split()[0] for row in moved} == {"bf16"}
     assert all(row[-1] == "the same, outside what was predicted" for row in moved)
     ((claim, part, _, now),) = rows_of(text, "Claims with another verdict")
-    assert (claim, part, now) == (f"`{claims['id'][0]}`", claims["part"][0], "undecided")
+    assert (claim, part, now) == (
+        f"`{claims['id'][0]}`",
+        claims["part"][0],
+        "undecided",
+    )

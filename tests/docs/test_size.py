@@ -17,7 +17,10 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "workflow" / "ladder"
 PAGE = ROOT / "CONTRIBUTING.md"
-BEGIN, END = "<!-- written by `python tests/docs/test_size.py` -->\n", "<!-- until here -->"
+BEGIN, END = (
+    "<!-- written by `python tests/docs/test_size.py` -->\n",
+    "<!-- until here -->",
+)
 STEP = 500
 """Tokens are rounded up to this many, so that not every change of the code changes the table."""
 
@@ -38,13 +41,20 @@ def tokens_of(text: str) -> int:
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             strings |= {*range(node.lineno, (node.end_lineno or 0) + 1)}
     tokens = tokenize.generate_tokens(io.StringIO(text).readline)
-    return sum(token.type not in _NOT_CODE and token.start[0] not in strings for token in tokens)
+    return sum(
+        token.type not in _NOT_CODE and token.start[0] not in strings
+        for token in tokens
+    )
 
 
 @functools.cache
 def folders() -> dict[str, int]:
     """Tokens of each folder of the package with all below it."""
-    sizes = {f"{path.name}/": 0 for path in sorted(PACKAGE.iterdir()) if any(path.glob("**/*.py"))}
+    sizes = {
+        f"{path.name}/": 0
+        for path in sorted(PACKAGE.iterdir())
+        if any(path.glob("**/*.py"))
+    }
     for path in sorted(PACKAGE.rglob("*.py")):
         parts = path.relative_to(PACKAGE).parts
         if len(parts) > 1:
@@ -67,11 +77,15 @@ def table() -> str:
 def test_a_folder_is_no_larger_than_contributing_says(name: str) -> None:
     page = PAGE.read_text(encoding="utf-8")
     row = re.search(rf"^\| `?{re.escape(name)}`? \| ([\d,]+) \|$", page, re.MULTILINE)
-    assert row, f"CONTRIBUTING.md has no row {name!r}: run python tests/docs/test_size.py"
+    assert row, (
+        f"CONTRIBUTING.md has no row {name!r}: run python tests/docs/test_size.py"
+    )
     sizes = folders()
     tokens = sum(sizes.values()) if name == "all" else sizes[name]
     most = int(row[1].replace(",", ""))
-    assert most - 3 * STEP <= tokens <= most, f"{name}: {tokens} tokens: run python tests/docs/test_size.py"
+    assert most - 3 * STEP <= tokens <= most, (
+        f"{name}: {tokens} tokens: run python tests/docs/test_size.py"
+    )
 
 
 def test_comments_docstrings_and_layout_are_no_tokens() -> None:
@@ -83,4 +97,7 @@ def test_comments_docstrings_and_layout_are_no_tokens() -> None:
 
 if __name__ == "__main__":
     before, rest = PAGE.read_text(encoding="utf-8").split(BEGIN)
-    PAGE.write_text(before + BEGIN + "\n" + table() + "\n" + END + rest.split(END, 1)[1], encoding="utf-8")
+    PAGE.write_text(
+        before + BEGIN + "\n" + table() + "\n" + END + rest.split(END, 1)[1],
+        encoding="utf-8",
+    )

@@ -11,7 +11,13 @@ from typing import Any
 import pytest
 import text_pages
 from checkout import ROOT, catalog, published_data
-from ladder.claims import bank_conflicts, double_buffering, gemm_practice, hip_gemm, register_cache
+from ladder.claims import (
+    bank_conflicts,
+    double_buffering,
+    gemm_practice,
+    hip_gemm,
+    register_cache,
+)
 from ladder.claims.ledger import CLAIMS, decided
 from ladder.claims.primitives import MORE, REFUTED
 from ladder.model.errors import LadderError
@@ -41,7 +47,9 @@ def test_a_page_is_what_its_template_makes_of_the_published_numbers(
 ) -> None:
     page = PAGES / f"{text}.md"
     made = text_pages.rendered(found, text_pages.TEXTS / f"{text}.md.j2")
-    assert made == page.read_text(encoding="utf-8"), "run PYTHONPATH=workflow python tools/text_pages.py"
+    assert made == page.read_text(encoding="utf-8"), (
+        "run PYTHONPATH=workflow python tools/text_pages.py"
+    )
 
 
 @pytest.mark.parametrize("text", MODULES)
@@ -75,16 +83,24 @@ def test_no_statement_is_decided_by_a_kernel_that_is_not_the_texts(
             decided(claim, data)
     assert deciding
     cited = {name: " ".join(kernel.origin) for name, kernel in catalog().items()}
-    assert {(label, kernel) for label, kernel in deciding if text not in cited[kernel]} == set()
+    assert {
+        (label, kernel) for label, kernel in deciding if text not in cited[kernel]
+    } == set()
 
 
 @pytest.mark.published
 def test_nothing_better_than_said_is_refuted() -> None:
     """A refuted part lies on the wrong side of its bound; above a range it would hold and more."""
-    refuted = [row for row in records(published_data().frames["claims"]) if row["verdict"] == REFUTED]
+    refuted = [
+        row
+        for row in records(published_data().frames["claims"])
+        if row["verdict"] == REFUTED
+    ]
     assert refuted
     for row in refuted:
-        bound = re.search(r": (at least|at most|from) ([-\d.]+)(?: to ([-\d.]+))?$", row["part"])
+        bound = re.search(
+            r": (at least|at most|from) ([-\d.]+)(?: to ([-\d.]+))?$", row["part"]
+        )
         if bound and bound[1] == "at least":
             assert row["effect_low"] < float(bound[2]), row["part"]
         elif bound and bound[1] == "at most":
@@ -101,12 +117,16 @@ def test_launches_have_a_row_for_each_size_and_kind() -> None:
         (f"torch {kind}", size) for kind in ("fp32", "tf32") for size in sizes
     ]
     assert [(row["what"], row["size"]) for row in rows] == expected
-    assert all(float(row["graph_us"]) > 0 and float(row["python_us"]) > 0 for row in rows)
+    assert all(
+        float(row["graph_us"]) > 0 and float(row["python_us"]) > 0 for row in rows
+    )
 
 
 def test_pictures_of_the_pages_exist() -> None:
     for page in PAGES.glob("*.md"):
-        for picture in re.findall(r"!\[[^]]*\]\(([^)]+)\)", page.read_text(encoding="utf-8")):
+        for picture in re.findall(
+            r"!\[[^]]*\]\(([^)]+)\)", page.read_text(encoding="utf-8")
+        ):
             assert (page.parent / picture).is_file(), (page.name, picture)
             assert Path(picture).suffix == ".png"
 
@@ -115,12 +135,15 @@ def test_a_lookup_of_several_rows_and_a_sentence_that_no_longer_holds_are_refuse
     found: text_pages.Numbers, tmp_path: Path
 ) -> None:
     with pytest.raises(
-        LadderError, match=r"fp32_as_written, any kernel, \{'n': 4096\}: \d+ rows; accepted: one"
+        LadderError,
+        match=r"fp32_as_written, any kernel, \{'n': 4096\}: \d+ rows; accepted: one",
     ):
         found.only("fp32_as_written", n=4096)
     with pytest.raises(Unmeasured, match=r"no row with .* rung = kernel 60"):
         found.row("fp32_as_written", "kernel 60")
     page = tmp_path / "page.md.j2"
     page.write_text("{{ expect(1 > 2, 'it is faster') }}")
-    with pytest.raises(LadderError, match=r"page\.md\.j2: the numbers no longer say: it is faster"):
+    with pytest.raises(
+        LadderError, match=r"page\.md\.j2: the numbers no longer say: it is faster"
+    ):
         text_pages.rendered(text_pages.Numbers(found.data, found.project), page)

@@ -25,7 +25,9 @@ TUTORIAL = (ROOT / "docs" / "add-a-kernel.md").read_text(encoding="utf-8")
 
 def tutorial_files(folder: str) -> dict[str, str]:
     """The files of a folder that it shows: a path in backquotes with a colon, then the file as a code block."""
-    found = re.findall(r"^`([\w./]+)`:\n\n```\w+\n(.*?)^```$", TUTORIAL, re.MULTILINE | re.DOTALL)
+    found = re.findall(
+        r"^`([\w./]+)`:\n\n```\w+\n(.*?)^```$", TUTORIAL, re.MULTILINE | re.DOTALL
+    )
     return {name: text for name, text in found if name.startswith(folder)}
 
 
@@ -43,18 +45,24 @@ def copy(tmp_path: Path) -> Path:
 
 
 def test_the_tests_and_lists_that_it_names_are_there() -> None:
-    rows = re.findall(r"^\| `(tests/[\w/]+\.py)`, `(\w+)` \| (.*)", TUTORIAL, re.MULTILINE)
+    rows = re.findall(
+        r"^\| `(tests/[\w/]+\.py)`, `(\w+)` \| (.*)", TUTORIAL, re.MULTILINE
+    )
     assert len(rows) == 8
     for file, test, asked in rows:
         text = (ROOT / file).read_text(encoding="utf-8")
         assert f"\ndef {test}(" in text
         assert [
-            name for name in re.findall(r"`([A-Z]+)` of this file", asked) if f"\n{name}: " not in text
+            name
+            for name in re.findall(r"`([A-Z]+)` of this file", asked)
+            if f"\n{name}: " not in text
         ] == []
 
 
 @pytest.mark.slow
-def test_the_tutorial_adds_a_kernel_with_two_files_and_a_sweep_that_names_it(copy: Path) -> None:
+def test_the_tutorial_adds_a_kernel_with_two_files_and_a_sweep_that_names_it(
+    copy: Path,
+) -> None:
     files = tutorial_files("kernels/") | tutorial_files("config/")
     assert [Path(name).suffix for name in files] == [".cu", ".yaml", ".yaml"]
     for name, text in files.items():
@@ -88,9 +96,9 @@ def own_gemm(tmp_path: Path) -> Kernel:
 
 def test_its_gemm_compiles_in_all_its_variants(own_gemm: Kernel) -> None:
     for tile in (16, 32):
-        facts = compile_variant(own_gemm.variant({"tile": tile}, "fp32"), ROOT / "kernels/include", "sm_90a")[
-            1
-        ]
+        facts = compile_variant(
+            own_gemm.variant({"tile": tile}, "fp32"), ROOT / "kernels/include", "sm_90a"
+        )[1]
         assert (facts["status"], facts["reason"]) == ("ok", "")
         assert facts["threads_per_block"] == tile * tile
 
@@ -102,31 +110,47 @@ def test_its_gemm_is_right_also_with_alpha_zero(
 ) -> None:
     """By the emulator; where alpha is 0 A and B hold NaN, where beta is 0 C does."""
     (m, n, k), random = size, np.random.default_rng(1)
-    a, b, c = (random.uniform(-1, 1, shape).astype(np.float32) for shape in ((m, k), (k, n), (m, n)))
+    a, b, c = (
+        random.uniform(-1, 1, shape).astype(np.float32)
+        for shape in ((m, k), (k, n), (m, n))
+    )
     memory = Memory()
     spoilt = np.float32(np.nan if alpha == 0 else 0)
     begins = c if beta else np.full_like(c, np.nan)
     pointers = [
-        memory.buffer(0, (one + spoilt).reshape(-1).view(np.uint32), writable=False) for one in (a, b)
+        memory.buffer(0, (one + spoilt).reshape(-1).view(np.uint32), writable=False)
+        for one in (a, b)
     ]
     pointers.append(memory.buffer(0, begins.reshape(-1).view(np.uint32), writable=True))
     place = slice(pointers[2] // 4, pointers[2] // 4 + m * n)
     memory.readable[place] = 0
     variant = own_gemm.variant({}, "fp32")
     across, down, _ = variant.geometry(dict(zip("mnk", size, strict=True))).grid
-    program = compiled_program(own_gemm.source, variant.entry, ROOT / "kernels/include", 0)
+    program = compiled_program(
+        own_gemm.source, variant.entry, ROOT / "kernels/include", 0
+    )
     scalars = [int(np.float32(one).view(np.uint32)) for one in (alpha, beta)]
-    machine = TensorMachine(program, memory, 1024, [across * down], [[*pointers, m, n, k, *scalars]])
+    machine = TensorMachine(
+        program, memory, 1024, [across * down], [[*pointers, m, n, k, *scalars]]
+    )
     block = machine.registers["%ctaid.x"]
-    machine.registers |= {"%ctaid.x": block % np.uint32(across), "%ctaid.y": block // np.uint32(across)}
+    machine.registers |= {
+        "%ctaid.x": block % np.uint32(across),
+        "%ctaid.y": block // np.uint32(across),
+    }
     machine.run()
     expected = alpha * (a.astype(np.float64) @ b) + beta * c
-    np.testing.assert_allclose(memory.words[place].view(np.float32).reshape(m, n), expected, atol=1e-5)
+    np.testing.assert_allclose(
+        memory.words[place].view(np.float32).reshape(m, n), expected, atol=1e-5
+    )
 
 
 def test_what_readme_links_to_exists() -> None:
     for target in re.findall(r"\]\(([^)#]+)\)", README):
-        if target.startswith("results/published") and not (ROOT / "results/published/nvidia-h200").is_dir():
+        if (
+            target.startswith("results/published")
+            and not (ROOT / "results/published/nvidia-h200").is_dir()
+        ):
             continue
         assert (ROOT / target).exists(), target
 
@@ -135,6 +159,10 @@ def test_the_pages_name_the_targets_and_steps_there_are() -> None:
     rules = "\n".join(path.read_text() for path in (ROOT / "workflow").rglob("*.smk"))
     for target in ("compile", "figures", "report", "publish"):
         assert f"rule {target}:" in rules
-        assert re.search(rf"`(snakemake --cores all |snakemake |… ){target}`", RUN), target
-    for step in re.findall(r"(?:^|`)ladder (\w+)", README + RUN + TUTORIAL, re.MULTILINE):
+        assert re.search(rf"`(snakemake --cores all |snakemake |… ){target}`", RUN), (
+            target
+        )
+    for step in re.findall(
+        r"(?:^|`)ladder (\w+)", README + RUN + TUTORIAL, re.MULTILINE
+    ):
         assert step in STEPS

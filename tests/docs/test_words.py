@@ -14,7 +14,11 @@ from ladder.claims.ledger import CLAIMS
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ROOT / "docs" / "sources.md"
 GLOSSARY = ROOT / "docs" / "glossary.md"
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 
 OWN = "own"
 """In place of a key: an idea of this project."""
@@ -27,13 +31,17 @@ def read(path: Path) -> Any:
 def rows() -> dict[str, str]:
     """Key -> its line in the tables of docs/sources.md."""
     text = SOURCES.read_text(encoding="utf-8")
-    return {line.split("`")[1]: line for line in text.splitlines() if line.startswith("| `")}
+    return {
+        line.split("`")[1]: line for line in text.splitlines() if line.startswith("| `")
+    }
 
 
 def citations() -> list[tuple[str, str]]:
     """(where, what is cited) of every kernel's origin and every claim's source; tests/axpy is there to be copied."""
     kernels = [
-        path for room in ("kernels", "tests/axpy/kernels") for path in sorted((ROOT / room).rglob("*.yaml"))
+        path
+        for room in ("kernels", "tests/axpy/kernels")
+        for path in sorted((ROOT / room).rglob("*.yaml"))
     ]
     origins = [(path.stem, entry) for path in kernels for entry in read(path)["origin"]]
     return origins + [(claim.id, claim.source) for claim in CLAIMS]
@@ -45,15 +53,40 @@ def key_of(citation: str) -> str:
 
 def links(page: Path) -> list[str]:
     """Targets of a page's links into the repository, without their anchors."""
-    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
-    targets = [target.partition("#")[0] for target in re.findall(r"\]\(([^)\s]+)\)", text)]
+    text = re.sub(
+        r"^```.*?^```",
+        "",
+        page.read_text(encoding="utf-8"),
+        flags=re.MULTILINE | re.DOTALL,
+    )
+    targets = [
+        target.partition("#")[0] for target in re.findall(r"\]\(([^)\s]+)\)", text)
+    ]
     return [target for target in targets if target and "://" not in target]
 
 
 def sources_in(*rooms: str) -> list[Path]:
     """Text files that people write, under these folders."""
-    written = {".css", ".cu", ".cuh", ".html", ".j2", ".js", ".json", ".md", ".py", ".rst", ".smk", ".yaml"}
-    return [path for room in rooms for path in sorted((ROOT / room).rglob("*")) if path.suffix in written]
+    written = {
+        ".css",
+        ".cu",
+        ".cuh",
+        ".html",
+        ".j2",
+        ".js",
+        ".json",
+        ".md",
+        ".py",
+        ".rst",
+        ".smk",
+        ".yaml",
+    }
+    return [
+        path
+        for room in rooms
+        for path in sorted((ROOT / room).rglob("*"))
+        if path.suffix in written
+    ]
 
 
 def found(pattern: str, files: list[Path]) -> list[str]:
@@ -84,13 +117,21 @@ def test_every_source_is_cited() -> None:
     for key, row in rows().items():
         if key in used:
             continue
-        targets = [target for target in re.findall(r"\]\(([^)\s]+)\)", row) if "://" not in target]
+        targets = [
+            target
+            for target in re.findall(r"\]\(([^)\s]+)\)", row)
+            if "://" not in target
+        ]
         assert len(targets) == 1, f"nothing cites {key}"
         text = (SOURCES.parent / targets[0]).read_text(encoding="utf-8").lower()
-        assert all(word in text for word in key.split("-")), f"{targets[0]} does not cite {key}"
+        assert all(word in text for word in key.split("-")), (
+            f"{targets[0]} does not cite {key}"
+        )
 
 
-def test_every_source_has_a_title_an_author_a_year_and_a_link_or_says_that_they_are_unknown() -> None:
+def test_every_source_has_a_title_an_author_a_year_and_a_link_or_says_that_they_are_unknown() -> (
+    None
+):
     for key, row in rows().items():
         fields = [field.strip() for field in row.strip("|").split("|")]
         assert len(fields) == 5, row
@@ -102,15 +143,27 @@ def test_every_source_has_a_title_an_author_a_year_and_a_link_or_says_that_they_
 def test_links_lead_to_files_of_the_repository(page: Path) -> None:
     published = "results/published/"  # absent before the first publication
     targets = [
-        target for target in links(page) if not (published in target and not (ROOT / published).is_dir())
+        target
+        for target in links(page)
+        if not (published in target and not (ROOT / published).is_dir())
     ]
-    assert [target for target in targets if not (page.parent / unquote(target)).exists()] == []
+    assert [
+        target for target in targets if not (page.parent / unquote(target)).exists()
+    ] == []
 
 
-def test_nothing_cites_a_source_by_its_number_or_a_row_of_a_catalogue_that_is_elsewhere() -> None:
+def test_nothing_cites_a_source_by_its_number_or_a_row_of_a_catalogue_that_is_elsewhere() -> (
+    None
+):
     files = [*sources_in("kernels", "config", "docs", "workflow", "tests"), *PAGES]
     assert len(files) > 150
-    assert found(r"""\btexts? 00\d\b|(?<!\d)["'`]00[0-4]\b["'` ]|\bcatalogue [A-E]\d""", files) == []
+    assert (
+        found(
+            r"""\btexts? 00\d\b|(?<!\d)["'`]00[0-4]\b["'` ]|\bcatalogue [A-E]\d""",
+            files,
+        )
+        == []
+    )
 
 
 def test_the_glossary_is_alphabetical_and_has_one_line_a_term() -> None:

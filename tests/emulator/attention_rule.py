@@ -16,11 +16,16 @@ _EXPONENT_LOSS, _LARGEST_EXPONENT = 2.0**-21, 300.0
 
 
 @functools.lru_cache(maxsize=32)
-def given(dtype: str, shape: tuple[int, int, int], kind: str, key: int) -> tuple[Array, Array, Array]:
+def given(
+    dtype: str, shape: tuple[int, int, int], kind: str, key: int
+) -> tuple[Array, Array, Array]:
     """Bits of q, k and v (heads, sequence, d) as an instance draws them, with three keys from `key` on; read-only."""
     kinds = (kind, kind, "uniform" if kind == "equal" else kind)
     count = int(np.prod(shape))
-    q, k, v = (drawn(dtype, count, key + at, one).reshape(shape) for at, one in enumerate(kinds))
+    q, k, v = (
+        drawn(dtype, count, key + at, one).reshape(shape)
+        for at, one in enumerate(kinds)
+    )
     for one in (q, k, v):
         one.setflags(write=False)
     return q, k, v
@@ -46,21 +51,34 @@ def errors_over_bound(
     """Errors of bits `made` over what is allowed, of the same shape; infinite where it is no number."""
     bits = tuple((one.tobytes(), one.dtype.str, one.shape) for one in inputs)
     right, allowed = _right_and_allowed(bits, dtype, causal, kind)
-    return np.asarray(np.nan_to_num(np.abs(value(made, output_dtype(dtype)) - right) / allowed, nan=np.inf))
+    return np.asarray(
+        np.nan_to_num(
+            np.abs(value(made, output_dtype(dtype)) - right) / allowed, nan=np.inf
+        )
+    )
 
 
 @functools.lru_cache(maxsize=32)
 def _right_and_allowed(
-    inputs: tuple[tuple[bytes, str, tuple[int, ...]], ...], dtype: str, causal: int, kind: str
+    inputs: tuple[tuple[bytes, str, tuple[int, ...]], ...],
+    dtype: str,
+    causal: int,
+    kind: str,
 ) -> tuple[Array, Array]:
     """The right output and what it may be off by, of inputs by their content: many outputs are held against one."""
-    q, k, v = (value(np.frombuffer(own, of).reshape(shape), dtype) for own, of, shape in inputs)
+    q, k, v = (
+        value(np.frombuffer(own, of).reshape(shape), dtype) for own, of, shape in inputs
+    )
     heads, sequence, d = k.shape
     by = allowance(dtype, {"heads": heads, "sequence": sequence, "d": d}, kind)
     s = logits(q, k, causal)
     below = s - s.max(axis=2, keepdims=True)
     weights = np.exp(below)
-    norms = np.linalg.norm(q, axis=2)[:, :, None] * np.linalg.norm(k, axis=2)[:, None] / np.sqrt(d)
+    norms = (
+        np.linalg.norm(q, axis=2)[:, :, None]
+        * np.linalg.norm(k, axis=2)[:, None]
+        / np.sqrt(d)
+    )
     losses = _EXPONENT_LOSS + by.of_logit * norms
     losses = losses + np.where(below == 0, losses, 0).max(axis=2, keepdims=True)
     losses[below == 0] = 0
@@ -70,5 +88,9 @@ def _right_and_allowed(
     right = weights @ v / weights.sum(axis=2, keepdims=True)
     least = np.exp(below - losses).sum(axis=2, keepdims=True)
     times = np.minimum(by.times, np.sqrt(seen.sum(axis=2, keepdims=True)))
-    spread = np.sqrt(off @ v**2) + np.abs(right) * np.sqrt(off.sum(axis=2, keepdims=True))
-    return right, by.of_output * np.maximum(np.abs(right), by.smallest) + times * spread / least
+    spread = np.sqrt(off @ v**2) + np.abs(right) * np.sqrt(
+        off.sum(axis=2, keepdims=True)
+    )
+    return right, by.of_output * np.maximum(
+        np.abs(right), by.smallest
+    ) + times * spread / least

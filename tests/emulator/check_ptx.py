@@ -20,7 +20,9 @@ def _cut(x: Array) -> Array:
     """Whole numbers as fp32, rounded towards zero."""
     exact = x.astype(np.float64)
     near = exact.astype(np.float32)
-    return np.asarray(np.where(np.abs(near) > np.abs(exact), np.nextafter(near, np.float32(0)), near))
+    return np.asarray(
+        np.where(np.abs(near) > np.abs(exact), np.nextafter(near, np.float32(0)), near)
+    )
 
 
 _ROUNDED: dict[str, Any] = {
@@ -37,19 +39,27 @@ _PLAIN: dict[str, Any] = {
     "cvt.rzi.f32.f32": np.trunc,
     **_ROUNDED,
 }
-_TAKEN: dict[str, Any] = {"add": np.add.accumulate, "max": np.maximum.accumulate, "exch": np.asarray}
+_TAKEN: dict[str, Any] = {
+    "add": np.add.accumulate,
+    "max": np.maximum.accumulate,
+    "exch": np.asarray,
+}
 """What a number in memory becomes by one atomic operation after the other, of the number and what is given."""
 
 
 def _words(structure: re.Match[str]) -> str:
     name, size = structure[1], int(structure[2])
-    return ", ".join(f".param .u64 {name}" + (f"_{at}" if at else "") for at in range(0, size, 8))
+    return ", ".join(
+        f".param .u64 {name}" + (f"_{at}" if at else "") for at in range(0, size, 8)
+    )
 
 
 @functools.cache
 def check_program(source: Path, entry: str, include: Path) -> Program:
     """One entry of several. Each 8 bytes of a structure become an argument, and 64-bit accesses two words."""
-    parts = re.findall(r"\.entry \w+\(.*?\n\}\n", compile_ptx(source, entry, [include]), re.DOTALL)
+    parts = re.findall(
+        r"\.entry \w+\(.*?\n\}\n", compile_ptx(source, entry, [include]), re.DOTALL
+    )
     (text,) = (part for part in parts if entry.split("<")[0] in part.split("(")[0])
     text = re.sub(r"\.param \.align 8 \.b8 (\w+)\[(\d+)\]", _words, text)
     text = re.sub(r"\[(\w+_param_\d+)\+(\d+)\]", r"[\1_\2]", text)
@@ -57,18 +67,24 @@ def check_program(source: Path, entry: str, include: Path) -> Program:
     text = re.sub(r"\{\s*\.reg \.b32 %temp; *\n(.*;)\s*\}", r"\1", text)  # of exp
     pair = r"mov.b64 \2, {\2l, \2h};\n"
     text = re.sub(
-        r"ld(\.global|\.shared)\.[fu]64\s+(%\w+), (.+;)", rf"ld\1.v2.u32 {{\2l, \2h}}, \3\n{pair}", text
+        r"ld(\.global|\.shared)\.[fu]64\s+(%\w+), (.+;)",
+        rf"ld\1.v2.u32 {{\2l, \2h}}, \3\n{pair}",
+        text,
     )
     four = r"ld.global.v4.u32 {\1l, \1h, \2l, \2h}, \3\nmov.b64 \1, {\1l, \1h};\n"
     text = re.sub(r"ld\.global\.v2\.f64\s+\{(%\w+), (%\w+)\}, (.+;)", four + pair, text)
     split = r"mov.b64 {%low, %high}, \3;\nst\1.v2.u32 \2, {%low, %high};\n"
-    return parse_tensor(re.sub(r"st(\.global|\.shared)\.[fu]64\s+(\[.+\]), (.+);", split, text), 0)
+    return parse_tensor(
+        re.sub(r"st(\.global|\.shared)\.[fu]64\s+(\[.+\]), (.+);", split, text), 0
+    )
 
 
 class CheckMachine(TensorMachine):
     """Threads of launches of `blocks` blocks, one for each of `arguments`."""
 
-    def __init__(self, program: Program, memory: Memory, blocks: int, *arguments: list[int]) -> None:
+    def __init__(
+        self, program: Program, memory: Memory, blocks: int, *arguments: list[int]
+    ) -> None:
         super().__init__(program, memory, 256, [blocks] * len(arguments), arguments)
         self.registers["%nctaid.x"] = np.full(self.count, blocks, np.uint32)
 
@@ -81,13 +97,20 @@ class CheckMachine(TensorMachine):
         if step.opcode in _PLAIN:
             return self._sets(to, _PLAIN[step.opcode], others, [kind])
         if step.opcode == "fma.rn.f64":
-            return self._sets(to, lambda left, right, add: left * right + add, others, [kind] * 3)
+            return self._sets(
+                to, lambda left, right, add: left * right + add, others, [kind] * 3
+            )
         if step.opcode == "cvt.rn.satfinite.e4m3x2.f32":
             return self._sets(to, e4m3_pair, others, ["f32"] * 2)
         if step.opcode == "cvt.rn.f16x2.e4m3x2":
             return self._sets(to, halves_of_pair, others, ["u16"])
         if step.opcode == "mul.wide.u16":
-            return self._sets(to, lambda left, right: left.astype(np.uint32) * right, others, ["u16"] * 2)
+            return self._sets(
+                to,
+                lambda left, right: left.astype(np.uint32) * right,
+                others,
+                ["u16"] * 2,
+            )
         if step.opcode == "st.global.u8":
             return partial(self._store_byte, step.operands)
         if name == "membar":
@@ -97,9 +120,13 @@ class CheckMachine(TensorMachine):
     def _store_byte(self, operands: tuple[str, ...], mask: Array) -> None:
         at, thread = self._address(operands[0])[mask], np.flatnonzero(mask)
         self._global(at // 4, self.memory.words[at // 4], thread)  # for the bounds
-        self.memory.words.view(np.uint8)[at] = self._value(operands[1], "u16")[mask].astype(np.uint8)
+        self.memory.words.view(np.uint8)[at] = self._value(operands[1], "u16")[
+            mask
+        ].astype(np.uint8)
 
-    def _atomic(self, modifiers: list[str], operands: tuple[str, ...], mask: Array) -> None:
+    def _atomic(
+        self, modifiers: list[str], operands: tuple[str, ...], mask: Array
+    ) -> None:
         """One lane after the other. Sets the old value."""
         (space, operation, kind), (to, place, by) = modifiers, operands
         given, address = self._value(by, kind), self._address(place)

@@ -37,7 +37,9 @@ class ClusterMachine(TensorMachine):
         arguments: Sequence[int],
         landing: str = "wait",
     ) -> None:
-        super().__init__(program, memory, threads, [tiles * slices], [arguments], landing=landing)
+        super().__init__(
+            program, memory, threads, [tiles * slices], [arguments], landing=landing
+        )
         self.tiles = tiles
         self.accesses: list[tuple[str, int, int]] = []
         rank = (self.block // tiles).astype(np.uint32)
@@ -56,14 +58,22 @@ class ClusterMachine(TensorMachine):
     def _run(self) -> None:
         super()._run()
         if (
-            self.read_from_afar.max(axis=1) >= self.cluster_barriers[np.arange(len(self.shared)) % self.tiles]
+            self.read_from_afar.max(axis=1)
+            >= self.cluster_barriers[np.arange(len(self.shared)) % self.tiles]
         ).any():
-            raise Fault("a block may leave while another one still reads its shared memory")
+            raise Fault(
+                "a block may leave while another one still reads its shared memory"
+            )
 
     def _decode(self, step: Instruction) -> Act:
         if step.opcode == "mapa.shared::cluster.u32":
             to, *others = step.operands
-            return self._sets(to, lambda address, rank: address | rank << _RANK_SHIFT, others, ["u32"] * 2)
+            return self._sets(
+                to,
+                lambda address, rank: address | rank << _RANK_SHIFT,
+                others,
+                ["u32"] * 2,
+            )
         if step.opcode == "ld.shared::cluster.v4.f32":
             return partial(self._load_from_block, step.operands)
         if step.opcode == "barrier.cluster.arrive.release":
@@ -71,7 +81,9 @@ class ClusterMachine(TensorMachine):
         if step.opcode == "barrier.cluster.wait.acquire":
             return self._cluster_barrier
         if ".volatile" in step.opcode:
-            return self._decode(dataclasses.replace(step, opcode=step.opcode.replace(".volatile", "")))
+            return self._decode(
+                dataclasses.replace(step, opcode=step.opcode.replace(".volatile", ""))
+            )
         if step.opcode in _NOTED:
             return self._noted_access(step)
         return super()._decode(step)
@@ -87,15 +99,24 @@ class ClusterMachine(TensorMachine):
         def noted(mask: Array) -> None:
             if mask[:32].all():
                 offsets = self._address(step.operands[int(loads)])[:32].tolist()
-                self.accesses.append((step.opcode, min(offsets), wavefronts_of(offsets, width, loads)))
+                self.accesses.append(
+                    (step.opcode, min(offsets), wavefronts_of(offsets, width, loads))
+                )
             move(mask)
 
         return noted
 
-    def _write_shared(self, block: Array, word: Array, value: Array, thread: Array) -> None:
-        at, barriers = block * self.shared.shape[1] + word, self.cluster_barriers[block % self.tiles]
+    def _write_shared(
+        self, block: Array, word: Array, value: Array, thread: Array
+    ) -> None:
+        at, barriers = (
+            block * self.shared.shape[1] + word,
+            self.cluster_barriers[block % self.tiles],
+        )
         if (self.read_from_afar.take(at) >= barriers).any():
-            raise Fault("shared memory is overwritten before the cluster barrier that follows its reading")
+            raise Fault(
+                "shared memory is overwritten before the cluster barrier that follows its reading"
+            )
         super()._write_shared(block, word, value, thread)
         self.written_in_cluster.put(at, barriers)
 
@@ -110,7 +131,9 @@ class ClusterMachine(TensorMachine):
             or (at + 16 > self.program.shared_bytes).any()
             or (owner >= len(self.shared)).any()
         ):
-            raise Fault("a misaligned read of another block's shared memory, or one outside of it")
+            raise Fault(
+                "a misaligned read of another block's shared memory, or one outside of it"
+            )
         barriers = self.cluster_barriers[owner % self.tiles]
         for offset, register in enumerate(re.findall(r"%\w+", operands[0])):
             word = at // 4 + offset

@@ -30,7 +30,9 @@ class GridMachine(ClusterMachine):
         landing: str = "wait",
         arrivals: int = 0,
     ) -> None:
-        super().__init__(program, memory, threads, grid[0] * grid[1], grid[2], arguments, landing)
+        super().__init__(
+            program, memory, threads, grid[0] * grid[1], grid[2], arguments, landing
+        )
         place = self.block % self.tiles
         self.registers |= {
             "%ctaid.x": (place % grid[0]).astype(np.uint32),
@@ -68,16 +70,28 @@ class GridMachine(ClusterMachine):
             self.counter[block], self.counted[block] = word, self.barriers[block]
 
     def _global(self, word: Array, value: Array | None, thread: Array) -> Array | None:
-        found, thread = super()._global(word, value, thread), np.broadcast_to(thread, word.shape)
+        found, thread = (
+            super()._global(word, value, thread),
+            np.broadcast_to(thread, word.shape),
+        )
         if value is not None:
-            self.author[word], self.authored[word] = thread, self.barriers[self.block[thread]]
+            self.author[word], self.authored[word] = (
+                thread,
+                self.barriers[self.block[thread]],
+            )
             return found
         author = self.author[word]
         if (other := (author >= 0) & (author != thread)).any():
             reader, writer = self.block[thread[other]], self.block[author[other]]
             left = self.authored[word[other]] < self.counted[writer]
-            met = (self.counter[writer] == self.counter[reader]) & (self.came[writer] <= self.came[reader])
-            taken = (self.counted[reader] >= 0) & (self.barriers[reader] > self.counted[reader])
+            met = (self.counter[writer] == self.counter[reader]) & (
+                self.came[writer] <= self.came[reader]
+            )
+            taken = (self.counted[reader] >= 0) & (
+                self.barriers[reader] > self.counted[reader]
+            )
             if not (left & met & taken).all():
-                raise Fault("global memory is read that another thread has not handed over")
+                raise Fault(
+                    "global memory is read that another thread has not handed over"
+                )
         return found

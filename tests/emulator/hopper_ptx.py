@@ -34,7 +34,12 @@ _NAMED = 16
 """Barriers of a block, named by numbers."""
 _FLAG = "ld.acquire.gpu.global.u32"
 """Reads a flag of another block: in a loop until it is raised."""
-_WARP = ("bar.warp.sync", "shfl.sync.down.b32", "shfl.sync.bfly.b32", "vote.sync.any.pred")
+_WARP = (
+    "bar.warp.sync",
+    "shfl.sync.down.b32",
+    "shfl.sync.bfly.b32",
+    "vote.sync.any.pred",
+)
 _WAITS = (
     "bar.sync",
     "bar.red.or.pred",
@@ -55,7 +60,9 @@ def _e4m3(bits: Array) -> Array:
     """Values of e4m3 (OCP 8-bit floating point): a sign, 4 bits of exponent with bias 7, 3 bits of mantissa."""
     exponent, mantissa = bits >> 3 & 15, bits & 7
     normal = np.ldexp(1 + mantissa / 8, exponent.astype(int) - 7)
-    value = np.where(exponent == 0, np.ldexp(mantissa / 8, -6), normal) * np.where(bits >> 7, -1.0, 1.0)
+    value = np.where(exponent == 0, np.ldexp(mantissa / 8, -6), normal) * np.where(
+        bits >> 7, -1.0, 1.0
+    )
     return np.where(bits & 127 == 127, np.nan, value).astype(np.float32)
 
 
@@ -65,7 +72,10 @@ E4M3 = _e4m3(np.arange(256))
 
 def to_e4m3(values: Array) -> Array:
     """Bits of the nearest e4m3 values, of several the one with even bits. Values within +-448."""
-    bits = np.argsort(np.where(np.isnan(E4M3), np.inf, E4M3) + np.where(np.arange(256) == 128, -1e-9, 0))[:-2]
+    bits = np.argsort(
+        np.where(np.isnan(E4M3), np.inf, E4M3)
+        + np.where(np.arange(256) == 128, -1e-9, 0)
+    )[:-2]
     sorted_values = E4M3[bits].astype(np.float64)
     above = np.searchsorted(sorted_values, values).clip(1, len(bits) - 1)
     low, high = values - sorted_values[above - 1], sorted_values[above] - values
@@ -110,14 +120,21 @@ class Map:
     def places(self) -> Array:
         """Number of each element of a box in shared memory, counted from the box."""
         line = self.width * self.box[1]
-        plain = np.arange(self.box[0])[:, None] * line + self.width * np.arange(self.box[1])
+        plain = np.arange(self.box[0])[:, None] * line + self.width * np.arange(
+            self.box[1]
+        )
         bits = line // 16 - 1 if self.swizzled else 0
         return (plain ^ (plain >> 7 & bits) << 4) // self.width
 
     def inside(self, column: int, row: int, matrix: int = 0) -> tuple[Array, Array]:
         """Which elements of the box lie in the matrix, and their numbers in memory."""
-        rows, columns = row + np.arange(self.box[0])[:, None], column + np.arange(self.box[1])
-        within = (rows >= 0) & (rows < self.rows) & (columns >= 0) & (columns < self.columns)
+        rows, columns = (
+            row + np.arange(self.box[0])[:, None],
+            column + np.arange(self.box[1]),
+        )
+        within = (
+            (rows >= 0) & (rows < self.rows) & (columns >= 0) & (columns < self.columns)
+        )
         within &= 0 <= matrix < self.matrices
         places = (matrix * self.rows + rows) * self.columns + columns
         return within, np.where(within, self.address // self.width + places, 0)
@@ -155,7 +172,11 @@ def _all_numbers(element: str) -> Array:
 
 def _numbers(bits: Array, element: str) -> Array:
     """fp64 values of the bits of an operand of wgmma."""
-    return as_tf32(bits).astype(np.float64) if element == "tf32" else _all_numbers(element).take(bits)
+    return (
+        as_tf32(bits).astype(np.float64)
+        if element == "tf32"
+        else _all_numbers(element).take(bits)
+    )
 
 
 _names = functools.cache(re.compile(r"%\w+").findall)
@@ -198,18 +219,29 @@ def _waits(step: Instruction) -> bool:
 def parse_hopper(text: str, dynamic_bytes: int) -> Program:
     """The one entry of a PTX module. Tensor maps are numbered as arguments, and a wait begins a basic block."""
     text = re.sub(r"\.param \.align 64 \.b8 (\w+)\[128\]", r".param .u64 \1", text)
-    text = re.sub(r"^[ \t]+\{\n|^\}\n(?=\s*// end)|^\.reg .*\n", "", text, flags=re.MULTILINE)
-    text = re.sub(r"(?<=[ |])(add|chosen|ended|remote)(?=[,;])|(?<=\[)remote(?=\])", r"%asm_\g<0>", text)
+    text = re.sub(
+        r"^[ \t]+\{\n|^\}\n(?=\s*// end)|^\.reg .*\n", "", text, flags=re.MULTILINE
+    )
+    text = re.sub(
+        r"(?<=[ |])(add|chosen|ended|remote)(?=[,;])|(?<=\[)remote(?=\])",
+        r"%asm_\g<0>",
+        text,
+    )
     program = parse_tensor(text, dynamic_bytes)
     blocks: list[tuple[Instruction, ...]] = []
     moved: dict[int, int] = {}
     for place, block in enumerate(program.blocks):
         moved[place] = len(blocks)
         starts = [0, *(i for i, step in enumerate(block) if i and _waits(step))]
-        blocks += [block[begin:end] for begin, end in zip(starts, [*starts[1:], None], strict=True)]
+        blocks += [
+            block[begin:end]
+            for begin, end in zip(starts, [*starts[1:], None], strict=True)
+        ]
     labels = {name: moved[place] for name, place in program.labels.items()}
     maps = {name: place for place, name in enumerate(program.parameters)}
-    return dataclasses.replace(program, blocks=tuple(blocks), labels=labels, shared=program.shared | maps)
+    return dataclasses.replace(
+        program, blocks=tuple(blocks), labels=labels, shared=program.shared | maps
+    )
 
 
 class HopperMachine(TensorMachine):
@@ -228,9 +260,13 @@ class HopperMachine(TensorMachine):
     ) -> None:
         assert loads in ("early", "late", "shuffled")
         landing = "once" if loads == "early" else "wait"
-        super().__init__(program, memory, threads, [grid[0] * grid[1]], [arguments], landing=landing)
+        super().__init__(
+            program, memory, threads, [grid[0] * grid[1]], [arguments], landing=landing
+        )
         self.early, self.cluster, self.maps = loads == "early", cluster, maps
-        self.order = np.random.default_rng(1) if loads == "shuffled" else None  # of loads that land
+        self.order = (
+            np.random.default_rng(1) if loads == "shuffled" else None
+        )  # of loads that land
         self.registers |= {
             "%nctaid.x": np.full(self.count, grid[0], np.uint32),
             "%nctaid.y": np.full(self.count, grid[1], np.uint32),
@@ -245,11 +281,17 @@ class HopperMachine(TensorMachine):
             for step in block
             if step.opcode.startswith("wgmma.mma")
         )
-        self.row_of = {name: row for row, name in enumerate(dict.fromkeys(itertools.chain(*added)))}
+        self.row_of = {
+            name: row for row, name in enumerate(dict.fromkeys(itertools.chain(*added)))
+        }
         self.sums = np.full((len(self.row_of), self.count), UNSET, np.uint32)
         self.rows_of_sums: dict[str, Array] = {}
-        self.sum_bits: int | None = None  # of the sums of wgmma, which are exact without
-        self.behind = np.zeros(self.count, bool)  # threads that go on only where no other one may
+        self.sum_bits: int | None = (
+            None  # of the sums of wgmma, which are exact without
+        )
+        self.behind = np.zeros(
+            self.count, bool
+        )  # threads that go on only where no other one may
         self.ended = np.zeros(self.count, bool)  # threads, where blocks form clusters
         self.mbarriers: dict[tuple[int, int], Barrier] = {}
         # Of a shared word: the thread that wrote it, and what it lacks to be seen by wgmma and TMA.
@@ -294,8 +336,12 @@ class HopperMachine(TensorMachine):
                 if active.any():
                     self._send(waiting, place + 1, active)
                 if self.cluster > 1:
-                    self.ended |= ready & ~functools.reduce(np.logical_or, waiting.values(), active)
-        if any(group for groups in (self.wgmmas, self.stores) for group in groups.values()):
+                    self.ended |= ready & ~functools.reduce(
+                        np.logical_or, waiting.values(), active
+                    )
+        if any(
+            group for groups in (self.wgmmas, self.stores) for group in groups.values()
+        ):
             raise Fault("the kernel ends before its wgmma or its stores")
 
     def _land_loads(self, waiting: dict[int, Array]) -> None:
@@ -306,7 +352,9 @@ class HopperMachine(TensorMachine):
             raise Fault(f"all threads wait for ever, at {sorted(opcodes)}")
         for block in blocks:
             started = self.loads[block]
-            started.pop(0 if self.order is None else self.order.integers(len(started)))()
+            started.pop(
+                0 if self.order is None else self.order.integers(len(started))
+            )()
 
     def _next(self, waiting: dict[int, Array]) -> tuple[int | None, Array]:
         """The first place where threads may go on, whole warps before parts of one: the others may still come."""
@@ -336,7 +384,9 @@ class HopperMachine(TensorMachine):
             ]
             ready[mask] = np.asarray(passed)[which]
             return ready
-        if step.opcode in _WARP or step.opcode.startswith(_WGMMA):  # all lanes of a warp, or of four
+        if step.opcode in _WARP or step.opcode.startswith(
+            _WGMMA
+        ):  # all lanes of a warp, or of four
             width = 32 if step.opcode in _WARP else 128
             ready[:] = np.repeat(mask.reshape(-1, width).all(axis=1), width)
             return ready
@@ -366,14 +416,19 @@ class HopperMachine(TensorMachine):
         counted = len(step.operands) > 1 and step.opcode != "bar.red.or.pred"
         return int(step.operands[1]) if counted else self.threads
 
-    def _arrive(self, threads: Array, barriers: Array, count: int, *, waits: bool = True) -> None:
+    def _arrive(
+        self, threads: Array, barriers: Array, count: int, *, waits: bool = True
+    ) -> None:
         if waits:
             new = self.waits_for[threads] < 0  # others have arrived before
             threads, barriers = threads[new], barriers[new]
         for one in np.unique(barriers).tolist():
             own = threads[barriers == one]
             if waits:
-                self.waits_for[own] = self.rounds[one] + (self.arrived[one] + np.arange(len(own))) // count
+                self.waits_for[own] = (
+                    self.rounds[one]
+                    + (self.arrived[one] + np.arange(len(own))) // count
+                )
             rounds, self.arrived[one] = divmod(int(self.arrived[one]) + len(own), count)
             self.rounds[one] += rounds
 
@@ -390,7 +445,10 @@ class HopperMachine(TensorMachine):
         opcode, operands = step.opcode, step.operands
         if opcode == "fence.proxy.async.shared::cta":
             return partial(self._seen, _UNFENCED)
-        if opcode in ("bar.sync", "bar.warp.sync"):  # the first ones have waited for the others
+        if opcode in (
+            "bar.sync",
+            "bar.warp.sync",
+        ):  # the first ones have waited for the others
             return partial(self._seen, _UNMET)
         if opcode.startswith("createpolicy"):
             return partial(self._set, operands[0], np.zeros(1, np.uint64))
@@ -406,7 +464,9 @@ class HopperMachine(TensorMachine):
             kind = opcode[-3:]
             return self._sets(
                 operands[0],
-                lambda here, rank: here | rank.astype(here.dtype) << here.dtype.type(_RANK_SHIFT),
+                lambda here, rank: (
+                    here | rank.astype(here.dtype) << here.dtype.type(_RANK_SHIFT)
+                ),
                 operands[1:],
                 [kind, "u32"],
             )
@@ -416,7 +476,9 @@ class HopperMachine(TensorMachine):
             opcode == "st.v4.f32"
         ):  # to a generic address, which is one in a block's shared memory here, as of ld.f32
             return partial(self._store_to_block, operands)
-        if (plain := re.sub(r"^(ld|st)\.(acquire|release|relaxed)\.gpu", r"\1", opcode)) != opcode:
+        if (
+            plain := re.sub(r"^(ld|st)\.(acquire|release|relaxed)\.gpu", r"\1", opcode)
+        ) != opcode:
             return super()._decode(dataclasses.replace(step, opcode=plain))
         if opcode.startswith("cp.async.bulk"):
             return partial(self._bulk, opcode, operands)
@@ -430,7 +492,10 @@ class HopperMachine(TensorMachine):
             element = "bf16" if "bf16" in opcode else "f16"
             return self._sets(
                 operands[0],
-                lambda high, low: to_bits(low, element) | to_bits(high, element).astype(np.uint32) << 16,
+                lambda high, low: (
+                    to_bits(low, element)
+                    | to_bits(high, element).astype(np.uint32) << 16
+                ),
                 operands[1:],
                 ["f32"] * 2,
             )
@@ -440,7 +505,9 @@ class HopperMachine(TensorMachine):
         waits = step.opcode != "bar.arrive"
         if not waits:
             self._seen(_UNMET, mask)
-        self._arrive(*self._barriers_of(step, mask), self._barrier_count(step), waits=waits)
+        self._arrive(
+            *self._barriers_of(step, mask), self._barrier_count(step), waits=waits
+        )
 
     def _elect(self, register: str, mask: Array) -> None:
         chosen = np.zeros((self.count // 32, 32), bool)
@@ -448,7 +515,9 @@ class HopperMachine(TensorMachine):
         chosen[np.arange(len(warps)), warps.argmax(axis=1)] = warps.any(axis=1)
         self._set(register, chosen.reshape(-1), mask)
 
-    def _in_shared(self, word: Array, value: Array | None, thread: Array) -> Array | None:
+    def _in_shared(
+        self, word: Array, value: Array | None, thread: Array
+    ) -> Array | None:
         block = self.block[thread]
         if ((word < 0) | (word >= self.program.shared_bytes // 4)).any():
             raise Fault("an access outside of shared memory")
@@ -467,7 +536,9 @@ class HopperMachine(TensorMachine):
     def _refuse_unseen(self, block: int, words: Array) -> None:
         lacks = int(self.lacks[block, words].max(initial=0))
         if lacks:
-            what = {_UNFENCED: "without fence.proxy.async", _UNMET: "before a barrier"}[lacks]
+            what = {_UNFENCED: "without fence.proxy.async", _UNMET: "before a barrier"}[
+                lacks
+            ]
             raise Fault(f"wgmma or TMA reads what threads have written {what}")
 
     def _in_cluster(self, operand: str) -> tuple[Array, Array]:
@@ -481,7 +552,9 @@ class HopperMachine(TensorMachine):
         if self.ended.reshape(-1, self.threads).all(axis=1)[owner[mask]].any():
             raise Fault("a block reads the shared memory of one that has ended")
         for offset, register in enumerate(re.findall(r"%\w+", operands[0])):
-            self._register(register, 4)[mask] = self.shared[owner[mask], word[mask] + offset]
+            self._register(register, 4)[mask] = self.shared[
+                owner[mask], word[mask] + offset
+            ]
 
     def _store_to_block(self, operands: tuple[str, ...], mask: Array) -> None:
         owner, word = self._in_cluster(operands[0])
@@ -497,7 +570,9 @@ class HopperMachine(TensorMachine):
             raise Fault(f"no mbarrier was initialised at {address}")
         return known
 
-    def _on_mbarriers(self, opcode: str, operands: tuple[str, ...], mask: Array) -> None:
+    def _on_mbarriers(
+        self, opcode: str, operands: tuple[str, ...], mask: Array
+    ) -> None:
         if "try_wait" in opcode:
             self._set(operands[0], np.ones(1, bool), mask)
             return
@@ -530,9 +605,14 @@ class HopperMachine(TensorMachine):
             threads = np.flatnonzero(mask & (self.block == block))
             for some in (threads[:-1], threads[-1:]):
                 copies = self._take_copies(some)
-                barriers = [self._mbarrier(block, self._at(operand, int(thread))) for thread in some]
+                barriers = [
+                    self._mbarrier(block, self._at(operand, int(thread)))
+                    for thread in some
+                ]
 
-                def land(copies: list[Any] = copies, barriers: list[Barrier] = barriers) -> None:
+                def land(
+                    copies: list[Any] = copies, barriers: list[Barrier] = barriers
+                ) -> None:
                     for copy in copies:
                         self._land(*copy)
                     for barrier in barriers:
@@ -548,9 +628,15 @@ class HopperMachine(TensorMachine):
         taken = list[tuple[Array, Array, Array]]()
         for group in (*self.groups, self.open):
             copies = [(copy, np.isin(copy[0], threads)) for copy in group]
-            taken += [(one[own], to[own], words[:, own]) for (one, to, words), own in copies if own.any()]
+            taken += [
+                (one[own], to[own], words[:, own])
+                for (one, to, words), own in copies
+                if own.any()
+            ]
             group[:] = [
-                (one[~own], to[~own], words[:, ~own]) for (one, to, words), own in copies if not own.all()
+                (one[~own], to[~own], words[:, ~own])
+                for (one, to, words), own in copies
+                if not own.all()
             ]
         return taken
 
@@ -581,8 +667,13 @@ class HopperMachine(TensorMachine):
             raise Fault("a bulk copy that is not aligned to 16 bytes")
         if not 0 < size <= 4 * self.shared.shape[1] - to:
             raise Fault("a bulk copy outside of shared memory")
-        words, block = np.arange(begin // 4, (begin + size) // 4), int(self.block[thread])
-        owner = self.memory.readable[words[(words >= 0) & (words < len(self.memory.readable))]]
+        words, block = (
+            np.arange(begin // 4, (begin + size) // 4),
+            int(self.block[thread]),
+        )
+        owner = self.memory.readable[
+            words[(words >= 0) & (words < len(self.memory.readable))]
+        ]
         if len(owner) < len(words) or (owner != self.launch[thread]).any():
             raise Fault("a bulk copy reads outside of its buffer")
 
@@ -665,7 +756,9 @@ class HopperMachine(TensorMachine):
                 else:
                     wgmma()
 
-    def _wgmma_of(self, opcode: str, operands: tuple[str, ...], group: int) -> Callable[[], None]:
+    def _wgmma_of(
+        self, opcode: str, operands: tuple[str, ...], group: int
+    ) -> Callable[[], None]:
         """Of A in registers these are read when it is done: they must not change before. Of TF32 sums are cut there."""
         columns, depth = (int(one) for one in re.findall(r"m64n(\d+)k(\d+)", opcode)[0])
         element, threads = opcode.split(".")[-1], slice(128 * group, 128 * group + 128)
@@ -678,50 +771,82 @@ class HopperMachine(TensorMachine):
             return int(value[0])
 
         add = agreed(operands[3], "pred")
-        along_n = 32 // depth == 2 and int(operands[-1]) == 1  # others have no such operand
-        right = self._operand(block, agreed(operands[2], "u64"), columns, depth, element, along_n)
+        along_n = (
+            32 // depth == 2 and int(operands[-1]) == 1
+        )  # others have no such operand
+        right = self._operand(
+            block, agreed(operands[2], "u64"), columns, depth, element, along_n
+        )
         if held:
             left = self._fragments(_names(operands[1]), element, threads)
         else:
-            left = self._operand(block, agreed(operands[1], "u64"), 64, depth, element, along=False)
+            left = self._operand(
+                block, agreed(operands[1], "u64"), 64, depth, element, along=False
+            )
 
         def wgmma() -> None:
-            self._accumulate(operands[0], left(), right(), threads, add, cuts=held and element == "tf32")
+            self._accumulate(
+                operands[0],
+                left(),
+                right(),
+                threads,
+                add,
+                cuts=held and element == "tf32",
+            )
 
         return wgmma
 
     def _operand(
-        self, block: int, descriptor: int, extent: int, depth: int, element: str, along: bool
+        self,
+        block: int,
+        descriptor: int,
+        extent: int,
+        depth: int,
+        element: str,
+        along: bool,
     ) -> Callable[[], Array]:
         """Reads an operand in shared memory, extent x depth; `along` says that lines run along the extent."""
         address, width = _operand_bytes(descriptor, extent, depth, along), 32 // depth
         self._refuse_unseen(block, address // 4)
 
         def values() -> Array:
-            bits = self.shared[block].view({1: np.uint8, 2: np.uint16, 4: np.uint32}[width])[address // width]
+            bits = self.shared[block].view(
+                {1: np.uint8, 2: np.uint16, 4: np.uint32}[width]
+            )[address // width]
             return _numbers(bits, element)
 
         return values
 
-    def _fragments(self, registers: Sequence[str], element: str, threads: slice) -> Callable[[], Array]:
+    def _fragments(
+        self, registers: Sequence[str], element: str, threads: slice
+    ) -> Callable[[], Array]:
         """Reads the registers of A: in word i a thread has elements of row i % 2 * 8 of its two and half i // 2."""
         per_word, thread = {"tf32": 1, "e4m3": 4}.get(element, 2), np.arange(128)
         of = {1: np.uint32, 2: np.uint16, 4: np.uint8}[per_word]
 
         def values() -> Array:
-            words = np.stack([self._value(register, "u32")[threads] for register in registers])
+            words = np.stack(
+                [self._value(register, "u32")[threads] for register in registers]
+            )
             i = np.arange(len(registers))[:, None]
             left = np.zeros((64, 8, per_word))
             row = thread // 32 * 16 + thread % 32 // 4 + i % 2 * 8
-            left[row, thread % 4 + i // 2 * 4] = _numbers(words.view(of), element).reshape(
-                *row.shape, per_word
-            )
+            left[row, thread % 4 + i // 2 * 4] = _numbers(
+                words.view(of), element
+            ).reshape(*row.shape, per_word)
             return left.reshape(64, -1)
 
         return values
 
     def _accumulate(
-        self, operand: str, left: Array, right: Array, threads: slice, add: int, *, cuts: bool = False
+        self,
+        operand: str,
+        left: Array,
+        right: Array,
+        threads: slice,
+        add: int,
+        *,
+        cuts: bool = False,
     ) -> None:
         """Add left @ right.T to the accumulators; with `cuts` sums are cut, by `sum_bits` terms as well."""
         own = self._sums_of(operand)
@@ -733,18 +858,23 @@ class HopperMachine(TensorMachine):
         else:
             terms = [[one] if add else [] for one in held]
             given = zip(terms, rows, columns, strict=True)
-            stacks = [np.stack([*before, *(left[row] * right[column]).T]) for before, row, column in given]
+            stacks = [
+                np.stack([*before, *(left[row] * right[column]).T])
+                for before, row, column in given
+            ]
             totals = np.stack([truncated_sum(one, self.sum_bits) for one in stacks])
-        self.sums[own, threads] = (towards_zero(totals) if cuts else totals.astype(np.float32)).view(
-            np.uint32
-        )
+        self.sums[own, threads] = (
+            towards_zero(totals) if cuts else totals.astype(np.float32)
+        ).view(np.uint32)
 
     def _sums_of(self, operand: str) -> Array:
         """Rows of the registers in `sums`."""
         if (known := self.rows_of_sums.get(operand)) is None:
             for register in _names(operand):
                 self._register(register, 4)
-            known = self.rows_of_sums[operand] = np.asarray([self.row_of[one] for one in _names(operand)])
+            known = self.rows_of_sums[operand] = np.asarray(
+                [self.row_of[one] for one in _names(operand)]
+            )
         return known
 
     def _register(self, name: str, size: int) -> Array:
@@ -758,4 +888,6 @@ class HopperMachine(TensorMachine):
         lane = np.arange(32)
         for matrix, register in enumerate(re.findall(r"%\w+", operands[1])):
             byte = (address[:, 8 * matrix + lane // 4] + lane % 4 * 4).reshape(-1)[mask]
-            self._in_shared(byte // 4, self._value(register, "u32")[mask], np.flatnonzero(mask))
+            self._in_shared(
+                byte // 4, self._value(register, "u32")[mask], np.flatnonzero(mask)
+            )

@@ -33,17 +33,26 @@ E4M3 = np.array(
 
 def philox(key: int, counters: Array) -> Array:
     """Four words of 32 bits for each counter of 64: Philox4x32-10."""
-    x = [counters & _LOW, counters >> np.uint64(32), np.zeros_like(counters), np.zeros_like(counters)]
+    x = [
+        counters & _LOW,
+        counters >> np.uint64(32),
+        np.zeros_like(counters),
+        np.zeros_like(counters),
+    ]
     keys = [key & 0xFFFFFFFF, key >> 32]
     for _ in range(10):
-        left, right = (np.uint64(by) * x[of] for by, of in zip(_MULTIPLIERS, (0, 2), strict=True))
+        left, right = (
+            np.uint64(by) * x[of] for by, of in zip(_MULTIPLIERS, (0, 2), strict=True)
+        )
         x = [
             right >> np.uint64(32) ^ x[1] ^ np.uint64(keys[0]),
             right & _LOW,
             left >> np.uint64(32) ^ x[3] ^ np.uint64(keys[1]),
             left & _LOW,
         ]
-        keys = [(one + step) & 0xFFFFFFFF for one, step in zip(keys, _STEPS, strict=True)]
+        keys = [
+            (one + step) & 0xFFFFFFFF for one, step in zip(keys, _STEPS, strict=True)
+        ]
     return np.stack(x, axis=-1).astype(np.uint32)
 
 
@@ -64,7 +73,11 @@ def drawn(dtype: str, count: int, key: int, kind: str = "uniform") -> Array:
 def _drawn(dtype: str, count: int, key: int, kind: str) -> Array:
     wide = dtype in ("fp32", "tf32", "int32")
     of = np.uint32 if wide else np.uint8 if dtype == "fp8" else np.uint16
-    own = philox(key, np.arange(-(-count // 4), dtype=np.uint64)).reshape(-1).view(of)[:count]
+    own = (
+        philox(key, np.arange(-(-count // 4), dtype=np.uint64))
+        .reshape(-1)
+        .view(of)[:count]
+    )
     if not wide:
         x = own * (2.0**-7 if dtype == "fp8" else 2.0**-15) - 1
         x = 0.5 * x + 0.5 if kind == "positive" else x
@@ -91,7 +104,11 @@ def _drawn(dtype: str, count: int, key: int, kind: str) -> Array:
         return np.asarray(np.clip(thousands, -(2**31), 2**31 - 1).astype(np.int32))
     if dtype == "fp8":
         return e4m3(single)
-    return np.asarray(single if dtype == "fp32" else to_bits(single, "bf16" if dtype == "bf16" else "f16"))
+    return np.asarray(
+        single
+        if dtype == "fp32"
+        else to_bits(single, "bf16" if dtype == "bf16" else "f16")
+    )
 
 
 def e4m3(x: Array) -> Array:
@@ -101,10 +118,12 @@ def e4m3(x: Array) -> Array:
     size = np.minimum(np.abs(x.astype(np.float64)), 448.0)
     above = np.clip(np.searchsorted(values, size), 1, len(values) - 1)
     low, high = values[above - 1], values[above]
-    up = (size - low > high - size) | ((size - low == high - size) & (codes[above] % 2 == 0))
-    return np.asarray(np.where(up, codes[above], codes[above - 1]) | (np.signbit(x).astype(int) << 7)).astype(
-        np.uint8
+    up = (size - low > high - size) | (
+        (size - low == high - size) & (codes[above] % 2 == 0)
     )
+    return np.asarray(
+        np.where(up, codes[above], codes[above - 1]) | (np.signbit(x).astype(int) << 7)
+    ).astype(np.uint8)
 
 
 def e4m3_pair(high: Array, low: Array) -> Array:
@@ -114,7 +133,10 @@ def e4m3_pair(high: Array, low: Array) -> Array:
 
 def halves_of_pair(pair: Array) -> Array:
     """cvt.rn.f16x2.e4m3x2, which is exact."""
-    low, high = (to_bits(E4M3[pair >> at & 255].astype(np.float32), "f16").astype(np.uint32) for at in (0, 8))
+    low, high = (
+        to_bits(E4M3[pair >> at & 255].astype(np.float32), "f16").astype(np.uint32)
+        for at in (0, 8)
+    )
     return np.asarray(high << 16 | low)
 
 
@@ -123,8 +145,18 @@ def value(elements: Array, dtype: str) -> Array:
     if dtype == "fp8":
         return E4M3[elements]
     if dtype in ("bf16", "fp16"):
-        return from_bits(elements, "bf16" if dtype == "bf16" else "f16").astype(np.float64)
+        return from_bits(elements, "bf16" if dtype == "bf16" else "f16").astype(
+            np.float64
+        )
     return elements.astype(np.float64)
 
 
-assert INPUTS == ("uniform", "positive", "integers", "wide", "equal", "spikes", "masked")
+assert INPUTS == (
+    "uniform",
+    "positive",
+    "integers",
+    "wide",
+    "equal",
+    "spikes",
+    "masked",
+)

@@ -15,7 +15,9 @@ class Noting(TensorMachine):
 
     def _decode(self, step: Instruction) -> Act:
         act, (name, *modifiers) = super()._decode(step), step.opcode.split(".")
-        if name not in ("ldmatrix", "stmatrix") and not (name in ("ld", "st") and "shared" in modifiers):
+        if name not in ("ldmatrix", "stmatrix") and not (
+            name in ("ld", "st") and "shared" in modifiers
+        ):
             return act
         place = step.operands[0 if name.startswith("st") else 1]
 
@@ -25,7 +27,9 @@ class Noting(TensorMachine):
                 count = matrix_wavefronts(offsets) if "matrix" in name else 0
                 if not count:
                     many = int(modifiers[-2][1:]) if modifiers[-2][0] == "v" else 1
-                    count = wavefronts_of(offsets, int(modifiers[-1][1:]) // 8 * many, merges=name == "ld")
+                    count = wavefronts_of(
+                        offsets, int(modifiers[-1][1:]) // 8 * many, merges=name == "ld"
+                    )
                 self.wavefronts[f"{name[:2]} of the first warp"].append(count)
             act(mask)
 

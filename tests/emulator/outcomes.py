@@ -30,7 +30,8 @@ from compiling import kept
 from ladder.model.files import digest_json, sha256
 
 TEXTS = {
-    f"emulator.{path.stem}": path.read_text(encoding="utf-8") for path in Path(__file__).parent.glob("*.py")
+    f"emulator.{path.stem}": path.read_text(encoding="utf-8")
+    for path in Path(__file__).parent.glob("*.py")
 }
 """Of modules, as they are imported: a file may change while tests run."""
 _GIVEN = ("arguments", "memory", "program")
@@ -51,24 +52,44 @@ def _imported(text: str) -> set[str]:
             found |= {one.name for one in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, "modules are named in full"
-            found |= {f"{node.module}", *(f"{node.module}.{one.name}" for one in node.names)}
+            found |= {
+                f"{node.module}",
+                *(f"{node.module}.{one.name}" for one in node.names),
+            }
     return found
 
 
 @functools.cache
 def _carried_out_by(kind: type) -> str:
     """Digest of the code of a class of machines, and of what that runs on."""
-    todo, texts, package = [one.__module__ for one in kind.__mro__[:-1]], dict[str, str](), set[str]()
+    todo, texts, package = (
+        [one.__module__ for one in kind.__mro__[:-1]],
+        dict[str, str](),
+        set[str](),
+    )
     while todo:
         name = todo.pop()
         if name in TEXTS and name not in texts:
             texts[name] = TEXTS[name]
             imported = _imported(texts[name])
             todo += imported
-            package |= {one for one in imported if one in sys.modules and one.startswith("ladder.")}
-    on = [sys.version, np.__version__, np.show_config(mode="dicts")]  # with the CPU's vector instructions
+            package |= {
+                one
+                for one in imported
+                if one in sys.modules and one.startswith("ladder.")
+            }
+    on = [
+        sys.version,
+        np.__version__,
+        np.show_config(mode="dicts"),
+    ]  # with the CPU's vector instructions
     return digest_json(
-        [f"{kind.__module__}.{kind.__qualname__}", texts, closures.digest(*sorted(package)), on]
+        [
+            f"{kind.__module__}.{kind.__qualname__}",
+            texts,
+            closures.digest(*sorted(package)),
+            on,
+        ]
     )
 
 
@@ -81,7 +102,9 @@ def _plain(value: Any) -> Any:
     if dataclasses.is_dataclass(value):
         fields = [getattr(value, one.name) for one in dataclasses.fields(value)]
         return getattr(value, "digest", fields)
-    raise TypeError(f"a machine holds a {type(value).__name__}, of which there is no digest")
+    raise TypeError(
+        f"a machine holds a {type(value).__name__}, of which there is no digest"
+    )
 
 
 def run_or_recall(machine: Any, carry_out: Callable[[], None]) -> None:

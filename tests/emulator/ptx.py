@@ -69,7 +69,10 @@ _ARITHMETIC: dict[str, Callable[[Array, Array], Array]] = {
     "min": np.fmin,  # of a number and NaN the number, as PTX has it
     "max": np.fmax,
 }
-_SHIFTS: dict[str, Callable[[Array, Array], Array]] = {"shl": np.left_shift, "shr": np.right_shift}
+_SHIFTS: dict[str, Callable[[Array, Array], Array]] = {
+    "shl": np.left_shift,
+    "shr": np.right_shift,
+}
 """By the width or more NumPy shifts as PTX does."""
 _COMPARE: dict[str, Callable[[Array, Array], Array]] = {
     "eq": np.equal,
@@ -114,9 +117,14 @@ class Program:
     @functools.cached_property
     def digest(self) -> str:
         blocks = [
-            [(one.guard, one.wanted, one.opcode, one.operands) for one in block] for block in self.blocks
+            [(one.guard, one.wanted, one.opcode, one.operands) for one in block]
+            for block in self.blocks
         ]
-        rest = [getattr(self, one.name) for one in dataclasses.fields(self) if one.name != "blocks"]
+        rest = [
+            getattr(self, one.name)
+            for one in dataclasses.fields(self)
+            if one.name != "blocks"
+        ]
         return sha256(repr([blocks, rest]).encode())
 
 
@@ -146,7 +154,9 @@ def parse(text: str) -> Program:
         elif line and not line.startswith("."):
             blocks[-1].append(Instruction(*_instruction(line)))
     parameters = tuple(re.findall(r"\.param \S+ (\w+)", entry[2]))
-    return Program(tuple(tuple(block) for block in blocks), labels, parameters, shared, size)
+    return Program(
+        tuple(tuple(block) for block in blocks), labels, parameters, shared, size
+    )
 
 
 @dataclass
@@ -161,7 +171,9 @@ class Memory:
         """Append a buffer, aligned as cudaMalloc does, with a gap behind it. Returns its address."""
         start = len(self.words)
         room = -(-(len(words) + 1) // 64) * 64
-        self.words = np.concatenate([self.words, words, np.full(room - len(words), UNSET, np.uint32)])
+        self.words = np.concatenate(
+            [self.words, words, np.full(room - len(words), UNSET, np.uint32)]
+        )
         for name, mine in (("readable", not writable), ("writable", writable)):
             owner = np.full(room, -1, np.int32)
             owner[: len(words)] = launch if mine else -1
@@ -185,7 +197,9 @@ class Machine:
         self.launch = np.repeat(np.arange(len(blocks), dtype=np.int32), per_launch)
         self.count = len(self.launch)
         self.block = np.arange(self.count) // threads
-        self.everyone = np.ones(self.count, bool)  # the mask where no thread is left out
+        self.everyone = np.ones(
+            self.count, bool
+        )  # the mask where no thread is left out
         first = np.concatenate([[0], np.cumsum(blocks)[:-1]])
         self.registers: dict[str, Array] = {
             "%tid.x": (np.arange(self.count) % threads).astype(np.uint32),
@@ -195,7 +209,9 @@ class Machine:
         self.acts: dict[Instruction, Act] = {}
         self.constants: dict[tuple[str, str], Array] = {}
         self.arguments = {
-            name: np.asarray([given[place] for given in arguments], np.uint64)[self.launch]
+            name: np.asarray([given[place] for given in arguments], np.uint64)[
+                self.launch
+            ]
             for place, name in enumerate(program.parameters)
         }
         shape = (int(np.sum(blocks)), max(program.shared_bytes // 4, 1))
@@ -248,16 +264,26 @@ class Machine:
             if (held := self.registers.get(operand)) is None:
                 raise Fault(f"the register {operand} is read before it is written")
             found = held.view(_TYPES[kind])
-            return found if len(found) == self.count else found[:: len(found) // self.count]
+            return (
+                found
+                if len(found) == self.count
+                else found[:: len(found) // self.count]
+            )
         if (constant := self.constants.get((operand, kind))) is not None:
             return constant
         dtype = np.dtype(_TYPES[kind])
         if operand.startswith(("0f", "0d")):
             number = int(operand[2:], 16)
         else:
-            number = self.program.shared[operand] if operand in self.program.shared else int(operand, 0)
+            number = (
+                self.program.shared[operand]
+                if operand in self.program.shared
+                else int(operand, 0)
+            )
         bits, _ = _BITS[dtype.itemsize]
-        constant = np.full(self.count, number % 2 ** (8 * dtype.itemsize), bits).view(dtype)
+        constant = np.full(self.count, number % 2 ** (8 * dtype.itemsize), bits).view(
+            dtype
+        )
         self.constants[operand, kind] = constant
         return constant
 
@@ -277,10 +303,16 @@ class Machine:
             np.copyto(held, bits, where=mask)
 
     def _sets(
-        self, to: str, function: Callable[..., Array], operands: Sequence[str], kinds: Sequence[str]
+        self,
+        to: str,
+        function: Callable[..., Array],
+        operands: Sequence[str],
+        kinds: Sequence[str],
     ) -> Act:
         """Sets a register to a function of operands, read as `kinds`."""
-        given = [self._value(one, kind) for one, kind in zip(operands, kinds, strict=True)]
+        given = [
+            self._value(one, kind) for one, kind in zip(operands, kinds, strict=True)
+        ]
         return lambda mask: self._set(to, function(*given), mask)
 
     def _place(self, operand: str) -> tuple[Array, int]:
@@ -320,29 +352,46 @@ class Machine:
             return self._sets(to, _COMPARE[modifiers[0]], others, [kind] * 2)
         if name == "selp":
             return self._sets(
-                to, lambda yes, no, which: np.where(which, yes, no), others, [kind, kind, "pred"]
+                to,
+                lambda yes, no, which: np.where(which, yes, no),
+                others,
+                [kind, kind, "pred"],
             )
         if name in ("mov", "cvta"):
             return self._sets(to, lambda value: value, others, [kind])
         if name == "cvt" and modifiers[0][0] in "us" and modifiers[1][0] in "us":
-            return self._sets(to, lambda value: value.astype(_TYPES[modifiers[0]]), others, [kind])
-        if name in ("mul", "mad") and modifiers[0] in ("hi", "wide", "lo") and kind.endswith("32"):
+            return self._sets(
+                to, lambda value: value.astype(_TYPES[modifiers[0]]), others, [kind]
+            )
+        if (
+            name in ("mul", "mad")
+            and modifiers[0] in ("hi", "wide", "lo")
+            and kind.endswith("32")
+        ):
             return self._product(modifiers[0], kind, to, others)
         if name in _SHIFTS:
             shift = _SHIFTS[name]  # the count is a u32 whatever is shifted
             return self._sets(
-                to, lambda value, count: shift(value, count.astype(value.dtype)), others, [kind, "u32"]
+                to,
+                lambda value, count: shift(value, count.astype(value.dtype)),
+                others,
+                [kind, "u32"],
             )
         if operation in _ARITHMETIC:
             return self._sets(to, _ARITHMETIC[operation], others, [kind] * 2)
         raise NotImplementedError(f"{step.opcode} {', '.join(step.operands)}")
 
     def _product(self, part: str, kind: str, to: str, operands: list[str]) -> Act:
-        wide, shift = {"s32": np.int64, "u32": np.uint64}[kind], 32 if part == "hi" else 0
+        wide, shift = (
+            {"s32": np.int64, "u32": np.uint64}[kind],
+            32 if part == "hi" else 0,
+        )
         sort = kind.replace("32", "64") if part == "wide" else kind
 
         def product(left: Array, right: Array, add: Any = 0) -> Array:
-            return np.asarray((left.astype(wide) * right >> shift).astype(_TYPES[sort]) + add)
+            return np.asarray(
+                (left.astype(wide) * right >> shift).astype(_TYPES[sort]) + add
+            )
 
         return self._sets(to, product, operands, [kind, kind, sort][: len(operands)])
 
@@ -353,7 +402,10 @@ class Machine:
             raise NotImplementedError(f"{name}.{'.'.join(modifiers)}")
         names, (base, offset) = re.findall(r"%?\w+", data), self._place(place)
         access = self._global if space == "global" else self._in_shared
-        registers = [self._register(one, 4) if name == "ld" else self._value(one, "u32") for one in names]
+        registers = [
+            self._register(one, 4) if name == "ld" else self._value(one, "u32")
+            for one in names
+        ]
         count = np.arange(len(registers))[:, None]
 
         def move(mask: Array) -> None:
@@ -361,9 +413,13 @@ class Machine:
             at = base[thread].astype(np.int64) + offset
             if (at % (4 * len(registers))).any():
                 raise Fault(f"{name}.{'.'.join(modifiers)}: misaligned address")
-            given = None if name == "ld" else np.stack([one[thread] for one in registers])
+            given = (
+                None if name == "ld" else np.stack([one[thread] for one in registers])
+            )
             found = access(at // 4 + count, given, thread)
-            for register, loaded in zip(registers, () if found is None else found, strict=False):
+            for register, loaded in zip(
+                registers, () if found is None else found, strict=False
+            ):
                 register[thread] = loaded
 
         return move
@@ -377,7 +433,9 @@ class Machine:
             wrong = thread[bad.reshape(-1, len(thread)).any(axis=0)]
             launch = int(self.launch[wrong[0]])
             doing = "reads" if value is None else "writes"
-            raise Fault(f"launch {launch} {doing} outside of its buffer, in {len(wrong)} threads")
+            raise Fault(
+                f"launch {launch} {doing} outside of its buffer, in {len(wrong)} threads"
+            )
         if value is None:
             return np.asarray(self.memory.words[word])
         self.memory.words[word] = value
@@ -408,7 +466,9 @@ class Machine:
     def _has_counted(self, opcode: str, word: int, thread: int) -> None:
         """What follows from that for who may read what."""
 
-    def _in_shared(self, word: Array, value: Array | None, thread: Array) -> Array | None:
+    def _in_shared(
+        self, word: Array, value: Array | None, thread: Array
+    ) -> Array | None:
         """The same in the shared memory of the threads' blocks."""
         block = self.block[thread]
         if ((word < 0) | (word >= self.program.shared_bytes // 4)).any():
@@ -416,7 +476,9 @@ class Machine:
         if value is None:
             fresh = self.written[block, word] == self.barriers[block]
             if (fresh & (self.writer[block, word] != thread)).any():
-                raise Fault("shared memory is read before the barrier that follows its writing")
+                raise Fault(
+                    "shared memory is read before the barrier that follows its writing"
+                )
             return np.asarray(self.shared[block, word])
         self.shared[block, word] = value
         self.writer[block, word] = thread
@@ -438,7 +500,11 @@ class Machine:
 
     def _active(self, to: str, mask: Array) -> None:
         """A bit for each lane of the warp that runs this instruction."""
-        bits = np.where(mask.reshape(-1, 32), np.uint32(1) << np.arange(32, dtype=np.uint32), np.uint32(0))
+        bits = np.where(
+            mask.reshape(-1, 32),
+            np.uint32(1) << np.arange(32, dtype=np.uint32),
+            np.uint32(0),
+        )
         self._set(to, np.bitwise_or.reduce(bits, axis=1).repeat(32), mask)
 
     def _shuffle(self, mode: str, operands: tuple[str, ...], mask: Array) -> None:

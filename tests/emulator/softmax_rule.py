@@ -17,4 +17,6 @@ def error_over_bound(made: Array, elements: Array, dtype: str) -> float:
         allowed = np.where(right > 0, PER_DISTANCE * distance * right, 0) + FLUSHED
         beyond = np.abs(made - right) - allowed
         error = np.where(beyond <= 0, 0, beyond / right)
-    return float(np.nan_to_num(error, nan=np.inf).max()) / error_bound(elements.shape[1], dtype)
+    return float(np.nan_to_num(error, nan=np.inf).max()) / error_bound(
+        elements.shape[1], dtype
+    )

@@ -41,21 +41,30 @@ class SumMachine(GridMachine):
 
     def __init__(self, *launch: Any, arrivals: int = 0) -> None:
         super().__init__(*launch, arrivals=arrivals)
-        self.added: list[tuple[int, int, int]] = []  # word, thread, and between which of its barriers
+        self.added: list[
+            tuple[int, int, int]
+        ] = []  # word, thread, and between which of its barriers
 
     def _decode(self, step: Instruction) -> Act:
         to, *others = step.operands or ("",)
         if step.opcode in ("atom.global.add.f32", "atom.global.exch.b32"):
             return partial(self._exchange, step)
         if step.opcode == "div.u64":
-            return self._sets(to, lambda left, right: left // np.maximum(right, 1), others, ["u64"] * 2)
+            return self._sets(
+                to,
+                lambda left, right: left // np.maximum(right, 1),
+                others,
+                ["u64"] * 2,
+            )
         return super()._decode(step)
 
     def _exchange(self, step: Instruction, mask: Array) -> None:
         """One thread after the other: adds, or takes what is there and leaves another number."""
         to, place, by = step.operands
         adds = ".add." in step.opcode
-        given = np.ascontiguousarray(self._value(by, "f32" if adds else "u32")).view(np.uint32)
+        given = np.ascontiguousarray(self._value(by, "f32" if adds else "u32")).view(
+            np.uint32
+        )
         words, before = self._address(place) // 4, np.zeros(self.count, np.uint32)
         for thread in self.random.permutation(np.flatnonzero(mask)):
             one, word = np.asarray([thread]), words[thread : thread + 1]
@@ -66,7 +75,9 @@ class SumMachine(GridMachine):
             before[thread], new = held, given[thread]
             if adds:
                 new = (held.view(np.float32) + new.view(np.float32)).view(np.uint32)
-                self.added.append((int(word[0]), int(thread), int(self.barriers[self.block[thread]])))
+                self.added.append(
+                    (int(word[0]), int(thread), int(self.barriers[self.block[thread]]))
+                )
             super()._global(word, np.asarray([new]), one)
         self._set(to, before, mask)
 

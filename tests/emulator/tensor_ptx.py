@@ -44,11 +44,15 @@ def parse_tensor(text: str, dynamic_bytes: int) -> Program:
     for alignment, _ in _EXTERN.findall(text):
         begin = -(-begin // int(alignment)) * int(alignment)
     dynamic = {name: begin for _, name in _EXTERN.findall(text)}
-    return dataclasses.replace(program, shared=program.shared | dynamic, shared_bytes=begin + dynamic_bytes)
+    return dataclasses.replace(
+        program, shared=program.shared | dynamic, shared_bytes=begin + dynamic_bytes
+    )
 
 
 @functools.cache
-def compiled_program(source: Path, entry: str, include: Path, dynamic_bytes: int) -> Program:
+def compiled_program(
+    source: Path, entry: str, include: Path, dynamic_bytes: int
+) -> Program:
     """The program of a kernel's source, compiled once per test process."""
     return parse_tensor(compile_ptx(source, entry, [include]), dynamic_bytes)
 
@@ -109,9 +113,9 @@ class TensorMachine(Machine):
         if opcode == "fma.rn.f32":
             return self._sets(
                 to,
-                lambda left, right, add: (np.multiply(left, right, dtype=np.float64) + add).astype(
-                    np.float32
-                ),
+                lambda left, right, add: (
+                    np.multiply(left, right, dtype=np.float64) + add
+                ).astype(np.float32),
                 others,
                 ["f32"] * 3,
             )
@@ -124,7 +128,9 @@ class TensorMachine(Machine):
         if name == "cp":
             return partial(self._copy, opcode, operands)
         if name == "ldmatrix":
-            return partial(self._load_matrices, operands, transposed="trans" in modifiers)
+            return partial(
+                self._load_matrices, operands, transposed="trans" in modifiers
+            )
         if name == "mma":
             return partial(self._multiply, modifiers, operands)
         if name == "wmma":
@@ -141,7 +147,9 @@ class TensorMachine(Machine):
 
             return self._sets(to, approximate, others, ["f32"])
         if name in ("neg", "abs"):
-            return self._sets(to, np.negative if name == "neg" else np.abs, others, [kind])
+            return self._sets(
+                to, np.negative if name == "neg" else np.abs, others, [kind]
+            )
         if opcode == "vote.sync.any.pred":
             return partial(self._vote, operands)
         if name == "not":
@@ -149,17 +157,32 @@ class TensorMachine(Machine):
         if opcode == "bfi.b32":
 
             def insert(new: Array, old: Array, at: Array, width: Array) -> Array:
-                field = ((np.uint64(1) << width.astype(np.uint64)) - np.uint64(1)) << at.astype(np.uint64)
-                return np.asarray((old & ~field | new.astype(np.uint64) << at & field).astype(np.uint32))
+                field = (
+                    (np.uint64(1) << width.astype(np.uint64)) - np.uint64(1)
+                ) << at.astype(np.uint64)
+                return np.asarray(
+                    (old & ~field | new.astype(np.uint64) << at & field).astype(
+                        np.uint32
+                    )
+                )
 
             return self._sets(to, insert, others, ["u32"] * 4)
         if opcode == "prmt.b32":
 
             def permute(low: Array, high: Array, chosen: Array) -> Array:
-                both, eight = low | high.astype(np.uint64) << np.uint64(32), np.uint64(8)
-                places = (chosen.astype(np.uint64) >> np.uint64(4 * at) & np.uint64(7) for at in range(4))
+                both, eight = (
+                    low | high.astype(np.uint64) << np.uint64(32),
+                    np.uint64(8),
+                )
+                places = (
+                    chosen.astype(np.uint64) >> np.uint64(4 * at) & np.uint64(7)
+                    for at in range(4)
+                )
                 taken = (both >> eight * place & np.uint64(255) for place in places)
-                found = sum((byte << np.uint64(8 * at) for at, byte in enumerate(taken)), np.uint64(0))
+                found = sum(
+                    (byte << np.uint64(8 * at) for at, byte in enumerate(taken)),
+                    np.uint64(0),
+                )
                 return np.asarray(found).astype(np.uint32)
 
             return self._sets(to, permute, others, ["u32"] * 3)
@@ -167,9 +190,13 @@ class TensorMachine(Machine):
 
             def divide(left: Array, right: Array) -> Array:
                 left, right = left.astype(np.int64), right.astype(np.int64)
-                quotient = np.trunc(left / np.where(right == 0, 1, right)).astype(np.int64)
+                quotient = np.trunc(left / np.where(right == 0, 1, right)).astype(
+                    np.int64
+                )
                 result = quotient if name == "div" else left - quotient * right
-                return np.asarray(result.astype(np.int32 if kind == "s32" else np.uint32))
+                return np.asarray(
+                    result.astype(np.int32 if kind == "s32" else np.uint32)
+                )
 
             return self._sets(to, divide, others, [kind] * 2)
         if name == "cvt" and "16" in "".join(modifiers):
@@ -181,7 +208,11 @@ class TensorMachine(Machine):
 
         def noted(mask: Array) -> None:
             if mask.all():
-                self._note(step.opcode, self._address(step.operands[int(loads)]), 8 if loads else 16)
+                self._note(
+                    step.opcode,
+                    self._address(step.operands[int(loads)]),
+                    8 if loads else 16,
+                )
             move(mask)
 
         return noted
@@ -190,15 +221,23 @@ class TensorMachine(Machine):
         """Of two registers of half the width one, or the other way."""
         bits = int(kind[1:]) // 2
         if "{" in source:
-            parts, sort = re.findall(r"%\w+", source), np.uint64 if bits == 32 else np.uint32
+            parts, sort = (
+                re.findall(r"%\w+", source),
+                np.uint64 if bits == 32 else np.uint32,
+            )
             return self._sets(
-                to, lambda low, high: low | high.astype(sort) << sort(bits), parts, [f"b{bits}"] * 2
+                to,
+                lambda low, high: low | high.astype(sort) << sort(bits),
+                parts,
+                [f"b{bits}"] * 2,
             )
         value, half = self._value(source, kind), np.uint32 if bits == 32 else np.uint16
 
         def split(mask: Array) -> None:
             for place, part in enumerate(re.findall(r"%\w+", to)):
-                self._set(part, (value >> value.dtype.type(bits * place)).astype(half), mask)
+                self._set(
+                    part, (value >> value.dtype.type(bits * place)).astype(half), mask
+                )
 
         return split
 
@@ -216,20 +255,29 @@ class TensorMachine(Machine):
     def _convert(self, modifiers: list[str], to: str, operands: list[str]) -> Act:
         *_, target, source = modifiers
         if target in ("f16", "bf16") and source == "f32":
-            return self._sets(to, lambda values: to_bits(values, target), operands, ["f32"])
+            return self._sets(
+                to, lambda values: to_bits(values, target), operands, ["f32"]
+            )
         if target == "f32" and source in ("f16", "bf16"):
-            return self._sets(to, lambda bits: from_bits(bits, source), operands, ["b16"])
+            return self._sets(
+                to, lambda bits: from_bits(bits, source), operands, ["b16"]
+            )
         if (target, source) in (("u16", "u32"), ("u32", "u16"), ("u16", "u64")):
             whole = {"u16": np.uint16, "u32": np.uint32}[target]
             return self._sets(to, lambda value: value.astype(whole), operands, [source])
         raise NotImplementedError(f"cvt.{'.'.join(modifiers)}")
 
-    def _move_halves(self, name: str, modifiers: list[str], operands: tuple[str, ...]) -> Act:
+    def _move_halves(
+        self, name: str, modifiers: list[str], operands: tuple[str, ...]
+    ) -> Act:
         """16-bit loads and stores, by way of the words they are part of."""
         place, data = operands[::-1] if name == "ld" else operands
         (base, offset), names = self._place(place), re.findall(r"%\w+", data)
         access = self._global if modifiers[0] == "global" else self._in_shared
-        registers = [self._register(one, 2) if name == "ld" else self._value(one, "u16") for one in names]
+        registers = [
+            self._register(one, 2) if name == "ld" else self._value(one, "u16")
+            for one in names
+        ]
 
         def move(mask: Array) -> None:
             thread = np.flatnonzero(mask)
@@ -241,24 +289,36 @@ class TensorMachine(Machine):
                 if name == "ld":
                     word = access(byte // 4, None, thread)
                     assert word is not None
-                    register[thread] = word >> (8 * (byte % 4)).astype(np.uint32) & 0xFFFF
+                    register[thread] = (
+                        word >> (8 * (byte % 4)).astype(np.uint32) & 0xFFFF
+                    )
                 elif modifiers[0] == "global":
-                    access(byte // 4, self.memory.words[byte // 4], thread)  # for the bounds
+                    access(
+                        byte // 4, self.memory.words[byte // 4], thread
+                    )  # for the bounds
                     self.memory.words.view(np.uint16)[byte // 2] = register[thread]
                 else:
                     block = self.block[thread]
-                    access(byte // 4, self.shared[block, byte // 4], thread)  # for the bounds, and races
+                    access(
+                        byte // 4, self.shared[block, byte // 4], thread
+                    )  # for the bounds, and races
                     self.shared.view(np.uint16)[block, byte // 2] = register[thread]
 
         return move
 
-    def _ordered(self, last: Array, barrier: Array, in_warp: Array, block: Array, thread: Array) -> bool:
+    def _ordered(
+        self, last: Array, barrier: Array, in_warp: Array, block: Array, thread: Array
+    ) -> bool:
         """Whether a barrier of block or warp lies between the access of thread `last` to each word and this one."""
         by_block = (last == thread) | (barrier < self.barriers[block])
-        by_warp = (last // 32 == thread // 32) & (in_warp < self.warp_barriers[thread // 32])
+        by_warp = (last // 32 == thread // 32) & (
+            in_warp < self.warp_barriers[thread // 32]
+        )
         return bool((by_block | by_warp).all())
 
-    def _in_shared(self, word: Array, value: Array | None, thread: Array) -> Array | None:
+    def _in_shared(
+        self, word: Array, value: Array | None, thread: Array
+    ) -> Array | None:
         block = self.block[thread]
         if ((word < 0) | (word >= self.program.shared_bytes // 4)).any():
             raise Fault("an access outside of shared memory")
@@ -266,7 +326,9 @@ class TensorMachine(Machine):
             at = block * self.shared.shape[1] + word
             since = self.written.take(at), self.written_in_warp.take(at)
             if not self._ordered(self.writer.take(at), *since, block, thread):
-                raise Fault("shared memory is read before the barrier that follows its writing")
+                raise Fault(
+                    "shared memory is read before the barrier that follows its writing"
+                )
             self.reader.put(at, thread)
             self.read.put(at, self.barriers[block])
             self.read_in_warp.put(at, self.warp_barriers[thread // 32])
@@ -280,11 +342,15 @@ class TensorMachine(Machine):
         count = wavefronts_of(offsets, width) if width else matrix_wavefronts(offsets)
         self.wavefronts[opcode].append(count)
 
-    def _write_shared(self, block: Array, word: Array, value: Array, thread: Array) -> None:
+    def _write_shared(
+        self, block: Array, word: Array, value: Array, thread: Array
+    ) -> None:
         at = block * self.shared.shape[1] + word
         since = self.read.take(at), self.read_in_warp.take(at)
         if not self._ordered(self.reader.take(at), *since, block, thread):
-            raise Fault("shared memory is overwritten before the barrier that follows its reading")
+            raise Fault(
+                "shared memory is overwritten before the barrier that follows its reading"
+            )
         self.touched = max(self.touched, 4 * (int(word.max(initial=-1)) + 1))
         self.shared.put(at, value)
         self.writer.put(at, thread)
@@ -312,9 +378,16 @@ class TensorMachine(Machine):
             whole, size = int(operands[2]), self._value(operands[3], "u32")[mask]
             if mask[:32].all():
                 self._note(opcode, self._address(operands[0]), whole)
-            if (to % whole).any() or (source % whole).any() or (~np.isin(size, (0, whole))).any():
+            if (
+                (to % whole).any()
+                or (source % whole).any()
+                or (~np.isin(size, (0, whole))).any()
+            ):
                 raise Fault("cp.async: misaligned address or a part of a chunk")
-            thread, words = np.flatnonzero(mask), np.zeros((whole // 4, len(to)), np.uint32)
+            thread, words = (
+                np.flatnonzero(mask),
+                np.zeros((whole // 4, len(to)), np.uint32),
+            )
             reads = size == whole
             words[:, reads] = self._global(
                 source[reads] // 4 + np.arange(whole // 4)[:, None], None, thread[reads]
@@ -328,7 +401,9 @@ class TensorMachine(Machine):
     def _land(self, thread: Array, word: Array, values: Array) -> None:
         if ((word < 0) | (word + len(values) > self.program.shared_bytes // 4)).any():
             raise Fault("a copy outside of shared memory")
-        self._write_shared(self.block[thread], word + np.arange(len(values))[:, None], values, thread)
+        self._write_shared(
+            self.block[thread], word + np.arange(len(values))[:, None], values, thread
+        )
 
     # Matrices of a warp.
 
@@ -338,7 +413,9 @@ class TensorMachine(Machine):
             raise Fault("an instruction of a warp that not all lanes reach")
         return np.flatnonzero(warps.all(axis=1))
 
-    def _load_matrices(self, operands: tuple[str, ...], mask: Array, *, transposed: bool) -> None:
+    def _load_matrices(
+        self, operands: tuple[str, ...], mask: Array, *, transposed: bool
+    ) -> None:
         self._whole_warps(mask)
         registers, thread = re.findall(r"%\w+", operands[0]), np.flatnonzero(mask)
         address = self._address(operands[1]).reshape(-1, 32)
@@ -359,13 +436,17 @@ class TensorMachine(Machine):
                     halves.append(word >> (8 * (byte % 4)).astype(np.uint32) & 0xFFFF)
                 loaded = halves[0] | halves[1] << 16
             else:
-                byte = (rows[:, self.lane[:32] // 4] + self.lane[:32] % 4 * 4).reshape(-1)[mask]
+                byte = (rows[:, self.lane[:32] // 4] + self.lane[:32] % 4 * 4).reshape(
+                    -1
+                )[mask]
                 loaded = self._in_shared(byte // 4, None, thread)
             self._register(register, 4)[thread] = loaded
 
     def _elements(self, operand: str, element: str) -> Array:
         """Values of a group of 32-bit registers: warp x lane x value."""
-        words = np.stack([self._value(one, "b32") for one in re.findall(r"%\w+", operand)], axis=-1)
+        words = np.stack(
+            [self._value(one, "b32") for one in re.findall(r"%\w+", operand)], axis=-1
+        )
         if element in ("f16", "bf16"):
             values = from_bits(np.ascontiguousarray(words).view(np.uint16), element)
         else:
@@ -380,36 +461,54 @@ class TensorMachine(Machine):
             if element == "f32":
                 self._set(register, np.ascontiguousarray(flat[:, place]), mask)
             else:
-                low, high = (to_bits(flat[:, 2 * place + part], "f16").astype(np.uint32) for part in range(2))
+                low, high = (
+                    to_bits(flat[:, 2 * place + part], "f16").astype(np.uint32)
+                    for part in range(2)
+                )
                 self._set(register, low | high << 16, mask)
 
-    def _multiply(self, modifiers: list[str], operands: tuple[str, ...], mask: Array) -> None:
+    def _multiply(
+        self, modifiers: list[str], operands: tuple[str, ...], mask: Array
+    ) -> None:
         self._whole_warps(mask)
         target, left, *_, sums = modifiers[-4:]
         per_word = 1 if left == "tf32" else 2
         depth = 8 * per_word
         lane, warps = np.arange(32), self.count // 32
         a, b = np.zeros((warps, 16, depth)), np.zeros((warps, depth, 8))
-        for value, given in enumerate(np.moveaxis(self._elements(operands[1], left), -1, 0)):
+        for value, given in enumerate(
+            np.moveaxis(self._elements(operands[1], left), -1, 0)
+        ):
             word, part = divmod(value, per_word)
             row = lane // 4 + word % 2 * 8
             a[:, row, lane % 4 * per_word + part + word // 2 * depth // 2] = given
-        for value, given in enumerate(np.moveaxis(self._elements(operands[2], left), -1, 0)):
+        for value, given in enumerate(
+            np.moveaxis(self._elements(operands[2], left), -1, 0)
+        ):
             word, part = divmod(value, per_word)
             b[:, lane % 4 * per_word + part + word * depth // 2, lane // 4] = given
         product = a @ b
         values = np.arange(4)
         row = lane[:, None] // 4 + values // 2 * 8
         column = lane[:, None] % 4 * 2 + values % 2
-        self._put_sums(operands[0], product[:, row, column] + self._elements(operands[3], sums), target, mask)
+        self._put_sums(
+            operands[0],
+            product[:, row, column] + self._elements(operands[3], sums),
+            target,
+            mask,
+        )
 
-    def _wmma(self, modifiers: list[str], operands: tuple[str, ...], mask: Array) -> None:
+    def _wmma(
+        self, modifiers: list[str], operands: tuple[str, ...], mask: Array
+    ) -> None:
         self._whole_warps(mask)
         if modifiers[0] == "mma":
             self._multiply_fragments(modifiers, operands, mask)
             return
         stores = modifiers[0] == "store"
-        place, pitch = (operands[0], operands[2]) if stores else (operands[1], operands[2])
+        place, pitch = (
+            (operands[0], operands[2]) if stores else (operands[1], operands[2])
+        )
         address, thread = self._address(place).reshape(-1, 32), np.flatnonzero(mask)
         stride = self._value(pitch, "u32").reshape(-1, 32).astype(np.int64)
         if (address != address[:, :1]).any() or (stride != stride[:, :1]).any():
@@ -421,14 +520,19 @@ class TensorMachine(Machine):
         rows, columns = (16, 16) if stores else self._extent(modifiers[1], element)
         per_lane = rows * columns // 32
         index = self._places(per_lane)
-        byte = address[:, :, None] + (index // columns * stride[:, :, None] + index % columns) * width
+        byte = (
+            address[:, :, None]
+            + (index // columns * stride[:, :, None] + index % columns) * width
+        )
         registers = re.findall(r"%\w+", operands[1] if stores else operands[0])
         for word in range(per_lane * width // 4):
             at = byte[:, :, word * 4 // width].reshape(-1)[mask] // 4
             if stores:
                 self._in_shared(at, self._value(registers[word], "b32")[mask], thread)
             else:
-                self._register(registers[word], 4)[thread] = self._in_shared(at, None, thread)
+                self._register(registers[word], 4)[thread] = self._in_shared(
+                    at, None, thread
+                )
         for register in registers[per_lane * width // 4 :]:
             self._register(register, 4)[thread] = UNSET
 
@@ -451,11 +555,15 @@ class TensorMachine(Machine):
         whole[:, self._places(per_lane)] = values
         return whole.reshape(-1, *extent)
 
-    def _multiply_fragments(self, modifiers: list[str], operands: tuple[str, ...], mask: Array) -> None:
+    def _multiply_fragments(
+        self, modifiers: list[str], operands: tuple[str, ...], mask: Array
+    ) -> None:
         types = modifiers[modifiers.index("row", modifiers.index("row") + 1) + 2 :]
         element = types[1] if len(types) == 4 else "f16"
         target, sums = types[0], types[-1]
         a = self._fragment(operands[1], element, self._extent("a", element))
         b = self._fragment(operands[2], element, self._extent("b", element))
         total = a @ b + self._fragment(operands[3], sums, (16, 16))
-        self._put_sums(operands[0], total.reshape(-1, 256)[:, self._places(8)], target, mask)
+        self._put_sums(
+            operands[0], total.reshape(-1, 256)[:, self._places(8)], target, mask
+        )

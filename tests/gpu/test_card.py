@@ -86,9 +86,15 @@ def test_a_query_that_is_not_supported_costs_its_own_facts(
 ) -> None:
     monkeypatch.setattr("cuda.bindings.nvml", Nvml(missing))
     left_out = LOST.get(missing, ())
-    assert card_facts("GPU-1") == {name: fact for name, fact in FACTS.items() if name not in left_out}
+    assert card_facts("GPU-1") == {
+        name: fact for name, fact in FACTS.items() if name not in left_out
+    }
 
 
-def test_integrated_memory_without_a_clock_has_no_peak_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_integrated_memory_without_a_clock_has_no_peak_rate(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("cuda.bindings.nvml", Nvml(memory_mhz=0))
-    assert not {"memory_clock_max_mhz", "memory_peak_gbytes_per_s"} & {*card_facts("GPU-1")}
+    assert not {"memory_clock_max_mhz", "memory_peak_gbytes_per_s"} & {
+        *card_facts("GPU-1")
+    }

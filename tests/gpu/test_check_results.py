@@ -78,7 +78,9 @@ def test_mixing_is_that_of_the_device() -> None:
 
 
 @pytest.mark.parametrize("error", [0.0, 2.0**-24, 0.5, 1e300, math.inf])
-def test_errors_come_back_in_the_order_of_their_slots(gpu: FakeGpu, harness: Harness, error: float) -> None:
+def test_errors_come_back_in_the_order_of_their_slots(
+    gpu: FakeGpu, harness: Harness, error: float
+) -> None:
     errors = [error, 0.25, error, 0.0]
     for index, (key, found) in enumerate(zip(KEYS, errors, strict=True)):
         gpu.check(harness.result_slot(index, key), found)
@@ -124,7 +126,9 @@ def test_a_result_counts_once(gpu: FakeGpu, harness: Harness) -> None:
     assert harness.read_check_results([7]) == [math.inf]
 
 
-def test_what_is_left_of_a_check_that_did_not_end_is_cleared(gpu: FakeGpu, harness: Harness) -> None:
+def test_what_is_left_of_a_check_that_did_not_end_is_cleared(
+    gpu: FakeGpu, harness: Harness
+) -> None:
     gpu.write(harness.result_slot(0, 7).running, bits(3.0), 12, bits(0.5))
     gpu.write(BASE, bits(9.0), 4)
     harness.read_check_results([])
@@ -136,5 +140,7 @@ def test_slots_do_not_overlap_and_all_have_room(gpu: FakeGpu, harness: Harness) 
     results = [harness.result_slot(index, 1).result for index in range(RESULT_SLOTS)]
     running = harness.result_slot(0, 1).running
     assert running == BASE + RUNNING
-    assert results == list(range(running + SHARED, running + SHARED + 16 * RESULT_SLOTS, 16))
+    assert results == list(
+        range(running + SHARED, running + SHARED + 16 * RESULT_SLOTS, 16)
+    )
     assert results[-1] + 16 == BASE + len(gpu.memory)

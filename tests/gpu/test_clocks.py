@@ -75,9 +75,14 @@ def test_clocks_are_given_back_when_measuring_fails(log: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("everyone", [False, True], ids=["the job", "its group"])
-def test_clocks_are_given_back_after_a_kill(log: Path, number: signal.Signals, everyone: bool) -> None:
+def test_clocks_are_given_back_after_a_kill(
+    log: Path, number: signal.Signals, everyone: bool
+) -> None:
     job = subprocess.Popen(
-        [sys.executable, "-c", JOB], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
+        [sys.executable, "-c", JOB],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
     )
     assert job.stdout is not None
     assert job.stdout.readline() == b"measuring\n"
@@ -96,7 +101,9 @@ def test_without_a_clock_to_lock_they_are_left_alone(log: Path) -> None:
     assert lines(log) == []
 
 
-def test_a_driver_that_refuses_is_named_with_the_field(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_driver_that_refuses_is_named_with_the_field(
+    log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("NVML_REFUSES", "1")
     says = r"measure\.lock_clocks: 1400 MHz was refused by the driver: Insufficient Permissions"
     with pytest.raises(LadderError, match=says), locked_clocks("GPU-1", 1400):

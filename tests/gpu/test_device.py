@@ -20,7 +20,9 @@ RTX_4090 = {
 }
 
 
-def gpu_of(monkeypatch: pytest.MonkeyPatch, name: str, capability: tuple[int, int], **over: int) -> Gpu:
+def gpu_of(
+    monkeypatch: pytest.MonkeyPatch, name: str, capability: tuple[int, int], **over: int
+) -> Gpu:
     def played(_: int) -> Any:
         return SimpleNamespace(
             name=name,
@@ -47,7 +49,9 @@ def test_peaks_are_those_of_the_data_sheet_at_the_clock_that_cuda_says(
     assert gpu.memory_bytes_per_us / 1e3 == pytest.approx(1008, rel=0.001)
 
 
-def test_what_integrated_memory_does_not_say_is_no_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_integrated_memory_does_not_say_is_no_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     gpu = gpu_of(monkeypatch, "NVIDIA GB10", (12, 1), memory_clock_rate=0, clock_rate=0)
     assert gpu.memory_bytes_per_us == math.inf
     assert (gpu.fp32_tflops, gpu.tensor_tflops) == (None, {})

@@ -43,12 +43,19 @@ def measure(tmp_path: Path) -> Measure:
     shutil.copytree(ROOT / "tests" / "gpu_kernels", folder / "kernels" / "gemm")
 
     def run(
-        kernel: str, params: list[dict[str, Any]], sizes: list[Any], deadline_s: float = 10
+        kernel: str,
+        params: list[dict[str, Any]],
+        sizes: list[Any],
+        deadline_s: float = 10,
     ) -> dict[str, Record]:
         variants = [{"kernel": kernel, "params": given} for given in params]
         found: dict[str, list[Record]] = {}
-        for record in measured(folder, variants, sizes, f"{{deadline_s: {deadline_s}}}"):
-            found.setdefault(f"{record.variant} {list(record.cell.size.values())}", []).append(record)
+        for record in measured(
+            folder, variants, sizes, f"{{deadline_s: {deadline_s}}}"
+        ):
+            found.setdefault(
+                f"{record.variant} {list(record.cell.size.values())}", []
+            ).append(record)
         for records in found.values():
             assert {record.cell.regime for record in records} == {"cold", "warm"}
             assert len({(record.status, record.reason) for record in records}) == 1
@@ -57,14 +64,34 @@ def measure(tmp_path: Path) -> Measure:
     return run
 
 
-def test_each_way_of_going_wrong_gets_its_status_and_the_run_goes_on(measure: Measure) -> None:
-    faults = ["endless", "illegal", "misaligned", "trap", "zeros", "unwritten", "ignores_beta", "none"]
+def test_each_way_of_going_wrong_gets_its_status_and_the_run_goes_on(
+    measure: Measure,
+) -> None:
+    faults = [
+        "endless",
+        "illegal",
+        "misaligned",
+        "trap",
+        "zeros",
+        "unwritten",
+        "ignores_beta",
+        "none",
+    ]
     faults += ["before", "behind", "far", "input", "multiplies_by_zero"]
-    records = measure("faulty", [{"fault": fault} for fault in faults], [SIZE], deadline_s=5)
-    found = {key.split(" ")[0].removeprefix("faulty-fp32-fault="): record for key, record in records.items()}
+    records = measure(
+        "faulty", [{"fault": fault} for fault in faults], [SIZE], deadline_s=5
+    )
+    found = {
+        key.split(" ")[0].removeprefix("faulty-fp32-fault="): record
+        for key, record in records.items()
+    }
     assert found["endless"].status == "timeout"
     assert "5 s" in found["endless"].reason
-    for fault, word in (("illegal", "ILLEGAL_ADDRESS"), ("misaligned", "MISALIGNED"), ("trap", "")):
+    for fault, word in (
+        ("illegal", "ILLEGAL_ADDRESS"),
+        ("misaligned", "MISALIGNED"),
+        ("trap", ""),
+    ):
         assert found[fault].status == "launch_error", found[fault]
         assert word in found[fault].reason.upper()
     assert found["zeros"].status == "incorrect"
@@ -76,12 +103,19 @@ def test_each_way_of_going_wrong_gets_its_status_and_the_run_goes_on(measure: Me
     assert "beta = 0.5" in found["ignores_beta"].reason
     assert found["multiplies_by_zero"].status == "incorrect"
     assert (
-        "with alpha = 0 the result must be beta * C even where A and B" in found["multiplies_by_zero"].reason
+        "with alpha = 0 the result must be beta * C even where A and B"
+        in found["multiplies_by_zero"].reason
     )
-    assert "say `nan_at_alpha_zero: true` in faulty.yaml" in found["multiplies_by_zero"].reason
+    assert (
+        "say `nan_at_alpha_zero: true` in faulty.yaml"
+        in found["multiplies_by_zero"].reason
+    )
     assert found["faulty-fp32"].status == "ok"
     for fault, text in (
-        ("before", "4 bytes around c were written, the nearest 1 bytes before the start"),
+        (
+            "before",
+            "4 bytes around c were written, the nearest 1 bytes before the start",
+        ),
         ("behind", "4 bytes around c were written, the nearest 0 bytes behind the end"),
         ("far", "the nearest 799997 bytes before the start"),
     ):
@@ -93,9 +127,12 @@ def test_each_way_of_going_wrong_gets_its_status_and_the_run_goes_on(measure: Me
 
 def test_a_workspace_keeps_nothing_from_launch_to_launch(measure: Measure) -> None:
     faults = ["none", "dirty", "counts", "behind", "replays"]
-    records = measure("workspace", [{"fault": fault} for fault in faults], [SIZE], deadline_s=5)
+    records = measure(
+        "workspace", [{"fault": fault} for fault in faults], [SIZE], deadline_s=5
+    )
     found = {
-        key.split(" ")[0].removeprefix("workspace-fp32-fault="): record for key, record in records.items()
+        key.split(" ")[0].removeprefix("workspace-fp32-fault="): record
+        for key, record in records.items()
     }
     assert found["workspace-fp32"].status == "ok", found["workspace-fp32"].reason
     assert found["dirty"].status in ("stateful", "incorrect"), found["dirty"]
@@ -110,19 +147,28 @@ def test_a_workspace_keeps_nothing_from_launch_to_launch(measure: Measure) -> No
 def test_every_worker_takes_the_reference_that_was_chosen(tmp_path: Path) -> None:
     folder = make_project(tmp_path / "project")
     shutil.copytree(ROOT / "tests" / "gpu_kernels", folder / "kernels" / "gemm")
-    variants = [{"kernel": "faulty", "params": {"fault": fault}} for fault in ("none", "trap")]
+    variants = [
+        {"kernel": "faulty", "params": {"fault": fault}} for fault in ("none", "trap")
+    ]
     variants.append({"kernel": "tma_tile"})
     libraries = {"references": ["cublas", "cublaslt"], "regimes": ["cold"]}
     records = measured(folder, variants, [SIZE], "{deadline_s: 10}", **libraries)
     (chosen,) = (record.result for record in records if not record.cell.kernel)
-    good = [record.result for record in records if record.cell.kernel and record.status == "ok"]
+    good = [
+        record.result
+        for record in records
+        if record.cell.kernel and record.status == "ok"
+    ]
     own = [(record.status, record.reason) for record in records if record.cell.kernel]
     assert [status for status, _ in own] == ["ok", "launch_error", "ok"], own
     assert len({record.session for record in records}) == 2
     assert {one["reference"] for one in chosen["candidates"]} <= {"cublas", "cublaslt"}
     assert set(chosen["references"]) == {"cublas", "cublaslt"}
     for result in good:
-        assert (result["reference"], result["algorithm"]) == (chosen["reference"], chosen["algorithm"])
+        assert (result["reference"], result["algorithm"]) == (
+            chosen["reference"],
+            chosen["algorithm"],
+        )
 
 
 def test_what_the_device_cannot_hold_is_said_with_its_numbers(measure: Measure) -> None:
@@ -176,7 +222,9 @@ def test_what_a_kernel_wants_to_keep_in_the_l2_is_gone_after_the_flush() -> None
     (_, warm), _, *flushed = (line.split() for line in printed.splitlines())
     for (_, keeping), (regime, other) in zip(flushed[::2], flushed[1::2], strict=True):
         assert float(keeping) > 0.95 * float(other), f"{regime}: {printed}"
-        assert float(keeping) > 1.2 * float(warm), f"else the test sees nothing: {printed}"
+        assert float(keeping) > 1.2 * float(warm), (
+            f"else the test sees nothing: {printed}"
+        )
 
 
 LEAVES = """
@@ -208,9 +256,19 @@ for scrubs in (False, True):
 
 def run_probe(script: str, source: str) -> str:
     """What a script prints that is given the architecture and a file of gpu_probes."""
-    command = [sys.executable, "-c", script, GPUS[0].arch, str(ROOT / "tests" / "gpu_probes" / source)]
-    path = environment() | {"PYTHONPATH": f"{ROOT / 'workflow'}:{os.environ.get('PYTHONPATH', '')}"}
-    done = subprocess.run(command, env=path, capture_output=True, text=True, check=False)
+    command = [
+        sys.executable,
+        "-c",
+        script,
+        GPUS[0].arch,
+        str(ROOT / "tests" / "gpu_probes" / source),
+    ]
+    path = environment() | {
+        "PYTHONPATH": f"{ROOT / 'workflow'}:{os.environ.get('PYTHONPATH', '')}"
+    }
+    done = subprocess.run(
+        command, env=path, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     print(done.stdout)
     return done.stdout
@@ -231,13 +289,19 @@ def test_the_sanitizer_finds_each_fault_and_a_trap_hides_none(tmp_path: Path) ->
     seen = read_json(results.sanitizer)
     assert seen is not None
     found = {
-        (row["variant"], row["tool"]): row["status"] for entry in seen.values() for row in entry["others"]
+        (row["variant"], row["tool"]): row["status"]
+        for entry in seen.values()
+        for row in entry["others"]
     }
-    faults = {"unsafe-fp32": "racecheck", "unsafe-tf32": "memcheck", "unsafe-fp16": "initcheck"}
+    faults = {
+        "unsafe-fp32": "racecheck",
+        "unsafe-tf32": "memcheck",
+        "unsafe-fp16": "initcheck",
+    }
     said = str(found)
-    assert {variant: found[variant, tool] for variant, tool in faults.items()} == dict.fromkeys(
-        faults, "errors"
-    ), said
+    assert {
+        variant: found[variant, tool] for variant, tool in faults.items()
+    } == dict.fromkeys(faults, "errors"), said
     assert "unsafe-bf16" not in {variant for variant, _ in found}, said
     for kernel in ("faulty", "alone"):
         assert seen[kernel]["clean"] == [*TOOLS], said
@@ -248,7 +312,13 @@ def test_errors_are_recorded_by_kind_of_inputs(tmp_path: Path) -> None:
     folder = make_project(tmp_path / "project")
     shutil.copytree(ROOT / "tests" / "gpu_kernels", folder / "kernels" / "gemm")
     asked = {"references": ["cublas", "cublaslt"], "regimes": ["cold"], "errors": {}}
-    found = measured(folder, [{"kernel": "faulty"}], [dict.fromkeys("mnk", 256)], "{deadline_s: 10}", **asked)
+    found = measured(
+        folder,
+        [{"kernel": "faulty"}],
+        [dict.fromkeys("mnk", 256)],
+        "{deadline_s: 10}",
+        **asked,
+    )
     assert {one.status for one in found} == {"ok"}, [one.reason for one in found]
     (record,) = (one for one in found if one.cell.kernel)
     errors = {one["metric"]: one["value"] for one in record.result["observations"]}
@@ -281,7 +351,11 @@ def here() -> dict[str, str]:
 def statuses(folder: Path) -> Counter[tuple[str, str, str]]:
     """Every record: sweep, variant with size and regime, status."""
     return Counter(
-        (record.sweep, f"{record.variant} {dict(record.cell.size)} {record.cell.regime}", record.status)
+        (
+            record.sweep,
+            f"{record.variant} {dict(record.cell.size)} {record.cell.regime}",
+            record.status,
+        )
         for record in read_store(load(set_up(folder)).folder.records)
     )
 
@@ -323,10 +397,16 @@ print("open again" if time.monotonic() - begun < 1.0 else "still closed")
 """
 
 
-def test_a_launch_that_takes_too_long_to_enqueue_is_refused_and_the_next_one_is_not() -> None:
+def test_a_launch_that_takes_too_long_to_enqueue_is_refused_and_the_next_one_is_not() -> (
+    None
+):
     command = [sys.executable, "-c", SLOW_LAUNCH, GPUS[0].arch]
-    path = environment() | {"PYTHONPATH": f"{ROOT / 'workflow'}:{os.environ.get('PYTHONPATH', '')}"}
-    done = subprocess.run(command, env=path, capture_output=True, text=True, check=False)
+    path = environment() | {
+        "PYTHONPATH": f"{ROOT / 'workflow'}:{os.environ.get('PYTHONPATH', '')}"
+    }
+    done = subprocess.run(
+        command, env=path, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     refused, after = done.stdout.splitlines()
     assert "it cannot be timed" in refused
@@ -338,7 +418,9 @@ def processes(pattern: str) -> list[int]:
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
-            if pattern in path.read_bytes().replace(b"\0", b" ").decode(errors="replace"):
+            if pattern in path.read_bytes().replace(b"\0", b" ").decode(
+                errors="replace"
+            ):
                 found.append(int(path.parent.name))
         except OSError:
             continue
@@ -350,13 +432,21 @@ def kill_one(target: str, running: subprocess.Popen[bytes]) -> None:
     if target == "all":
         os.killpg(running.pid, signal.SIGKILL)
         return
-    pattern = {"worker": "-m ladder.measure.process measure", "supervisor": "-m ladder measure"}[target]
+    pattern = {
+        "worker": "-m ladder.measure.process measure",
+        "supervisor": "-m ladder measure",
+    }[target]
     for pid in processes(pattern):
-        if "measure" in Path(f"/proc/{pid}/cmdline").read_text(errors="replace") or target == "worker":
+        if (
+            "measure" in Path(f"/proc/{pid}/cmdline").read_text(errors="replace")
+            or target == "worker"
+        ):
             os.kill(pid, signal.SIGKILL)
 
 
-def test_killed_at_ten_moments_it_ends_like_an_undisturbed_run(gpu_project: Path, tmp_path: Path) -> None:
+def test_killed_at_ten_moments_it_ends_like_an_undisturbed_run(
+    gpu_project: Path, tmp_path: Path
+) -> None:
     undisturbed = unmeasured(gpu_project, tmp_path / "undisturbed")
     begun = time.monotonic()
     assert start(undisturbed, tmp_path / "undisturbed.log").wait() == 0
@@ -378,7 +468,11 @@ def test_killed_at_ten_moments_it_ends_like_an_undisturbed_run(gpu_project: Path
             time.sleep(0.1)
         assert not processes("ladder.measure.process")
         unlock = subprocess.run(
-            snakemake_command("--unlock"), cwd=gpu_project, env=here(), capture_output=True, check=False
+            snakemake_command("--unlock"),
+            cwd=gpu_project,
+            env=here(),
+            capture_output=True,
+            check=False,
         )
         assert unlock.returncode == 0, unlock.stderr.decode()
         for step in gpu_project.glob("results/test/*/logs/time_sweep/*.log"):
@@ -396,14 +490,23 @@ def test_killed_at_ten_moments_it_ends_like_an_undisturbed_run(gpu_project: Path
 def cell_lines(folder: Path) -> list[str]:
     """Every line of the stores of a project's runs that holds a record."""
     paths = sorted(folder.glob("results/test/*/records/*.jsonl"))
-    return [line for path in paths for line in path.read_text().splitlines() if '"cell"' in line]
+    return [
+        line
+        for path in paths
+        for line in path.read_text().splitlines()
+        if '"cell"' in line
+    ]
 
 
 def due(folder: Path) -> int:
     """How many cells `ladder check` says are due; what it cannot know otherwise is compiled first."""
-    path = here() | {"PYTHONPATH": f"{folder / 'workflow'}:{os.environ.get('PYTHONPATH', '')}"}
+    path = here() | {
+        "PYTHONPATH": f"{folder / 'workflow'}:{os.environ.get('PYTHONPATH', '')}"
+    }
     command = [sys.executable, "-m", "ladder", "check"]
-    text = subprocess.run(command, cwd=folder, env=path, capture_output=True, text=True, check=True).stdout
+    text = subprocess.run(
+        command, cwd=folder, env=path, capture_output=True, text=True, check=True
+    ).stdout
     if "at most" in text:
         run(folder, "compile")
         return due(folder)
@@ -416,13 +519,18 @@ def planned(folder: Path) -> set[str]:
     for path in folder.glob("results/test/*/plans/*.json"):
         plan = read_plan(path)
         for task in plan.tasks:
-            names |= {cell_name(task.variant, task.cell.in_regime(one)) for one in plan.regimes_of(task)}
+            names |= {
+                cell_name(task.variant, task.cell.in_regime(one))
+                for one in plan.regimes_of(task)
+            }
     return names
 
 
 def run(folder: Path, *words: str) -> None:
     command = snakemake_command("--cores", "4", *words)
-    done = subprocess.run(command, cwd=folder, env=here(), capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=folder, env=here(), capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -436,13 +544,29 @@ def own_copy(project: Path, folder: Path) -> Path:
     """A copy of a project with a package of its own, to be changed, and a kernel that never ends in its sweeps."""
     unmeasured(project, folder)
     (folder / "workflow").unlink()
-    shutil.copytree(ROOT / "workflow", folder / "workflow", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(
+        ROOT / "workflow",
+        folder / "workflow",
+        ignore=shutil.ignore_patterns("__pycache__"),
+    )
     shutil.copytree(ROOT / "tests" / "gpu_kernels", folder / "kernels" / "gemm")
-    variants = [{"kernel": "faulty", "params": {"fault": fault}} for fault in ("endless", "none")]
-    sweep = {"title": "t", "question": "q?", "problem": "gemm", "dtypes": ["fp32"], "sizes": [SIZE]}
+    variants = [
+        {"kernel": "faulty", "params": {"fault": fault}}
+        for fault in ("endless", "none")
+    ]
+    sweep = {
+        "title": "t",
+        "question": "q?",
+        "problem": "gemm",
+        "dtypes": ["fp32"],
+        "sizes": [SIZE],
+    }
     sweep |= {"variants": variants, "references": ["cublas"]}
     (folder / "config/sweeps/probe.yaml").write_text(yaml.safe_dump(sweep))
-    edit_yaml(folder / "config/config.yaml", lambda config: config["measure"].update(deadline_s=3))
+    edit_yaml(
+        folder / "config/config.yaml",
+        lambda config: config["measure"].update(deadline_s=3),
+    )
     return folder
 
 
@@ -451,23 +575,37 @@ def test_after_a_change_the_planned_cells_are_measured_and_no_others(
 ) -> None:
     folder = own_copy(gpu_project, tmp_path / "project")
     for sweep in ("alone", "with_headers"):
-        edit_yaml(folder / f"config/sweeps/{sweep}.yaml", lambda sweep: sweep.update(sizes=[2**18, 2**20]))
+        edit_yaml(
+            folder / f"config/sweeps/{sweep}.yaml",
+            lambda sweep: sweep.update(sizes=[2**18, 2**20]),
+        )
     config, ladder = folder / "config/config.yaml", folder / "workflow/ladder"
     cells_due = due(folder)
     every = planned(folder)
     stencils = {name for name in every if "faulty" not in name}
     alone = {name for name in every if "alone" in name}
     endless = {name for name in every if "endless" in name}
-    assert (cells_due, len(every), len(stencils), len(alone), len(endless)) == (20, 20, 16, 8, 2)
+    assert (cells_due, len(every), len(stencils), len(alone), len(endless)) == (
+        20,
+        20,
+        16,
+        8,
+        2,
+    )
     timing, default = ladder / "gpu/timing.py", folder / "kernels/stencil/alone.yaml"
 
     def setting(name: str, value: float) -> Callable[[], object]:
-        return lambda: edit_yaml(config, lambda document: document["measure"].update({name: value}))
+        return lambda: edit_yaml(
+            config, lambda document: document["measure"].update({name: value})
+        )
 
     changes: dict[str, tuple[set[str], Callable[[], object]]] = {
         "nothing measured yet": (every, lambda: None),
         "nothing": (set(), lambda: None),
-        "timing code": (every, lambda: edit(timing, "_QUICK_ROUNDS = (2, 20)", "_QUICK_ROUNDS = (2, 21)")),
+        "timing code": (
+            every,
+            lambda: edit(timing, "_QUICK_ROUNDS = (2, 20)", "_QUICK_ROUNDS = (2, 21)"),
+        ),
         "a longer deadline": (endless, setting("deadline_s", 4)),
         "a shorter deadline": (set(), setting("deadline_s", 2)),
         "a default": (alone, lambda: edit(default, "default: 256", "default: 128")),
@@ -479,7 +617,9 @@ def test_after_a_change_the_planned_cells_are_measured_and_no_others(
         assert due(folder) == len(expected), name
         run(folder)
         now = cell_lines(folder)
-        new = [from_json(json.loads(line), "the store") for line in set(now) - set(lines)]
+        new = [
+            from_json(json.loads(line), "the store") for line in set(now) - set(lines)
+        ]
         assert set(lines) <= set(now), f"{name}: records were lost"
         assert {cell_name(one.variant, one.cell) for one in new} == expected, name
         assert len(new) == len(expected), name
@@ -488,7 +628,9 @@ def test_after_a_change_the_planned_cells_are_measured_and_no_others(
 
 
 @pytest.mark.skipif(len(GPUS) < 2, reason="needs two GPUs")
-def test_two_gpus_fill_one_store_side_by_side(gpu_project: Path, tmp_path: Path) -> None:
+def test_two_gpus_fill_one_store_side_by_side(
+    gpu_project: Path, tmp_path: Path
+) -> None:
     folder = unmeasured(gpu_project, tmp_path / "project")
     run(folder, "--resources", "gpu=2")
     first = cell_lines(folder)
@@ -496,7 +638,10 @@ def test_two_gpus_fill_one_store_side_by_side(gpu_project: Path, tmp_path: Path)
     assert {session.gpu["uuid"] for session in read_store(store).sessions.values()} == {
         gpu.uuid for gpu in GPUS[:2]
     }
-    edit_yaml(folder / "config/config.yaml", lambda config: config["measure"].update(remeasure=True))
+    edit_yaml(
+        folder / "config/config.yaml",
+        lambda config: config["measure"].update(remeasure=True),
+    )
     run(folder, "--resources", "gpu=2")
     assert cell_lines(folder) != first
     assert set(first) <= set(cell_lines(folder))

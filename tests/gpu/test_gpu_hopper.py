@@ -16,25 +16,42 @@ from measuring import GPUS, measured
 
 pytestmark = [
     pytest.mark.gpu,
-    pytest.mark.skipif(not GPUS or GPUS[0].arch != "sm_90a", reason="needs a Hopper GPU"),
+    pytest.mark.skipif(
+        not GPUS or GPUS[0].arch != "sm_90a", reason="needs a Hopper GPU"
+    ),
 ]
 
 
 def test_two_hundred_repetitions_on_fresh_inputs_are_right() -> None:
-    command = [sys.executable, str(ROOT / "tests" / "repetitions.py"), GPUS[0].arch, "200"]
-    path = os.environ | {"PYTHONPATH": f"{ROOT / 'workflow'}:{os.environ.get('PYTHONPATH', '')}"}
-    done = subprocess.run(command, env=path, capture_output=True, text=True, check=False)
+    command = [
+        sys.executable,
+        str(ROOT / "tests" / "repetitions.py"),
+        GPUS[0].arch,
+        "200",
+    ]
+    path = os.environ | {
+        "PYTHONPATH": f"{ROOT / 'workflow'}:{os.environ.get('PYTHONPATH', '')}"
+    }
+    done = subprocess.run(
+        command, env=path, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("name", RUNGS)
-def test_a_rung_takes_as_long_as_hopper_gemm_with_its_parameters(tmp_path: Path, name: str) -> None:
+def test_a_rung_takes_as_long_as_hopper_gemm_with_its_parameters(
+    tmp_path: Path, name: str
+) -> None:
     folder = make_project(tmp_path / "project")
     shutil.copytree(ROOT / "kernels" / "gemm" / "hopper", folder / "kernels" / "gemm")
-    shutil.copytree(ROOT / "kernels" / "include", folder / "kernels" / "include", dirs_exist_ok=True)
+    shutil.copytree(
+        ROOT / "kernels" / "include", folder / "kernels" / "include", dirs_exist_ok=True
+    )
     against = {"dtypes": ["bf16"], "regimes": ["cold"]}
     against["references"] = [{"kernel": RING, "params": RUNGS[name]}]
-    (record,) = measured(folder, [{"kernel": name}], [4096], "{deadline_s: 60}", **against)
+    (record,) = measured(
+        folder, [{"kernel": name}], [4096], "{deadline_s: 60}", **against
+    )
     assert record.status == "ok", record.reason
     assert 0.98 < record.result["speedup"] < 1.02
 
@@ -42,32 +59,58 @@ def test_a_rung_takes_as_long_as_hopper_gemm_with_its_parameters(tmp_path: Path,
 def test_fp8_is_timed_with_and_without_fast_accumulation(tmp_path: Path) -> None:
     folder = make_project(tmp_path / "project")
     shutil.copytree(ROOT / "kernels" / "gemm" / "hopper", folder / "kernels" / "gemm")
-    shutil.copytree(ROOT / "kernels" / "include", folder / "kernels" / "include", dirs_exist_ok=True)
-    both = {"dtypes": ["fp8"], "layout": "TN", "references": ["cublaslt", "cublaslt_fast"]}
+    shutil.copytree(
+        ROOT / "kernels" / "include", folder / "kernels" / "include", dirs_exist_ok=True
+    )
+    both = {
+        "dtypes": ["fp8"],
+        "layout": "TN",
+        "references": ["cublaslt", "cublaslt_fast"],
+    }
     both["regimes"] = ["cold"]
     wide = {"kernel": "hopper_gemm", "params": {"stagger": 1}}
     narrow = {"kernel": "hopper_gemm", "params": {"bn": 128, "stages": 6, "stagger": 1}}
 
-    chosen, first = in_order(measured(folder, [wide], [4096], "{deadline_s: 60}", **both))
+    chosen, first = in_order(
+        measured(folder, [wide], [4096], "{deadline_s: 60}", **both)
+    )
     assert chosen.status == first.status == "ok", first.reason
     times = chosen.result["references"]
     assert set(times) == {"cublaslt", "cublaslt_fast"}
     assert times["cublaslt_fast"] < times["cublaslt"] / 0.95
     assert chosen.result["notes"] == []
-    assert all(one["algorithm"].startswith("id ") for one in chosen.result["candidates"])
+    assert all(
+        one["algorithm"].startswith("id ") for one in chosen.result["candidates"]
+    )
     assert chosen.result["reference"] == first.result["reference"] == "cublaslt_fast"
     assert chosen.result["algorithm"] == first.result["algorithm"]
 
-    records = in_order(measured(folder, [wide, narrow], [4096], "{deadline_s: 60}", **both))
-    assert [bool(record.cell.kernel) for record in records] == [False, True, True], "the choice stands"
+    records = in_order(
+        measured(folder, [wide, narrow], [4096], "{deadline_s: 60}", **both)
+    )
+    assert [bool(record.cell.kernel) for record in records] == [False, True, True], (
+        "the choice stands"
+    )
     assert len({record.session for record in records}) == 2
-    assert len({(record.result["reference"], record.result["algorithm"]) for record in records}) == 1
+    assert (
+        len(
+            {
+                (record.result["reference"], record.result["algorithm"])
+                for record in records
+            }
+        )
+        == 1
+    )
 
     known = {record.session for record in records}
-    free = measured(folder, [wide, narrow], [4096], "{deadline_s: 60, remeasure: true}", **both)
+    free = measured(
+        folder, [wide, narrow], [4096], "{deadline_s: 60, remeasure: true}", **both
+    )
     free = in_order([record for record in free if record.session not in known])
     assert [record.status for record in free] == ["ok"] * 3
-    assert [bool(record.cell.kernel) for record in free] == [False, True, True], "all anew chooses anew"
+    assert [bool(record.cell.kernel) for record in free] == [False, True, True], (
+        "all anew chooses anew"
+    )
 
 
 def in_order(records: list[Record]) -> list[Record]:

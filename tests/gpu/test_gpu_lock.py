@@ -49,7 +49,11 @@ class Holder:
     def __init__(self, temporary: Path, *uuids: str, kind: str = "alone") -> None:
         self.process = subprocess.Popen(
             [sys.executable, "-S", "-c", HOLDER, kind, *uuids],
-            env={**os.environ, "TMPDIR": str(temporary), "PYTHONPATH": str(ROOT / "workflow")},
+            env={
+                **os.environ,
+                "TMPDIR": str(temporary),
+                "PYTHONPATH": str(ROOT / "workflow"),
+            },
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )
@@ -100,7 +104,9 @@ def test_a_killed_measurement_leaves_the_gpu_free(hold: Any) -> None:
     assert hold("GPU-a").taken() == ("GPU-a", 0)
 
 
-def test_a_gpu_stays_taken_while_the_worker_of_a_killed_measurement_lives(hold: Any) -> None:
+def test_a_gpu_stays_taken_while_the_worker_of_a_killed_measurement_lives(
+    hold: Any,
+) -> None:
     first = hold("GPU-a", kind="with-child")
     taken = first.taken()
     assert taken is not None
@@ -114,7 +120,9 @@ def test_a_gpu_stays_taken_while_the_worker_of_a_killed_measurement_lives(hold: 
     assert second.taken() == ("GPU-a", 0)
 
 
-def test_two_measurements_on_two_gpus_take_one_each_and_a_third_the_first_that_is_free(hold: Any) -> None:
+def test_two_measurements_on_two_gpus_take_one_each_and_a_third_the_first_that_is_free(
+    hold: Any,
+) -> None:
     first, second = hold("GPU-a", "GPU-b"), hold("GPU-a", "GPU-b")
     taken = {first.taken(): first, second.taken(): second}
     assert set(taken) == {("GPU-a", 0), ("GPU-b", 0)}
@@ -190,7 +198,9 @@ class Quiet:
     def neighbours_that_stay(self, seconds: float) -> list[int]:
         return []
 
-    def locked_clocks(self, mhz: float | None) -> contextlib.AbstractContextManager[None]:
+    def locked_clocks(
+        self, mhz: float | None
+    ) -> contextlib.AbstractContextManager[None]:
         return contextlib.nullcontext()
 
 
@@ -199,10 +209,21 @@ def plan(temporary: Path) -> Path:
     """A plan of one task of the stencil, in a run folder with all that measuring it needs."""
     folder = RunFolder(temporary / "run")
     folder.plan("line").parent.mkdir(parents=True)
-    mean, harness = ({"status": "ok", "machine_code": letter * 64, "cubin": letter} for letter in "ab")
+    mean, harness = (
+        {"status": "ok", "machine_code": letter * 64, "cubin": letter}
+        for letter in "ab"
+    )
     for letter in "ab":
         (temporary / f"{letter}.cubin").touch()
-    cell = Cell("mean", {"radius": 1}, "fp32", "", {"elements": 64}, "cold", Reference(libraries=("copy",)))
+    cell = Cell(
+        "mean",
+        {"radius": 1},
+        "fp32",
+        "",
+        {"elements": 64},
+        "cold",
+        Reference(libraries=("copy",)),
+    )
     launch = Launch(
         variant="mean-fp32",
         params={"radius": 1},
@@ -213,9 +234,21 @@ def plan(temporary: Path) -> Path:
         arguments=({"pointer": "input"},),
     )
     task = Task(
-        variant="mean-fp32", cell=cell, rung="", absent=None, launch=launch, reference=None, counted=False
+        variant="mean-fp32",
+        cell=cell,
+        rung="",
+        absent=None,
+        launch=launch,
+        reference=None,
+        counted=False,
     )
-    settings = {"precision": 0.01, "min_pairs": 12, "max_pairs": 12, "cell_seconds": 1, "seed": 0}
+    settings = {
+        "precision": 0.01,
+        "min_pairs": 12,
+        "max_pairs": 12,
+        "cell_seconds": 1,
+        "seed": 0,
+    }
     job = {"deadline_s": 10, "busy": "refuse", "remeasure": False, "sessions": 1}
     job |= {"cubins": str(temporary)}
     settings |= {"lock_clocks": None, "warm_below_us": 0, "lt_heuristics": 1}

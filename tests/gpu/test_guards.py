@@ -75,21 +75,30 @@ def test_guards_of_all_buffers_are_looked_at_those_that_last_too(gpu: Any) -> No
     assert set(made._guards()[0]) == before | {"the workspace of the libraries"}
 
 
-def test_a_write_beside_a_lasting_buffer_is_out_of_bounds(gpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_write_beside_a_lasting_buffer_is_out_of_bounds(
+    gpu: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     gpu.allocate_guarded("the workspace of the libraries", 64)
     made = gemm(gpu)
     count = len(made._guards()[0])
     found = [0] * (count - 1) + [12], [0.0] * (count - 1) + [float(GUARD_BYTES)]
     monkeypatch.setattr(
-        gpu, "download", lambda pointer, size: struct.pack(f"{count}Q{count}d", *found[0], *found[1])
+        gpu,
+        "download",
+        lambda pointer, size: struct.pack(f"{count}Q{count}d", *found[0], *found[1]),
     )
     status, reason = made.memory_violation() or ("", "")
     assert status == "out_of_bounds"
-    assert reason.startswith("12 bytes around the workspace of the libraries were written, the nearest")
+    assert reason.startswith(
+        "12 bytes around the workspace of the libraries were written, the nearest"
+    )
 
 
 def test_a_write_into_the_buffer_that_cleans_the_l2_is_out_of_bounds(gpu: Any) -> None:
     made = gemm(gpu)
     assert made.memory_violation() is None
     gpu.zeros_were_written = lambda: True
-    assert made.memory_violation() == ("out_of_bounds", "the buffer that cleans the L2 was written")
+    assert made.memory_violation() == (
+        "out_of_bounds",
+        "the buffer that cleans the L2 was written",
+    )

@@ -33,7 +33,9 @@ def fake_buffers(monkeypatch: pytest.MonkeyPatch) -> None:
 def use(made: instances.Instance, params: dict[str, Any]) -> None:
     """All that a worker does with an instance, but for launching kernels."""
     made.fill_inputs(3)
-    made.provide_workspace({"pointer": "zeroed workspace", "workspace": "zeroed", "bytes": 64})
+    made.provide_workspace(
+        {"pointer": "zeroed workspace", "workspace": "zeroed", "bytes": 64}
+    )
     for place in (0, 1, 5):
         with made.writing_to(place):
             made.poison_outputs()
@@ -45,7 +47,8 @@ def use(made: instances.Instance, params: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("problem", "dtype"), [(one, dtype) for one in PROBLEMS for dtype in PROBLEMS[one].dtypes]
+    ("problem", "dtype"),
+    [(one, dtype) for one in PROBLEMS for dtype in PROBLEMS[one].dtypes],
 )
 def test_a_harness_compiles(problem: str, dtype: str) -> None:
     """Where it is what is published, that says so."""
@@ -87,20 +90,25 @@ def test_calls_of_the_banks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(BanksInstance, "_offsets", lambda self: [(0,) * 32])
     monkeypatch.setattr(BanksInstance, "_read", lambda self, name, form: (1,) * 32)
     made = BanksInstance(gpu, {"elements": 64}, "int32", "")
-    monkeypatch.setattr("ladder.problems.banks.instance.expected_sums", lambda *_: [1] * 32)
+    monkeypatch.setattr(
+        "ladder.problems.banks.instance.expected_sums", lambda *_: [1] * 32
+    )
     use(made, {"warps": 1})
     assert "compare_words" in gpu.called
 
 
 @pytest.mark.parametrize(
-    ("params", "cycles"), [({}, 32), ({"width": 4}, 32), ({"matrices": 2}, 16), ({"width": 16}, 32)]
+    ("params", "cycles"),
+    [({}, 32), ({"width": 4}, 32), ({"matrices": 2}, 16), ({"width": 16}, 32)],
 )
 def test_accesses_of_a_column_take_a_cycle_for_each_word_of_its_bank(
     params: dict[str, int], cycles: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gpu: Any = FakeGpu("banks", "int32")
     made = BanksInstance(gpu, {"elements": 64}, "int32", "")
-    monkeypatch.setattr(made, "_offsets", lambda: [tuple(128 * lane for lane in range(32))])
+    monkeypatch.setattr(
+        made, "_offsets", lambda: [tuple(128 * lane for lane in range(32))]
+    )
     assert made.least_cycles({"warps": 8, **params}) == 8 * 64 * cycles
 
 
@@ -108,7 +116,9 @@ def test_offsets_between_words_are_wrong(monkeypatch: pytest.MonkeyPatch) -> Non
     """The bank model can say nothing of them."""
     gpu: Any = FakeGpu("banks", "int32")
     made = BanksInstance(gpu, {"elements": 64}, "int32", "")
-    monkeypatch.setattr(made, "_offsets", lambda: [tuple(4 * lane + 1 for lane in range(32))])
+    monkeypatch.setattr(
+        made, "_offsets", lambda: [tuple(4 * lane + 1 for lane in range(32))]
+    )
     found = made.check({"warps": 1})
     assert (found.correct, str(found)) == (
         False,
@@ -116,12 +126,16 @@ def test_offsets_between_words_are_wrong(monkeypatch: pytest.MonkeyPatch) -> Non
     )
 
 
-def test_inputs_are_held_to_the_kind_that_they_were_drawn_as(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_inputs_are_held_to_the_kind_that_they_were_drawn_as(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     gpu: Any = FakeGpu("gemm", "fp32")
     libraries: Any = FakeLibraries()
     made = gemm.GemmInstance(libraries, gpu, {"m": 33, "n": 17, "k": 65}, "fp32", "NN")
     compared = []
-    monkeypatch.setattr(gpu, "reduce", lambda *given: compared.append(given[-1].value) or (0.0, 0))
+    monkeypatch.setattr(
+        gpu, "reduce", lambda *given: compared.append(given[-1].value) or (0.0, 0)
+    )
     with made.inputs_of_kind("positive"):
         made.refresh(4)
     assert made.memory_violation() is None

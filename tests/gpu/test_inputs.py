@@ -29,13 +29,23 @@ from measuring import GPUS
 KEY = 0x0123_4567_89AB_CDEF
 CHECK = PACKAGE / "problems" / "stencil" / "check.cu"
 TYPES = ("fp32", "tf32", "fp16", "bf16", "fp8", "int32")
-WORD: dict[str, Any] = {"fp32": np.float32, "tf32": np.float32, "int32": np.int32, "fp8": np.uint8}
+WORD: dict[str, Any] = {
+    "fp32": np.float32,
+    "tf32": np.float32,
+    "int32": np.int32,
+    "fp8": np.uint8,
+}
 
 
 def test_the_generator_is_philox() -> None:
     """Known answers of Random123 for 10 rounds of four words (its file kat_vectors)."""
     (words,) = philox(0, np.array([0], np.uint64))
-    assert [f"{word:08x}" for word in words] == ["6627e8d5", "e169c58d", "bc57ac4c", "9b00dbd8"]
+    assert [f"{word:08x}" for word in words] == [
+        "6627e8d5",
+        "e169c58d",
+        "bc57ac4c",
+        "9b00dbd8",
+    ]
 
 
 def on_device(dtype: str, count: int, kind: str, key: int = KEY) -> Array:
@@ -54,11 +64,17 @@ def on_device(dtype: str, count: int, kind: str, key: int = KEY) -> Array:
 def test_host_and_device_agree_bit_for_bit(dtype: str, kind: str) -> None:
     for count in (2000, 13):
         own = on_device(dtype, count, kind)
-        assert own.tobytes() == drawn(dtype, count, KEY, kind).tobytes(), (dtype, kind, count)
+        assert own.tobytes() == drawn(dtype, count, KEY, kind).tobytes(), (
+            dtype,
+            kind,
+            count,
+        )
 
 
 @pytest.mark.parametrize("dtype", TYPES)
-def test_inputs_are_uniform_in_their_range_and_neighbours_are_unrelated(dtype: str) -> None:
+def test_inputs_are_uniform_in_their_range_and_neighbours_are_unrelated(
+    dtype: str,
+) -> None:
     number, scale = 400_000, 1000.0 if dtype == "int32" else 1.0
     for kind, low in (("uniform", -1.0), ("positive", 0.0)):
         x = value(drawn(dtype, number, KEY, kind), dtype) / scale
@@ -99,14 +115,23 @@ def test_a_gpu_draws_the_same_and_as_fast_as_its_memory_takes_it() -> None:
     for dtype in TYPES:
         size = np.dtype(WORD.get(dtype, np.uint16)).itemsize
         for kind in INPUTS:
-            given = (int(buffer.handle), count, ctypes.c_uint64(KEY), ctypes.c_int32(INPUTS.index(kind)))
-            (us,) = timer.quick_medians([partial(gpu.harness.run, f"fill<{C_TYPES[dtype]}>", count, *given)])
+            given = (
+                int(buffer.handle),
+                count,
+                ctypes.c_uint64(KEY),
+                ctypes.c_int32(INPUTS.index(kind)),
+            )
+            (us,) = timer.quick_medians(
+                [partial(gpu.harness.run, f"fill<{C_TYPES[dtype]}>", count, *given)]
+            )
             rate = size * count / us / 1e3
             print(f"{dtype} {kind}: {rate:.0f} GB/s")
             own = gpu.download(int(buffer.handle), 100_000 * size)
             assert own == drawn(dtype, 100_000, KEY, kind).tobytes(), (dtype, kind)
             # Philox, not the memory, bounds elements of one byte. The slowest, wide bf16, read 1,370 GB/s of 4,800.
-            assert rate > min(0.25 * gpu.memory_bytes_per_us / 1e3, _DRAWN_PER_NS * size)
+            assert rate > min(
+                0.25 * gpu.memory_bytes_per_us / 1e3, _DRAWN_PER_NS * size
+            )
     buffer.close(gpu.stream)
 
 
@@ -118,15 +143,23 @@ def made(monkeypatch: pytest.MonkeyPatch) -> GemmInstance:
     for module in (instances, tensor):
         monkeypatch.setattr(module, "Buffer", FakeBuffer)
     gpu: Any = FakeGpu("gemm", "bf16")
-    libraries: Any = type("Libraries", (), {"cublas": lambda self, problem: lambda: None})()
+    libraries: Any = type(
+        "Libraries", (), {"cublas": lambda self, problem: lambda: None}
+    )()
     return GemmInstance(libraries, gpu, {"m": 64, "n": 96, "k": 256}, "bf16", "TN")
 
 
 def keys(of: instances.Instance) -> set[int]:
-    return {tensor.key.value for _, tensor in of._buffers().values() if tensor.kind.value >= 0}
+    return {
+        tensor.key.value
+        for _, tensor in of._buffers().values()
+        if tensor.kind.value >= 0
+    }
 
 
-def test_each_launch_has_keys_of_its_own_and_a_seed_gives_the_same_again(made: GemmInstance) -> None:
+def test_each_launch_has_keys_of_its_own_and_a_seed_gives_the_same_again(
+    made: GemmInstance,
+) -> None:
     seen = set[int]()
     for seed in range(200):
         made.refresh(seed)
@@ -148,7 +181,10 @@ def test_another_instance_has_other_keys(made: GemmInstance) -> None:
 
 
 def test_no_kernel_of_the_harness_is_told_more_than_a_key(made: GemmInstance) -> None:
-    assert all(isinstance(tensor.key, ctypes.c_uint64) for _, tensor in made._buffers().values())
+    assert all(
+        isinstance(tensor.key, ctypes.c_uint64)
+        for _, tensor in made._buffers().values()
+    )
 
 
 def places(of: instances.Instance, number: int) -> list[tuple[tuple[int, ...], ...]]:
@@ -158,7 +194,10 @@ def places(of: instances.Instance, number: int) -> list[tuple[tuple[int, ...], .
         with of.writing_to(place):
             tensors = [of.tensors[name] for name in of.shifted_inputs]
             found.append(
-                tuple((int(one.whole.handle), one.pointer - int(one.whole.handle)) for one in tensors)
+                tuple(
+                    (int(one.whole.handle), one.pointer - int(one.whole.handle))
+                    for one in tensors
+                )
             )
     return found
 
@@ -169,7 +208,9 @@ def test_no_answer_of_a_chain_holds_rows_or_columns_of_another(
     k: int, layout: str, made: GemmInstance
 ) -> None:
     """Two answers have common parts where both inputs are the same copies and their products meet again in order."""
-    chain = GemmInstance(made.libraries, made.gpu, {"m": 64, "n": 4096, "k": k}, "bf16", layout)
+    chain = GemmInstance(
+        made.libraries, made.gpu, {"m": 64, "n": 4096, "k": k}, "bf16", layout
+    )
     found = places(chain, 100)
     assert len(set(found)) == 100
     for (a, b), (other_a, other_b) in itertools.combinations(found, 2):
@@ -179,17 +220,25 @@ def test_no_answer_of_a_chain_holds_rows_or_columns_of_another(
         assert b[1] == other_b[1], "B is never shifted"
         assert along_k != 0, "or rows of the one are rows of the other"
     copies = len({a[0] for a, _ in found} | {b[0] for _, b in found})
-    assert copies <= 2 * math.ceil(math.sqrt(100 / max(1, math.lcm(2 * k, 256) // 256)) + 1)
+    assert copies <= 2 * math.ceil(
+        math.sqrt(100 / max(1, math.lcm(2 * k, 256) // 256)) + 1
+    )
 
 
-def test_a_chain_of_stencils_has_another_input_at_each_place(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_chain_of_stencils_has_another_input_at_each_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     for module in (instances, tensor):
         monkeypatch.setattr(module, "Buffer", FakeBuffer)
     gpu: Any = FakeGpu("stencil", "fp32")
     chain = StencilInstance(gpu, {"elements": 4096}, "fp32", "")
     found = places(chain, 100)
-    assert len({buffer for ((buffer, _),) in found}) == 100, "a moved input has the moved answer"
-    assert chain.place_bytes() == sum(chain.tensors[name].guarded.size for name in ("input", "output"))
+    assert len({buffer for ((buffer, _),) in found}) == 100, (
+        "a moved input has the moved answer"
+    )
+    assert chain.place_bytes() == sum(
+        chain.tensors[name].guarded.size for name in ("input", "output")
+    )
 
 
 def test_all_copies_of_a_chain_are_drawn_anew_and_looked_at(
@@ -205,12 +254,16 @@ def test_all_copies_of_a_chain_are_drawn_anew_and_looked_at(
     assert len(keys(made)) == count
     assert not keys(made) & first
     looked: list[str] = []
-    monkeypatch.setattr(made.gpu, "reduce", lambda entry, *given: looked.append(entry) or (0.0, 0))
+    monkeypatch.setattr(
+        made.gpu, "reduce", lambda entry, *given: looked.append(entry) or (0.0, 0)
+    )
     assert made.memory_violation() is None
     assert len(looked) == count
 
 
-def test_the_inputs_of_the_check_of_all_elements_are_not_those_of_a_chain(made: GemmInstance) -> None:
+def test_the_inputs_of_the_check_of_all_elements_are_not_those_of_a_chain(
+    made: GemmInstance,
+) -> None:
     """Or the launch ahead of a chain would leave the answer of its first one."""
     first = [made.tensors[name].pointer for name in made.shifted_inputs]
     with made.writing_to(2):

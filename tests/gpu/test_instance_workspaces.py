@@ -66,14 +66,24 @@ class Problem(Instance):
 
     def _allocated(self, shape: Any, dtype: str, room: int = 0) -> Any:
         own = Buffer(4 * shape[0], 2**20, self.gpu.log)
-        return SimpleNamespace(buffer=own, whole=own, pointer=2**20, kind=SimpleNamespace(value=-1))
+        return SimpleNamespace(
+            buffer=own, whole=own, pointer=2**20, kind=SimpleNamespace(value=-1)
+        )
 
     def _guards(self) -> Any:
         return [], [], Buffer(0, 0, self.gpu.log)
 
 
-SCRATCH = {"pointer": "scratch workspace of 4096 bytes", "workspace": "scratch", "bytes": 4096}
-ZEROED = {"pointer": "zeroed workspace of 4096 bytes", "workspace": "zeroed", "bytes": 4096}
+SCRATCH = {
+    "pointer": "scratch workspace of 4096 bytes",
+    "workspace": "scratch",
+    "bytes": 4096,
+}
+ZEROED = {
+    "pointer": "zeroed workspace of 4096 bytes",
+    "workspace": "zeroed",
+    "bytes": 4096,
+}
 NAN, ZEROS, LOOK = ("fill", 2**20, b"\xff"), ("fill", 2**20, b"\0"), (GUARD, 2**30)
 
 
@@ -96,7 +106,9 @@ def test_scratch_holds_nan_ahead_of_each_launch(instance: Any) -> None:
     assert noted(instance, lambda: instance.inspect({}, None)) == ["check"]
 
 
-def test_zeros_are_looked_for_behind_each_launch_timed_or_not_and_never_written_again(instance: Any) -> None:
+def test_zeros_are_looked_for_behind_each_launch_timed_or_not_and_never_written_again(
+    instance: Any,
+) -> None:
     """Ahead of what comes before a launch too: an untimed one comes before that."""
     assert noted(instance, lambda: instance.provide_workspace(ZEROED)) == [ZEROS]
     assert noted(instance, instance.poison_outputs) == ["poison", LOOK]
@@ -107,17 +119,23 @@ def test_zeros_are_looked_for_behind_each_launch_timed_or_not_and_never_written_
 def test_a_workspace_is_made_once_and_another_size_has_its_own(instance: Any) -> None:
     instance.provide_workspace(SCRATCH)
     assert noted(instance, lambda: instance.provide_workspace(SCRATCH)) == []
-    instance.provide_workspace({**SCRATCH, "pointer": "scratch workspace of 64 bytes", "bytes": 64})
+    instance.provide_workspace(
+        {**SCRATCH, "pointer": "scratch workspace of 64 bytes", "bytes": 64}
+    )
     assert noted(instance, instance.poison_outputs) == ["poison", NAN, NAN]
 
 
-def test_other_than_zeros_after_any_launch_is_a_state(instance: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_than_zeros_after_any_launch_is_a_state(
+    instance: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(instance.gpu, "zero", lambda *_: None, raising=False)
     monkeypatch.setattr(instance.gpu, "download", lambda pointer, size: bytes(size))
     assert instance.memory_violation() is None
     instance.provide_workspace(ZEROED)
     assert instance.memory_violation() is None
-    monkeypatch.setattr(instance.gpu, "download", lambda *_: struct.pack("Q", 8) if _[1] else b"")
+    monkeypatch.setattr(
+        instance.gpu, "download", lambda *_: struct.pack("Q", 8) if _[1] else b""
+    )
     reason = "8 bytes of the zeroed workspace of 4096 bytes, which launches must leave zero, were not"
     assert instance.memory_violation() == ("stateful", reason)
 
@@ -135,7 +153,9 @@ def test_each_place_has_workspaces_of_its_own_and_all_are_looked_at(
         with instance.writing_to(place):
             assert ZEROED["pointer"] not in instance.tensors
             assert instance.has_workspaces()
-            assert noted(instance, lambda: instance.provide_workspace(ZEROED)) == [ZEROS]
+            assert noted(instance, lambda: instance.provide_workspace(ZEROED)) == [
+                ZEROS
+            ]
             assert instance.tensors[ZEROED["pointer"]] is not first
     assert instance.tensors[ZEROED["pointer"]] is first
     with instance.writing_to(3):

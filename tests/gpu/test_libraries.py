@@ -36,7 +36,9 @@ class ScriptedLibrary:
             return lambda *_: 0
         return LibraryError if name == "cuBLASLtError" else getattr(REAL, name)
 
-    def matmul_desc_set_attribute(self, descriptor: int, attribute: int, at: int, size: int) -> None:
+    def matmul_desc_set_attribute(
+        self, descriptor: int, attribute: int, at: int, size: int
+    ) -> None:
         if attribute == REAL.MatmulDescAttribute.FAST_ACCUM:
             assert size == 1
             self.fast.append(ctypes.c_int8.from_address(at).value)
@@ -51,15 +53,22 @@ class ScriptedLibrary:
             found["workspace_size"][place] = 512
         ctypes.c_int32.from_address(count).value = min(len(self.listed), wanted)
 
-    def matmul_algo_config_get_attribute(self, at: int, attribute: int, to: int, size: int, *_: int) -> None:
+    def matmul_algo_config_get_attribute(
+        self, at: int, attribute: int, to: int, size: int, *_: int
+    ) -> None:
         known = REAL.MatmulAlgoConfigAttribute
         if attribute not in (known.ID, known.TILE_ID):
             raise LibraryError
-        number = ctypes.c_uint64.from_address(at + 8 * (attribute == known.TILE_ID)).value
+        number = ctypes.c_uint64.from_address(
+            at + 8 * (attribute == known.TILE_ID)
+        ).value
         ctypes.memmove(to, number.to_bytes(size, "little"), size)
 
     def matmul(self, *given: Any) -> None:
-        at, self.scalars = given[12], [ctypes.c_float.from_address(given[one]).value for one in (2, 7)]
+        at, self.scalars = (
+            given[12],
+            [ctypes.c_float.from_address(given[one]).value for one in (2, 7)],
+        )
         self.launched.append(ctypes.c_uint64.from_address(at + 8).value)
 
 
@@ -90,11 +99,14 @@ def make(monkeypatch: pytest.MonkeyPatch) -> Make:
     return made
 
 
-def test_every_algorithm_of_the_list_has_the_name_that_the_library_tells(make: Make) -> None:
+def test_every_algorithm_of_the_list_has_the_name_that_the_library_tells(
+    make: Make,
+) -> None:
     found, scripted = make((66, 30), (66, 20), (7, 25))
     launchers = found.cublaslt(BF16)
     assert [*launchers] == [
-        f"id {number} tile {tile} workspace 512" for number, tile in ((66, 30), (66, 20), (7, 25))
+        f"id {number} tile {tile} workspace 512"
+        for number, tile in ((66, 30), (66, 20), (7, 25))
     ]
     for launcher in launchers.values():
         launcher()
@@ -120,7 +132,12 @@ def test_fast_accumulation_is_set_where_it_is_asked_for(make: Make) -> None:
 def gemm(found: Libraries, dtype: str) -> GemmInstance:
     """An instance without a device."""
     made = GemmInstance.__new__(GemmInstance)
-    made.libraries, made.dtype, made.layout, made.scalars = found, dtype, "TN", {"beta": 0.0}
+    made.libraries, made.dtype, made.layout, made.scalars = (
+        found,
+        dtype,
+        "TN",
+        {"beta": 0.0},
+    )
     made.m = made.n = made.k = 64
     made.pointer = lambda name: 0  # type: ignore[method-assign]
     made._place, made.outputs = 0, ()  # type: ignore[misc]
@@ -146,12 +163,19 @@ def test_candidates_are_every_algorithm_and_what_is_missing_leaves_a_note(
     found, _ = make((66, 30), (7, 20))
     instance: Instance = gemm(found, "bf16")
     at = bench(monkeypatch)
-    choice = Cell("", {}, "bf16", "TN", {}, "cold", Reference(("cublaslt", "cublaslt_fast")))
+    choice = Cell(
+        "", {}, "bf16", "TN", {}, "cold", Reference(("cublaslt", "cublaslt_fast"))
+    )
     names = [str(one) for one in at.candidates(choice, instance)]
-    assert names == ["cublaslt id 66 tile 30 workspace 512", "cublaslt id 7 tile 20 workspace 512"]
+    assert names == [
+        "cublaslt id 66 tile 30 workspace 512",
+        "cublaslt id 7 tile 20 workspace 512",
+    ]
     assert at.notes() == ["cublaslt_fast: fast accumulation is a setting of fp8"]
     with pytest.raises(CellOutcome, match="fast accumulation is a setting of fp8"):
-        bench(monkeypatch).candidates(replace(choice, reference=Reference(("cublaslt_fast",))), instance)
+        bench(monkeypatch).candidates(
+            replace(choice, reference=Reference(("cublaslt_fast",))), instance
+        )
 
 
 def test_an_algorithm_that_the_list_no_longer_holds_is_no_reference(
@@ -161,7 +185,12 @@ def test_an_algorithm_that_the_list_no_longer_holds_is_no_reference(
     at = bench(monkeypatch)
     assert at.library(Partner("cublaslt", "id 1"), {}, gemm(found, "bf16")) is None
     assert at.notes() == ["cublaslt id 1: its list of algorithms does not hold 'id 1'"]
-    assert at.library(Partner("cublaslt", "id 66 tile 30 workspace 512"), {}, gemm(found, "bf16")) is not None
+    assert (
+        at.library(
+            Partner("cublaslt", "id 66 tile 30 workspace 512"), {}, gemm(found, "bf16")
+        )
+        is not None
+    )
 
 
 def test_a_launch_multiplies_by_one_and_adds_nothing(make: Make) -> None:
@@ -171,4 +200,7 @@ def test_a_launch_multiplies_by_one_and_adds_nothing(make: Make) -> None:
     launch()
     assert library.scalars == [1.0, 0.0]
     given = made.cublas(BF16).args  # type: ignore[attr-defined]
-    assert [ctypes.c_float.from_address(given[one]).value for one in (6, 13)] == [1.0, 0.0]
+    assert [ctypes.c_float.from_address(given[one]).value for one in (6, 13)] == [
+        1.0,
+        0.0,
+    ]

@@ -24,7 +24,8 @@ class Nvml:
     ClockType = SimpleNamespace(CLOCK_SM=1)
     TemperatureSensors = SimpleNamespace(TEMPERATURE_GPU=0)
     ClocksEventReasons = [
-        SimpleNamespace(name=name, value=value) for name, value in (("NONE", 0), ("POWER", 4), ("HEAT", 64))
+        SimpleNamespace(name=name, value=value)
+        for name, value in (("NONE", 0), ("POWER", 4), ("HEAT", 64))
     ]
 
     def __init__(self) -> None:
@@ -61,10 +62,16 @@ def nvml(monkeypatch: pytest.MonkeyPatch) -> Nvml:
     return played
 
 
-def test_a_reading_is_the_median_since_a_moment_and_what_held_clocks_down(nvml: Nvml) -> None:
+def test_a_reading_is_the_median_since_a_moment_and_what_held_clocks_down(
+    nvml: Nvml,
+) -> None:
     watch = Monitor("GPU-1")
     first = watch.since(0.0)
-    assert (first["sm_clock_mhz"], first["power_w"], first["temperature_c"]) == (1980, None, 45)
+    assert (first["sm_clock_mhz"], first["power_w"], first["temperature_c"]) == (
+        1980,
+        None,
+        45,
+    )
     nvml.clock, nvml.events = 1700, POWER_CAP | THERMAL | IDLE
     later = watch.since(0.0)
     assert later["sm_clock_mhz"] == 1700
@@ -118,7 +125,9 @@ def test_own_processes_are_no_neighbours(nvml: Nvml) -> None:
     assert Monitor("GPU-1").neighbours_that_stay(0.0) == [7, 8]
 
 
-def read_for(watch: Monitor, nvml: Nvml, begin: float, seconds: float, watts: float) -> None:
+def read_for(
+    watch: Monitor, nvml: Nvml, begin: float, seconds: float, watts: float
+) -> None:
     """Readings every 20 ms, on a counter that ticks every 100 ms."""
     energy = nvml.energy_mj
     for step in range(int(seconds * 50)):
@@ -132,6 +141,8 @@ def test_power_is_energy_from_tick_to_tick_within_windows(nvml: Nvml) -> None:
     read_for(watch, nvml, 101.3, 1.3, 300.0)
     assert watch.power_w([(100.0, 101.3)]) == pytest.approx(700.0, rel=0.01)
     assert watch.power_w([(101.4, 102.6)]) == pytest.approx(300.0, rel=0.01)
-    assert watch.power_w([(100.0, 101.2), (101.4, 102.6)]) == pytest.approx(500.0, rel=0.03)
+    assert watch.power_w([(100.0, 101.2), (101.4, 102.6)]) == pytest.approx(
+        500.0, rel=0.03
+    )
     assert watch.power_w([(100.0, 100.35)]) is None, "too few ticks to tell"
     assert watch.power_w([]) is None

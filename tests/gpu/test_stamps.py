@@ -31,8 +31,15 @@ def test_a_time_is_from_the_first_begin_to_the_last_end_between_two_marks() -> N
     assert spans(seen[::-1], "ahead", "behind") == [6.5, 2.0], "CUPTI keeps no order"
 
 
-def test_what_overlaps_ends_with_the_last_and_what_is_not_between_marks_is_no_launch() -> None:
-    seen = [Stamp(0, 5, "ahead"), Stamp(10, 900, "long"), Stamp(20, 40, "short"), Stamp(950, 960, "behind")]
+def test_what_overlaps_ends_with_the_last_and_what_is_not_between_marks_is_no_launch() -> (
+    None
+):
+    seen = [
+        Stamp(0, 5, "ahead"),
+        Stamp(10, 900, "long"),
+        Stamp(20, 40, "short"),
+        Stamp(950, 960, "behind"),
+    ]
     assert spans(seen, "ahead", "behind") == [0.89]
     assert spans(seen[:-1], "ahead", "behind") == []
     assert spans([seen[0], seen[-1]], "ahead", "behind") == [], "nothing was launched"
@@ -73,7 +80,11 @@ class Played(ModuleType):
 
     def run(self, begin: int, end: int, name: str | None = None) -> None:
         if (10 if name else 2) in self.enabled:
-            self.waiting.append(SimpleNamespace(start=begin, end=end, **({"name": name} if name else {})))
+            self.waiting.append(
+                SimpleNamespace(
+                    start=begin, end=end, **({"name": name} if name else {})
+                )
+            )
 
 
 @pytest.fixture

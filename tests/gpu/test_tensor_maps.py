@@ -57,7 +57,9 @@ def described(
         ("fp8", 128, "SWIZZLE_128B"),
     ],
 )
-def test_the_swizzle_is_as_wide_as_the_rows_of_the_box(dtype: str, columns: int, swizzle: str) -> None:
+def test_the_swizzle_is_as_wide_as_the_rows_of_the_box(
+    dtype: str, columns: int, swizzle: str
+) -> None:
     found = described(dtype, [64, columns])
     assert (found["box"], found["swizzle"]) == ((64, columns), swizzle)
 
@@ -69,11 +71,15 @@ def test_a_named_swizzle_stays_and_the_l2_fetches_what_it_is_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("dtype", "columns", "bytes_"), [("bf16", 48, 96), ("fp32", 64, 256), ("fp8", 16, 16)]
+    ("dtype", "columns", "bytes_"),
+    [("bf16", 48, 96), ("fp32", 64, 256), ("fp8", 16, 16)],
 )
-def test_rows_as_wide_as_no_swizzle_are_refused(dtype: str, columns: int, bytes_: int) -> None:
+def test_rows_as_wide_as_no_swizzle_are_refused(
+    dtype: str, columns: int, bytes_: int
+) -> None:
     with pytest.raises(
-        LadderError, match=rf"no swizzle is {bytes_}B wide.*\[64, {columns}\].*32B, 64B and 128B"
+        LadderError,
+        match=rf"no swizzle is {bytes_}B wide.*\[64, {columns}\].*32B, 64B and 128B",
     ):
         described(dtype, [64, columns])
 
@@ -99,12 +105,19 @@ def promoted(tmp_path: Path, promotion: str, values: list[str]) -> Path:
         "entry": "kernel",
         "dtypes": {"bf16": {}},
         "min_arch": "sm_90a",
-        "parameters": {"fetch": {"values": values, "default": values[0], "description": "d"}},
+        "parameters": {
+            "fetch": {"values": values, "default": values[0], "description": "d"}
+        },
         "launch": {"grid": [1], "block": [32]},
         "arguments": [
             {"pointer": "c"},
             {"pointer": "b"},
-            {"tensor_map": "a", "box": [64, 64], "swizzle": "rows", "l2_promotion": promotion},
+            {
+                "tensor_map": "a",
+                "box": [64, 64],
+                "swizzle": "rows",
+                "l2_promotion": promotion,
+            },
         ],
         "weights": "none",
     }
@@ -115,7 +128,11 @@ def promoted(tmp_path: Path, promotion: str, values: list[str]) -> Path:
 
 
 def test_l2_promotion_is_a_word_or_a_parameter_of_such_words(tmp_path: Path) -> None:
-    for promotion, values in (("256B", ["x"]), ("none", ["x"]), ("fetch", ["none", "64B", "128B", "256B"])):
+    for promotion, values in (
+        ("256B", ["x"]),
+        ("none", ["x"]),
+        ("fetch", ["none", "64B", "128B", "256B"]),
+    ):
         kernel = load_kernel(promoted(tmp_path, promotion, values))
         assert kernel.arguments[2].l2_promotion == promotion
 
@@ -135,6 +152,8 @@ def test_a_wrong_l2_promotion_is_refused(
     with pytest.raises(LadderError) as error:
         load_kernel(path)
     said = str(error.value)
-    assert said.startswith(f"{path}: arguments[2].l2_promotion: {value} is not accepted")
+    assert said.startswith(
+        f"{path}: arguments[2].l2_promotion: {value} is not accepted"
+    )
     assert hint in said
     assert said.endswith("accepted: none, 64B, 128B, 256B, fetch")

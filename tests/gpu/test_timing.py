@@ -153,7 +153,10 @@ def timer(gpu: Any) -> Timer:
 
 
 def rule(
-    precision: float = 0.01, min_pairs: int = 12, max_pairs: int = 400, seconds: float = 10.0
+    precision: float = 0.01,
+    min_pairs: int = 12,
+    max_pairs: int = 400,
+    seconds: float = 10.0,
 ) -> StoppingRule:
     return StoppingRule(precision, min_pairs, max_pairs, seconds)
 
@@ -163,14 +166,18 @@ def sides(variant: Callable[[], None], reference: Callable[[], None]) -> Sides:
     return CheckedLaunch(variant), CheckedLaunch(reference)
 
 
-def noisy(random: np.random.Generator, center: float, share: float) -> Callable[[], float]:
+def noisy(
+    random: np.random.Generator, center: float, share: float
+) -> Callable[[], float]:
     return lambda: float(center * (1 + share * random.standard_normal()))
 
 
 # The order of launches, and what is timed.
 
 
-def test_launches_go_in_mirrored_groups_behind_one_that_warms_up(gpu: Any, timer: Timer) -> None:
+def test_launches_go_in_mirrored_groups_behind_one_that_warms_up(
+    gpu: Any, timer: Timer
+) -> None:
     variant, reference = gpu.steady("A", 10.0), gpu.steady("B", 20.0)
     timer.pairs(sides(variant, reference), rule(), FLUSHED)
     # A batch of six groups, behind a launch that is thrown away.
@@ -178,7 +185,10 @@ def test_launches_go_in_mirrored_groups_behind_one_that_warms_up(gpu: Any, timer
 
 
 def test_in_each_group_both_sides_write_to_both_places(gpu: Any, timer: Timer) -> None:
-    here, swapped = (sides(gpu.steady(f"A{at}", 10.0), gpu.steady(f"B{1 - at}", 20.0)) for at in (0, 1))
+    here, swapped = (
+        sides(gpu.steady(f"A{at}", 10.0), gpu.steady(f"B{1 - at}", 20.0))
+        for at in (0, 1)
+    )
     timer.time_single_launches(here, swapped, rule(), FLUSHED, 400.0)
     order = [word for word in gpu.log if word[0] in "AB" and len(word) == 2]
     assert order == ["A0", *["A0", "B1", "B0", "A1", "B0", "A1", "A0", "B1"] * 3]
@@ -190,14 +200,20 @@ def test_what_a_place_costs_is_no_speedup(gpu: Any, timer: Timer) -> None:
         sides(gpu.steady("A", 400.0 * own), gpu.steady("B", 400.0 * other))
         for own, other in ((1.0, 1.03), (1.03, 1.0))
     )
-    assert timer.time_single_launches(here, swapped, rule(), FLUSHED, 400.0).speedup()[0] == pytest.approx(
-        1.0, abs=1e-9
+    assert timer.time_single_launches(here, swapped, rule(), FLUSHED, 400.0).speedup()[
+        0
+    ] == pytest.approx(1.0, abs=1e-9)
+    assert timer.time_single_launches(here, here, rule(), FLUSHED, 400.0).speedup()[
+        0
+    ] == pytest.approx(1.03)
+
+
+def test_batches_have_up_to_six_groups_and_each_its_leading_launch(
+    gpu: Any, timer: Timer
+) -> None:
+    timer.pairs(
+        sides(gpu.steady("A", 10.0), gpu.steady("B", 20.0)), rule(min_pairs=18), FLUSHED
     )
-    assert timer.time_single_launches(here, here, rule(), FLUSHED, 400.0).speedup()[0] == pytest.approx(1.03)
-
-
-def test_batches_have_up_to_six_groups_and_each_its_leading_launch(gpu: Any, timer: Timer) -> None:
-    timer.pairs(sides(gpu.steady("A", 10.0), gpu.steady("B", 20.0)), rule(min_pairs=18), FLUSHED)
     assert gpu.order == "A" + "ABBABAAB" * 3 + "A" + "ABBABAABABBA"
 
 
@@ -211,11 +227,29 @@ def test_the_leading_launch_is_not_in_the_samples(gpu: Any, timer: Timer) -> Non
     assert pairs.variant_us == pytest.approx([10.0] * 12)
 
 
-def test_a_launch_is_timed_alone_and_the_host_waits_for_it(gpu: Any, timer: Timer) -> None:
-    times, spent = timer.times(sides(gpu.steady("A", 5.0), gpu.steady("B", 7.0)), FLUSHED, twice=True)
+def test_a_launch_is_timed_alone_and_the_host_waits_for_it(
+    gpu: Any, timer: Timer
+) -> None:
+    times, spent = timer.times(
+        sides(gpu.steady("A", 5.0), gpu.steady("B", 7.0)), FLUSHED, twice=True
+    )
     rested = ["flush", "sync", "close"]
-    assert gpu.log == ["A", *rested, "A", "open", "sync", "B", *rested, "B", "open", "sync", "sync"]
-    assert times == pytest.approx([5.0, 7.0]), "neither the flush nor the untimed launch counts"
+    assert gpu.log == [
+        "A",
+        *rested,
+        "A",
+        "open",
+        "sync",
+        "B",
+        *rested,
+        "B",
+        "open",
+        "sync",
+        "sync",
+    ]
+    assert times == pytest.approx([5.0, 7.0]), (
+        "neither the flush nor the untimed launch counts"
+    )
     assert spent == pytest.approx(2 * (5.0 + 7.0) + 2 * FLUSH_US), "but both were spent"
 
 
@@ -233,14 +267,18 @@ class PlayedClock:
 
     def times(self, count: int) -> list[float]:
         assert self.on
-        assert self.gpu.log.count("|") == sum(self.batches) + count, "each launch is behind by a mark"
+        assert self.gpu.log.count("|") == sum(self.batches) + count, (
+            "each launch is behind by a mark"
+        )
         self.batches.append(count)
         launches = [word for word in self.gpu.log if word in ("A", "B", "|")]
         names = [name for name, behind in itertools.pairwise(launches) if behind == "|"]
         return [{"A": 10.0, "B": 20.0}[name] - 2.0 for name in names[-count:]]
 
 
-def test_short_launches_are_timed_by_the_device_clock_and_long_ones_by_events(gpu: Any) -> None:
+def test_short_launches_are_timed_by_the_device_clock_and_long_ones_by_events(
+    gpu: Any,
+) -> None:
     clock: Any = PlayedClock(gpu)
     gpu.nothing = lambda: gpu.log.append("|")
     timer = Timer(gpu, clock)
@@ -249,16 +287,19 @@ def test_short_launches_are_timed_by_the_device_clock_and_long_ones_by_events(gp
     assert (found.clock, found.speedup()[0]) == ("device", pytest.approx(18 / 8))
     assert found.variant_us == pytest.approx([8.0] * 12)
     rested = gpu.log[gpu.log.index("open") :]
-    assert rested[:3] == ["open", "sync", "|"], "the mark comes when the launch has ended"
+    assert rested[:3] == ["open", "sync", "|"], (
+        "the mark comes when the launch has ended"
+    )
     for other in (
         timer.time_single_launches(both, both, rule(), FLUSHED, 70.0),
         timer.time_single_launches(both, both, rule(), "cold", 10.0, True),
     ):
         assert (other.clock, other.speedup()[0]) == ("events", pytest.approx(2.0))
     assert not clock.on
-    assert Timer(gpu).time_single_launches(both, both, rule(), FLUSHED, 10.0).clock == "events", (
-        "there is none"
-    )
+    assert (
+        Timer(gpu).time_single_launches(both, both, rule(), FLUSHED, 10.0).clock
+        == "events"
+    ), "there is none"
 
 
 def test_warm_launches_are_not_flushed(gpu: Any, timer: Timer) -> None:
@@ -266,7 +307,9 @@ def test_warm_launches_are_not_flushed(gpu: Any, timer: Timer) -> None:
     assert gpu.log == [*["sync", "close", "A", "open", "sync"] * 2, "sync"]
 
 
-def test_a_cold_l2_is_read_through_after_its_flush_and_before_the_rest(gpu: Any, timer: Timer) -> None:
+def test_a_cold_l2_is_read_through_after_its_flush_and_before_the_rest(
+    gpu: Any, timer: Timer
+) -> None:
     both = sides(gpu.steady("A", 400.0), gpu.steady("B", 500.0))
     timer.time_single_launches(both, both, rule(), "cold", 400.0)
     # Of the last sample: flush, clean, rest, gate closed, launch, gate opened, wait; and a wait for its check.
@@ -276,20 +319,29 @@ def test_a_cold_l2_is_read_through_after_its_flush_and_before_the_rest(gpu: Any,
     assert "clean" not in gpu.log
 
 
-def test_cleaning_is_spent_and_not_timed_and_zeros_are_written_once(gpu: Any, timer: Timer) -> None:
-    times, spent = timer.times(sides(gpu.steady("A", 5.0), gpu.steady("B", 7.0)), "cold", twice=True)
+def test_cleaning_is_spent_and_not_timed_and_zeros_are_written_once(
+    gpu: Any, timer: Timer
+) -> None:
+    times, spent = timer.times(
+        sides(gpu.steady("A", 5.0), gpu.steady("B", 7.0)), "cold", twice=True
+    )
     rested = ["clean", "sync", "close"]
     first = ["A", "flush", "zeros", *rested, "A", "open", "sync"]
     assert gpu.log == [*first, "B", "flush", *rested, "B", "open", "sync", "sync"]
     assert times == pytest.approx([5.0, 7.0])
-    assert spent == pytest.approx(2 * (5.0 + 7.0) + 2 * (FLUSH_US + CLEAN_US) + 4 * FLUSH_US)
+    assert spent == pytest.approx(
+        2 * (5.0 + 7.0) + 2 * (FLUSH_US + CLEAN_US) + 4 * FLUSH_US
+    )
     assert timer.busy_us == pytest.approx(spent)
 
 
 @pytest.mark.parametrize(
-    ("regime", "enqueued"), [(FLUSHED, ["flush"]), ("cold", ["flush", "clean"]), ("warm", [])]
+    ("regime", "enqueued"),
+    [(FLUSHED, ["flush"]), ("cold", ["flush", "clean"]), ("warm", [])],
 )
-def test_what_a_regime_enqueues_before_a_launch(gpu: Any, regime: str, enqueued: list[str]) -> None:
+def test_what_a_regime_enqueues_before_a_launch(
+    gpu: Any, regime: str, enqueued: list[str]
+) -> None:
     gpu.l2.prepare("cold")  # writes the zeros
     gpu.log.clear()
     gpu.l2.prepare(regime)
@@ -304,10 +356,15 @@ def test_all_of_the_l2_is_overwritten_and_cleaned_by_four_times_as_much(
     gpu.l2.prepare(FLUSHED)
     assert [buffer.size for buffer in gpu.buffers] == [flushed_mib * MIB]
     gpu.l2.prepare("cold")
-    assert [buffer.size for buffer in gpu.buffers] == [flushed_mib * MIB, 4 * flushed_mib * MIB]
+    assert [buffer.size for buffer in gpu.buffers] == [
+        flushed_mib * MIB,
+        4 * flushed_mib * MIB,
+    ]
 
 
-def test_a_time_to_plan_by_is_that_of_one_launch_with_a_flushed_l2(gpu: Any, timer: Timer) -> None:
+def test_a_time_to_plan_by_is_that_of_one_launch_with_a_flushed_l2(
+    gpu: Any, timer: Timer
+) -> None:
     assert timer.time_once(CheckedLaunch(gpu.steady("A", 40.0))) == pytest.approx(40.0)
     assert gpu.log == ["flush", "sync", "close", "A", "open", "sync", "sync"]
 
@@ -349,28 +406,42 @@ def test_a_quick_time_is_the_median_of_launches_with_a_cold_l2_after_some_to_war
     gpu: Any, timer: Timer
 ) -> None:
     # One to load it, two to see how long it takes, two after the pause, four that count.
-    times = iter([9000.0, 9000.0, 4000.0, 9000.0, 9000.0, 4000.0, 9000.0, 5000.0, 6000.0])
-    assert timer.quick_medians([gpu.launcher("A", lambda: next(times))]) == pytest.approx([5500.0])
-    assert timer.busy_us == pytest.approx(55_000.0 + 8 * (FLUSH_US + CLEAN_US) + 4 * FLUSH_US)
+    times = iter(
+        [9000.0, 9000.0, 4000.0, 9000.0, 9000.0, 4000.0, 9000.0, 5000.0, 6000.0]
+    )
+    assert timer.quick_medians(
+        [gpu.launcher("A", lambda: next(times))]
+    ) == pytest.approx([5500.0])
+    assert timer.busy_us == pytest.approx(
+        55_000.0 + 8 * (FLUSH_US + CLEAN_US) + 4 * FLUSH_US
+    )
 
 
-@pytest.mark.parametrize(("single_us", "launches"), [(10.0, 40), (200.0, 24), (20_000.0, 4)])
+@pytest.mark.parametrize(
+    ("single_us", "launches"), [(10.0, 40), (200.0, 24), (20_000.0, 4)]
+)
 def test_the_shorter_a_kernel_the_more_launches_choose(
     gpu: Any, timer: Timer, single_us: float, launches: int
 ) -> None:
     timer.quick_medians([gpu.steady("A", single_us)])
     primed = 2 if single_us < 300 else 1
     assert gpu.log.count("A") == 3 + primed * (launches + 2)
-    assert gpu.log[0] == "A", "loading a kernel waits for the GPU, so it must not stand behind the gate"
+    assert gpu.log[0] == "A", (
+        "loading a kernel waits for the GPU, so it must not stand behind the gate"
+    )
 
 
 def test_times_to_choose_by_are_taken_in_turns(gpu: Any, timer: Timer) -> None:
-    timer.quick_medians([gpu.steady("A", 20_000.0), gpu.steady("B", 1000.0), gpu.steady("C", 20_000.0)])
+    timer.quick_medians(
+        [gpu.steady("A", 20_000.0), gpu.steady("B", 1000.0), gpu.steady("C", 20_000.0)]
+    )
     # Each loaded, then each timed twice; the fastest gives two rounds, after one to warm up.
     assert gpu.order == "ABC" + "AABBCC" + "ABCCBA" * 3
 
 
-def test_a_launch_after_a_pause_chooses_no_other_reference(gpu: Any, timer: Timer) -> None:
+def test_a_launch_after_a_pause_chooses_no_other_reference(
+    gpu: Any, timer: Timer
+) -> None:
     """Every first launch of a batch reads longer: it must not be one candidate's more than another's."""
     batches: list[int] = []
 
@@ -391,7 +462,9 @@ def test_a_launch_after_a_pause_chooses_no_other_reference(gpu: Any, timer: Time
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(timer, "times", paused)
-        times = timer.quick_medians([gpu.launcher(name, slow_start(1200.0)) for name in "ABC"])
+        times = timer.quick_medians(
+            [gpu.launcher(name, slow_start(1200.0)) for name in "ABC"]
+        )
     assert times == pytest.approx([1200.0] * 3)
 
 
@@ -402,7 +475,10 @@ def test_sagging_clocks_choose_no_other_reference(gpu: Any, timer: Timer) -> Non
         return lambda: center * (1 + 0.002 * gpu.launches)
 
     times = timer.quick_medians(
-        [gpu.launcher(name, sagging(us)) for name, us in (("A", 3000.0), ("B", 2990.0), ("C", 2970.0))]
+        [
+            gpu.launcher(name, sagging(us))
+            for name, us in (("A", 3000.0), ("B", 2990.0), ("C", 2970.0))
+        ]
     )
     assert sorted(times) == times[::-1]
 
@@ -410,15 +486,22 @@ def test_sagging_clocks_choose_no_other_reference(gpu: Any, timer: Timer) -> Non
 # Watching: what is enqueued around a launch, and the host's clock.
 
 
-def watched(gpu: Any, name: str, launch_us: float = 5.0, prime: bool = False) -> CheckedLaunch:
+def watched(
+    gpu: Any, name: str, launch_us: float = 5.0, prime: bool = False
+) -> CheckedLaunch:
     """A launch whose refresh takes 2 us and whose check takes 3 us; the log has their names."""
     lower = name.lower()
-    around = [gpu.steady(f"{word} {lower}", us) for word, us in (("refresh", 2.0), ("inspect", 3.0))]
+    around = [
+        gpu.steady(f"{word} {lower}", us)
+        for word, us in (("refresh", 2.0), ("inspect", 3.0))
+    ]
     primed = [gpu.steady(f"prime {lower}", 9.0)] if prime else []
     return CheckedLaunch(gpu.steady(name, launch_us), *around, *primed)
 
 
-def test_a_launch_is_inspected_before_anything_else_runs(gpu: Any, timer: Timer) -> None:
+def test_a_launch_is_inspected_before_anything_else_runs(
+    gpu: Any, timer: Timer
+) -> None:
     """Its inputs are drawn behind the untimed launch and ahead of the flush, which evicts them."""
     times, _ = timer.times([watched(gpu, "A"), watched(gpu, "B")], FLUSHED, twice=True)
     timed = ["flush", "sync", "close"]
@@ -427,17 +510,23 @@ def test_a_launch_is_inspected_before_anything_else_runs(gpu: Any, timer: Timer)
         *["inspect a", "B", "refresh b", *timed, "B", "open", "sync"],
         *["inspect b", "sync"],
     ]
-    assert times == pytest.approx([5.0, 5.0]), "what is around a launch is not in its time"
+    assert times == pytest.approx([5.0, 5.0]), (
+        "what is around a launch is not in its time"
+    )
 
 
 def test_checking_is_counted_apart_and_is_gpu_time(gpu: Any, timer: Timer) -> None:
     _, spent = timer.times([watched(gpu, "A"), watched(gpu, "B")], FLUSHED, twice=True)
     assert timer.checking_us == pytest.approx(2 * (2.0 + 3.0))
     assert timer.busy_us == pytest.approx(4 * 5.0 + 2 * FLUSH_US + timer.checking_us)
-    assert spent == pytest.approx(timer.busy_us - 3.0), "the last check is behind what the launches took"
+    assert spent == pytest.approx(timer.busy_us - 3.0), (
+        "the last check is behind what the launches took"
+    )
 
 
-def test_a_prime_of_a_warm_chain_runs_ahead_of_its_inputs_and_is_not_timed(gpu: Any, timer: Timer) -> None:
+def test_a_prime_of_a_warm_chain_runs_ahead_of_its_inputs_and_is_not_timed(
+    gpu: Any, timer: Timer
+) -> None:
     """Or it could leave what it finds out about them."""
     times, _ = timer.times([watched(gpu, name, prime=True) for name in "AB"], "warm")
     assert gpu.log == [
@@ -464,29 +553,42 @@ def test_a_prime_of_a_warm_chain_runs_ahead_of_its_inputs_and_is_not_timed(gpu: 
     ],
 )
 def test_events_and_the_hosts_clock_must_agree(
-    gpu: Any, timer: Timer, regime: str, launch_us: float, unseen_us: float, agrees: bool
+    gpu: Any,
+    timer: Timer,
+    regime: str,
+    launch_us: float,
+    unseen_us: float,
+    agrees: bool,
 ) -> None:
     gpu.unseen_us = lambda: unseen_us
     kernel = CheckedLaunch(gpu.steady("A", launch_us))
     if agrees:
         timer.times([kernel] * 8, regime)
     else:
-        with pytest.raises(TimesDisagree, match=r"by its events a launch takes .* the host sees [+-]"):
+        with pytest.raises(
+            TimesDisagree, match=r"by its events a launch takes .* the host sees [+-]"
+        ):
             timer.times([kernel] * 8, regime)
 
 
-def test_a_warm_chain_may_take_longer_than_its_events_say_since_it_is_primed(gpu: Any, timer: Timer) -> None:
+def test_a_warm_chain_may_take_longer_than_its_events_say_since_it_is_primed(
+    gpu: Any, timer: Timer
+) -> None:
     gpu.unseen_us = lambda: 5000.0
     timer.times([watched(gpu, "A", prime=True)] * 8, "warm")
 
 
-def test_what_the_host_sees_late_now_and_then_is_no_disagreement(gpu: Any, timer: Timer) -> None:
+def test_what_the_host_sees_late_now_and_then_is_no_disagreement(
+    gpu: Any, timer: Timer
+) -> None:
     late = itertools.cycle([0.0, 0.0, 9000.0])
     gpu.unseen_us = lambda: next(late)
     timer.times([CheckedLaunch(gpu.steady("A", 10.0))] * 9, FLUSHED)
 
 
-def test_a_host_that_is_late_for_the_one_launch_to_plan_by_refuses_nothing(gpu: Any, timer: Timer) -> None:
+def test_a_host_that_is_late_for_the_one_launch_to_plan_by_refuses_nothing(
+    gpu: Any, timer: Timer
+) -> None:
     gpu.unseen_us = lambda: 9000.0
     assert timer.time_once(CheckedLaunch(gpu.steady("A", 10.0))) == pytest.approx(10.0)
 
@@ -498,10 +600,14 @@ def test_one_side_that_hides_time_is_refused_whatever_the_other_does(
     """The reference has fewer launches than the variant, and launches take turns."""
     gpu.unseen_us = lambda: 500.0 if gpu.order[-1] == "AB"[hiding] else 0.0
     with pytest.raises(TimesDisagree):
-        timer.pairs(sides(gpu.steady("A", 10.0), gpu.steady("B", 10.0)), rule(), FLUSHED)
+        timer.pairs(
+            sides(gpu.steady("A", 10.0), gpu.steady("B", 10.0)), rule(), FLUSHED
+        )
 
 
-def test_a_disagreement_leaves_no_launch_without_its_check(gpu: Any, timer: Timer) -> None:
+def test_a_disagreement_leaves_no_launch_without_its_check(
+    gpu: Any, timer: Timer
+) -> None:
     gpu.unseen_us = lambda: 5000.0
     with pytest.raises(TimesDisagree):
         timer.times([watched(gpu, "A")] * 8, FLUSHED)
@@ -513,7 +619,9 @@ def test_a_disagreement_leaves_no_launch_without_its_check(gpu: Any, timer: Time
 
 
 def test_the_speed_up_is_reference_over_variant(gpu: Any, timer: Timer) -> None:
-    pairs = timer.pairs(sides(gpu.steady("A", 10.0), gpu.steady("B", 25.0)), rule(), FLUSHED)
+    pairs = timer.pairs(
+        sides(gpu.steady("A", 10.0), gpu.steady("B", 25.0)), rule(), FLUSHED
+    )
     assert pairs.speedup() == pytest.approx((2.5, 2.5, 2.5))
     assert pairs.variant_us == pytest.approx([10.0] * 12)
     assert pairs.reference_us == pytest.approx([25.0] * 12)
@@ -537,23 +645,33 @@ def test_steady_drift_cancels_in_every_ratio(gpu: Any, timer: Timer) -> None:
 
 
 def test_scale_divides_every_time(gpu: Any, timer: Timer) -> None:
-    pairs = timer.pairs(sides(gpu.steady("A", 100.0), gpu.steady("B", 50.0)), rule(), "warm", scale=10)
+    pairs = timer.pairs(
+        sides(gpu.steady("A", 100.0), gpu.steady("B", 50.0)), rule(), "warm", scale=10
+    )
     assert pairs.variant_us == pytest.approx([10.0] * 12)
     assert pairs.reference_us == pytest.approx([5.0] * 12)
     assert timer.busy_us == pytest.approx(pairs.gpu_us)
     assert pairs.gpu_us == pytest.approx(12 * 150.0 + 100.0), "GPU time is not scaled"
 
 
-@pytest.mark.parametrize(("once_us", "launches"), [(1.0, 100), (10.0, 50), (100.0, 5), (1000.0, 4), (1e6, 4)])
-def test_a_chain_holds_half_a_millisecond_of_launches(once_us: float, launches: int) -> None:
+@pytest.mark.parametrize(
+    ("once_us", "launches"), [(1.0, 100), (10.0, 50), (100.0, 5), (1000.0, 4), (1e6, 4)]
+)
+def test_a_chain_holds_half_a_millisecond_of_launches(
+    once_us: float, launches: int
+) -> None:
     assert chain_length(once_us) == launches
 
 
 # Stopping.
 
 
-def test_sustained_chains_follow_each_other_without_a_pause_side_by_side(gpu: Any, timer: Timer) -> None:
-    found = timer.time_sustained(sides(gpu.steady("A", 50_000.0), gpu.steady("B", 55_000.0)), (10, 11))
+def test_sustained_chains_follow_each_other_without_a_pause_side_by_side(
+    gpu: Any, timer: Timer
+) -> None:
+    found = timer.time_sustained(
+        sides(gpu.steady("A", 50_000.0), gpu.steady("B", 55_000.0)), (10, 11)
+    )
     assert [run[0] for run in re.findall(r"A+|B+", gpu.order)] == list("ABABABABA")
     assert "sync" not in gpu.log, "the GPU never rests"
     assert "flush" not in gpu.log
@@ -565,7 +683,9 @@ def test_sustained_chains_follow_each_other_without_a_pause_side_by_side(gpu: An
         assert block.sm_clock_mhz == 1980.0
 
 
-def test_a_block_counts_once_clock_and_power_have_settled(gpu: Any, timer: Timer) -> None:
+def test_a_block_counts_once_clock_and_power_have_settled(
+    gpu: Any, timer: Timer
+) -> None:
     chains = itertools.count()
     # The first 0.4 s are faster.
     chain = gpu.launcher("A", lambda: 40_000.0 if next(chains) < 9 else 50_000.0)
@@ -575,8 +695,12 @@ def test_a_block_counts_once_clock_and_power_have_settled(gpu: Any, timer: Timer
     assert gpu.log.count("clocks") == 2
 
 
-def test_every_chain_of_a_block_is_refreshed_and_inspected(gpu: Any, timer: Timer) -> None:
-    one = CheckedLaunch(gpu.steady("A", 50_000.0), gpu.steady("r", 10.0), gpu.steady("i", 10.0))
+def test_every_chain_of_a_block_is_refreshed_and_inspected(
+    gpu: Any, timer: Timer
+) -> None:
+    one = CheckedLaunch(
+        gpu.steady("A", 50_000.0), gpu.steady("r", 10.0), gpu.steady("i", 10.0)
+    )
     block = timer.sustained_block(one, 1)
     assert re.fullmatch("(rAi)+", gpu.order)
     assert block.us == pytest.approx(50_000.0)
@@ -588,15 +712,24 @@ def test_intervals_of_few_blocks_are_students() -> None:
     assert (high - low) / 2 == pytest.approx(4.303 * 0.01 / math.sqrt(3), rel=0.02)
 
 
-def test_a_quiet_kernel_stops_at_the_least_number_of_pairs(gpu: Any, timer: Timer) -> None:
-    pairs = timer.pairs(sides(gpu.steady("A", 10.0), gpu.steady("B", 10.0)), rule(min_pairs=30), FLUSHED)
+def test_a_quiet_kernel_stops_at_the_least_number_of_pairs(
+    gpu: Any, timer: Timer
+) -> None:
+    pairs = timer.pairs(
+        sides(gpu.steady("A", 10.0), gpu.steady("B", 10.0)), rule(min_pairs=30), FLUSHED
+    )
     assert (len(pairs.variant_us), pairs.stopped_by) == (30, "precision")
 
 
-def test_a_noisy_kernel_goes_on_until_the_interval_is_narrow(gpu: Any, timer: Timer) -> None:
+def test_a_noisy_kernel_goes_on_until_the_interval_is_narrow(
+    gpu: Any, timer: Timer
+) -> None:
     random = np.random.default_rng(3)
     pairs = timer.pairs(
-        sides(gpu.launcher("A", noisy(random, 10.0, 0.03)), gpu.launcher("B", noisy(random, 10.0, 0.03))),
+        sides(
+            gpu.launcher("A", noisy(random, 10.0, 0.03)),
+            gpu.launcher("B", noisy(random, 10.0, 0.03)),
+        ),
         rule(precision=0.005, max_pairs=10_000),
         FLUSHED,
     )
@@ -609,17 +742,25 @@ def test_a_noisy_kernel_goes_on_until_the_interval_is_narrow(gpu: Any, timer: Ti
 def test_pairs_run_out(gpu: Any, timer: Timer) -> None:
     random = np.random.default_rng(3)
     pairs = timer.pairs(
-        sides(gpu.launcher("A", noisy(random, 10.0, 0.1)), gpu.launcher("B", noisy(random, 10.0, 0.1))),
+        sides(
+            gpu.launcher("A", noisy(random, 10.0, 0.1)),
+            gpu.launcher("B", noisy(random, 10.0, 0.1)),
+        ),
         rule(precision=1e-6, max_pairs=40),
         FLUSHED,
     )
     assert (len(pairs.variant_us), pairs.stopped_by) == (40, "pairs")
 
 
-def test_the_budget_of_gpu_time_runs_out_with_flushes_counted(gpu: Any, timer: Timer) -> None:
+def test_the_budget_of_gpu_time_runs_out_with_flushes_counted(
+    gpu: Any, timer: Timer
+) -> None:
     random = np.random.default_rng(3)
     pairs = timer.pairs(
-        sides(gpu.launcher("A", noisy(random, 10.0, 0.1)), gpu.launcher("B", noisy(random, 10.0, 0.1))),
+        sides(
+            gpu.launcher("A", noisy(random, 10.0, 0.1)),
+            gpu.launcher("B", noisy(random, 10.0, 0.1)),
+        ),
         rule(precision=1e-6, max_pairs=100_000, seconds=0.01),
         FLUSHED,
     )
@@ -635,20 +776,29 @@ def test_no_budget_is_small_enough_for_fewer_pairs_than_an_interval_needs(
 ) -> None:
     random = np.random.default_rng(3)
     pairs = timer.pairs(
-        sides(gpu.launcher("A", noisy(random, 1e5, 0.1)), gpu.launcher("B", noisy(random, 1e5, 0.1))),
+        sides(
+            gpu.launcher("A", noisy(random, 1e5, 0.1)),
+            gpu.launcher("B", noisy(random, 1e5, 0.1)),
+        ),
         rule(precision=1e-6, min_pairs=min_pairs, seconds=1e-6),
         FLUSHED,
     )
     assert pairs.stopped_by == "budget"
     assert LEAST_PAIRS <= len(pairs.variant_us) <= LEAST_PAIRS + 4
-    assert len(pairs.ratios()) >= 6, "below six ratios not even the extremes cover the median with 95 %"
+    assert len(pairs.ratios()) >= 6, (
+        "below six ratios not even the extremes cover the median with 95 %"
+    )
 
 
 # Honest intervals: the same kernel on both sides, over and over.
 
 
 def outliers(random: np.random.Generator) -> Callable[[], float]:
-    return lambda: float(10 * (1 + 0.02 * random.standard_normal()) * (1.5 if random.random() < 0.05 else 1))
+    return lambda: float(
+        10
+        * (1 + 0.02 * random.standard_normal())
+        * (1.5 if random.random() < 0.05 else 1)
+    )
 
 
 def skewed(random: np.random.Generator) -> Callable[[], float]:
@@ -664,12 +814,16 @@ NOISES: dict[str, Callable[[np.random.Generator], Callable[[], float]]] = {
 
 @pytest.mark.parametrize("name", NOISES)
 @pytest.mark.parametrize("precision", [0.02, 0.005])
-def test_intervals_of_a_kernel_against_itself_cover_one(name: str, precision: float) -> None:
+def test_intervals_of_a_kernel_against_itself_cover_one(
+    name: str, precision: float
+) -> None:
     trials, covered = 150, 0
     for trial in range(trials):
         gpu: Any = SimulatedGpu()
         kernel = gpu.launcher("A", NOISES[name](np.random.default_rng(trial)))
-        pairs = Timer(gpu).pairs(sides(kernel, kernel), rule(precision, 12, 200), FLUSHED)
+        pairs = Timer(gpu).pairs(
+            sides(kernel, kernel), rule(precision, 12, 200), FLUSHED
+        )
         _, low, high = pairs.speedup()
         covered += low <= 1 <= high
     assert covered / trials >= 0.93
@@ -682,6 +836,10 @@ def test_a_true_difference_of_one_percent_is_seen() -> None:
             random = np.random.default_rng(trial)
             variant = gpu.launcher("A", noisy(random, 10.0, 0.01))
             reference = gpu.launcher("B", noisy(random, 10.1, 0.01))
-            yield Timer(gpu).pairs(sides(variant, reference), rule(0.002, 12, 2000), FLUSHED).speedup()
+            yield (
+                Timer(gpu)
+                .pairs(sides(variant, reference), rule(0.002, 12, 2000), FLUSHED)
+                .speedup()
+            )
 
     assert all(low > 1 for _, low, _ in runs())

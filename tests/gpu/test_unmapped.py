@@ -47,10 +47,16 @@ def gpu(sync: Callable[[], None] = lambda: None) -> Any:
 
 
 def given_back(calls: list[tuple[Any, ...]]) -> list[str]:
-    return [name for name, *_ in calls if name in {"cuMemUnmap", "cuMemRelease", "cuMemAddressFree"}]
+    return [
+        name
+        for name, *_ in calls
+        if name in {"cuMemUnmap", "cuMemRelease", "cuMemAddressFree"}
+    ]
 
 
-def test_whole_pages_are_mapped_far_from_both_ends_of_what_is_reserved(calls: list[tuple[Any, ...]]) -> None:
+def test_whole_pages_are_mapped_far_from_both_ends_of_what_is_reserved(
+    calls: list[tuple[Any, ...]],
+) -> None:
     with mapped(gpu(), PAGE + 1) as (first, end):
         assert given_back(calls) == []
     by_name = {name: given for name, *given in calls}
@@ -92,7 +98,11 @@ def test_what_was_taken_before_memory_ran_out_is_given_back(
 def test_a_buffer_begins_at_the_first_byte_or_ends_at_the_last_as_near_as_its_alignment_lets_it(
     size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(unmapped, "Buffer", SimpleNamespace(from_handle=lambda begin, size: (begin, size)))
+    monkeypatch.setattr(
+        unmapped,
+        "Buffer",
+        SimpleNamespace(from_handle=lambda begin, size: (begin, size)),
+    )
     (first, whole), (begin, length) = at_ends(2**39, 2**40, size)
     assert (first, whole, length) == (2**39, size, size)
     assert begin % 256 == 0

@@ -37,7 +37,11 @@ def test_results_are_right(name: str, params: dict[str, Any], beta: float) -> No
 
 @pytest.mark.parametrize("name", ["hip_tile", *PRACTICE])
 def test_sizes_without_whole_tiles_are_refused(name: str) -> None:
-    for size in ({"m": 127, "n": 128, "k": 16}, {"m": 128, "n": 130, "k": 16}, {"m": 128, "n": 128, "k": 12}):
+    for size in (
+        {"m": 127, "n": 128, "k": 16},
+        {"m": 128, "n": 130, "k": 16},
+        {"m": 128, "n": 128, "k": 12},
+    ):
         assert "as in the text" in (variant(name).absent(size, "sm_90a") or "")
 
 
@@ -48,11 +52,15 @@ def test_the_compiler_reads_plain_a_by_as_many_vectors_as_transposed_a() -> None
 
 
 def test_a_helper_function_is_the_same_machine_code() -> None:
-    by_index, by_helper = (facts_without_spills(variant("hip_tile", **HIP[step])) for step in ("7", "7.2"))
+    by_index, by_helper = (
+        facts_without_spills(variant("hip_tile", **HIP[step])) for step in ("7", "7.2")
+    )
     assert by_index["machine_code"] == by_helper["machine_code"]
 
 
 def test_reading_registers_first_loads_no_less_than_naming_shared_memory() -> None:
-    named, first = (facts_without_spills(variant("hip_tile", **HIP[step])) for step in ("4", "5"))
+    named, first = (
+        facts_without_spills(variant("hip_tile", **HIP[step])) for step in ("4", "5")
+    )
     assert named["lds_128"] == first["lds_128"]
     assert named["registers"] == first["registers"]

@@ -39,11 +39,20 @@ def kernel(rung: str) -> Kernel:
 def inputs(dtype: str, heads: int, sequence: int, depth: int, kind: str) -> Bits:
     """As an instance draws them. rising: scores grow from key to key, so that a row's maximum does, too."""
     shape = (heads, sequence, depth)
-    q, k, v = given(dtype, shape, "positive" if kind == "rising" else kind, 3 + 11 * heads + sequence)
+    q, k, v = given(
+        dtype,
+        shape,
+        "positive" if kind == "rising" else kind,
+        3 + 11 * heads + sequence,
+    )
     if kind == "rising":
         moved = value(k, dtype) + np.linspace(-2, 2, sequence)[:, None]
         single = moved.astype(np.float32)
-        k = e4m3(single) if dtype == "fp8" else to_bits(single, "bf16" if dtype == "bf16" else "f16")
+        k = (
+            e4m3(single)
+            if dtype == "fp8"
+            else to_bits(single, "bf16" if dtype == "bf16" else "f16")
+        )
         v = given(dtype, shape, "uniform", 1)[2]
     return q, k, v
 
@@ -63,27 +72,37 @@ def launch(
     """
     size = dict(zip(("heads", "sequence", "d"), qkv[0].shape, strict=True))
     rule, memory, stored = one.geometry(size), Memory(), dict[str, tuple[int, Array]]()
-    for buffer, bits in zip("qkvo", (*qkv, np.full(qkv[0].shape, 0xFFFF, np.uint16)), strict=True):
+    for buffer, bits in zip(
+        "qkvo", (*qkv, np.full(qkv[0].shape, 0xFFFF, np.uint16)), strict=True
+    ):
         words = np.ascontiguousarray(bits).reshape(-1).view(np.uint32)
         stored[buffer] = memory.buffer(0, words, writable=buffer == "o"), bits
     arguments, maps, zeroed = arguments_of(one, memory, stored, size)
     ptx = compile_ptx(one.kernel.source, one.entry, [include], text)
     program = parse_hopper(ptx, rule.shared_bytes)
-    machine = HopperMachine(program, memory, rule.block[0], rule.grid[:2], 1, arguments, maps, loads)
+    machine = HopperMachine(
+        program, memory, rule.block[0], rule.grid[:2], 1, arguments, maps, loads
+    )
     machine.sum_bits = sum_bits
     machine.behind = np.isin(np.arange(machine.count) % machine.threads, behind)
     machine.run()
     if any(memory.words[own].any() for own in zeroed):
         raise Fault("a counter is not zero in the end")
     begin = stored["o"][0] // 2
-    return memory.words.view(np.uint16)[begin : begin + qkv[0].size].reshape(qkv[0].shape)
+    return memory.words.view(np.uint16)[begin : begin + qkv[0].size].reshape(
+        qkv[0].shape
+    )
 
 
-def worst(one: Variant, heads: int, sequence: int, kind: str = "uniform", **more: Any) -> float:
+def worst(
+    one: Variant, heads: int, sequence: int, kind: str = "uniform", **more: Any
+) -> float:
     """The largest error over the bound, by the rule of the problem."""
     qkv = inputs(one.dtype, heads, sequence, int(one.params["depth"]), kind)
     made = launch(one, qkv, **more)
-    return float(errors_over_bound(made, qkv, one.dtype, int(one.params["causal"]), kind).max())
+    return float(
+        errors_over_bound(made, qkv, one.dtype, int(one.params["causal"]), kind).max()
+    )
 
 
 Case = tuple[str, int, int, int, int, str, str]
@@ -103,31 +122,48 @@ OF_EVEN: list[Case] = [
 ]
 
 
-def variant(rung: str, dtype: str, depth: int, causal: int, bn: int, **params: Any) -> Variant:
+def variant(
+    rung: str, dtype: str, depth: int, causal: int, bn: int, **params: Any
+) -> Variant:
     """Rung 1 has tiles of 64 keys, and rung 7 is always causal."""
     more = {} if rung == "1" else {"bn": bn}
     return kernel(rung).variant(
-        {"depth": depth, "causal": 1 if rung == "7" else causal, **more, **params}, dtype
+        {"depth": depth, "causal": 1 if rung == "7" else causal, **more, **params},
+        dtype,
     )
 
 
 def test_each_of_the_ladder_s_files_is_about_a_page() -> None:
     assert "".join(FILES) == "12345678"
     for name in FILES.values():
-        assert len((FOLDER / f"{name}.cu").read_text(encoding="utf-8").splitlines()) <= (
-            150 if name[0] == "8" else 120
-        ), name
+        assert len(
+            (FOLDER / f"{name}.cu").read_text(encoding="utf-8").splitlines()
+        ) <= (150 if name[0] == "8" else 120), name
 
 
 @pytest.mark.parametrize(
     ("rung", "dtype", "depth", "causal", "bn", "sequence", "kind", "loads"),
-    [(rung, *case) for rung in FILES for case in (*OF_EACH, *(OF_ODD if rung in "1357" else OF_EVEN))],
+    [
+        (rung, *case)
+        for rung in FILES
+        for case in (*OF_EACH, *(OF_ODD if rung in "1357" else OF_EVEN))
+    ],
 )
 def test_outputs_are_right(
-    rung: str, dtype: str, depth: int, causal: int, bn: int, sequence: int, kind: str, loads: str
+    rung: str,
+    dtype: str,
+    depth: int,
+    causal: int,
+    bn: int,
+    sequence: int,
+    kind: str,
+    loads: str,
 ) -> None:
     """Rows and keys beyond the sequence are neither read nor written: there is no buffer."""
-    assert worst(variant(rung, dtype, depth, causal, bn), 2, sequence, kind, loads=loads) < 1
+    assert (
+        worst(variant(rung, dtype, depth, causal, bn), 2, sequence, kind, loads=loads)
+        < 1
+    )
 
 
 @pytest.mark.parametrize(("rung", "dtype", "causal", "sequence", "kind", "loads"), [
@@ -137,14 +173,18 @@ def test_outputs_are_right(
 def test_rows_may_have_256_elements(
     rung: str, dtype: str, causal: int, sequence: int, kind: str, loads: str
 ) -> None:
-    assert worst(variant(rung, dtype, 256, causal, 64), 2, sequence, kind, loads=loads) < 1
+    assert (
+        worst(variant(rung, dtype, 256, causal, 64), 2, sequence, kind, loads=loads) < 1
+    )
 
 
 @pytest.mark.parametrize(("causal", "sequence", "kind", "loads"), [
     (0, 300, "uniform", "late"), (1, 264, "rising", "early"), (0, 130, "positive", "shuffled"),
     (1, 200, "wide", "late"), (0, 129, "equal", "early"), (1, 1, "integers", "late"), (0, 264, "spikes", "early"),
 ])  # fmt: skip
-def test_outputs_in_fp8_are_right(causal: int, sequence: int, kind: str, loads: str) -> None:
+def test_outputs_in_fp8_are_right(
+    causal: int, sequence: int, kind: str, loads: str
+) -> None:
     """As with sums that tensor cores cut to 14 bits."""
     one = kernel(FP8).variant({"causal": causal}, "fp8")
     for sum_bits in (None, 14) if sequence == 130 else (None,):
@@ -158,7 +198,16 @@ def test_outputs_in_fp8_are_right(causal: int, sequence: int, kind: str, loads: 
 def test_three_consumers_share_a_block_of_192_rows(
     rung: str, dtype: str, causal: int, sequence: int, kind: str, loads: str
 ) -> None:
-    assert worst(variant(rung, dtype, 64, causal, 64, consumers=3), 2, sequence, kind, loads=loads) < 1
+    assert (
+        worst(
+            variant(rung, dtype, 64, causal, 64, consumers=3),
+            2,
+            sequence,
+            kind,
+            loads=loads,
+        )
+        < 1
+    )
 
 
 def in_two_blocks(one: Variant) -> Variant:
@@ -181,13 +230,17 @@ def test_a_block_that_stays_takes_several_tiles(
     dtype: str, depth: int, causal: int, loads: str, consumers: int, softmax: str
 ) -> None:
     """Two blocks, for three heads with tiles of several steps and of one, and for five heads of one tile."""
-    one = in_two_blocks(variant("8", dtype, depth, causal, 128, consumers=consumers, softmax=softmax))
+    one = in_two_blocks(
+        variant("8", dtype, depth, causal, 128, consumers=consumers, softmax=softmax)
+    )
     assert worst(one, 3, 264, "rising", loads=loads) < 1
     assert worst(one, 3, 264, "spikes", loads=loads) < 1
     assert worst(one, 5, 40, "wide", loads=loads) < 1
 
 
-def test_a_maximum_gives_way_only_to_one_that_more_than_doubles_the_exponentials() -> None:
+def test_a_maximum_gives_way_only_to_one_that_more_than_doubles_the_exponentials() -> (
+    None
+):
     """Of each row the second tile is one score, after a first one of zeros; four lanes hold a row."""
     text = """
         #include "epilogue/lean_softmax.cuh"
@@ -200,7 +253,9 @@ def test_a_maximum_gives_way_only_to_one_that_more_than_doubles_the_exponentials
             softmax.add(second, factor);
             factors[threadIdx.x] = factor[0];
         }"""
-    program = parse_hopper(compile_ptx(INCLUDE / "one.cu", "kernel", [INCLUDE], text), 0)
+    program = parse_hopper(
+        compile_ptx(INCLUDE / "one.cu", "kernel", [INCLUDE], text), 0
+    )
     growths, memory = np.array([-3, 0, 0.5, 0.99, 1.01, 1.5, 4, 9]), Memory()
     scores = (growths * np.log(2)).astype(np.float32).view(np.uint32)
     pointers = [
@@ -217,10 +272,21 @@ def test_a_maximum_gives_way_only_to_one_that_more_than_doubles_the_exponentials
 @pytest.mark.parametrize("stages", [3, 4])
 def test_rings_may_have_more_stages(rung: str, stages: int) -> None:
     """Of six tiles, more than there are stages."""
-    assert worst(variant(rung, "bf16", 64, 0, 64, stages=stages), 1, 330, "rising", loads="early") < 1
+    assert (
+        worst(
+            variant(rung, "bf16", 64, 0, 64, stages=stages),
+            1,
+            330,
+            "rising",
+            loads="early",
+        )
+        < 1
+    )
 
 
-def test_each_tile_of_rows_is_taken_once_and_the_longest_of_a_group_of_heads_first() -> None:
+def test_each_tile_of_rows_is_taken_once_and_the_longest_of_a_group_of_heads_first() -> (
+    None
+):
     """Of seven heads of 600 rows: five tiles, and keys of three heads fit the L2."""
     once = """
         template <class Order> __device__ constexpr bool once(const Order& order) {
@@ -237,7 +303,10 @@ def test_each_tile_of_rows_is_taken_once_and_the_longest_of_a_group_of_heads_fir
             f"{order}.at({i}).head == {head}"
             for i, head in ((0, 0), (2, 2), (3, 0), (15, 3), (30, 6), (34, 6))
         ),
-        *(f"{order}.at({i}).steps == {steps}" for i, steps in ((0, 10), (2, 10), (3, 8), (14, 2), (34, 2))),
+        *(
+            f"{order}.at({i}).steps == {steps}"
+            for i, steps in ((0, 10), (2, 10), (3, 8), (14, 2), (34, 2))
+        ),
         "once(RowTiles<false, 128, 64, 64>{600, 7})",
     )
 
@@ -249,18 +318,31 @@ def test_shared_bytes_hold_what_the_kernel_declares(rung: str) -> None:
     names = [name for name in ("depth", "bn", "stages", "consumers") if name in axes]
     for values in itertools.product(*(axes[name].values for name in names)):
         (dtype, *_) = kernel(rung).dtypes
-        one = kernel(rung).variant(dict(zip(names, values, strict=True)), dtype, excluded=True)
+        one = kernel(rung).variant(
+            dict(zip(names, values, strict=True)), dtype, excluded=True
+        )
         size = {"sequence": 1024, "heads": 1, "d": int(one.params["depth"])}
         if one.absent(size, "sm_90a") is None:
             bytes_, shared = one.geometry(size).shared_bytes, shared_type(one)
-            assertions += [f"sizeof({shared}) == {bytes_}", f"alignof({shared}) == 1024"]
+            assertions += [
+                f"sizeof({shared}) == {bytes_}",
+                f"alignof({shared}) == 1024",
+            ]
     assert len(assertions) >= (2 if rung == FP8 else 4)
     hold(one.kernel.source.read_text(encoding="utf-8"), *assertions)
 
 
 WRONG, UNFENCED, BARRIER = "wrong", "without fence.proxy.async", "before a barrier"
-SOFTMAX, TILES, TURNS = "epilogue/online_softmax.cuh", "mma/attention_tiles.cuh", "schedule/turns.cuh"
-ROWS, LEAN, E4M3 = "schedule/row_tiles.cuh", "epilogue/lean_softmax.cuh", "epilogue/e4m3_softmax.cuh"
+SOFTMAX, TILES, TURNS = (
+    "epilogue/online_softmax.cuh",
+    "mma/attention_tiles.cuh",
+    "schedule/turns.cuh",
+)
+ROWS, LEAN, E4M3 = (
+    "schedule/row_tiles.cuh",
+    "epilogue/lean_softmax.cuh",
+    "epilogue/e4m3_softmax.cuh",
+)
 STORE, STORER = "epilogue/row_tile_store.cuh", "schedule/store_tiles.cuh"
 FENCE = "        fence_async_proxy();  // shows the thread's part of P to wgmma\n"
 MISTAKES: list[tuple[str, str, str, str, str]] = [
@@ -268,19 +350,43 @@ MISTAKES: list[tuple[str, str, str, str, str]] = [
     ("1", "", "__syncthreads();  // P is written", "", WRONG),
     ("1", "", FENCE.strip(), "", UNFENCED),
     ("1", "", "__syncthreads();  // P is in shared memory", "", BARRIER),
-    ("1", "", "keys_seen<Causal>(first_row + row, sequence)", "keys_seen<Causal>(row, sequence)", WRONG),
+    (
+        "1",
+        "",
+        "keys_seen<Causal>(first_row + row, sequence)",
+        "keys_seen<Causal>(row, sequence)",
+        WRONG,
+    ),
     ("2", "", "        softmax.rescale(output[0], factor);\n", "", WRONG),
-    ("2", "", "mask_scores<Causal>(score[0], first_row, first_key, sequence, thread);", "", WRONG),
+    (
+        "2",
+        "",
+        "mask_scores<Causal>(score[0], first_row, first_key, sequence, thread);",
+        "",
+        WRONG,
+    ),
     ("2", "", FENCE, "", UNFENCED),
     ("2", "", "__syncthreads();  // P is written", "", BARRIER),
     ("3", "", "warpgroup_barrier(warpgroup);  // P is written", "", BARRIER),
     ("3", "", FENCE, "", UNFENCED),
     ("3", "", "k_ring.init(Consumers * 4)", "k_ring.init(4)", "arrivals|ever"),
-    ("3", "schedule/ring.cuh", "        wait_until_empty(at);\n", "", "arrivals|ever|wrong"),
+    (
+        "3",
+        "schedule/ring.cuh",
+        "        wait_until_empty(at);\n",
+        "",
+        "arrivals|ever|wrong",
+    ),
     ("3", "", "mbarrier_wait(shared.q_full, 0);", "", WRONG),
     ("3", "", "v_ring.wait_until_full(at);", "", "arrivals|wrong"),
     ("4", "", "v_ring.release(at, lane);", "", "ever"),
-    ("4", "", "            pack_fragments<Element>(score[0], p);\n", "", "wrong|before it is written"),
+    (
+        "4",
+        "",
+        "            pack_fragments<Element>(score[0], p);\n",
+        "",
+        "wrong|before it is written",
+    ),
     ("5", "", "++step, v_at.advance()", "++step", "ever|wrong"),
     (
         "5",
@@ -293,23 +399,59 @@ MISTAKES: list[tuple[str, str, str, str, str]] = [
     ("6", "", "wgmma_wait<1>();", "", "wrong|before it is written"),
     ("6", "", "v_ring.wait_until_full(at);", "", "arrivals|wrong"),
     ("6", "", "v_ring.wait_until_full(v_at);", "", "arrivals|wrong"),
-    ("7", ROWS, "row + Rows < sequence ? row + Rows", "row < sequence ? row", "ever|wrong"),
+    (
+        "7",
+        ROWS,
+        "row + Rows < sequence ? row + Rows",
+        "row < sequence ? row",
+        "ever|wrong",
+    ),
     ("8", ROWS, "count() - 1)", "count())", "counter"),
     ("8", "", "mbarrier_arrive(q_ring.full[q_at.stage]);", "", "ever"),
-    ("8", "", "shared.index[q_at.stage] = index;", "shared.index[0] = index;", "wrong|ever"),
+    (
+        "8",
+        "",
+        "shared.index[q_at.stage] = index;",
+        "shared.index[0] = index;",
+        "wrong|ever",
+    ),
     ("8", LEAN, "if (__any_sync(0xffffffffu, shrinks)) ", "if (false) ", WRONG),
-    ("8", "", "q_at.advance();\n            q_ring.wait_until_full(q_at);", "q_at.advance();", "wrong|ever"),
+    (
+        "8",
+        "",
+        "q_at.advance();\n            q_ring.wait_until_full(q_at);",
+        "q_at.advance();",
+        "wrong|ever",
+    ),
     ("8", "", "overlap(0, add)", "overlap(0, 1)", "wrong|before it is written"),
     ("8", "", "finish(sums, q_at.stage ^ 1)", "finish(sums, q_at.stage)", "wrong|ever"),
-    ("8", STORER, "        mbarrier_wait(shared.written[at.stage], at.parity);\n", "", "wrong|fence|barrier"),
+    (
+        "8",
+        STORER,
+        "        mbarrier_wait(shared.written[at.stage], at.parity);\n",
+        "",
+        "wrong|fence|barrier",
+    ),
     ("8", STORER, "        shared.q_ring.release(at, 0);\n", "", "ever"),
     ("8", STORE, "    fence_async_proxy();\n", "", UNFENCED),
     ("8", STORE, "    wait_for_store_reads<0>();\n", "", "wrong|ends before"),
     ("2", SOFTMAX, "            sum[row] *= factor[row];\n", "", WRONG),
     ("2", SOFTMAX, "            maximum[row] = larger;\n", "", WRONG),
-    ("2", SOFTMAX, "(score[i] - larger) * scale", "fmaf(score[i], scale, -larger * scale)", WRONG),
+    (
+        "2",
+        SOFTMAX,
+        "(score[i] - larger) * scale",
+        "fmaf(score[i], scale, -larger * scale)",
+        WRONG,
+    ),
     ("2", SOFTMAX, "apart < 4", "apart < 2", WRONG),
-    (FP8, "", "fence_async_proxy();  // shows the thread's part to wgmma", "", UNFENCED),
+    (
+        FP8,
+        "",
+        "fence_async_proxy();  // shows the thread's part to wgmma",
+        "",
+        UNFENCED,
+    ),
     (FP8, "", "__syncwarp();", "", BARRIER),
     (FP8, "", "second = first ^ even ^ odd", "second = first", WRONG),
     (
@@ -320,9 +462,21 @@ MISTAKES: list[tuple[str, str, str, str, str]] = [
         "arrivals|ever|before|without",
     ),
     (FP8, "", "transposed_ring.wait_until_empty(at);", "", "arrivals|ever|wrong"),
-    (FP8, "", "                v_ring.wait_until_full(at);\n", "", "arrivals|ever|wrong"),
+    (
+        FP8,
+        "",
+        "                v_ring.wait_until_full(at);\n",
+        "",
+        "arrivals|ever|wrong",
+    ),
     (FP8, "", "transposed_ring.release(v_at, lane);", "", "ever"),
-    (FP8, "", "transposed_ring.wait_until_full(v_at);", "", "arrivals|wrong|before|without"),
+    (
+        FP8,
+        "",
+        "transposed_ring.wait_until_full(v_at);",
+        "",
+        "arrivals|wrong|before|without",
+    ),
     (
         FP8,
         "",
@@ -335,13 +489,22 @@ MISTAKES: list[tuple[str, str, str, str, str]] = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("rung", "file", "right", "mistaken", "shows"), MISTAKES)
-def test_mistakes_show(tmp_path: Path, rung: str, file: str, right: str, mistaken: str, shows: str) -> None:
+def test_mistakes_show(
+    tmp_path: Path, rung: str, file: str, right: str, mistaken: str, shows: str
+) -> None:
     """As wrong outputs, or as what the emulator refuses."""
     more, heads, sequence = dict[str, Any](), 2, 264
-    ways = [("late", "rising", range(32)), ("early", "wide", range(0)), ("shuffled", "rising", range(0))]
+    ways = [
+        ("late", "rising", range(32)),
+        ("early", "wide", range(0)),
+        ("shuffled", "rising", range(0)),
+    ]
     if rung == FP8:
         one, sequence = kernel(FP8).variant({"causal": 1}, "fp8"), 520
-        ways += [("early", "rising", range(64, 128)), ("early", "rising", range(128, 384))]
+        ways += [
+            ("early", "rising", range(64, 128)),
+            ("early", "rising", range(128, 384)),
+        ]
     elif rung == "8":
         lean = {"softmax": "LeanSoftmax"} if file == LEAN else {}
         one, heads = in_two_blocks(variant("8", "bf16", 128, 1, 128, **lean)), 3
@@ -357,7 +520,12 @@ def test_mistakes_show(tmp_path: Path, rung: str, file: str, right: str, mistake
     found = ""
     try:
         for loads, kind, behind in ways:
-            if not worst(one, heads, sequence, kind, loads=loads, behind=behind, **more) < 1:
+            if (
+                not worst(
+                    one, heads, sequence, kind, loads=loads, behind=behind, **more
+                )
+                < 1
+            ):
                 found = WRONG
                 break
     except Fault as fault:
@@ -367,22 +535,33 @@ def test_mistakes_show(tmp_path: Path, rung: str, file: str, right: str, mistake
 
 def by_default(rung: str, depth: int, dtype: str) -> Variant:
     """With 256 elements in a row two tiles of 128 keys do not fit shared memory."""
-    return kernel(rung).variant({"depth": depth, **({"bn": 64} if depth == 256 else {})}, dtype)
+    return kernel(rung).variant(
+        {"depth": depth, **({"bn": 64} if depth == 256 else {})}, dtype
+    )
 
 
 Compiled = tuple[str, int, str]
 """A rung, the elements of a row, and a dtype."""
-EACH = [(rung, depth) for rung in (*FILES, FP8) for depth in kernel(rung).parameters["depth"].values]
-COMPILED: list[Compiled] = [(*one, dtype) for one in EACH for dtype in kernel(one[0]).dtypes]
+EACH = [
+    (rung, depth)
+    for rung in (*FILES, FP8)
+    for depth in kernel(rung).parameters["depth"].values
+]
+COMPILED: list[Compiled] = [
+    (*one, dtype) for one in EACH for dtype in kernel(one[0]).dtypes
+]
 IN_ONE_DTYPE: list[Compiled] = [
-    (*one, [*kernel(one[0]).dtypes][at % len(kernel(one[0]).dtypes)]) for at, one in enumerate(EACH)
+    (*one, [*kernel(one[0]).dtypes][at % len(kernel(one[0]).dtypes)])
+    for at, one in enumerate(EACH)
 ]
 in_some_dtypes = pytest.mark.parametrize(
     "rows",
     [
         pytest.param(IN_ONE_DTYPE, id="one dtype each"),
         pytest.param(
-            [one for one in COMPILED if one not in IN_ONE_DTYPE], id="others", marks=pytest.mark.slow
+            [one for one in COMPILED if one not in IN_ONE_DTYPE],
+            id="others",
+            marks=pytest.mark.slow,
         ),
     ],
 )
@@ -395,19 +574,29 @@ def test_each_compiles_for_hopper_without_spills(rows: list[Compiled]) -> None:
 
 
 @in_some_dtypes
-def test_exponentials_stand_between_the_waits_for_scores_and_for_the_output(rows: list[Compiled]) -> None:
+def test_exponentials_stand_between_the_waits_for_scores_and_for_the_output(
+    rows: list[Compiled],
+) -> None:
     """The compiler may move a wait for wgmma ahead of arithmetic, and nothing would overlap."""
     overlapping = [one for one in rows if one[0] > "5"]
     variants = [by_default(*one) for one in overlapping]
-    for row, one, cubin in zip(overlapping, variants, compiled_without_spills(variants), strict=True):
+    for row, one, cubin in zip(
+        overlapping, variants, compiled_without_spills(variants), strict=True
+    ):
         rung, listing = row[0], instructions(cubin, "sm_90a")
         waits = [at for at, line in enumerate(listing) if "WARPGROUP.DEPBAR" in line]
         of_scores = [at for at in waits if "0x1" in listing[at]]
-        assert len(of_scores) == (2 if rung == "8" else 1), row  # of a tile's first step, and of the others
+        assert len(of_scores) == (2 if rung == "8" else 1), (
+            row
+        )  # of a tile's first step, and of the others
         for first in of_scores:
             then = waits[waits.index(first) + 1]
             scores = sum("MUFU.EX2" in line for line in listing[first:then])
-            ways = 2 if rung == FP8 else 1  # by one FFMA, or for large scores by two instructions
+            ways = (
+                2 if rung == FP8 else 1
+            )  # by one FFMA, or for large scores by two instructions
             factors = scores - ways * int(one.params.get("bn", 128)) // 2
-            assert factors in ((2, -1) if rung == "8" else (2,)), row  # of 8's first step the last may follow
+            assert factors in ((2, -1) if rung == "8" else (2,)), (
+                row
+            )  # of 8's first step the last may follow
             assert not any("GMMA" in line for line in listing[first:then]), row

@@ -9,7 +9,11 @@ import pandas as pd
 from checkout import catalog, facts_of
 from compiling import compile_text, compiled_without_spills, opcodes
 from ladder.build.banks import matrix_wavefronts
-from ladder.problems.banks.instance import expected_sums, predicted_wavefronts, words_read
+from ladder.problems.banks.instance import (
+    expected_sums,
+    predicted_wavefronts,
+    words_read,
+)
 from ladder.results.statistics import access_costs, records
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -20,10 +24,20 @@ ARCH = "sm_90a"
 
 def timed(opcodes: list[str]) -> list[str]:
     """Shared-memory instructions of the timed part: after the barrier that follows the first clock, up to the next."""
-    clock = next(place for place, opcode in enumerate(opcodes) if opcode.startswith("CS2R"))
-    bars = [place for place, opcode in enumerate(opcodes) if opcode.startswith("BAR") and place > clock]
+    clock = next(
+        place for place, opcode in enumerate(opcodes) if opcode.startswith("CS2R")
+    )
+    bars = [
+        place
+        for place, opcode in enumerate(opcodes)
+        if opcode.startswith("BAR") and place > clock
+    ]
     part = opcodes[bars[0] : bars[1]]
-    return [opcode for opcode in part if opcode.split(".")[0] in ("LDS", "LDSM", "STS", "LDL", "STL")]
+    return [
+        opcode
+        for opcode in part
+        if opcode.split(".")[0] in ("LDS", "LDSM", "STS", "LDL", "STL")
+    ]
 
 
 ACCESSES: list[tuple[str, dict[str, Any], str]] = [
@@ -44,13 +58,19 @@ ACCESSES: list[tuple[str, dict[str, Any], str]] = [
 
 
 def test_the_timed_loop_is_one_access_per_pattern() -> None:
-    variants = [catalog()[name].variant(params, "int32") for name, params, _ in ACCESSES]
-    for one, cubin, (*_, opcode) in zip(variants, compiled_without_spills(variants), ACCESSES, strict=True):
+    variants = [
+        catalog()[name].variant(params, "int32") for name, params, _ in ACCESSES
+    ]
+    for one, cubin, (*_, opcode) in zip(
+        variants, compiled_without_spills(variants), ACCESSES, strict=True
+    ):
         assert timed(opcodes(cubin, ARCH)) == [opcode] * 32, one.id
 
 
 def test_a_written_word_is_read_back_after_the_clock() -> None:
-    facts = facts_of(catalog()["bank_access"].variant({"access": "write", "width": 16}, "int32"))
+    facts = facts_of(
+        catalog()["bank_access"].variant({"access": "write", "width": 16}, "int32")
+    )
     assert facts["lds_128"] == 32
 
 
@@ -103,7 +123,9 @@ __global__ void addresses() {
 def hold(name: str, *assertions: str) -> None:
     """Compile a kernel's source with static assertions about its addresses."""
     text = (FOLDER / f"{name}.cu").read_text(encoding="utf-8")
-    text += ADDRESSES.replace("ASSERTIONS", "\n    ".join(f'static_assert({one}, "");' for one in assertions))
+    text += ADDRESSES.replace(
+        "ASSERTIONS", "\n    ".join(f'static_assert({one}, "");' for one in assertions)
+    )
     compile_text(text, ["addresses"], [INCLUDE], ARCH)
 
 
@@ -144,7 +166,10 @@ def test_addresses_of_matrix_rows() -> None:
     """Eight rows 128 bytes apart meet in the same banks, 64 bytes apart by fours; padding and XOR spread them."""
     for chunks, plain in ((8, 8), (4, 4)):
         layouts = (("plain", plain), ("padded", 1), ("xor", 1))
-        rows = {layout: f"MatrixRows<tile_{layout}<{chunks}>, {chunks}>" for layout, _ in layouts}
+        rows = {
+            layout: f"MatrixRows<tile_{layout}<{chunks}>, {chunks}>"
+            for layout, _ in layouts
+        }
         hold(
             "bank_matrix",
             *(f"takes<{rows[layout]}>({turns}, 8, 4)" for layout, turns in layouts),
@@ -165,7 +190,9 @@ def test_a_lane_reads_all_words_of_its_vector() -> None:
 def test_a_lane_of_ldmatrix_reads_a_word_of_each_matrix() -> None:
     rows = [1000 * 16 + 16 * lane for lane in range(32)]
     # Lane 6 holds word 2 of row 1: rows 1, 9, 17 and 25 of the address list.
-    assert words_read(rows, 6, {"matrices": 4}) == [4000 + 4 * row + 2 for row in (1, 9, 17, 25)]
+    assert words_read(rows, 6, {"matrices": 4}) == [
+        4000 + 4 * row + 2 for row in (1, 9, 17, 25)
+    ]
     assert words_read(rows, 31, {"matrices": 1}) == [4000 + 4 * 7 + 3]
 
 
@@ -178,21 +205,41 @@ def test_sums_count_every_round() -> None:
 
 def test_predictions_follow_the_kind_of_access() -> None:
     rows = [128 * (lane % 16) + 16 * (lane // 16) for lane in range(32)]
-    assert [predicted_wavefronts(rows, {"matrices": count}) for count in (1, 2, 4)] == [8, 16, 32]
+    assert [predicted_wavefronts(rows, {"matrices": count}) for count in (1, 2, 4)] == [
+        8,
+        16,
+        32,
+    ]
     assert matrix_wavefronts([144 * row for row in range(8)]) == 1
     assert predicted_wavefronts([16 * lane for lane in range(32)], {"width": 16}) == 4
     # As counted on an H200: reads of one vector by all lanes merge in pairs of phases, writes do not.
     for width, read, written in ((8, 1, 2), (16, 2, 4)):
-        assert predicted_wavefronts([0] * 32, {"width": width, "access": "read"}) == read
-        assert predicted_wavefronts([0] * 32, {"width": width, "access": "write"}) == written
+        assert (
+            predicted_wavefronts([0] * 32, {"width": width, "access": "read"}) == read
+        )
+        assert (
+            predicted_wavefronts([0] * 32, {"width": width, "access": "write"})
+            == written
+        )
 
 
 def test_a_writing_kernel_is_counted_by_its_stores() -> None:
     row = {"sweep": "s", "variant": "v", "elements": 4096}
-    waves, requests = "l1tex__data_pipe_lsu_wavefronts_mem_shared", "smsp__inst_executed_op_shared"
-    counts = {f"{waves}_op_ld": 256, f"{waves}_op_st": 65536, f"{requests}_ld": 256, f"{requests}_st": 32768}
+    waves, requests = (
+        "l1tex__data_pipe_lsu_wavefronts_mem_shared",
+        "smsp__inst_executed_op_shared",
+    )
+    counts = {
+        f"{waves}_op_ld": 256,
+        f"{waves}_op_st": 65536,
+        f"{requests}_ld": 256,
+        f"{requests}_st": 32768,
+    }
     metrics = pd.DataFrame(
-        [{**row, "metric": f"{name}.sum", "value": float(value)} for name, value in counts.items()]
+        [
+            {**row, "metric": f"{name}.sum", "value": float(value)}
+            for name, value in counts.items()
+        ]
     )
     (costs,) = records(access_costs(pd.DataFrame([row]), metrics))
     assert costs["wavefronts"] == 2

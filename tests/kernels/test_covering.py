@@ -8,7 +8,9 @@ import pytest
 from covering import all_pairs
 
 
-@pytest.mark.parametrize("counts", [(2, 3), (3, 4, 2), (14, 7, 2), (3, 3, 3, 3), (1, 5, 2)])
+@pytest.mark.parametrize(
+    "counts", [(2, 3), (3, 4, 2), (14, 7, 2), (3, 3, 3, 3), (1, 5, 2)]
+)
 def test_every_pair_of_values_has_a_row(counts: tuple[int, ...]) -> None:
     rows = all_pairs(*(range(count) for count in counts))
     for (one, first), (other, second) in itertools.combinations(enumerate(counts), 2):

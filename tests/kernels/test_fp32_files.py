@@ -15,7 +15,10 @@ from emulator.hopper import wrong_in_fp32
 from emulator.ptx import Fault
 from ladder.model.kernel import Variant
 
-FILES = {path.stem[0]: path.stem for path in sorted((ROOT / "kernels" / "gemm" / "fp32").glob("*.cu"))}
+FILES = {
+    path.stem[0]: path.stem
+    for path in sorted((ROOT / "kernels" / "gemm" / "fp32").glob("*.cu"))
+}
 
 SMALL: dict[str, dict[str, Any]] = {
     "1": {},
@@ -45,7 +48,11 @@ def sizes(rung: str) -> list[tuple[int, int, int]]:
 def test_the_ladder_has_eight_files_each_about_a_page() -> None:
     assert "".join(FILES) == "12345678"
     for name in FILES.values():
-        lines = (ROOT / f"kernels/gemm/fp32/{name}.cu").read_text(encoding="utf-8").splitlines()
+        lines = (
+            (ROOT / f"kernels/gemm/fp32/{name}.cu")
+            .read_text(encoding="utf-8")
+            .splitlines()
+        )
         assert len(lines) < 140, name
 
 
@@ -54,7 +61,9 @@ def test_results_are_right_at_whole_and_at_odd_tiles(rung: str) -> None:
     for params in ({}, SMALL[rung]):
         for size in sizes(rung):
             for loads in LOADS if rung in "78" else LOADS[:1]:
-                assert wrong_in_fp32(variant(rung, **params), size, None, loads=loads) == 0, (
+                assert (
+                    wrong_in_fp32(variant(rung, **params), size, None, loads=loads) == 0
+                ), (
                     params,
                     size,
                     loads,
@@ -73,7 +82,10 @@ def test_k_of_0_and_without_c(rung: str, beta: float) -> None:
 def test_depths_around_the_end_of_the_ring_are_right(k: int) -> None:
     for loads in LOADS:
         assert wrong_in_fp32(variant("7"), (20, 20, k), None, loads=loads) == 0
-        assert wrong_in_fp32(variant("8", bk=8, stages=4), (20, 20, k), None, loads=loads) == 0
+        assert (
+            wrong_in_fp32(variant("8", bk=8, stages=4), (20, 20, k), None, loads=loads)
+            == 0
+        )
 
 
 WORDS = {"4": 1, "5": 4, "6": 4, "7": 4}
@@ -86,13 +98,17 @@ def test_no_variant_copies_beyond_its_tiles(rung: str) -> None:
     kernel, words = catalog()[FILES[rung]], WORDS[rung]
     values = itertools.product(*(axis.values for axis in kernel.parameters.values()))
     every = [
-        kernel.variant(dict(zip(kernel.parameters, one, strict=True)), "fp32", excluded=True)
+        kernel.variant(
+            dict(zip(kernel.parameters, one, strict=True)), "fp32", excluded=True
+        )
         for one in values
     ]
     allowed = [one for one in every if one.broken() is None]
     assert len(allowed) > 10
     for one in allowed:
-        bm, bn, bk, tm, tn = (int(one.params[name]) for name in ("bm", "bn", "bk", "tm", "tn"))
+        bm, bn, bk, tm, tn = (
+            int(one.params[name]) for name in ("bm", "bn", "bk", "tm", "tn")
+        )
         at_a_time = words * (bm // tm) * (bn // tn)
         for rows, columns in ((bm, bk), (bk, bn)):
             assert at_a_time % columns == 0, one.id
@@ -132,16 +148,25 @@ MISTAKES: list[tuple[str, str, str, tuple[int, int, int], str, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("rung", "right", "mistake", "size", "loads", "shows"), MISTAKES)
+@pytest.mark.parametrize(
+    ("rung", "right", "mistake", "size", "loads", "shows"), MISTAKES
+)
 def test_mistakes_show(
-    rung: str, right: str, mistake: str, size: tuple[int, int, int], loads: str, shows: str
+    rung: str,
+    right: str,
+    mistake: str,
+    size: tuple[int, int, int],
+    loads: str,
+    shows: str,
 ) -> None:
     """As a wrong result, or as what the emulator refuses: a race, an access outside, threads that wait for ever."""
     given = variant(rung, **({"bk": 8, "stages": 4} if rung == "8" else {}))
     text = given.kernel.source.read_text(encoding="utf-8")
     assert text.count(right) == 1, right
     try:
-        wrong = wrong_in_fp32(given, size, None, loads=loads, text=text.replace(right, mistake))
+        wrong = wrong_in_fp32(
+            given, size, None, loads=loads, text=text.replace(right, mistake)
+        )
         found = "wrong" if wrong else "nothing"
     except Fault as fault:
         found = str(fault)
@@ -159,7 +184,10 @@ READS = ("lds_32", "lds_64", "lds_128")
 def test_the_register_tile_reads_shared_memory_by_vectors_of_four_steps() -> None:
     """Of A, which lies along K: what its comment says of registers."""
     own = facts_without_spills(variant("4"))
-    assert (own["ffma"] // 8, sum(own[name] for name in READS)) == (8 * 8 + 8, 8 * 2 + 8 * 2)
+    assert (own["ffma"] // 8, sum(own[name] for name in READS)) == (
+        8 * 8 + 8,
+        8 * 2 + 8 * 2,
+    )
     assert own["registers"] > 128
 
 

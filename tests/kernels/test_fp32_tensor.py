@@ -72,7 +72,9 @@ def worst(found: Array, a: Array, b: Array) -> float:
 @pytest.mark.parametrize("kind", ["uniform", "positive"])
 @pytest.mark.parametrize(("k", "extent"), [(8, 400), (64, 120), (4096, 16), (16384, 8)])
 @pytest.mark.parametrize("depth", [16, 32])
-def test_the_arithmetic_keeps_the_bound_of_fp32(kind: str, k: int, extent: int, depth: int) -> None:
+def test_the_arithmetic_keeps_the_bound_of_fp32(
+    kind: str, k: int, extent: int, depth: int
+) -> None:
     rng = np.random.default_rng(k)
     a, b = (drawn(rng, kind, (extent, k)) for _ in range(2))
     found = modelled(a, b, depth)
@@ -100,12 +102,18 @@ def run(
     """The worst error of the kernel's C as a share of the bound. `blocks` start where it is not 0."""
     one, (m, n, k) = variant(NAME, "fp32", "TN", **params), size
     geometry = one.geometry({"m": m, "n": n, "k": max(k, 1)})
-    program = parse_hopper(compile_ptx(one.kernel.source, one.entry, [include], text), geometry.shared_bytes)
+    program = parse_hopper(
+        compile_ptx(one.kernel.source, one.entry, [include], text),
+        geometry.shared_bytes,
+    )
     rng, memory = np.random.default_rng(1), Memory()
     a, b, c = (drawn(rng, "uniform", shape) for shape in ((m, k), (n, k), (m, n)))
     stored = {"a": a, "b": b, "c": c if beta else np.full_like(c, np.nan)}
     held = {
-        name: (memory.buffer(0, matrix.ravel().view(np.uint32), writable=name == "c"), matrix)
+        name: (
+            memory.buffer(0, matrix.ravel().view(np.uint32), writable=name == "c"),
+            matrix,
+        )
         for name, matrix in stored.items()
     }
     words = slice(held["c"][0] // 4, held["c"][0] // 4 + m * n)
@@ -113,7 +121,9 @@ def run(
     scalars = {"m": m, "n": n, "k": k, "alpha": ALPHA, "beta": beta}
     arguments, maps, _ = arguments_of(one, memory, held, scalars)
     grid = (blocks, 1) if blocks else geometry.grid[:2]
-    HopperMachine(program, memory, geometry.block[0], grid, 1, arguments, maps, loads).run()
+    HopperMachine(
+        program, memory, geometry.block[0], grid, 1, arguments, maps, loads
+    ).run()
     found = memory.words[words].view(np.float32).reshape(m, n).astype(np.float64)
     a, b, c = (one.astype(np.float64) for one in (a, b, c))
     wanted, scale = ALPHA * (a @ b.T), ALPHA * (np.abs(a) @ np.abs(b).T)
@@ -122,7 +132,9 @@ def run(
     error = np.abs(found - wanted)
     assert not k or error.any(), "fp32 rounds"
     bound = accumulation_bound("fp32", k) * scale
-    share = np.where(error == 0, 0, error / np.where(bound > 0, bound, np.finfo(float).tiny))
+    share = np.where(
+        error == 0, 0, error / np.where(bound > 0, bound, np.finfo(float).tiny)
+    )
     return float(np.where(np.isnan(share), np.inf, share).max())
 
 
@@ -148,17 +160,34 @@ MISTAKES = [
     # What is changed, and how it shows: an error over the bound, or what the machine says.
     ("mbarrier_wait(ring.full[at.stage], at.parity);  //", "//", "late", "ever"),
     ("ring.wait_until_empty(at);", "", "early", "wrong|arrivals|ever"),
-    ("if (begin == 0) mbarrier_wait(shared.split[at.stage], at.parity);", "", "early", "wrong"),
-    ("wgmma_wait<0>();\n", "\n", "early", "wrong|before it is written|before its wgmma"),
+    (
+        "if (begin == 0) mbarrier_wait(shared.split[at.stage], at.parity);",
+        "",
+        "early",
+        "wrong",
+    ),
+    (
+        "wgmma_wait<0>();\n",
+        "\n",
+        "early",
+        "wrong|before it is written|before its wgmma",
+    ),
     ("product == 1 ? first_low : first_b", "first_b", "late", "wrong"),
     ("if (next_turn == turn) warpgroup_arrive<2>(turn);", "", "early", "ever"),
     ("ring.init(consumers * 4);", "ring.init(4);", "early", "wrong|arrivals|ever"),
-    ("if (thread == 0) wait_for_stores();", "", "early", "before its wgmma or its stores"),
+    (
+        "if (thread == 0) wait_for_stores();",
+        "",
+        "early",
+        "before its wgmma or its stores",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("text", "instead", "loads", "shows"), MISTAKES)
-def test_mistakes_show(tmp_path: Path, text: str, instead: str, loads: str, shows: str) -> None:
+def test_mistakes_show(
+    tmp_path: Path, text: str, instead: str, loads: str, shows: str
+) -> None:
     include = tmp_path / "include"
     shutil.copytree(INCLUDE, include)
     header, source = include / HEADER, HOPPER / f"{NAME}.cu"
@@ -168,7 +197,12 @@ def test_mistakes_show(tmp_path: Path, text: str, instead: str, loads: str, show
     header.write_text(after[header])
     try:
         share = run(
-            {"depth": 16, "stages": 2}, loads, (200, 212, 140), 2, include=include, text=after[source]
+            {"depth": 16, "stages": 2},
+            loads,
+            (200, 212, 140),
+            2,
+            include=include,
+            text=after[source],
         )
         found = "wrong" if share > 1 else ""
     except Fault as fault:

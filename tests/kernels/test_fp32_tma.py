@@ -26,8 +26,12 @@ def variant(bk: int = 8, stages: int = 3, walk: str = "searched") -> Variant:
     return KERNEL.variant({"bk": bk, "stages": stages, "walk": walk}, "fp32", "NN")
 
 
-@pytest.mark.parametrize(("stages", "launch", "loads"), all_pairs([2, 3, 8], SIZES, LOADS))
-def test_results_are_right(stages: int, launch: tuple[tuple[int, int, int], int], loads: str) -> None:
+@pytest.mark.parametrize(
+    ("stages", "launch", "loads"), all_pairs([2, 3, 8], SIZES, LOADS)
+)
+def test_results_are_right(
+    stages: int, launch: tuple[tuple[int, int, int], int], loads: str
+) -> None:
     """More stages than steps, as many, and fewer."""
     size, tiles = launch
     assert wrong_in_fp32(variant(stages=stages), size, tiles, loads=loads) == 0
@@ -38,7 +42,9 @@ def test_results_are_right(stages: int, launch: tuple[tuple[int, int, int], int]
     ("bk", "stages", "walk"),
     [(8, 16, "rows"), (16, 4, "snake"), (16, 8, "searched"), (32, 4, "columns")],
 )
-def test_results_of_other_parameters_are_right(bk: int, stages: int, walk: str, loads: str) -> None:
+def test_results_of_other_parameters_are_right(
+    bk: int, stages: int, walk: str, loads: str
+) -> None:
     assert wrong_in_fp32(variant(bk, stages, walk), (130, 260, 76), 4, loads=loads) == 0
 
 

@@ -19,7 +19,10 @@ from ladder.catalogue.kernels import load_kernel
 from ladder.model.kernel import Kernel, Variant
 from ladder.problems.gemm.bounds import ROUNDING, accumulation_bound
 
-FOLDER, INCLUDE = ROOT / "kernels" / "memory_bound" / "gemv", ROOT / "kernels" / "include"
+FOLDER, INCLUDE = (
+    ROOT / "kernels" / "memory_bound" / "gemv",
+    ROOT / "kernels" / "include",
+)
 FILES = {path.stem[0]: path.stem for path in sorted(FOLDER.glob("*.cu"))}
 SIZES = ((1, 1, 1), (1, 9, 67), (3, 5, 33), (5, 33, 131))
 ALIGNED = ((1, 1, 8), (1, 22, 1144), (3, 5, 264), (5, 18, 2056))
@@ -47,7 +50,9 @@ def variant(rung: str, dtype: str, **params: Any) -> Variant:
 
 def words(elements: Array) -> Array:
     """As 32-bit words; behind an odd number of 16-bit elements lies a NaN."""
-    return np.frombuffer(elements.tobytes() + b"\xff" * (-elements.nbytes % 4), np.uint32)
+    return np.frombuffer(
+        elements.tobytes() + b"\xff" * (-elements.nbytes % 4), np.uint32
+    )
 
 
 def launch(
@@ -82,16 +87,27 @@ def launch(
             "b": (pointers[1], b.reshape(n, k)),
             "c": (pointers[2], c),
         }
-        arguments, maps, _ = arguments_of(given, memory, held, {**shape, "alpha": alpha, "beta": beta})
+        arguments, maps, _ = arguments_of(
+            given, memory, held, {**shape, "alpha": alpha, "beta": beta}
+        )
         program = parse_hopper(ptx, rule.shared_bytes)
-        machine = HopperMachine(program, memory, threads, rule.grid[:2], 1, arguments, maps, loads)
+        machine = HopperMachine(
+            program, memory, threads, rule.grid[:2], 1, arguments, maps, loads
+        )
     elif "cp.async.bulk" in ptx:
         grid = (min(rule.grid[0], blocks), *rule.grid[1:])
         machine = BulkSumMachine(
-            parse_hopper(ptx, rule.shared_bytes), memory, threads, grid, arguments, loads=loads
+            parse_hopper(ptx, rule.shared_bytes),
+            memory,
+            threads,
+            grid,
+            arguments,
+            loads=loads,
         )
     else:
-        machine = SumMachine(parse_tensor(ptx, rule.shared_bytes), memory, threads, rule.grid, arguments)
+        machine = SumMachine(
+            parse_tensor(ptx, rule.shared_bytes), memory, threads, rule.grid, arguments
+        )
     machine.run()
     bits = memory.words[pointers[2] // 4 :].view(c.dtype)
     if m * n * c.itemsize % 4:
@@ -101,14 +117,18 @@ def launch(
     old = beta * value(c, dtype).reshape(m, n)
     expected = alpha * (left @ right.T) + old
     magnitude = abs(alpha) * (np.abs(left) @ np.abs(right).T) + np.abs(old)
-    bound = ROUNDING[dtype] * np.abs(expected) + accumulation_bound(dtype, k) * magnitude
+    bound = (
+        ROUNDING[dtype] * np.abs(expected) + accumulation_bound(dtype, k) * magnitude
+    )
     return float(np.max(np.abs(found.reshape(m, n) - expected) / bound))
 
 
 def test_the_ladder_has_files_of_about_a_page() -> None:
     assert "".join(FILES) == "12345678"
     for name in FILES.values():
-        assert len((FOLDER / f"{name}.cu").read_text(encoding="utf-8").splitlines()) <= 95, name
+        assert (
+            len((FOLDER / f"{name}.cu").read_text(encoding="utf-8").splitlines()) <= 95
+        ), name
 
 
 CASES = [(rung, dtype) for rung in FILES for dtype in kernel(rung).dtypes]
@@ -120,7 +140,9 @@ def test_outputs_are_right_at_every_shape(rung: str, dtype: str) -> None:
     for place, size in enumerate(SIZES if rung in "12" else ALIGNED):
         scalars = ((1.0, 0.0), (-1.5, 0.5))[place % 2]
         for loads in ("late", "early") if rung in "68" else ("early",):
-            given = variant(rung, dtype, **({"batch": 4} if rung in "456" and size[0] > 1 else {}))
+            given = variant(
+                rung, dtype, **({"batch": 4} if rung in "456" and size[0] > 1 else {})
+            )
             assert given.absent({"m": size[0], "n": size[1], "k": size[2]}) is None
             assert launch(given, size, *scalars, loads=loads) <= 1.0, (size, loads)
 
@@ -128,7 +150,9 @@ def test_outputs_are_right_at_every_shape(rung: str, dtype: str) -> None:
 @pytest.mark.parametrize("rung", ["4", "5", "6"])
 def test_sixteen_rows_share_a_reading(rung: str) -> None:
     for dtype, rows in (("fp32", 2), ("bf16", 4 if rung != "6" else 1)):
-        given = variant(rung, dtype, batch=16, rows=rows, **({"loads": 1} if rung != "6" else {}))
+        given = variant(
+            rung, dtype, batch=16, rows=rows, **({"loads": 1} if rung != "6" else {})
+        )
         assert launch(given, (16, 11, 264)) <= 1.0, dtype
 
 
@@ -152,7 +176,11 @@ def test_kernels_of_whole_vectors_say_which_sizes_they_take() -> None:
     for rung, dtype in CASES:
         given = variant(rung, dtype)
         takes = {k: given.absent({"m": 1, "n": 5, "k": k}) is None for k in (8, 12, 10)}
-        assert takes == {8: True, 12: rung in "12" or dtype == "fp32", 10: rung in "12"}, (rung, dtype)
+        assert takes == {
+            8: True,
+            12: rung in "12" or dtype == "fp32",
+            10: rung in "12",
+        }, (rung, dtype)
 
 
 OUTSIDE, WRONG, EARLY = "outside", "wrong", "before the"
@@ -164,14 +192,24 @@ MISTAKES: list[tuple[str, str, str, str]] = [
     # Rung, what is changed, into what, and how it shows.
     ("1", "column >= n", "column > n", OUTSIDE),
     ("2", "column >= n", "column > n", OUTSIDE),
-    ("3", "for (; i < vectors; i += 32) add", "for (; i + 32 < vectors; i += 32) add", WRONG),
+    (
+        "3",
+        "for (; i < vectors; i += 32) add",
+        "for (; i + 32 < vectors; i += 32) add",
+        WRONG,
+    ),
     ("3", "i + (Loads - 1) * 32 < vectors", "i < vectors", OUTSIDE),
     ("4", "min(first_of_b + r, n - 1)", "(first_of_b + r)", OUTSIDE),
     ("4", "        __syncthreads();  // all have read the part before\n", "", EARLY),
     ("4", "    " + PART, "", EARLY),
     ("4", "of_a < m && at < end", "at < end", OUTSIDE),
     ("5", "    cluster_barrier();  // the sums of all blocks are written\n", "", EARLY),
-    ("5", "    cluster_barrier();  // no block leaves while its sums are read\n", "", "may leave"),
+    (
+        "5",
+        "    cluster_barrier();  // no block leaves while its sums are read\n",
+        "",
+        "may leave",
+    ),
     ("5", SLICE, "", EARLY),
     ("5", "of_a < m && of_b < n", "of_b < n", OUTSIDE),
     ("6", "barriers.wait_until_empty(at);", "", "more arrivals"),
@@ -192,7 +230,11 @@ MISTAKES: list[tuple[str, str, str, str]] = [
 @pytest.mark.parametrize(("rung", "right", "mistaken", "shows"), MISTAKES)
 def test_mistakes_show(rung: str, right: str, mistaken: str, shows: str) -> None:
     """As wrong outputs, or as what the emulator refuses."""
-    given = variant(rung, "bf16" if rung in "78" else "fp32", **({"batch": 4} if rung in "456" else {}))
+    given = variant(
+        rung,
+        "bf16" if rung in "78" else "fp32",
+        **({"batch": 4} if rung in "456" else {}),
+    )
     text = given.kernel.source.read_text(encoding="utf-8")
     assert text.count(right) == 1, right
     saw, size = "", (3, 70 if rung == "8" else 9, 664 if rung in "78" else 652)
@@ -206,11 +248,21 @@ def test_mistakes_show(rung: str, right: str, mistaken: str, shows: str) -> None
     assert shows in saw
 
 
-def test_each_compiles_for_hopper_without_spills_and_several_loads_are_under_way() -> None:
-    cubins = compiled_without_spills([kernel(rung).variant({}, dtype, "TN") for rung, dtype in CASES])
+def test_each_compiles_for_hopper_without_spills_and_several_loads_are_under_way() -> (
+    None
+):
+    cubins = compiled_without_spills(
+        [kernel(rung).variant({}, dtype, "TN") for rung, dtype in CASES]
+    )
     for (rung, dtype), cubin in zip(CASES, cubins, strict=True):
         found = opcodes(cubin, "sm_90a")
         if rung in "37":
-            first = next(place for place, one in enumerate(found) if one.startswith(("FFMA", "HMMA")))
-            wide = [one for one in found[:first] if one.startswith("LDG") and ".128" in one]
+            first = next(
+                place
+                for place, one in enumerate(found)
+                if one.startswith(("FFMA", "HMMA"))
+            )
+            wide = [
+                one for one in found[:first] if one.startswith("LDG") and ".128" in one
+            ]
             assert len(wide) >= 4, (rung, dtype)

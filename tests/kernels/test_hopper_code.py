@@ -22,16 +22,27 @@ from emulator.hopper import (
 from ladder.catalogue.kernels import load_kernel
 
 
-@pytest.mark.parametrize(("name", "dtype", "layout", "params"), slow_beside_files(VARIANTS))
+@pytest.mark.parametrize(
+    ("name", "dtype", "layout", "params"), slow_beside_files(VARIANTS)
+)
 def test_wgmmas_are_issued_back_to_back_and_no_step_fences_all_memory(
     name: str, dtype: str, layout: str, params: dict[str, int | str]
 ) -> None:
     facts, code = compiled(name, dtype, layout, params)
-    assert (facts["local_bytes"], facts["spill_store_bytes"], facts["ldl"], facts["stl"]) == (0, 0, 0, 0)
+    assert (
+        facts["local_bytes"],
+        facts["spill_store_bytes"],
+        facts["ldl"],
+        facts["stl"],
+    ) == (0, 0, 0, 0)
     places = [index for index, line in enumerate(code) if "GMMA" in line]
     between = code[places[0] : places[-1]]
-    assert not [line for line in between if "WARPGROUP" in line or "BRA" in line], "nothing waits among them"
-    assert [code[place].endswith("gsb0") for place in places] == [False] * (len(places) - 1) + [True]
+    assert not [line for line in between if "WARPGROUP" in line or "BRA" in line], (
+        "nothing waits among them"
+    )
+    assert [code[place].endswith("gsb0") for place in places] == [False] * (
+        len(places) - 1
+    ) + [True]
     # Barriers of the cluster do, at the beginning and the end; a release in the loop did so once and cost 40 %.
     fences = sum("MEMBAR.ALL.GPU" in line for line in code)
     handed_over = name == STREAM_K  # once for a tile that two blocks share
@@ -41,15 +52,26 @@ def test_wgmmas_are_issued_back_to_back_and_no_step_fences_all_memory(
 def hints(text: str) -> dict[str, set[tuple[bool, str]]]:
     """Of the copies of A, B and C in a kernel's PTX: whether they are multicast, and the priority of their policy."""
     where = dict(re.findall(r"mov\.b64\s+(%\w+), \w+_param_(\d+);", text))
-    maps = {to: "abc"[int(where[of])] for to, of in re.findall(r"cvta\.param\.u64\s+(%\w+), (%\w+);", text)}
-    made = re.findall(r"createpolicy\.fractional\.L2::evict_(\w+)\.b64 (%\w+), 1\.0;", text)
+    maps = {
+        to: "abc"[int(where[of])]
+        for to, of in re.findall(r"cvta\.param\.u64\s+(%\w+), (%\w+);", text)
+    }
+    made = re.findall(
+        r"createpolicy\.fractional\.L2::evict_(\w+)\.b64 (%\w+), 1\.0;", text
+    )
     policies = {register: priority for priority, register in made}
     assert len(policies) == len(made) == text.count("createpolicy"), "a register each"
     found: dict[str, set[tuple[bool, str]]] = {name: set() for name in "abc"}
     for opcode, rest in re.findall(r"(cp\.async\.bulk\.tensor\S+) (.+);", text):
         (name,) = (maps[register] for register in re.findall(r"\[(%\w+), \{", rest))
-        assert (".global.shared" in opcode) == (name == "c"), "results go out, operands come in"
-        policy = policies[rest.split(", ")[-1]] if opcode.endswith(".L2::cache_hint") else "normal"
+        assert (".global.shared" in opcode) == (name == "c"), (
+            "results go out, operands come in"
+        )
+        policy = (
+            policies[rest.split(", ")[-1]]
+            if opcode.endswith(".L2::cache_hint")
+            else "normal"
+        )
         found[name].add((".multicast::cluster" in opcode, policy))
     return found
 
@@ -57,7 +79,11 @@ def hints(text: str) -> dict[str, set[tuple[bool, str]]]:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("layout", "params"),
-    [("TN", {**SHARING, "bn": 80, "boxes": 1}), ("TN", {"bn": 176, "cluster_m": 2, "stages": 3}), ("NN", {})],
+    [
+        ("TN", {**SHARING, "bn": 80, "boxes": 1}),
+        ("TN", {"bn": 176, "cluster_m": 2, "stages": 3}),
+        ("NN", {}),
+    ],
 )
 @pytest.mark.parametrize(
     ("a", "b", "c"),
@@ -85,10 +111,18 @@ def test_hints_are_told_apart_by_what_they_belong_to(tmp_path: Path) -> None:
     header = include / "schedule" / "producer.cuh"
     text = header.read_text()
     assert "load<Cluster::rows, Ring::evict_b" in text
-    header.write_text(text.replace("load<Cluster::rows, Ring::evict_b", "load<Cluster::rows, Ring::evict_a"))
+    header.write_text(
+        text.replace(
+            "load<Cluster::rows, Ring::evict_b", "load<Cluster::rows, Ring::evict_a"
+        )
+    )
     one = variant(RING, "bf16", "NN", evict_a="last", evict_b="first")
     found = hints(compile_ptx(one.kernel.source, one.entry, [include]))
-    assert found == {"a": {(False, "last")}, "b": {(False, "last")}, "c": {(False, "normal")}}
+    assert found == {
+        "a": {(False, "last")},
+        "b": {(False, "last")},
+        "c": {(False, "normal")},
+    }
 
 
 PIPELINE = """
@@ -134,4 +168,6 @@ def test_serialised_wgmmas_are_a_compile_error(tmp_path: Path) -> None:
     (tmp_path / "kernel.cu").write_text(PIPELINE.replace("// touch", "d[3] += 1.0f;"))
     cubin, facts = compile_variant(one, INCLUDE, ARCH)
     assert (cubin, facts["status"]) == (b"", "compile_error")
-    assert re.match(r"C75\d\d: the compiler did not do what the source says", facts["reason"])
+    assert re.match(
+        r"C75\d\d: the compiler did not do what the source says", facts["reason"]
+    )

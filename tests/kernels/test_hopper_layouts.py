@@ -24,7 +24,9 @@ def decoded(descriptor: int) -> dict[str, int]:
     }
 
 
-def by_tensor_core(fields: dict[str, int], major: str, along: int, k: int, size: int) -> int:
+def by_tensor_core(
+    fields: dict[str, int], major: str, along: int, k: int, size: int
+) -> int:
     """Address that the tensor cores read element (along M or N, k) of one WGMMA from, with 128-byte swizzle.
 
     The canonical layouts of the PTX ISA (strides in bytes): along K ((8, m), k): ((128, stride), size); along
@@ -33,7 +35,12 @@ def by_tensor_core(fields: dict[str, int], major: str, along: int, k: int, size:
     if major == "k":
         plain = along % 8 * 128 + along // 8 * fields["stride"] + k * size
     else:
-        plain = along % 64 * size + along // 64 * fields["leading"] + k % 8 * 128 + k // 8 * fields["stride"]
+        plain = (
+            along % 64 * size
+            + along // 64 * fields["leading"]
+            + k % 8 * 128
+            + k // 8 * fields["stride"]
+        )
     address = fields["start"] + plain
     return address ^ (address >> 7 & 7) << 4
 
@@ -72,7 +79,9 @@ def test_tensor_cores_read_what_the_copy_engine_wrote(
             if major == "k":
                 written = base + by_copy_engine(along, deep * size)
             else:
-                written = base + along // 64 * BOX + by_copy_engine(deep, along % 64 * size)
+                written = (
+                    base + along // 64 * BOX + by_copy_engine(deep, along % 64 * size)
+                )
             assert by_tensor_core(fields, major, along, k, size) == written
     hold(
         '#include "mma/operand_tile.cuh"',
@@ -90,7 +99,9 @@ def test_a_box_may_begin_at_any_whole_swizzle(share: int) -> None:
         begin = part * share * LINE
         assert begin % 1024 == 0, "as TMA demands of 128-byte swizzle"
         for line, byte in itertools.product(range(share), range(0, LINE, 16)):
-            assert begin + by_copy_engine(line, byte) == by_copy_engine(part * share + line, byte)
+            assert begin + by_copy_engine(line, byte) == by_copy_engine(
+                part * share + line, byte
+            )
 
 
 @pytest.fixture(scope="module", params=["__half", "Tf32"])
@@ -114,25 +125,36 @@ extern "C" __global__ void kernel_{width}(float* sums, unsigned long long a, uns
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_a_wgmma_names_the_registers_of_its_sums_in_order(wgmmas: dict[int, str], width: int) -> None:
+def test_a_wgmma_names_the_registers_of_its_sums_in_order(
+    wgmmas: dict[int, str], width: int
+) -> None:
     ptx = wgmmas[width]
-    (wgmma,) = re.findall(r"wgmma\.mma_async\.\S*\.m64n(\d+)k\S* \{(.*?)\}, (%\w+), (%\w+), add,", ptx)
+    (wgmma,) = re.findall(
+        r"wgmma\.mma_async\.\S*\.m64n(\d+)k\S* \{(.*?)\}, (%\w+), (%\w+), add,", ptx
+    )
     (add,) = re.findall(r"setp\.ne\.b32 add, (%\w+), 0", ptx)
     sums = wgmma[1].split(", ")
     assert wgmma[0] == str(width)
     for way, found in (
-        ("loaded", re.findall(r"ld\.global\.f32\s+(%f\d+), \[%rd\d+(?:\+(\d+))?\]", ptx)),
+        (
+            "loaded",
+            re.findall(r"ld\.global\.f32\s+(%f\d+), \[%rd\d+(?:\+(\d+))?\]", ptx),
+        ),
         (
             "stored",
             [
                 turned[::-1]
-                for turned in re.findall(r"st\.global\.f32\s+\[%rd\d+(?:\+(\d+))?\], (%f\d+)", ptx)
+                for turned in re.findall(
+                    r"st\.global\.f32\s+\[%rd\d+(?:\+(\d+))?\], (%f\d+)", ptx
+                )
             ],
         ),
     ):
         places = {register: int(offset or 0) // 4 for register, offset in found}
         assert [places[register] for register in sums] == list(range(width // 2)), way
-    given = dict(re.findall(r"ld\.param\.u\d+\s+(%\w+), \[kernel_\d+_param_(\d)\]", ptx))
+    given = dict(
+        re.findall(r"ld\.param\.u\d+\s+(%\w+), \[kernel_\d+_param_(\d)\]", ptx)
+    )
     assert [given[register] for register in (*wgmma[2:], add)] == ["1", "2", "3"]
 
 
@@ -150,7 +172,10 @@ def test_the_descriptor_keeps_addresses_within_its_field() -> None:
 
 def test_only_16_bit_operands_run_along_n() -> None:
     with pytest.raises(LadderError, match="16-bit elements"):
-        hold('#include "mma/operand_tile.cuh"', "sizeof(OperandTile<Tf32, Major::mn, 64>) > 0")
+        hold(
+            '#include "mma/operand_tile.cuh"',
+            "sizeof(OperandTile<Tf32, Major::mn, 64>) > 0",
+        )
 
 
 # Results on their way: registers -> box -> C.
@@ -264,7 +289,9 @@ def test_results_land_where_the_copy_engine_looks_for_them() -> None:
 
 def test_boxes_of_the_wrong_swizzle_are_caught() -> None:
     for columns, wrong in ((64, 64), (96, 128), (80, 64), (48, 128)):
-        text = BOX_OF_RESULTS.replace("swizzled<Ring::line>(row", f"swizzled<{wrong}>(row")
+        text = BOX_OF_RESULTS.replace(
+            "swizzled<Ring::line>(row", f"swizzled<{wrong}>(row"
+        )
         with pytest.raises(LadderError, match="static assertion failed"):
             hold(text, f"matrices_land_in_place<{columns}>()")
 
@@ -284,7 +311,9 @@ def test_boxes_hold_as_many_copies_as_fit() -> None:
             for value, size in (("__half", 2), ("__nv_bfloat16", 2), ("float", 4))
             for columns in WIDTHS
             for boxes in (1, 3)
-            for ring, line in ((f"TmaStoreRing<{value}, {columns}, {boxes}>", line_of(columns, size)),)
+            for ring, line in (
+                (f"TmaStoreRing<{value}, {columns}, {boxes}>", line_of(columns, size)),
+            )
         ),
     )
     assert {line_of(columns, 2) for columns in WIDTHS} == {128, 64, 32}

@@ -52,14 +52,18 @@ PROMOTIONS: list[tuple[str, str, str, dict[str, int | str]]] = [
 ]
 
 
-@pytest.mark.parametrize("name", sorted({name for name, *_ in (*VARIANTS, *PROMOTIONS)}))
+@pytest.mark.parametrize(
+    "name", sorted({name for name, *_ in (*VARIANTS, *PROMOTIONS)})
+)
 def test_shared_bytes_hold_what_the_kernel_declares(name: str) -> None:
     claims = []
     for *kind, params in (row for row in (*VARIANTS, *PROMOTIONS) if row[0] == name):
         one = variant(*kind, **params)
         given = one.geometry({"m": 1024, "n": 1024, "k": 1024}).shared_bytes
         shared = shared_type(one)
-        claims.append(f"sizeof({shared}) <= {given} && {given} - sizeof({shared}) < 1024")
+        claims.append(
+            f"sizeof({shared}) <= {given} && {given} - sizeof({shared}) < 1024"
+        )
         claims.append(f"alignof({shared}) == 1024")
     hold((HOPPER / f"{name}.cu").read_text(), *claims)
 
@@ -69,10 +73,21 @@ def tiles() -> list[Variant]:
     """Every tile, cluster and number of consumers that the ring kernel accepts, with the smallest ring there is."""
     found = list[Variant]()
     axes = ("bm", "bn", "cluster_m", "cluster_n", "consumers", "consumers_n")
-    for dtype, layout in (("bf16", "NN"), ("bf16", "TN"), ("tf32", "TN"), ("fp8", "TN")):
-        for values in itertools.product(*(kernel(RING).parameters[axis].values for axis in axes)):
+    for dtype, layout in (
+        ("bf16", "NN"),
+        ("bf16", "TN"),
+        ("tf32", "TN"),
+        ("fp8", "TN"),
+    ):
+        for values in itertools.product(
+            *(kernel(RING).parameters[axis].values for axis in axes)
+        ):
             params = dict(zip(axes, values, strict=True))
-            ring = {"stages": 2, "boxes": 1, "reallocate": int(params["consumers"] != 1)}
+            ring = {
+                "stages": 2,
+                "boxes": 1,
+                "reallocate": int(params["consumers"] != 1),
+            }
             one = kernel(RING).variant(params | ring, dtype, layout, excluded=True)
             if one.absent() is None:
                 found.append(one)
@@ -82,11 +97,17 @@ def tiles() -> list[Variant]:
 def test_every_accepted_width_is_that_of_a_wgmma() -> None:
     # sizeof of a WGMMA that is only declared does not compile.
     wgmmas = {
-        (one.kernel.dtypes[one.dtype]["element"], int(one.params["bn"]) // int(one.params["consumers_n"]))
+        (
+            one.kernel.dtypes[one.dtype]["element"],
+            int(one.params["bn"]) // int(one.params["consumers_n"]),
+        )
         for one in tiles()
     }
     assert {columns for _, columns in wgmmas} == set(WIDTHS)
-    hold('#include "ptx/wgmma.cuh"', *(f"sizeof(Wgmma<{element}, {n}>) > 0" for element, n in sorted(wgmmas)))
+    hold(
+        '#include "ptx/wgmma.cuh"',
+        *(f"sizeof(Wgmma<{element}, {n}>) > 0" for element, n in sorted(wgmmas)),
+    )
 
 
 def test_what_the_l2_fetches_reaches_the_maps_of_the_operands(tmp_path: Path) -> None:
@@ -106,7 +127,9 @@ def test_what_the_l2_fetches_reaches_the_maps_of_the_operands(tmp_path: Path) ->
     plan = plan_sweep(load_sweep(path, {RING: kernel(RING)}), settings, "sm_90a")
     launches = [task.launch for task in plan.tasks if task.launch is not None]
     for launch in launches:
-        maps = {one["tensor_map"]: one for one in launch.arguments if "tensor_map" in one}
+        maps = {
+            one["tensor_map"]: one for one in launch.arguments if "tensor_map" in one
+        }
         fetched = [maps[buffer]["l2_promotion"] for buffer in "abc"]
         assert fetched == [launch.params["fetch"]] * 2 + ["none"]
         assert {one["swizzle"] for one in maps.values()} == {"rows"}
@@ -115,7 +138,12 @@ def test_what_the_l2_fetches_reaches_the_maps_of_the_operands(tmp_path: Path) ->
 
 
 def test_grids_are_whole_clusters_and_never_more_than_the_tiles() -> None:
-    for params in ({}, {"cluster_m": 2}, {"cluster_n": 2, "blocks": 0}, {"cluster_m": 2, "cluster_n": 2}):
+    for params in (
+        {},
+        {"cluster_m": 2},
+        {"cluster_n": 2, "blocks": 0},
+        {"cluster_m": 2, "cluster_n": 2},
+    ):
         one = variant(RING, **params)
         rows, columns = (int(one.params[axis]) for axis in ("cluster_m", "cluster_n"))
         for m, n in ((1, 8), (1000, 1000), (4096, 4096), (16384, 8192)):
@@ -176,12 +204,42 @@ REFUSED: list[tuple[str, str, str, dict[str, int | str], str]] = [
     (PROMOTED, "fp8", "TN", {"bn": 96, "split": 4}, "as wide as a wgmma"),
     (PROMOTED, "fp8", "TN", {"partials": 2}, "an even number of parts"),
     (PROMOTED, "fp8", "TN", {"chain": 2}, "with one partial sum"),
-    (PROMOTED, "fp8", "TN", {"every": 512, "stages": 4}, "until all parts are multiplied"),
-    (PROMOTED, "fp8", "TN", {"split": 2, "partials": 2, "every": 256}, "waits for both parts"),
-    (PROMOTED, "fp8", "TN", {"stagger": 2, "every": 256, "bn": 64, "stages": 3}, "released a stage"),
-    (RING, "bf16", "TN", {"bn": 48, "consumers_n": 2}, "consumers take multiples of 16"),
+    (
+        PROMOTED,
+        "fp8",
+        "TN",
+        {"every": 512, "stages": 4},
+        "until all parts are multiplied",
+    ),
+    (
+        PROMOTED,
+        "fp8",
+        "TN",
+        {"split": 2, "partials": 2, "every": 256},
+        "waits for both parts",
+    ),
+    (
+        PROMOTED,
+        "fp8",
+        "TN",
+        {"stagger": 2, "every": 256, "bn": 64, "stages": 3},
+        "released a stage",
+    ),
+    (
+        RING,
+        "bf16",
+        "TN",
+        {"bn": 48, "consumers_n": 2},
+        "consumers take multiples of 16",
+    ),
     (RING, "bf16", "TN", {"bn": 32, "consumers_n": 2}, "32 to 256 columns"),
-    (RING, "bf16", "TN", {"bn": 80, "cluster_m": 4}, "begins where the swizzle does, every 8 rows"),
+    (
+        RING,
+        "bf16",
+        "TN",
+        {"bn": 80, "cluster_m": 4},
+        "begins where the swizzle does, every 8 rows",
+    ),
     (RING, "bf16", "TN", {"bn": 96, "stages": 8, "boxes": 1}, "227 KiB"),
     (RING, "bf16", "TN", {"bn": 208, "stages": 5, "boxes": 2}, "227 KiB"),
 ]
@@ -233,10 +291,19 @@ def test_hints_are_normal_first_or_last(operand: str) -> None:
 
 def test_repetitions_leave_out_what_a_constraint_excludes_and_no_size() -> None:
     for name, variants in repetitions.VARIANTS.items():
-        sweeps = [(dtype, layout) for kernel, dtype, layout in repetitions.SWEEPS if kernel == name]
+        sweeps = [
+            (dtype, layout)
+            for kernel, dtype, layout in repetitions.SWEEPS
+            if kernel == name
+        ]
         for params in variants:
-            every = [repeated_kernel(name).variant(params, *sweep, excluded=True) for sweep in sweeps]
+            every = [
+                repeated_kernel(name).variant(params, *sweep, excluded=True)
+                for sweep in sweeps
+            ]
             accepted = [one for one in every if one.absent() is None]
             assert len(accepted) >= min(2, len(sweeps)), params
-            reasons = {one.absent(size) for one in accepted for size in repetitions.SIZES}
+            reasons = {
+                one.absent(size) for one in accepted for size in repetitions.SIZES
+            }
             assert reasons == {None}

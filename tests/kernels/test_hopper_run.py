@@ -61,7 +61,10 @@ def run(
     """
     (m, k), n = inputs["a"].shape, inputs["b"].shape[1]
     geometry = one.geometry({"m": m, "n": n, "k": max(k, 1)})
-    program = parse_hopper(compile_ptx(one.kernel.source, one.entry, [include], text), geometry.shared_bytes)
+    program = parse_hopper(
+        compile_ptx(one.kernel.source, one.entry, [include], text),
+        geometry.shared_bytes,
+    )
     memory = Memory()
     stored = inputs | {"b": inputs["b"] if one.layout == "NN" else inputs["b"].T}
     held = {}
@@ -78,7 +81,9 @@ def run(
     together = (geometry.cluster or (1, 1, 1))[0]
     grid = (clusters * together, 1) if clusters else geometry.grid[:2]
     threads = geometry.block[0]
-    machine = HopperMachine(program, memory, threads, grid, together, arguments, maps, loads)
+    machine = HopperMachine(
+        program, memory, threads, grid, together, arguments, maps, loads
+    )
     machine.sum_bits = sum_bits
     machine.behind = np.arange(machine.count) % threads < behind
     machine.run()
@@ -99,9 +104,21 @@ def wrong(
     """How many elements of C = ALPHA * A @ B + beta * C are wrong, with inputs whose sums are exact."""
     m, n, k = size
     rng = np.random.default_rng(1)
-    a, b, c = (rng.integers(-4, 5, shape).astype(np.float32) for shape in ((m, k), (k, n), (m, n)))
+    a, b, c = (
+        rng.integers(-4, 5, shape).astype(np.float32)
+        for shape in ((m, k), (k, n), (m, n))
+    )
     held = c if beta else np.full_like(c, np.nan)
-    found = run(one, loads, {"a": a, "b": b, "c": held}, clusters, beta, include, text, behind=behind)
+    found = run(
+        one,
+        loads,
+        {"a": a, "b": b, "c": held},
+        clusters,
+        beta,
+        include,
+        text,
+        behind=behind,
+    )
     return int((found != rounded(ALPHA * (a @ b) + (beta * c if beta else 0))).sum())
 
 
@@ -125,14 +142,41 @@ KERNELS = [
     (STREAM_K, "TN", {"bn": 64, "stages": 3}, 4),
     (STREAM_K, "NN", {"bn": 64}, 2),
     (RING, "TN", {"bn": 64, "stagger": 1, "serpentine": 1}, 2),
-    (RING, "TN", {"bn": 96, "stagger": 2, "cluster_m": 2, "cluster_n": 2, "boxes": 1}, 1),
-    (RING, "NN", {"bn": 128, "consumers_n": 2, "bm": 64, "store": "direct", "evict_b": "first"}, 2),
+    (
+        RING,
+        "TN",
+        {"bn": 96, "stagger": 2, "cluster_m": 2, "cluster_n": 2, "boxes": 1},
+        1,
+    ),
+    (
+        RING,
+        "NN",
+        {"bn": 128, "consumers_n": 2, "bm": 64, "store": "direct", "evict_b": "first"},
+        2,
+    ),
     (RING, "TN", {"bn": 64, "stagger": 1, "early": 1}, 10),
-    (RING, "TN", {"bm": 64, "bn": 64, "consumers": 1, "reallocate": 0, "stages": 2, "early": 1}, 3),
+    (
+        RING,
+        "TN",
+        {"bm": 64, "bn": 64, "consumers": 1, "reallocate": 0, "stages": 2, "early": 1},
+        3,
+    ),
     # Four steps: more than three stages, and less than six.
     (TURNS, "TN", {"bn": 64, "stages": 3}, 2),
     (TURNS, "TN", {"bn": 64, "stages": 5, "serpentine": 1, "raster": 2}, 1),
-    (TURNS, "TN", {"bm": 64, "bn": 64, "stages": 5, "cluster_n": 2, "raster": "hilbert", "boxes": 1}, 2),
+    (
+        TURNS,
+        "TN",
+        {
+            "bm": 64,
+            "bn": 64,
+            "stages": 5,
+            "cluster_n": 2,
+            "raster": "hilbert",
+            "boxes": 1,
+        },
+        2,
+    ),
     (SPLIT, "NN", {"bn": 64, "split_k": 3}, 0),
     (
         SPLIT,
@@ -144,7 +188,11 @@ KERNELS = [
 SLICES: list[tuple[str, dict[str, int | str], tuple[int, int, int]]] = [
     ("TN", {"split_k": 2}, (130, 136, 200)),
     ("TN", {"split_k": 3}, (130, 136, 200)),  # bands of 48, 48 and 32 columns
-    ("TN", {"bn": 64, "split_k": 8}, (65, 72, 520)),  # bands of 16 columns, of which four are empty
+    (
+        "TN",
+        {"bn": 64, "split_k": 8},
+        (65, 72, 520),
+    ),  # bands of 16 columns, of which four are empty
     ("NN", {"bn": 256, "consumers_n": 2, "stages": 4, "split_k": 3}, (130, 200, 200)),
     ("TN", {"bn": 80, "split_k": 2}, (65, 136, 200)),  # bands of 48 and 32 columns
 ]
@@ -171,14 +219,20 @@ def test_sums_of_slices_are_right(
     ("if (left >= band)", "if (left > 0)", 4, "wrong"),
     ("if (thread == 0) wait_for_store_reads<0>();", "", 0, "before its wgmma or its stores"),
 ])  # fmt: skip
-def test_mistakes_of_slices_show(tmp_path: Path, text: str, instead: str, number: int, shows: str) -> None:
+def test_mistakes_of_slices_show(
+    tmp_path: Path, text: str, instead: str, number: int, shows: str
+) -> None:
     include = tmp_path / "include"
     shutil.copytree(INCLUDE, include)
     edit(include / "epilogue" / "slice_sum.cuh", text, instead)
     layout, params, size = SLICES[number]
     try:
         one = variant(SPLIT, "bf16", layout, **params)
-        found = "wrong" if any(wrong(one, loads, size, include=include) for loads in LOADS) else ""
+        found = (
+            "wrong"
+            if any(wrong(one, loads, size, include=include) for loads in LOADS)
+            else ""
+        )
     except Fault as fault:
         found = str(fault)
     assert shows in found
@@ -197,7 +251,9 @@ def with_loads(case: tuple[Any, ...]) -> list[tuple[Any, ...]]:
 
 @pytest.mark.parametrize(
     ("name", "layout", "params", "clusters", "loads"),
-    slow_beside_files(covering([(*row, loads) for row in KERNELS for loads in LOADS], with_loads)),
+    slow_beside_files(
+        covering([(*row, loads) for row in KERNELS for loads in LOADS], with_loads)
+    ),
 )
 def test_results_are_right(
     name: str, layout: str, params: dict[str, int | str], clusters: int, loads: str
@@ -208,7 +264,13 @@ def test_results_are_right(
 
 WIDTHS: list[tuple[str, str, dict[str, int | str], tuple[int, int, int], int]] = [
     # Each row of tiles has a wide one and two narrow ones, of which the last is cut.
-    (RING, "TN", {"bn": 80, "narrow": 64, "stagger": 1, "serpentine": 1}, (300, 200, 136), 2),
+    (
+        RING,
+        "TN",
+        {"bn": 80, "narrow": 64, "stagger": 1, "serpentine": 1},
+        (300, 200, 136),
+        2,
+    ),
     # Two columns of 64 beside two of 48, stored as two halves of 64 that overlap.
     # One row of clusters of three tiles and one of four, for seven clusters.
     (
@@ -222,7 +284,13 @@ WIDTHS: list[tuple[str, str, dict[str, int | str], tuple[int, int, int], int]] =
     # Each row has two wide tiles and two narrow ones, more than the blocks.
     (WIDE, "TN", {"bn": 128, "narrow": 96, "stages": 2}, (300, 440, 136), 3),
     # The consumers' tiles differ in width; with two rows of clusters as well.
-    (TURNS, "TN", {"bn": 128, "narrow": 96, "stages": 3, "serpentine": 1, "raster": 0}, (300, 320, 200), 2),
+    (
+        TURNS,
+        "TN",
+        {"bn": 128, "narrow": 96, "stages": 3, "serpentine": 1, "raster": 0},
+        (300, 320, 200),
+        2,
+    ),
     (
         TURNS,
         "TN",
@@ -236,7 +304,9 @@ WIDTHS: list[tuple[str, str, dict[str, int | str], tuple[int, int, int], int]] =
 
 
 @pytest.mark.parametrize("loads", LOADS)
-@pytest.mark.parametrize(("name", "layout", "params", "size", "clusters"), slow_beside_files(WIDTHS))
+@pytest.mark.parametrize(
+    ("name", "layout", "params", "size", "clusters"), slow_beside_files(WIDTHS)
+)
 def test_results_of_two_widths_are_right(
     name: str,
     layout: str,
@@ -255,18 +325,39 @@ def test_results_of_two_widths_are_right(
     ("narrow * Narrow};", "narrow * BN};"),
     ("return {few.count + at.row, at.column};", "return at;"),
 ])  # fmt: skip
-def test_mistakes_of_two_widths_show(tmp_path: Path, text: str, instead: str, number: int) -> None:
+def test_mistakes_of_two_widths_show(
+    tmp_path: Path, text: str, instead: str, number: int
+) -> None:
     include = tmp_path / "include"
     shutil.copytree(INCLUDE, include)
     edit(include / "schedule" / "even_tiles.cuh", text, instead)
     name, layout, params, size, clusters = WIDTHS[number]
-    assert wrong(variant(name, "bf16", layout, **params), "early", size, clusters, include=include) > 0
+    assert (
+        wrong(
+            variant(name, "bf16", layout, **params),
+            "early",
+            size,
+            clusters,
+            include=include,
+        )
+        > 0
+    )
 
 
 PROMOTIONS: list[tuple[dict[str, int | str], int]] = [
     ({"bn": 64, "stages": 4}, 2),
     ({"bn": 64, "stages": 2, "stagger": 0, "cluster_m": 2, "buffers": 2}, 1),
-    ({"bn": 64, "split": 2, "partials": 2, "stages": 2, "stagger": 2, "raster": "hilbert"}, 2),
+    (
+        {
+            "bn": 64,
+            "split": 2,
+            "partials": 2,
+            "stages": 2,
+            "stagger": 2,
+            "raster": "hilbert",
+        },
+        2,
+    ),
     ({"bn": 64, "split": 2, "partials": 2, "chain": 4, "stages": 4, "stagger": 2}, 2),
     ({"bm": 256, "bn": 64, "every": 256, "stages": 3}, 1),
     ({"bm": 256, "bn": 96, "partials": 2, "stages": 3, "cluster_m": 2}, 1),
@@ -278,7 +369,9 @@ PROMOTIONS: list[tuple[dict[str, int | str], int]] = [
 @pytest.mark.slow
 @pytest.mark.parametrize("loads", LOADS)
 @pytest.mark.parametrize(("params", "clusters"), PROMOTIONS)
-def test_promoted_results_are_right(params: dict[str, int | str], clusters: int, loads: str) -> None:
+def test_promoted_results_are_right(
+    params: dict[str, int | str], clusters: int, loads: str
+) -> None:
     """Five steps of K, the last of 80: a whole interval, and one that is cut."""
     one = variant(PROMOTED, "fp8", "TN", **params)
     assert wrong(one, loads, (300, 136, 592), clusters) == 0
@@ -303,7 +396,9 @@ def test_promoted_results_are_right_without_k_without_a_tile_and_without_c(
     ("wgmma_wait<1>();", "wgmma_wait<2>();", "before it is written"),
     ("if (last) release(at, count);", "", "ever"),
 ])  # fmt: skip
-def test_mistakes_of_promotion_show(tmp_path: Path, text: str, instead: str, shows: str) -> None:
+def test_mistakes_of_promotion_show(
+    tmp_path: Path, text: str, instead: str, shows: str
+) -> None:
     include = tmp_path / "include"
     shutil.copytree(INCLUDE, include)
     edit(include / "schedule" / "promotion_loop.cuh", text, instead)
@@ -311,7 +406,9 @@ def test_mistakes_of_promotion_show(tmp_path: Path, text: str, instead: str, sho
     more = {"every": 256} if instead.endswith("0);") else parts
     one = variant(PROMOTED, "fp8", "TN", bn=64, stages=3, **more)
     try:
-        found = "wrong" if wrong(one, "early", (300, 136, 1104), 2, include=include) else ""
+        found = (
+            "wrong" if wrong(one, "early", (300, 136, 1104), 2, include=include) else ""
+        )
     except Fault as fault:
         found = str(fault)
     assert any(word in found for word in shows.split("|"))
@@ -323,12 +420,18 @@ def test_promotion_is_nearer_to_the_exact_sum(signs: str) -> None:
     """In tensor cores that keep 14 bits of a sum, as a model of them cuts the sums of the kernel itself."""
     rng = np.random.default_rng(2)
     shapes = {"a": (64, 1536), "b": (1536, 64), "c": (64, 64)}
-    drawn = {name: rng.uniform(0 if signs == "positive" else -1, 1, shape) for name, shape in shapes.items()}
+    drawn = {
+        name: rng.uniform(0 if signs == "positive" else -1, 1, shape)
+        for name, shape in shapes.items()
+    }
     inputs = {name: E4M3[to_e4m3(values)] for name, values in drawn.items()}
     exact = ALPHA * (inputs["a"].astype(np.float64) @ inputs["b"])
     variants = {
         "not": variant(RING, "fp8", "TN", bm=64, bn=64, consumers=1, reallocate=0),
-        **{f"every {every}": variant(PROMOTED, "fp8", "TN", bn=64, every=every) for every in (128, 256)},
+        **{
+            f"every {every}": variant(PROMOTED, "fp8", "TN", bn=64, every=every)
+            for every in (128, 256)
+        },
     }
     error = {}
     for name, one in variants.items():
@@ -373,7 +476,11 @@ def test_results_of_other_types_are_right(
     (TURNS, {"stages": 3, "narrow": 96}), (TURNS, {"bm": 64, "bn": 64, "cluster_m": 2}), (RING, {"bn": 64, "early": 1}),
 ])  # fmt: skip
 def test_edges_are_right(
-    name: str, params: dict[str, int | str], size: tuple[int, int, int], clusters: int, beta: float
+    name: str,
+    params: dict[str, int | str],
+    size: tuple[int, int, int],
+    clusters: int,
+    beta: float,
 ) -> None:
     """One row, one step of K, blocks without a second tile or without any, C that holds NaN where it is not read."""
     one = variant(name, "bf16", "TN", **params)
@@ -388,20 +495,55 @@ HAND_OVER = "schedule/hand_over.cuh"
 TURNS_AND_ROLES = [
     # What is changed, where, and how it shows. To hand over up to stages - 1 steps earlier does no harm: the stage
     # that the other consumer waits for has been full once on the pass before, so that its parity is of this pass.
-    (TURN, "consumer.at.advance(number * steps);", "", "wrong|ever"),  # takes the stages of the first tile
+    (
+        TURN,
+        "consumer.at.advance(number * steps);",
+        "",
+        "wrong|ever",
+    ),  # takes the stages of the first tile
     (
         TURN,
         "work.clusters, consumer.at.advance(steps)) {",
         "work.clusters) {",
         "wrong|ever",
     ),  # those of the other's tiles
-    (TURN, "if (before) warp", "if (before && consumer == 0) warp", "wrong|ever"),  # does not wait
-    (HAND_OVER, "if (step == last) warp", "if (step < 0) warp", "ever"),  # does not hand over
-    (TURN, "tile != work.cluster, tile", "true, tile", "ever"),  # waits where nobody hands over
-    (TURN, "Cluster::partners * 4,", "Cluster::partners * BlockTile::consumers * 4,", "ever"),
+    (
+        TURN,
+        "if (before) warp",
+        "if (before && consumer == 0) warp",
+        "wrong|ever",
+    ),  # does not wait
+    (
+        HAND_OVER,
+        "if (step == last) warp",
+        "if (step < 0) warp",
+        "ever",
+    ),  # does not hand over
+    (
+        TURN,
+        "tile != work.cluster, tile",
+        "true, tile",
+        "ever",
+    ),  # waits where nobody hands over
+    (
+        TURN,
+        "Cluster::partners * 4,",
+        "Cluster::partners * BlockTile::consumers * 4,",
+        "ever",
+    ),
     (TURN, "if (thread == 0) wait_for_stores();", "", "before its wgmma or its stores"),
-    (TURN, "if (k == 0) return scale_c(c, m, n, beta);", "", "wrong|before it is written"),
-    (ROLES, "if constexpr (Ring::early) warpgroup_barrier<BlockTile::consumers + 1>(0);", "", "no mbarrier"),
+    (
+        TURN,
+        "if (k == 0) return scale_c(c, m, n, beta);",
+        "",
+        "wrong|before it is written",
+    ),
+    (
+        ROLES,
+        "if constexpr (Ring::early) warpgroup_barrier<BlockTile::consumers + 1>(0);",
+        "",
+        "no mbarrier",
+    ),
     (ROLES, "warpgroup_arrive<BlockTile::consumers + 1>(0);", "", "ever"),
     (ROLES, "ring.init(releases);", "", "no mbarrier"),
 ]
@@ -410,9 +552,15 @@ TURNS_AND_ROLES = [
 @pytest.mark.slow
 @pytest.mark.parametrize("behind", [0, 128])
 @pytest.mark.parametrize("params", [{}, {"early": 1}, {"cluster_m": 2}])
-def test_the_start_is_right_whoever_comes_last(params: dict[str, int | str], behind: int) -> None:
+def test_the_start_is_right_whoever_comes_last(
+    params: dict[str, int | str], behind: int
+) -> None:
     for name in (RING, TURNS):
-        given = params if name == RING else {key: value for key, value in params.items() if key != "early"}
+        given = (
+            params
+            if name == RING
+            else {key: value for key, value in params.items() if key != "early"}
+        )
         one = variant(name, "bf16", "TN", bn=64, stages=3, **given)
         assert wrong(one, "late", SIZE, 2, behind=behind) == 0
 
@@ -420,7 +568,12 @@ def test_the_start_is_right_whoever_comes_last(params: dict[str, int | str], beh
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "file", "text", "instead", "shows"),
-    [(name, *one) for one in TURNS_AND_ROLES for name in (TURNS, RING) if name == TURNS or one[0] == ROLES],
+    [
+        (name, *one)
+        for one in TURNS_AND_ROLES
+        for name in (TURNS, RING)
+        if name == TURNS or one[0] == ROLES
+    ],
 )
 def test_mistakes_of_roles_and_turns_show(
     tmp_path: Path, name: str, file: str, text: str, instead: str, shows: str
@@ -440,7 +593,11 @@ def test_mistakes_of_roles_and_turns_show(
     # Threads that set up the ring are the last to come, where others may go on without them.
     behind = 128 if file == ROLES else 0
     try:
-        found = "wrong" if wrong(one, "early", size, 2, include=include, text=whole, behind=behind) else ""
+        found = (
+            "wrong"
+            if wrong(one, "early", size, 2, include=include, text=whole, behind=behind)
+            else ""
+        )
     except Fault as fault:
         found = str(fault)
     assert any(word in found for word in shows.split("|")), found
@@ -455,7 +612,9 @@ def test_each_is_run() -> None:
 
 def first(name: str) -> Variant:
     """The first one of KERNELS, which is compiled for its results anyway."""
-    layout, params = next((layout, params) for one, layout, params, _ in KERNELS if one == name)
+    layout, params = next(
+        (layout, params) for one, layout, params, _ in KERNELS if one == name
+    )
     return variant(name, "bf16", layout, **params)
 
 
@@ -492,7 +651,13 @@ MISTAKES = [
     (f"{TWO_STAGES}.cu", "wgmma_wait_all(accumulator);", "", "early", "wrong|before"),
     ("2_ring.cu", "ring.wait_until_empty(at);", "", "early", "ever"),
     ("2_ring.cu", "mbarrier_wait(ring.full[at.stage], at.parity);", "", "late", "ever"),
-    ("2_ring.cu", "release_stage<Alone>(ring.empty[held], 0, lane);", "", "early", "ever"),
+    (
+        "2_ring.cu",
+        "release_stage<Alone>(ring.empty[held], 0, lane);",
+        "",
+        "early",
+        "ever",
+    ),
     (
         "4_persistent.cu",
         "release_stage<Alone>(ring.empty[held], 0, lane);  //",
@@ -500,16 +665,64 @@ MISTAKES = [
         "early",
         "ever",
     ),
-    ("5_multicast.cu", "ring.init(ClusterM * consumers * 4)", "ring.init(consumers * 4)", "early", "ever"),
+    (
+        "5_multicast.cu",
+        "ring.init(ClusterM * consumers * 4)",
+        "ring.init(consumers * 4)",
+        "early",
+        "ever",
+    ),
     ("5_multicast.cu", "Cluster::column_mask(rank)", "1u << rank", "late", "ever"),
-    (STORE, "if (thread == 0) wait_for_store_reads<Stages - 1>();", "", "early", "wrong"),
+    (
+        STORE,
+        "if (thread == 0) wait_for_store_reads<Stages - 1>();",
+        "",
+        "early",
+        "wrong",
+    ),
     (STORE, "fence_async_proxy();", "", "early", "without fence.proxy.async"),
-    (STORE, "warpgroup_barrier(barrier);  // the buffer is written", "", "early", "before a barrier"),
-    ("6_tma_store.cu", "if (thread == 0) wait_for_stores();", "", "early", "before its wgmma or its stores"),
-    ("6c_stagger.cu", "if (leads) warpgroup_arrive<2>(start_barrier);", "", "early", "ever"),
-    ("6c_stagger.cu", " && blockIdx.x < scheduler.tiles()) warp", ") warp", "early", "ever"),
-    ("6d_serpentine.cu", "steps - 1 - step : step", "steps - step : step", "early", "wrong"),
-    (f"{WIDE}.cu", "if (scheduler.is_narrow(tile))", "if (!scheduler.is_narrow(tile))", "early", "wrong"),
+    (
+        STORE,
+        "warpgroup_barrier(barrier);  // the buffer is written",
+        "",
+        "early",
+        "before a barrier",
+    ),
+    (
+        "6_tma_store.cu",
+        "if (thread == 0) wait_for_stores();",
+        "",
+        "early",
+        "before its wgmma or its stores",
+    ),
+    (
+        "6c_stagger.cu",
+        "if (leads) warpgroup_arrive<2>(start_barrier);",
+        "",
+        "early",
+        "ever",
+    ),
+    (
+        "6c_stagger.cu",
+        " && blockIdx.x < scheduler.tiles()) warp",
+        ") warp",
+        "early",
+        "ever",
+    ),
+    (
+        "6d_serpentine.cu",
+        "steps - 1 - step : step",
+        "steps - step : step",
+        "early",
+        "wrong",
+    ),
+    (
+        f"{WIDE}.cu",
+        "if (scheduler.is_narrow(tile))",
+        "if (!scheduler.is_narrow(tile))",
+        "early",
+        "wrong",
+    ),
     (f"{WIDE}.cu", "has_work ? steps : 0", "steps", "early", "ever"),
     (
         "6f_l2_order.cu",
@@ -529,9 +742,27 @@ MISTAKES = [
     (HAND_OVER, " && steps > 0) warp", ") warp", "early", "ever"),
     (HAND_OVER, "if (step == last) {", "if (step < 0) {", "early", "ever"),
     ("hopper_split_k.cu", "clear(accumulator);", "", "early", "wrong"),
-    ("hopper_split_k.cu", "cluster_barrier();\n        sum.send", "sum.send", "early", "wrong|ever"),
-    ("hopper_split_k.cu", "warpgroup_barrier<BlockTile::consumers + 1>(start);", "", "early", "no mbarrier"),
-    ("hopper_split_k.cu", "warpgroup_arrive<BlockTile::consumers + 1>(start);", "", "early", "ever"),
+    (
+        "hopper_split_k.cu",
+        "cluster_barrier();\n        sum.send",
+        "sum.send",
+        "early",
+        "wrong|ever",
+    ),
+    (
+        "hopper_split_k.cu",
+        "warpgroup_barrier<BlockTile::consumers + 1>(start);",
+        "",
+        "early",
+        "no mbarrier",
+    ),
+    (
+        "hopper_split_k.cu",
+        "warpgroup_arrive<BlockTile::consumers + 1>(start);",
+        "",
+        "early",
+        "ever",
+    ),
     (
         "hopper_gemm.cu",
         "if (k == 0) return scale_c(c, m, n, beta);",
@@ -543,26 +774,45 @@ MISTAKES = [
 
 
 @pytest.mark.parametrize(("file", "text", "instead", "loads", "shows"), MISTAKES)
-def test_mistakes_show(tmp_path: Path, file: str, text: str, instead: str, loads: str, shows: str) -> None:
+def test_mistakes_show(
+    tmp_path: Path, file: str, text: str, instead: str, loads: str, shows: str
+) -> None:
     include = tmp_path / "include"
     shutil.copytree(INCLUDE, include)
     source = HOPPER / file if file.endswith(".cu") else include / file
-    name = source.stem if file.endswith(".cu") else "6_tma_store" if file == STORE else RING
+    name = (
+        source.stem
+        if file.endswith(".cu")
+        else "6_tma_store"
+        if file == STORE
+        else RING
+    )
     changed = source.read_text().replace(text, instead)
     assert changed != source.read_text()
     if source.suffix == ".cuh":
         source.write_text(changed)
-    layout, params, clusters = next(rest for one, *rest in reversed(KERNELS) if one == name)
+    layout, params, clusters = next(
+        rest for one, *rest in reversed(KERNELS) if one == name
+    )
     size = (65, 72, 0) if "k == 0" in text else SIZE
     if name == RING:
         layout, params, clusters = "TN", {"bn": 64, "stagger": 1}, 10  # for nine tiles
     if name == WIDE:
-        layout, params, size, clusters = next(rest for one, *rest in WIDTHS if one == name)
+        layout, params, size, clusters = next(
+            rest for one, *rest in WIDTHS if one == name
+        )
         if "steps : 0" in text:
             size, clusters = (65, 72, 136), 4  # for one tile
-    one, whole = variant(name, "bf16", layout, **params), changed if source.suffix == ".cu" else None
+    one, whole = (
+        variant(name, "bf16", layout, **params),
+        changed if source.suffix == ".cu" else None,
+    )
     try:
-        found = "wrong" if wrong(one, loads, size, clusters, include=include, text=whole) else ""
+        found = (
+            "wrong"
+            if wrong(one, loads, size, clusters, include=include, text=whole)
+            else ""
+        )
     except Fault as fault:
         found = str(fault)
     assert any(word in found for word in shows.split("|"))

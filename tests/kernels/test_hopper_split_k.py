@@ -22,9 +22,19 @@ __host__ __device__ constexpr bool covered(int steps, int slices) {
 
 def test_slices_cover_k_evenly() -> None:
     steps = (1, 2, 3, 7, 64, 65, 79, 4096)
-    hold(COVERED, *(f"covered({number}, {slices})" for number in steps for slices in (2, 3, 4, 6, 8)))
+    hold(
+        COVERED,
+        *(
+            f"covered({number}, {slices})"
+            for number in steps
+            for slices in (2, 3, 4, 6, 8)
+        ),
+    )
     with pytest.raises(LadderError, match="static assertion failed"):
-        hold(COVERED.replace("return next == steps", "return next == steps + 1"), "covered(7, 2)")
+        hold(
+            COVERED.replace("return next == steps", "return next == steps + 1"),
+            "covered(7, 2)",
+        )
 
 
 def test_each_slice_has_a_step() -> None:
@@ -32,9 +42,14 @@ def test_each_slice_has_a_step() -> None:
         one = variant(SPLIT, split_k=split_k, bn=256, stages=4)
         for k in (64 * split_k, 64 * split_k + 8, 4096, 5000):
             assert one.absent({"m": 64, "n": 64, "k": k}) is None
-        assert "every slice" in str(one.absent({"m": 64, "n": 64, "k": 64 * split_k - 64}))
+        assert "every slice" in str(
+            one.absent({"m": 64, "n": 64, "k": 64 * split_k - 64})
+        )
         geometry = one.geometry({"m": 300, "n": 600, "k": 4096})
-        assert (geometry.grid, geometry.cluster) == ((3 * 3 * split_k, 1, 1), (split_k, 1, 1))
+        assert (geometry.grid, geometry.cluster) == (
+            (3 * 3 * split_k, 1, 1),
+            (split_k, 1, 1),
+        )
 
 
 def test_sums_that_do_not_fit_into_the_ring_are_refused() -> None:
@@ -60,13 +75,21 @@ __host__ __device__ constexpr bool covered(int columns_of_copy) {
 """
 
 
-@pytest.mark.parametrize(("dtype", "value"), [("bf16", "__nv_bfloat16"), ("tf32", "float")])
+@pytest.mark.parametrize(
+    ("dtype", "value"), [("bf16", "__nv_bfloat16"), ("tf32", "float")]
+)
 def test_bands_cover_a_tile_in_whole_copies(dtype: str, value: str) -> None:
     """The copies are as wide as the tensor map's box."""
     claims = []
     for columns in (32, 48, 64, 80, 96, 128, 144, 192, 256):
         for slices in (1, 2, 3, 4, 6, 8):
-            more = {"bm": 64, "bn": columns, "consumers": 1, "reallocate": 0, "stages": 5}
+            more = {
+                "bm": 64,
+                "bn": columns,
+                "consumers": 1,
+                "reallocate": 0,
+                "stages": 5,
+            }
             one = variant(SPLIT, dtype, "TN", **more, split_k=slices)
             claims.append(f"covered<{value}, {columns}, {slices}>({box(one, 'c')[1]})")
     hold(BANDS, *claims)

@@ -134,14 +134,20 @@ def test_tiles_of_two_widths_cover_c_and_share_it_out() -> None:
     )
     with pytest.raises(LadderError, match="static assertion failed"):
         hold(
-            EVEN.replace("Narrow : 256, row", "Narrow + 16 : 256, row"), "longest<8, 240, 1>(4096, 4096) > 0"
+            EVEN.replace("Narrow : 256, row", "Narrow + 16 : 256, row"),
+            "longest<8, 240, 1>(4096, 4096) > 0",
         )
 
 
 def test_the_head_of_two_widths_counts_blocks_and_their_work_at_4096() -> None:
-    head = (ROOT / "kernels" / "gemm" / "hopper" / "6e_two_widths.cu").read_text().replace("\n// ", " ")
+    head = (
+        (ROOT / "kernels" / "gemm" / "hopper" / "6e_two_widths.cu")
+        .read_text()
+        .replace("\n// ", " ")
+    )
     (count,) = re.findall(
-        r"(\d+) blocks get two wide and two narrow tiles, as much work as 3.875 wide ones", head
+        r"(\d+) blocks get two wide and two narrow tiles, as much work as 3.875 wide ones",
+        head,
     )
     (most,) = re.findall(r"The most that a block gets is ([\d.]+), instead of 4", head)
     hold(EVEN, f"blocks_with(2 * 256 + 2 * 240, 4096, 4096) == {count}")
@@ -162,10 +168,25 @@ def test_every_tile_has_one_block() -> None:
 
 
 def test_the_curve_never_jumps() -> None:
-    hold(TILES, "all_curves(12)", "curve_is_connected(31, 17)", "curve_is_connected(8, 32)")
+    hold(
+        TILES,
+        "all_curves(12)",
+        "curve_is_connected(31, 17)",
+        "curve_is_connected(8, 32)",
+    )
     with pytest.raises(LadderError, match="static assertion failed"):
-        hold(TILES.replace("hilbert_position(tile", "tile_position<0>(tile"), "all_curves(12)")
+        hold(
+            TILES.replace("hilbert_position(tile", "tile_position<0>(tile"),
+            "all_curves(12)",
+        )
 
 
 def test_blocks_of_a_cluster_know_whom_they_share_with() -> None:
-    hold(TILES, "shares<1, 1>()", "shares<2, 1>()", "shares<1, 2>()", "shares<2, 2>()", "shares<4, 2>()")
+    hold(
+        TILES,
+        "shares<1, 1>()",
+        "shares<2, 1>()",
+        "shares<1, 2>()",
+        "shares<2, 2>()",
+        "shares<4, 2>()",
+    )

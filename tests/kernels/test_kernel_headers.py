@@ -20,9 +20,21 @@ from ladder.model.kernel import Kernel, Variant
 ROOT = Path(__file__).resolve().parents[2]
 KERNELS = ROOT / "kernels"
 INCLUDE = KERNELS / "include"
-HEADERS = sorted(path.relative_to(INCLUDE).as_posix() for path in INCLUDE.rglob("*.cuh"))
+HEADERS = sorted(
+    path.relative_to(INCLUDE).as_posix() for path in INCLUDE.rglob("*.cuh")
+)
 SOURCES = sorted(KERNELS.rglob("*.cu"))
-LAYERS = ["types", "ptx", "layout", "copy", "mma", "epilogue", "schedule", "simt", "probe"]
+LAYERS = [
+    "types",
+    "ptx",
+    "layout",
+    "copy",
+    "mma",
+    "epilogue",
+    "schedule",
+    "simt",
+    "probe",
+]
 """Folders of headers, the lowest first: a header includes only from its own and from lower ones."""
 WIDTH = 110
 
@@ -33,12 +45,18 @@ def index() -> dict[str, list[str]]:
     for line in (INCLUDE / "README.md").read_text(encoding="utf-8").splitlines():
         if not line.startswith("| `"):
             continue
-        header, purpose, kernels = (field.strip() for field in line.strip("|").split("|"))
+        header, purpose, kernels = (
+            field.strip() for field in line.strip("|").split("|")
+        )
         assert purpose, line
         assert header.strip("`") not in found, line
         patterns = re.findall(r"`([^`]+)`", kernels)
         matched = [
-            [one.stem for one in SOURCES if fnmatch(f"{one.parent.name}/{one.stem}", f"*{pattern}")]
+            [
+                one.stem
+                for one in SOURCES
+                if fnmatch(f"{one.parent.name}/{one.stem}", f"*{pattern}")
+            ]
             if "/" in pattern
             else [one.stem for one in SOURCES if fnmatch(one.stem, pattern)]
             for pattern in patterns
@@ -66,7 +84,9 @@ def test_headers_lie_in_folders() -> None:
 
 
 def test_the_index_has_every_header_with_the_kernels_that_include_it() -> None:
-    assert index() == users(), f"{INCLUDE / 'README.md'} names the kernels that include a header"
+    assert index() == users(), (
+        f"{INCLUDE / 'README.md'} names the kernels that include a header"
+    )
 
 
 def upward_includes(include: Path) -> list[str]:
@@ -87,7 +107,9 @@ def test_no_header_includes_from_a_layer_above_its_own() -> None:
 
 def test_an_include_that_climbs_is_found(tmp_path: Path) -> None:
     (tmp_path / "ptx").mkdir()
-    (tmp_path / "ptx/tma.cuh").write_text('#include "ptx/mbarrier.cuh"\n#include "mma/operand_tile.cuh"\n')
+    (tmp_path / "ptx/tma.cuh").write_text(
+        '#include "ptx/mbarrier.cuh"\n#include "mma/operand_tile.cuh"\n'
+    )
     assert upward_includes(tmp_path) == ["ptx/tma.cuh -> mma/operand_tile.cuh"]
 
 
@@ -98,7 +120,9 @@ def test_every_header_has_a_user() -> None:
 def test_includes_name_folder_and_header() -> None:
     files = [*SOURCES, *INCLUDE.rglob("*.cuh")]
     included = {
-        name for path in files for name in re.findall(r'#include "(.+)"', path.read_text(encoding="utf-8"))
+        name
+        for path in files
+        for name in re.findall(r'#include "(.+)"', path.read_text(encoding="utf-8"))
     }
     assert included <= set(HEADERS)
 
@@ -111,7 +135,11 @@ def test_a_header_includes_what_it_uses(header: str) -> None:
 
 
 def test_lines_of_kernels_are_short() -> None:
-    files = [path for path in KERNELS.rglob("*") if path.suffix in {".cu", ".cuh", ".py", ".yaml"}]
+    files = [
+        path
+        for path in KERNELS.rglob("*")
+        if path.suffix in {".cu", ".cuh", ".py", ".yaml"}
+    ]
     assert len(files) > 60
     long = [
         f"{path.relative_to(ROOT)}:{number}"
@@ -127,8 +155,13 @@ def test_lines_of_kernels_to_copy_are_short() -> None:
     page = (ROOT / "docs" / "add-a-kernel.md").read_text(encoding="utf-8")
     texts = re.findall(r"^```(?:cuda|yaml)\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     assert len(texts) == 5
-    texts += [path.read_text(encoding="utf-8") for path in (ROOT / "tests/axpy/kernels").iterdir()]
-    assert [line for text in texts for line in text.splitlines() if len(line) > WIDTH] == []
+    texts += [
+        path.read_text(encoding="utf-8")
+        for path in (ROOT / "tests/axpy/kernels").iterdir()
+    ]
+    assert [
+        line for text in texts for line in text.splitlines() if len(line) > WIDTH
+    ] == []
 
 
 BULK_COPIES = {"bulk_copy.cuh", "tma.cuh"}
@@ -145,18 +178,28 @@ def launched_on_sm_120(name: str) -> Variant | None:
     """The first variant of the sweeps that is launched there: of some kernels every block needs more shared memory."""
     for sweep in every_sweep().values():
         for variant in sweep.variants:
-            if variant.kernel.name == name and variant not in sweep.never_launched("sm_120a"):
+            if variant.kernel.name == name and variant not in sweep.never_launched(
+                "sm_120a"
+            ):
                 return variant
     return None
 
 
 def test_on_sm_120_a_bulk_copy_calls_nothing_of_the_system() -> None:
     """ptxas guards copies to the shared memory of a cluster there by a call, which makes a kernel `stateful`."""
-    kernels = [kernel.name for kernel in catalog().values() if copies_in_bulk_on_sm_120(kernel)]
-    variants = [variant for name in kernels if (variant := launched_on_sm_120(name)) is not None]
+    kernels = [
+        kernel.name for kernel in catalog().values() if copies_in_bulk_on_sm_120(kernel)
+    ]
+    variants = [
+        variant for name in kernels if (variant := launched_on_sm_120(name)) is not None
+    ]
     assert len(variants) > 5
     for variant in variants:
         cubin, facts = compile_request(variant_request(variant, INCLUDE, "sm_120a"))
         assert facts["status"] == "ok", facts["reason"]
-        symbols = ELFFile(io.BytesIO(cubin)).get_section_by_name(".symtab").iter_symbols()
-        assert not [symbol.name for symbol in symbols if "syscall" in symbol.name], variant.id
+        symbols = (
+            ELFFile(io.BytesIO(cubin)).get_section_by_name(".symtab").iter_symbols()
+        )
+        assert not [symbol.name for symbol in symbols if "syscall" in symbol.name], (
+            variant.id
+        )

@@ -20,9 +20,16 @@ def variant(name: str, dtype: str = "fp32", **params: int | str) -> Variant:
     return catalog()[name].variant(params, dtype)
 
 
-@pytest.mark.parametrize("name", [name for name, kernel in catalog().items() if not kernel.triton])
+@pytest.mark.parametrize(
+    "name", [name for name, kernel in catalog().items() if not kernel.triton]
+)
 def test_the_first_variant_of_a_kernel_in_the_sweeps_spills_nothing(name: str) -> None:
-    variants = (one for sweep in every_sweep().values() for one in sweep.variants if one.kernel.name == name)
+    variants = (
+        one
+        for sweep in every_sweep().values()
+        for one in sweep.variants
+        if one.kernel.name == name
+    )
     assert facts_without_spills(next(variants))["blocks_per_sm"] >= 1
 
 
@@ -38,9 +45,14 @@ def test_register_cache_shuffles_instead_of_sharing_memory() -> None:
 
 
 def test_bank_probe_keeps_every_access() -> None:
-    for name, params in (("bank_stride", {"stride": 32}), ("bank_column", {"tile_layout": "xor"})):
+    for name, params in (
+        ("bank_stride", {"stride": 32}),
+        ("bank_column", {"tile_layout": "xor"}),
+    ):
         found = facts_without_spills(variant(name, "int32", **params))
-        assert found["lds_32"] == 32, "one load per pattern in the timed loop, none joined or dropped"
+        assert found["lds_32"] == 32, (
+            "one load per pattern in the timed loop, none joined or dropped"
+        )
         assert found["lds_64"] == found["lds_128"] == 0
 
 
@@ -80,7 +92,10 @@ __global__ void maps() {
 
 def hold(*assertions: str) -> None:
     """Compile a source that asserts them. Raises LadderError with the compiler's message where one does not hold."""
-    text = MAPS.replace("ASSERTIONS", "\n    ".join(f'static_assert({text}, "");' for text in assertions))
+    text = MAPS.replace(
+        "ASSERTIONS",
+        "\n    ".join(f'static_assert({text}, "");' for text in assertions),
+    )
     compile_text(text, ["maps"], [INCLUDE], ARCH)
 
 
@@ -95,7 +110,10 @@ def test_layouts_keep_words_apart() -> None:
 
 
 def test_padding_and_xor_free_columns_of_conflicts_and_plain_does_not() -> None:
-    hold("columns_are_conflict_free<Padded<32, 32, 1>>()", "columns_are_conflict_free<Xor<32, 32>>()")
+    hold(
+        "columns_are_conflict_free<Padded<32, 32, 1>>()",
+        "columns_are_conflict_free<Xor<32, 32>>()",
+    )
     with pytest.raises(LadderError, match="static assertion failed"):
         hold("columns_are_conflict_free<Plain<32, 32>>()")
 
@@ -131,8 +149,12 @@ __global__ void windows() {
 
 
 def test_every_window_holds_each_of_its_words_once() -> None:
-    assertions = "\n    ".join(f'static_assert(windows_are_complete<{k}>(), "");' for k in range(1, 33))
-    compile_text(WINDOWS.replace("ASSERTIONS", assertions), ["windows"], [INCLUDE], ARCH)
+    assertions = "\n    ".join(
+        f'static_assert(windows_are_complete<{k}>(), "");' for k in range(1, 33)
+    )
+    compile_text(
+        WINDOWS.replace("ASSERTIONS", assertions), ["windows"], [INCLUDE], ARCH
+    )
     wrong = WINDOWS.replace("15ull", "7ull").replace(
         "ASSERTIONS", 'static_assert(windows_are_complete<9>(), "");'
     )
@@ -163,16 +185,26 @@ def test_wide_kernels_say_which_sizes_they_do_not_take() -> None:
     assert "multiples of 4" in str(wide.absent(gemm_size(33, 36, 7)))
     assert "multiples of 4" in str(wide.absent(gemm_size(33, 37, 8)))
     assert variant("wmma_staged", "fp16").absent(gemm_size(33, 40, 8)) is None
-    assert "multiples of 8" in str(variant("wmma_staged", "fp16").absent(gemm_size(33, 36, 8)))
-    assert "multiples of 16" in str(variant("wmma_naive", "fp16").absent(gemm_size(33, 32, 32)))
-    assert "multiples of 8" in str(variant("mma_staged", "fp16").absent(gemm_size(33, 36, 8)))
-    assert "multiples of 32" in str(variant("bank_stride", "int32").absent({"elements": 33}))
+    assert "multiples of 8" in str(
+        variant("wmma_staged", "fp16").absent(gemm_size(33, 36, 8))
+    )
+    assert "multiples of 16" in str(
+        variant("wmma_naive", "fp16").absent(gemm_size(33, 32, 32))
+    )
+    assert "multiples of 8" in str(
+        variant("mma_staged", "fp16").absent(gemm_size(33, 36, 8))
+    )
+    assert "multiples of 32" in str(
+        variant("bank_stride", "int32").absent({"elements": 33})
+    )
 
 
 @pytest.mark.parametrize("name", ["gemm_shared_tile", "gemm_thread_tile"])
 def test_the_grid_covers_c_and_no_block_is_idle(name: str) -> None:
     one = variant(name)
-    rows, columns = (one.params.get(axis, one.params.get("tile")) for axis in ("bm", "bn"))
+    rows, columns = (
+        one.params.get(axis, one.params.get("tile")) for axis in ("bm", "bn")
+    )
     assert isinstance(rows, int)
     assert isinstance(columns, int)
     for m, n in ((1, 1), (127, 129), (128, 128), (1000, 40)):
@@ -183,7 +215,9 @@ def test_the_grid_covers_c_and_no_block_is_idle(name: str) -> None:
 
 def test_the_grid_of_the_window_covers_the_outputs() -> None:
     for exchange, outputs in (("shuffle", 12), ("shared", 8), ("direct", 4)):
-        one = variant("stencil_window", "fp32", radius=15, exchange=exchange, outputs=outputs)
+        one = variant(
+            "stencil_window", "fp32", radius=15, exchange=exchange, outputs=outputs
+        )
         for elements in (1, 30, 31, 256 * outputs + 30, 256 * outputs + 31, 2**28):
             blocks, _, _ = one.geometry({"elements": elements}).grid
             assert blocks * 256 * outputs >= elements - 30
@@ -214,7 +248,9 @@ def test_stencils_launch_at_least_one_block(name: str) -> None:
         ({"loader": "async"}, "a stage of their own"),
     ],
 )
-def test_impossible_tiles_are_refused_with_the_reason(params: dict[str, int], reason: str) -> None:
+def test_impossible_tiles_are_refused_with_the_reason(
+    params: dict[str, int], reason: str
+) -> None:
     with pytest.raises(LadderError, match=reason):
         variant("gemm_staged", "fp32", **params)
 
@@ -225,22 +261,41 @@ def test_impossible_tiles_are_refused_with_the_reason(params: dict[str, int], re
 def test_the_default_sweeps_load_and_every_cell_is_supported() -> None:
     sweeps = every_sweep()
     asked = [cell for sweep in sweeps.values() for cell in sweep.cells]
-    without = {entry.variant.id: entry.absent(size) for entry, size in asked if entry.variant.absent(size)}
-    reasons = {"1_atomic-fp32": "2^24", "wmma_staged-fp16-swizzle=xor-pad=0": "takes a base and a stride"}
-    held = "3_registers", "4_vectors", "5_bulk_copies"  # each takes rows up to some length
-    reasons |= {f"{name}-{dtype}": "a block" for name in held for dtype in ("fp32", "bf16")}
+    without = {
+        entry.variant.id: entry.absent(size)
+        for entry, size in asked
+        if entry.variant.absent(size)
+    }
+    reasons = {
+        "1_atomic-fp32": "2^24",
+        "wmma_staged-fp16-swizzle=xor-pad=0": "takes a base and a stride",
+    }
+    held = (
+        "3_registers",
+        "4_vectors",
+        "5_bulk_copies",
+    )  # each takes rows up to some length
+    reasons |= {
+        f"{name}-{dtype}": "a block" for name in held for dtype in ("fp32", "bf16")
+    }
     assert set(without) == set(reasons), "what cannot be written is on record"
     assert all(words in str(without[name]) for name, words in reasons.items()), without
-    assert {entry.variant.kernel.name for entry, _ in asked} == set(catalog()), "a sweep names each kernel"
+    assert {entry.variant.kernel.name for entry, _ in asked} == set(catalog()), (
+        "a sweep names each kernel"
+    )
 
 
 def test_the_tile_sweep_has_144_variants() -> None:
-    assert len({entry.variant.id for entry in every_sweep()["fp32_tiles"].entries}) == 144
+    assert (
+        len({entry.variant.id for entry in every_sweep()["fp32_tiles"].entries}) == 144
+    )
 
 
 def test_kernels_stay_readable() -> None:
     for kernel in catalog().values():
         text = kernel.source.read_text(encoding="utf-8")
-        assert text.startswith(("// ", "# ")), f"{kernel.source}: what it computes comes first"
+        assert text.startswith(("// ", "# ")), (
+            f"{kernel.source}: what it computes comes first"
+        )
         assert text.count("\n") < 160, f"{kernel.source}: longer than two screenfuls"
         assert "#define" not in text, f"{kernel.source}: templates, not macros"

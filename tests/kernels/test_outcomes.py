@@ -56,7 +56,9 @@ def run(
     out = memory.buffer(launch, np.asarray([held], np.uint32), writable=True)
     program = parse_tensor(text, 4)
     if kind is HopperMachine:
-        machine = kind(program, memory, 32, (1, 1), 1, [out], {}, more.get("loads", "late"))
+        machine = kind(
+            program, memory, 32, (1, 1), 1, [out], {}, more.get("loads", "late")
+        )
     else:
         machine = kind(program, memory, 32, 1, 1, [out], **more)
     change(machine)
@@ -64,18 +66,28 @@ def run(
     return int(memory.words[out // 4]), machine
 
 
-def test_a_run_is_recalled_with_its_words_and_what_was_noted(carried_out: list[str]) -> None:
+def test_a_run_is_recalled_with_its_words_and_what_was_noted(
+    carried_out: list[str],
+) -> None:
     (word, first), (again, second) = run(), run()
     assert carried_out == ["ClusterMachine"]
     assert word == again == 0
     assert first.accesses == second.accesses != []
     assert vars(first).keys() == vars(second).keys()
-    assert (first.touched, first.barriers.tolist()) == (second.touched, second.barriers.tolist()) == (4, [1])
+    assert (
+        (first.touched, first.barriers.tolist())
+        == (second.touched, second.barriers.tolist())
+        == (4, [1])
+    )
 
 
-def test_a_fault_is_recalled_with_what_was_written_before(carried_out: list[str]) -> None:
+def test_a_fault_is_recalled_with_what_was_written_before(
+    carried_out: list[str],
+) -> None:
     for _ in range(2):
-        with pytest.raises(Fault, match="launch 0 writes outside of its buffer, in 32 threads"):
+        with pytest.raises(
+            Fault, match="launch 0 writes outside of its buffer, in 32 threads"
+        ):
             run(launch=1)
     assert carried_out == ["ClusterMachine"]
 
@@ -96,7 +108,9 @@ class Own(ClusterMachine):
         {"change": lambda machine: setattr(machine, "bits", 4)},
     ],
 )
-def test_what_differs_in_anything_is_carried_out(other: dict[str, Any], carried_out: list[str]) -> None:
+def test_what_differs_in_anything_is_carried_out(
+    other: dict[str, Any], carried_out: list[str]
+) -> None:
     run()
     for _ in range(2):
         try:
@@ -106,31 +120,45 @@ def test_what_differs_in_anything_is_carried_out(other: dict[str, Any], carried_
     assert len(carried_out) == 2
 
 
-def test_orders_that_are_drawn_and_loads_that_land_count(carried_out: list[str]) -> None:
+def test_orders_that_are_drawn_and_loads_that_land_count(
+    carried_out: list[str],
+) -> None:
     for loads in ("early", "late", "shuffled"):
         run(kind=HopperMachine, loads=loads)
     for seed in (1, 2):
         run(
             kind=HopperMachine,
-            change=lambda one, seed=seed: setattr(one, "order", np.random.default_rng(seed)),
+            change=lambda one, seed=seed: setattr(
+                one, "order", np.random.default_rng(seed)
+            ),
         )
-    assert len(carried_out) == 4, "seed 1 is that of `shuffled`, which differs in nothing else"
+    assert len(carried_out) == 4, (
+        "seed 1 is that of `shuffled`, which differs in nothing else"
+    )
 
 
-def test_the_code_that_carries_a_run_out_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_code_that_carries_a_run_out_counts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     asked = set[str]()
     monkeypatch.setattr("closures.digest", lambda *modules: asked.update(modules))
     changes, before = set[str](), outcomes._carried_out_by.__wrapped__(HopperMachine)
     for name, text in outcomes.TEXTS.items():
         with monkeypatch.context() as changed:
             changed.setitem(outcomes.TEXTS, name, f"{text}#")
-            changes |= {name} if outcomes._carried_out_by.__wrapped__(HopperMachine) != before else set()
+            changes |= (
+                {name}
+                if outcomes._carried_out_by.__wrapped__(HopperMachine) != before
+                else set()
+            )
     modules = ("hopper_ptx", "tensor_ptx", "ptx", "inputs", "outcomes")
     assert changes == {f"emulator.{one}" for one in modules}
     assert {"ladder.build.banks", "ladder.model.problem"} <= asked
 
 
-def test_what_has_no_digest_is_an_error_and_a_class_of_a_test_is_not_kept(carried_out: list[str]) -> None:
+def test_what_has_no_digest_is_an_error_and_a_class_of_a_test_is_not_kept(
+    carried_out: list[str],
+) -> None:
     with pytest.raises(TypeError, match="a machine holds a function"):
         run(change=lambda machine: setattr(machine, "noted", print_nothing))
     for _ in range(2):

@@ -57,12 +57,19 @@ def schedule(height: int, rows: int, columns: int, tiles: int) -> Array:
     """Column, first row and rows of each tile, in the order of their start."""
     memory = Memory()
     out = memory.buffer(0, np.full(3 * tiles, 2**32 - 1, np.uint32), writable=True)
-    ClusterMachine(_schedule(height), memory, 32, -(-tiles // 32), 1, [out, rows, columns, tiles]).run()
+    ClusterMachine(
+        _schedule(height), memory, 32, -(-tiles // 32), 1, [out, rows, columns, tiles]
+    ).run()
     return memory.words[out // 4 : out // 4 + 3 * tiles].view(np.int32).reshape(3, -1).T
 
 
 def planned(height: int, m: int, n: int) -> Array:
-    return schedule(height, m, -(-n // 256), short(height).geometry({"m": m, "n": n, "k": 8}).grid[0])
+    return schedule(
+        height,
+        m,
+        -(-n // 256),
+        short(height).geometry({"m": m, "n": n, "k": 8}).grid[0],
+    )
 
 
 def makespan(found: Array, m: int, blocks: int = 132) -> int:
@@ -112,8 +119,12 @@ def test_tiles_cover_every_row_once_and_tall_ones_come_first(
         (112, 1024, 1024, 128, 112),
     ],
 )
-def test_multiprocessors_have_as_many_rows_to_do(height: int, m: int, n: int, plain: int, rows: int) -> None:
-    tiles = variant(bm=128, bn=256, tn=16, bk=8).geometry({"m": m, "n": n, "k": 8}).grid[0]
+def test_multiprocessors_have_as_many_rows_to_do(
+    height: int, m: int, n: int, plain: int, rows: int
+) -> None:
+    tiles = (
+        variant(bm=128, bn=256, tn=16, bk=8).geometry({"m": m, "n": n, "k": 8}).grid[0]
+    )
     assert makespan(np.full((tiles, 3), (0, 0, 128)), m) == plain
     found = planned(height, m, n)
     assert makespan(found, m) == rows
@@ -123,7 +134,9 @@ def test_multiprocessors_have_as_many_rows_to_do(height: int, m: int, n: int, pl
 
 
 @drawn(height=st.sampled_from(HEIGHTS), m=st.integers(1, 6000), n=st.integers(1, 6000))
-def test_no_size_takes_longer_than_with_plain_tiles(height: int, m: int, n: int) -> None:
+def test_no_size_takes_longer_than_with_plain_tiles(
+    height: int, m: int, n: int
+) -> None:
     tiles, found = -(-m // 128) * -(-n // 256), planned(height, m, n)
     assert covers(found, m, -(-n // 256))
     assert makespan(found, m) <= -(-tiles // 132) * 128
@@ -162,22 +175,44 @@ def test_c_is_not_read_where_beta_is_0_and_scaled_where_k_is_0(height: int) -> N
 
 @pytest.mark.parametrize(
     "params",
-    [{"buffers": 1}, {"stages": 2, "walk": "rows"}, {"bk": 16, "stages": 5, "walk": "snake"}],
+    [
+        {"buffers": 1},
+        {"stages": 2, "walk": "rows"},
+        {"bk": 16, "stages": 5, "walk": "snake"},
+    ],
     ids=str,
 )
 def test_copies_may_land_at_any_time(params: dict[str, Any]) -> None:
     """Also checks for races in shared memory: where all warps of a block go the same way."""
     one = short(112, **{**SMALL, **params})
-    for (size, tiles), landing in [(launch, at) for launch in LAUNCHES[:4:2] for at in ("wait", "once")]:
+    for (size, tiles), landing in [
+        (launch, at) for launch in LAUNCHES[:4:2] for at in ("wait", "once")
+    ]:
         assert run(one, size, landing, beta=0.5, tiles=tiles)[1] <= 1
 
 
 MISTAKES = [
-    ("include/layout/row_map.cuh", "in_tile / 4 - Groups - four", "in_tile / 4 - Groups - four - 1"),
+    (
+        "include/layout/row_map.cuh",
+        "in_tile / 4 - Groups - four",
+        "in_tile / 4 - Groups - four - 1",
+    ),
     ("include/layout/row_map.cuh", "row(first + rows) - row(first)", "rows"),
-    ("include/copy/tile_copy.cuh", "(first_row + map.row(row(0)))", "(first_row + row(0))"),
-    ("include/copy/tile_copy.cuh", "first_row) - map.row(row(0))", "first_row) - row(0)"),
-    ("include/schedule/two_heights.cuh", "Index(at.row) * Short,", "Index(at.row) * Tall,"),
+    (
+        "include/copy/tile_copy.cuh",
+        "(first_row + map.row(row(0)))",
+        "(first_row + row(0))",
+    ),
+    (
+        "include/copy/tile_copy.cuh",
+        "first_row) - map.row(row(0))",
+        "first_row) - row(0)",
+    ),
+    (
+        "include/schedule/two_heights.cuh",
+        "Index(at.row) * Short,",
+        "Index(at.row) * Tall,",
+    ),
     ("gemm/simt/gemm_short_tiles.cu", "thread_rows - (Tile::bm - ShortRows)", "0"),
 ]
 
@@ -195,7 +230,9 @@ def test_mistakes_show(tmp_path: Path, file: str, right: str, mistake: str) -> N
     ):
         one = kernel.variant({"short_rows": height, **SMALL, "bn": bn}, "fp32")
         try:
-            found = found or wrong_in_fp32(one, size, tiles, include=tmp_path / "kernels" / "include")
+            found = found or wrong_in_fp32(
+                one, size, tiles, include=tmp_path / "kernels" / "include"
+            )
         except Fault:
             found = 1
     assert found

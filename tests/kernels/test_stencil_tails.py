@@ -28,7 +28,9 @@ SHAPES: dict[str, list[dict[str, Any]]] = {
     "stencil_global": [{}],
     "stencil_shared": [{"coarsen": coarsen} for coarsen in (1, 3, 8)],
     "stencil_register_cache": [
-        {"coarsen": coarsen, "lanes": lanes} for coarsen in (1, 3) for lanes in (8, 16, 32)
+        {"coarsen": coarsen, "lanes": lanes}
+        for coarsen in (1, 3)
+        for lanes in (8, 16, 32)
     ]
     + [{"coarsen": 8}, {"mask": "active"}],
     "stencil_window": [
@@ -41,7 +43,9 @@ SHAPES: dict[str, list[dict[str, Any]]] = {
 """Every stencil kernel, and the parameters beside the radius with which it is tried."""
 
 
-def variant(name: str, dtype: str = "int32", kernels: Path = KERNELS, **params: Any) -> Variant:
+def variant(
+    name: str, dtype: str = "int32", kernels: Path = KERNELS, **params: Any
+) -> Variant:
     kernel = load_kernel(kernels / "stencil" / f"{name}.yaml")
     return kernel.variant({"block": BLOCK, **params}, dtype)
 
@@ -54,17 +58,23 @@ def lines(dtype: str, lengths: list[int]) -> list[Array]:
     return [random.uniform(-1, 1, length).astype(np.float32) for length in lengths]
 
 
-def run(given: Variant, lengths: list[int], include: Path = KERNELS / "include") -> list[tuple[Array, Array]]:
+def run(
+    given: Variant, lengths: list[int], include: Path = KERNELS / "include"
+) -> list[tuple[Array, Array]]:
     """(input, output) of a launch for each length, with the geometry of the kernel's YAML; outputs begin as poison."""
     program = parse(compile_ptx(given.kernel.source, given.entry, [include]))
     memory, inputs, places = Memory(), lines(given.dtype, lengths), []
     for launch, line in enumerate(inputs):
         source = memory.buffer(launch, line.view(np.uint32), writable=False)
-        target = memory.buffer(launch, np.full(len(line), POISON, np.uint32), writable=True)
+        target = memory.buffer(
+            launch, np.full(len(line), POISON, np.uint32), writable=True
+        )
         places.append((source, target, len(line)))
     blocks = [given.geometry({"elements": length}).grid[0] for length in lengths]
     Machine(program, memory, BLOCK, blocks, places).run()
-    outputs = [memory.words[target // 4 : target // 4 + length] for _, target, length in places]
+    outputs = [
+        memory.words[target // 4 : target // 4 + length] for _, target, length in places
+    ]
     return list(zip(inputs, outputs, strict=True))
 
 
@@ -76,7 +86,9 @@ def wrong(given: Variant, line: Array, output: Array) -> str:
         return f"n = {len(line)}: written behind the last output"
     if not means:
         return ""
-    windows = sliding_window_view(line.astype(np.int64 if given.dtype == "int32" else np.float64), more + 1)
+    windows = sliding_window_view(
+        line.astype(np.int64 if given.dtype == "int32" else np.float64), more + 1
+    )
     sums = windows.sum(axis=1)
     found = output[:means].view(line.dtype)
     if given.dtype == "int32":
@@ -84,8 +96,15 @@ def wrong(given: Variant, line: Array, output: Array) -> str:
         bad = found != expected
     else:
         size = np.abs(windows).sum(axis=1)
-        bad = ~(np.abs(found.astype(np.float64) * (more + 1) - sums) <= (more + 2) * 2.0**-24 * size)
-    return f"n = {len(line)}: wrong at {np.flatnonzero(bad).tolist()[:8]}" if bad.any() else ""
+        bad = ~(
+            np.abs(found.astype(np.float64) * (more + 1) - sums)
+            <= (more + 2) * 2.0**-24 * size
+        )
+    return (
+        f"n = {len(line)}: wrong at {np.flatnonzero(bad).tolist()[:8]}"
+        if bad.any()
+        else ""
+    )
 
 
 def around_blocks(given: Variant) -> list[int]:
@@ -96,8 +115,14 @@ def around_blocks(given: Variant) -> list[int]:
     return sorted({end + step for end in ends for step in range(-2, 3)} - set(LENGTHS))
 
 
-def mistakes(given: Variant, lengths: list[int], include: Path = KERNELS / "include") -> list[str]:
-    return [text for line, output in run(given, lengths, include) if (text := wrong(given, line, output))]
+def mistakes(
+    given: Variant, lengths: list[int], include: Path = KERNELS / "include"
+) -> list[str]:
+    return [
+        text
+        for line, output in run(given, lengths, include)
+        if (text := wrong(given, line, output))
+    ]
 
 
 def test_every_stencil_kernel_is_tried() -> None:
@@ -108,7 +133,11 @@ def test_every_stencil_kernel_is_tried() -> None:
 FAR = [name for name in SHAPES if name != "stencil_window"]
 TRIED = [
     *all_pairs(FAR, ["int32", "fp32"], RADII),
-    *all_pairs(["stencil_window"], ["int32", "fp32"], [radius for radius in RADII if radius <= 16]),
+    *all_pairs(
+        ["stencil_window"],
+        ["int32", "fp32"],
+        [radius for radius in RADII if radius <= 16],
+    ),
 ]
 
 
@@ -122,23 +151,51 @@ def test_every_length_is_right(name: str, dtype: str, radius: int) -> None:
 
 # A mistake planted in a copy of the kernels is found: the tests above can fail.
 
-OUTSIDE, BARRIER, SHUFFLE = "outside of its buffer", "before the barrier", "not all lanes"
+OUTSIDE, BARRIER, SHUFFLE = (
+    "outside of its buffer",
+    "before the barrier",
+    "not all lanes",
+)
 WRONG, BEHIND = "wrong at", "written behind"
 EARLY = "    if (first + lane + halo >= elements) return;\n    T cache"
 PLANTED: list[tuple[str, dict[str, Any], str, str, str]] = [
     ("stencil_global", {}, "at + halo >= elements", "at + halo > elements", OUTSIDE),
     ("stencil_shared", {}, "first + at < elements", "first + at <= elements", OUTSIDE),
     ("stencil_shared", {}, "__syncthreads();", "", BARRIER),
-    ("stencil_register_cache", {"coarsen": 2}, "at < outputs + halo &&", "at < outputs + halo - 1 &&", WRONG),
+    (
+        "stencil_register_cache",
+        {"coarsen": 2},
+        "at < outputs + halo &&",
+        "at < outputs + halo - 1 &&",
+        WRONG,
+    ),
     ("stencil_register_cache", {}, "    T cache", EARLY, SHUFFLE),
-    ("stencil_register_cache", {"mask": "active"}, "    T cache", EARLY, "not name all lanes"),
-    ("stencil_register_cache", {"radius": 32}, "near + 1, registers - 1", "near + 1, 1", WRONG),
+    (
+        "stencil_register_cache",
+        {"mask": "active"},
+        "    T cache",
+        EARLY,
+        "not name all lanes",
+    ),
+    (
+        "stencil_register_cache",
+        {"radius": 32},
+        "near + 1, registers - 1",
+        "near + 1, 1",
+        WRONG,
+    ),
     ("stencil_register_cache", {"lanes": 16}, "turn, Lanes)", "turn)", WRONG),
     ("stencil_window", {}, "place < halo_quads", "place + 1 < halo_quads", WRONG),
     ("stencil_window", {"exchange": "shared"}, "__syncthreads();", "", BARRIER),
     ("quad", {}, "if (at + 4 <= elements)", "if (at + 3 <= elements)", OUTSIDE),
     ("quad", {}, "if (at + 4 <= end)", "if (at + 3 <= end)", BEHIND),
-    ("quad", {"exchange": "direct", "radius": 5}, "quad > Halo / 4 ?", "quad >= Halo / 4 ?", WRONG),
+    (
+        "quad",
+        {"exchange": "direct", "radius": 5},
+        "quad > Halo / 4 ?",
+        "quad >= Halo / 4 ?",
+        WRONG,
+    ),
 ]
 """A kernel, or the header of the quads; parameters; what is replaced by what; what the test must find."""
 
@@ -150,8 +207,17 @@ def test_a_planted_mistake_is_found(
     kernels = tmp_path / "kernels"
     for room in ("stencil", "include"):
         shutil.copytree(KERNELS / room, kernels / room)
-    edit(kernels / ("include/simt/stencil.cuh" if name == "quad" else f"stencil/{name}.cu"), old, new)
-    given = variant("stencil_window" if name == "quad" else name, kernels=kernels, **{"radius": 7, **params})
+    edit(
+        kernels
+        / ("include/simt/stencil.cuh" if name == "quad" else f"stencil/{name}.cu"),
+        old,
+        new,
+    )
+    given = variant(
+        "stencil_window" if name == "quad" else name,
+        kernels=kernels,
+        **{"radius": 7, **params},
+    )
     try:
         found = mistakes(given, [*LENGTHS, *around_blocks(given)], kernels / "include")
     except Fault as fault:

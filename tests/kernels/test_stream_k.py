@@ -80,9 +80,15 @@ def test_shares_of_the_sizes_that_are_measured() -> None:
 
 
 def test_the_head_of_the_hopper_file_counts_tiles_and_steps_at_4096() -> None:
-    head = (ROOT / "kernels" / "gemm" / "hopper" / "8_stream_k.cu").read_text().replace("\n// ", " ")
+    head = (
+        (ROOT / "kernels" / "gemm" / "hopper" / "8_stream_k.cu")
+        .read_text()
+        .replace("\n// ", " ")
+    )
     ((rest, steps),) = re.findall(r"other (\d+) tiles have (\d+) steps of K each", head)
-    ((blocks, share, longer),) = re.findall(r"cut into (\d+) shares of (\d+) or (\d+)", head)
+    ((blocks, share, longer),) = re.findall(
+        r"cut into (\d+) shares of (\d+) or (\d+)", head
+    )
     (cut,) = re.findall(r"each of the (\d+) tiles that are cut", head)
     schedule = f"StreamK(512, {steps}, {blocks})"
     hold(
@@ -93,9 +99,13 @@ def test_the_head_of_the_hopper_file_counts_tiles_and_steps_at_4096() -> None:
     )
 
 
-def wrong(size: tuple[int, int, int], blocks: int, beta: float = 0.5, include: Path = INCLUDE) -> int:
+def wrong(
+    size: tuple[int, int, int], blocks: int, beta: float = 0.5, include: Path = INCLUDE
+) -> int:
     """How many elements of C = 0.75 * A @ B + beta * C are wrong."""
-    return wrong_in_fp32(KERNEL.variant(TILE, "fp32", "NN"), size, blocks, beta, include)
+    return wrong_in_fp32(
+        KERNEL.variant(TILE, "fp32", "NN"), size, blocks, beta, include
+    )
 
 
 @pytest.mark.parametrize("blocks", [1, 4, 5, 16])
@@ -116,12 +126,18 @@ def test_where_k_is_0_the_result_is_beta_times_c() -> None:
 MISTAKES = [
     ("if (thread == 0) take_flag(flag);", "", "zero"),
     ("if (thread == 0) raise_flag(flag);", "", "ever"),
-    ('asm volatile("st.relaxed.gpu.global.u32 [%0], 0;" ::"l"(flag) : "memory");', "", "zero"),
+    (
+        'asm volatile("st.relaxed.gpu.global.u32 [%0], 0;" ::"l"(flag) : "memory");',
+        "",
+        "zero",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("text", "instead", "shows"), MISTAKES)
-def test_mistakes_in_the_hand_over_show(tmp_path: Path, text: str, instead: str, shows: str) -> None:
+def test_mistakes_in_the_hand_over_show(
+    tmp_path: Path, text: str, instead: str, shows: str
+) -> None:
     include = tmp_path / "include"
     shutil.copytree(INCLUDE, include)
     header = include / "epilogue" / "partial_sums.cuh"
@@ -157,11 +173,17 @@ def mma(name: str, dtype: str, **params: int | str) -> Variant:
 
 
 def bits_of(values: Array, dtype: str) -> Array:
-    return to_bits(values, ELEMENTS[dtype]) if dtype in ELEMENTS else values.view(np.uint32)
+    return (
+        to_bits(values, ELEMENTS[dtype])
+        if dtype in ELEMENTS
+        else values.view(np.uint32)
+    )
 
 
 def values_of(bits: Array, dtype: str) -> Array:
-    return from_bits(bits, ELEMENTS[dtype]) if dtype in ELEMENTS else bits.view(np.float32)
+    return (
+        from_bits(bits, ELEMENTS[dtype]) if dtype in ELEMENTS else bits.view(np.float32)
+    )
 
 
 @functools.cache
@@ -170,7 +192,13 @@ def ptx_of(source: Path, entry: str, include: Path, text: str) -> str:
 
 
 def run_mma(
-    one: Variant, inputs: dict[str, Array], blocks: int, loads: str, beta: float, include: Path, text: str
+    one: Variant,
+    inputs: dict[str, Array],
+    blocks: int,
+    loads: str,
+    beta: float,
+    include: Path,
+    text: str,
 ) -> Array:
     """0.75 * A @ B + beta * C as the kernel computes it. `text` stands in for its source."""
     (m, k), n, source = inputs["a"].shape, inputs["b"].shape[1], one.kernel.source
@@ -179,14 +207,19 @@ def run_mma(
     memory, held = Memory(), dict[str, tuple[int, Array]]()
     for name, matrix in inputs.items():
         bits = bits_of(matrix, one.dtype)
-        held[name] = memory.buffer(0, bits.reshape(-1).view(np.uint32), writable=name == "c"), bits
+        held[name] = (
+            memory.buffer(0, bits.reshape(-1).view(np.uint32), writable=name == "c"),
+            bits,
+        )
     place, bits = held["c"]
     words = slice(place // 4, (place + bits.nbytes) // 4)
     memory.readable[words] = 0
     scalars = {"m": m, "n": n, "k": k, "alpha": 0.75, "beta": beta}
     arguments, maps, flags = arguments_of(one, memory, held, scalars)
     program = parse_hopper(ptx, geometry.shared_bytes)
-    HopperMachine(program, memory, geometry.block[0], (blocks, 1), 1, arguments, maps, loads).run()
+    HopperMachine(
+        program, memory, geometry.block[0], (blocks, 1), 1, arguments, maps, loads
+    ).run()
     assert not any(memory.words[own].any() for own in flags), "flags are zero again"
     return values_of(memory.words[words].view(bits.dtype), one.dtype).reshape(m, n)
 
@@ -203,15 +236,21 @@ def wrong_mma(
     """How many elements of C = 0.75 * A @ B + beta * C are wrong, with inputs whose sums are exact."""
     m, n, k = size
     rng = np.random.default_rng(1)
-    a, b, c = (rng.integers(-4, 5, shape).astype(np.float32) for shape in ((m, k), (k, n), (m, n)))
+    a, b, c = (
+        rng.integers(-4, 5, shape).astype(np.float32)
+        for shape in ((m, k), (k, n), (m, n))
+    )
     held = c if beta else np.full_like(c, np.nan)
-    found = run_mma(one, {"a": a, "b": b, "c": held}, blocks, loads, beta, include, text)
+    found = run_mma(
+        one, {"a": a, "b": b, "c": held}, blocks, loads, beta, include, text
+    )
     exact = (0.75 * (a @ b) + (beta * c if beta else 0)).astype(np.float32)
     return int((found != values_of(bits_of(exact, one.dtype), one.dtype)).sum())
 
 
 @pytest.mark.parametrize(
-    ("dtype", "blocks", "loads"), all_pairs(["bf16", "fp16", "tf32"], [1, 4, 7, 12], ["early", "late"])
+    ("dtype", "blocks", "loads"),
+    all_pairs(["bf16", "fp16", "tf32"], [1, 4, 7, 12], ["early", "late"]),
 )
 def test_mma_is_right(dtype: str, blocks: int, loads: str) -> None:
     """Of nine tiles four blocks cut five, seven all; one has all to itself, and of twelve three have none."""
@@ -222,7 +261,10 @@ def test_mma_is_right(dtype: str, blocks: int, loads: str) -> None:
 @pytest.mark.parametrize("loads", ["early", "late"])
 @pytest.mark.parametrize("dtype", ["bf16", "tf32"])
 def test_mma_without_stream_k_is_right(dtype: str, loads: str) -> None:
-    assert wrong_mma(mma(TMA, dtype), ODD["tf32" if dtype == "tf32" else "half"], 4, loads) == 0
+    assert (
+        wrong_mma(mma(TMA, dtype), ODD["tf32" if dtype == "tf32" else "half"], 4, loads)
+        == 0
+    )
 
 
 @pytest.mark.parametrize("loads", ["early", "late"])
@@ -230,7 +272,9 @@ def test_mma_without_stream_k_is_right(dtype: str, loads: str) -> None:
 def test_warp_tiles_of_two_buffers_are_right(name: str, loads: str) -> None:
     """Two parts of 32 rows, or a line of two boxes: three tiles of three steps for two blocks."""
     for warp in ({"bn": 128, "wm": 64, "wn": 64}, {"bn": 256, "wm": 32, "wn": 128}):
-        one = mma(name, "bf16", **{"bm": 128 if warp["wm"] == 64 else 64, "stages": 3, **warp})
+        one = mma(
+            name, "bf16", **{"bm": 128 if warp["wm"] == 64 else 64, "stages": 3, **warp}
+        )
         tile = (int(one.params["bm"]), int(one.params["bn"]))
         assert wrong_mma(one, (2 * tile[0] + 3, tile[1], 136), 2, loads) == 0
 
@@ -247,7 +291,11 @@ def test_where_k_is_0_tiles_are_not_cut_and_all_are_done() -> None:
     assert wrong_mma(mma(STREAM_K, "bf16"), (150, 296, 0), 4) == 0
 
 
-RING, SUMS, STORE = "schedule/mma_ring.cuh", "epilogue/partial_sums.cuh", "epilogue/warp_tma_store.cuh"
+RING, SUMS, STORE = (
+    "schedule/mma_ring.cuh",
+    "epilogue/partial_sums.cuh",
+    "epilogue/warp_tma_store.cuh",
+)
 KERNEL_TEXT = ""
 """Stands for the kernel itself among the files of mistakes."""
 
@@ -258,7 +306,13 @@ KERNEL_TEXT = ""
         (SUMS, "if (thread == 0) take_flag(flag);", "", "early", "zero"),
         (SUMS, "if (thread == 0) raise_flag(flag);", "", "early", "ever"),
         (KERNEL_TEXT, "if (!work.has_first_step()) {", "if (false) {", "early", "zero"),
-        (KERNEL_TEXT, "(work.first + work.steps) * Ring::depth", "work.steps * Ring::depth", "early", "ever"),
+        (
+            KERNEL_TEXT,
+            "(work.first + work.steps) * Ring::depth",
+            "work.steps * Ring::depth",
+            "early",
+            "ever",
+        ),
         (KERNEL_TEXT, "Ring::end(at, memory);", "", "early", "ever"),
         (RING, "mbarrier_wait(one.empty, at.parity ^ 1);", "", "early", "ever"),
         (
@@ -290,7 +344,11 @@ def test_mistakes_on_mma_show(
         shutil.copytree(INCLUDE, include)
         edit(include / file, text, instead)
     try:
-        found = "wrong" if wrong_mma(one, ODD["half"], 4, loads, include=include, text=source) else ""
+        found = (
+            "wrong"
+            if wrong_mma(one, ODD["half"], 4, loads, include=include, text=source)
+            else ""
+        )
     except Fault as fault:
         found = str(fault)
     except AssertionError:

@@ -18,8 +18,16 @@ FOLDER = ROOT / "kernels" / "attention"
 KINDS = ("uniform", "positive", "integers", "wide", "equal", "spikes")
 Case = tuple[str, tuple[int, int, int], int, str]
 CASES: list[Case] = [
-    *(("fp16", (2, sequence, 64), causal, "uniform") for sequence in (1, 31, 64, 191) for causal in (0, 1)),
-    *((dtype, (3, 65, 128), causal, "positive") for dtype in ("bf16", "fp16") for causal in (0, 1)),
+    *(
+        ("fp16", (2, sequence, 64), causal, "uniform")
+        for sequence in (1, 31, 64, 191)
+        for causal in (0, 1)
+    ),
+    *(
+        (dtype, (3, 65, 128), causal, "positive")
+        for dtype in ("bf16", "fp16")
+        for causal in (0, 1)
+    ),
     *(("fp16", (2, 96, 64), at % 2, kind) for at, kind in enumerate(KINDS)),
 ]
 """Dtype, shape (heads, sequence, depth), whether causal, and kind of inputs: parts of tiles, and more than one."""
@@ -31,19 +39,34 @@ def errors(folders: Sequence[Path], cases: list[Case]) -> list[float]:
     Each case has the kernel of a folder of its own.
     """
     launches = []
-    for folder, (dtype, (heads, sequence, d), causal, kind) in zip(folders, cases, strict=True):
-        drawn = [np.ascontiguousarray(one) for one in given(dtype, (heads, sequence, d), kind, 5)]
+    for folder, (dtype, (heads, sequence, d), causal, kind) in zip(
+        folders, cases, strict=True
+    ):
+        drawn = [
+            np.ascontiguousarray(one)
+            for one in given(dtype, (heads, sequence, d), kind, 5)
+        ]
         drawn = [one.view(np.float16) if dtype == "fp16" else one for one in drawn]
         # One head more, of which nothing may be written.
-        poison = np.full((heads + 1, sequence, d), 0xFFFF, np.uint16).view(drawn[0].dtype)
+        poison = np.full((heads + 1, sequence, d), 0xFFFF, np.uint16).view(
+            drawn[0].dtype
+        )
         buffers = dict(zip("qkvo", [*drawn, poison], strict=True))
         size = {"sequence": sequence, "heads": heads, "d": d}
         params = {"depth": d, "causal": causal, "bm": 64, "bn": 32, "warps": 4}
-        launches.append(Launch(folder / "triton_attention.yaml", dtype, size, buffers, params))
+        launches.append(
+            Launch(folder / "triton_attention.yaml", dtype, size, buffers, params)
+        )
     found = []
-    for made, (dtype, shape, causal, kind) in zip(interpreted(launches), cases, strict=True):
+    for made, (dtype, shape, causal, kind) in zip(
+        interpreted(launches), cases, strict=True
+    ):
         bits = made["o"].view(np.uint16)
-        error = float(errors_over_bound(bits[:-1], given(dtype, shape, kind, 5), dtype, causal, kind).max())
+        error = float(
+            errors_over_bound(
+                bits[:-1], given(dtype, shape, kind, 5), dtype, causal, kind
+            ).max()
+        )
         found.append(error if (bits[-1] == 0xFFFF).all() else np.inf)
     return found
 
@@ -72,7 +95,9 @@ def test_mistakes_show(tmp_path: Path) -> None:
         with_mistake(FOLDER / "triton_attention.py", tmp_path / str(at), *change)
         for at, (*change, _) in enumerate(MISTAKES)
     ]
-    cases: list[Case] = [("fp16", (2, 159, 64), causal, "uniform") for *_, causal in MISTAKES]
+    cases: list[Case] = [
+        ("fp16", (2, 159, 64), causal, "uniform") for *_, causal in MISTAKES
+    ]
     for error, mistake in zip(errors(folders, cases), MISTAKES, strict=True):
         assert error > 1, mistake
 
@@ -87,7 +112,10 @@ def test_each_of_the_sweeps_multiplies_by_wgmma_from_tiles_of_tma_and_spills_not
     variant: Variant,
 ) -> None:
     found, keys = facts_without_spills(variant), int(variant.params["bn"])
-    assert [one["box"] for one in found["tensor_maps"]] == [[1, 128, 64], *[[1, keys, 64]] * 2]
+    assert [one["box"] for one in found["tensor_maps"]] == [
+        [1, 128, 64],
+        *[[1, keys, 64]] * 2,
+    ]
     assert found["hgmma"] > 0
     assert found["utmaldg"] > 0
     assert found["hmma"] == found["ldg"] == found["ldgsts"] == 0

@@ -23,7 +23,9 @@ MANY = {"triton_gemm": (300, 80, 8), "triton_persistent": (1100, 464, 8)}
 def product(m: int, n: int, k: int, beta: float) -> list[np.ndarray]:
     """A, B and C, which holds NaN where it is not read."""
     random = np.random.default_rng(1)
-    a, b, c = (random.uniform(-1, 1, of).astype(np.float16) for of in ((m, k), (k, n), (m, n)))
+    a, b, c = (
+        random.uniform(-1, 1, of).astype(np.float16) for of in ((m, k), (k, n), (m, n))
+    )
     return [a, b, c if beta else np.full_like(c, np.nan)]
 
 
@@ -36,9 +38,20 @@ def test_a_product_is_right_with_and_without_beta(kernel: str, layout: str) -> N
     launches = []
     for size, (alpha, beta) in cases:
         a, b, c = product(*size, beta)
-        given = {"a": a, "b": np.ascontiguousarray(b.T) if layout == "TN" else b, "c": c}
-        names, scalars = dict(zip("mnk", size, strict=True)), {"alpha": alpha, "beta": beta}
-        launches.append(Launch(FOLDER / f"{kernel}.yaml", "fp16", names, given, tile, layout, scalars))
+        given = {
+            "a": a,
+            "b": np.ascontiguousarray(b.T) if layout == "TN" else b,
+            "c": c,
+        }
+        names, scalars = (
+            dict(zip("mnk", size, strict=True)),
+            {"alpha": alpha, "beta": beta},
+        )
+        launches.append(
+            Launch(
+                FOLDER / f"{kernel}.yaml", "fp16", names, given, tile, layout, scalars
+            )
+        )
     for (size, (alpha, beta)), made in zip(cases, interpreted(launches), strict=True):
         a, b, c = (one.astype(float) for one in product(*size, beta))
         wanted = alpha * (a @ b) + (beta * c if beta else 0.0)

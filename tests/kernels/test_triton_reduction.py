@@ -20,27 +20,40 @@ from triton_run import Launch, interpreted, with_mistake
 FOLDER = ROOT / "kernels" / "memory_bound" / "reduction"
 SMALL = {"block": 2048, "blocks": 132}
 CASES = [
-    *(("fp32", elements, kind) for elements in (1, 33, 2048, 4099) for kind in ("uniform", "integers")),
+    *(
+        ("fp32", elements, kind)
+        for elements in (1, 33, 2048, 4099)
+        for kind in ("uniform", "integers")
+    ),
     *((dtype, 2048 * (2 * 132 + 5) + 7, "positive") for dtype in ("fp32", "bf16")),
     *(("fp32", 65537, kind) for kind in ("wide", "positive")),
 ]
 """Dtype, numbers and kind of inputs: a part of a block, a whole one, some, and several rounds of the grid."""
 
 
-def errors(folders: Sequence[Path], cases: Sequence[tuple[str, int, str]]) -> list[tuple[float, bool]]:
+def errors(
+    folders: Sequence[Path], cases: Sequence[tuple[str, int, str]]
+) -> list[tuple[float, bool]]:
     """The error of each sum over the bound, 0 where it must be exact and is; and whether what must hold zeros does.
 
     Each case has the kernel of a folder of its own.
     """
     launches = []
     for folder, (dtype, elements, kind) in zip(folders, cases, strict=True):
-        buffers = {"input": drawn(dtype, elements, 7, kind), "output": np.full(1, np.nan, np.float32)}
+        buffers = {
+            "input": drawn(dtype, elements, 7, kind),
+            "output": np.full(1, np.nan, np.float32),
+        }
         size = {"elements": elements}
-        launches.append(Launch(folder / "triton_reduction.yaml", dtype, size, buffers, SMALL))
+        launches.append(
+            Launch(folder / "triton_reduction.yaml", dtype, size, buffers, SMALL)
+        )
     found = []
     for made, (dtype, elements, kind) in zip(interpreted(launches), cases, strict=True):
         numbers = value(drawn(dtype, elements, 7, kind), dtype)
-        error = abs(float(made["output"][0]) - numbers.sum()) / max(np.abs(numbers).sum(), 1e-300)
+        error = abs(float(made["output"][0]) - numbers.sum()) / max(
+            np.abs(numbers).sum(), 1e-300
+        )
         bound = error_bound(elements, kind)
         over = error / bound if bound else (0.0 if error == 0 else np.inf)
         found.append((float(np.nan_to_num(over, nan=np.inf)), not made["zeroed"].any()))
@@ -49,7 +62,9 @@ def errors(folders: Sequence[Path], cases: Sequence[tuple[str, int, str]]) -> li
 
 def test_sums_are_right_and_the_counter_is_zero_again() -> None:
     found = errors([FOLDER] * len(CASES), CASES)
-    assert all(error <= 1 and zeros for error, zeros in found), [*zip(found, CASES, strict=True)]
+    assert all(error <= 1 and zeros for error, zeros in found), [
+        *zip(found, CASES, strict=True)
+    ]
 
 
 MISTAKES = [
@@ -69,13 +84,17 @@ def test_mistakes_show(tmp_path: Path) -> None:
         with_mistake(FOLDER / "triton_reduction.py", tmp_path / str(at), *change)
         for at, change in enumerate(MISTAKES)
     ]
-    found = errors(folders, [("fp32", 2048 * (132 + 5) + 6, "integers")] * len(MISTAKES))
+    found = errors(
+        folders, [("fp32", 2048 * (132 + 5) + 6, "integers")] * len(MISTAKES)
+    )
     for (error, zeros), mistake in zip(found, MISTAKES, strict=True):
         assert error > 1 or not zeros, mistake
 
 
 @pytest.mark.skipif(not compiler(), reason="Triton is not installed")
-def test_each_of_the_sweep_loads_vectors_spills_nothing_and_hands_sums_over_in_order() -> None:
+def test_each_of_the_sweep_loads_vectors_spills_nothing_and_hands_sums_over_in_order() -> (
+    None
+):
     # Written, met, made visible and counted; then what others wrote is read past the L1.
     steps = (
         r"STG\.E",
@@ -92,5 +111,10 @@ def test_each_of_the_sweep_loads_vectors_spills_nothing_and_hands_sums_over_in_o
     for one, cubin in zip(variants, compiled_without_spills(variants), strict=True):
         found = opcodes(cubin, "sm_90a")
         block, warps = (int(one.params[name]) for name in ("block", "warps"))
-        assert found.count("LDG.E.128") == block // (32 * warps) * ELEMENT_BYTES[one.dtype] // 16, one.id
-        assert re.search(order, " ".join(each for each in found if each.startswith(wanted))), (one.id, found)
+        assert (
+            found.count("LDG.E.128")
+            == block // (32 * warps) * ELEMENT_BYTES[one.dtype] // 16
+        ), one.id
+        assert re.search(
+            order, " ".join(each for each in found if each.startswith(wanted))
+        ), (one.id, found)

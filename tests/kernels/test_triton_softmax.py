@@ -22,7 +22,11 @@ KINDS = ("uniform", "positive", "wide", "integers", "spikes", "masked", "equal")
 HELD = {"block": 128, "warps": 4, "aligned": 1}
 ONLINE = HELD | {"online": 1}
 CASES = [
-    *((dtype, *size, HELD, "uniform") for dtype in ("fp32", "bf16") for size in ((1, 1), (5, 31), (3, 128))),
+    *(
+        (dtype, *size, HELD, "uniform")
+        for dtype in ("fp32", "bf16")
+        for size in ((1, 1), (5, 31), (3, 128))
+    ),
     *(
         (dtype, *size, ONLINE, "uniform")
         for dtype in ("fp32", "bf16")
@@ -36,7 +40,11 @@ CASES = [
 
 def matrix(dtype: str, rows: int, columns: int, kind: str) -> np.ndarray:
     """What is drawn; nothing of it is -inf alone, but where "masked" the first block of the first row is."""
-    elements = drawn(dtype, rows * columns, 3 + 11 * rows + columns, kind).reshape(rows, columns).copy()
+    elements = (
+        drawn(dtype, rows * columns, 3 + 11 * rows + columns, kind)
+        .reshape(rows, columns)
+        .copy()
+    )
     if kind == "masked":
         elements[0, :128] = -np.inf
         elements[:, -1] = 0
@@ -48,17 +56,25 @@ def errors(
 ) -> list[float]:
     """The largest error of each case, with the kernel of its folder, over the bound, by the rule of the problem."""
     launches = []
-    for folder, (dtype, rows, columns, params, kind) in zip(folders, cases, strict=True):
+    for folder, (dtype, rows, columns, params, kind) in zip(
+        folders, cases, strict=True
+    ):
         given = matrix(dtype, rows, columns, kind)
         poison = np.full_like(given, np.nan if dtype == "fp32" else 0xFFFF)
         buffers = {"input": given, "output": poison}
         size = {"m": rows, "n": columns}
-        launches.append(Launch(folder / "triton_softmax.yaml", dtype, size, buffers, params))
+        launches.append(
+            Launch(folder / "triton_softmax.yaml", dtype, size, buffers, params)
+        )
     return [
         error_over_bound(
-            value(made["output"], dtype), value(matrix(dtype, rows, columns, kind), dtype), dtype
+            value(made["output"], dtype),
+            value(matrix(dtype, rows, columns, kind), dtype),
+            dtype,
         )
-        for made, (dtype, rows, columns, _, kind) in zip(interpreted(launches), cases, strict=True)
+        for made, (dtype, rows, columns, _, kind) in zip(
+            interpreted(launches), cases, strict=True
+        )
     ]
 
 
@@ -70,8 +86,18 @@ def test_outputs_are_right() -> None:
 MISTAKES = [
     ("-3.4e38", '-float("inf")', ONLINE, "masked"),
     ("maximum = larger", "maximum = larger + 1", ONLINE, "uniform"),
-    ("sums = sums * tl.exp(maximum - larger) + tl.exp", "sums = sums + tl.exp", ONLINE, "uniform"),
-    ("mask=columns < n - first, other=-float", "mask=columns < n, other=-float", ONLINE, "uniform"),
+    (
+        "sums = sums * tl.exp(maximum - larger) + tl.exp",
+        "sums = sums + tl.exp",
+        ONLINE,
+        "uniform",
+    ),
+    (
+        "mask=columns < n - first, other=-float",
+        "mask=columns < n, other=-float",
+        ONLINE,
+        "uniform",
+    ),
     ('columns < n, other=-float("inf")', "columns < n, other=0.0", HELD, "uniform"),
     ("share = tl.exp(x - tl.max(x))", "share = tl.exp(x)", HELD, "wide"),
 ]
@@ -82,7 +108,10 @@ def test_mistakes_show(tmp_path: Path) -> None:
         with_mistake(FOLDER / "triton_softmax.py", tmp_path / str(at), right, mistaken)
         for at, (right, mistaken, *_) in enumerate(MISTAKES)
     ]
-    cases = [("fp32", 3, 300 if params is ONLINE else 96, params, kind) for _, _, params, kind in MISTAKES]
+    cases = [
+        ("fp32", 3, 300 if params is ONLINE else 96, params, kind)
+        for _, _, params, kind in MISTAKES
+    ]
     for error, mistake in zip(errors(folders, cases), MISTAKES, strict=True):
         assert error > 1, mistake
 
@@ -92,13 +121,17 @@ IN_SWEEP = in_triton("softmax_libraries")
 
 def work(variant: Variant) -> tuple[int, int, int]:
     """Of a thread: elements, the vectors of 16 bytes that they are, and passes over them besides the last."""
-    block, warps, passes = (int(variant.params[name]) for name in ("block", "warps", "online"))
+    block, warps, passes = (
+        int(variant.params[name]) for name in ("block", "warps", "online")
+    )
     elements = block // (32 * warps)
     return elements, elements * ELEMENT_BYTES[variant.dtype] // 16, passes
 
 
 @needs_triton
 @pytest.mark.parametrize("variant", IN_SWEEP, ids=lambda one: one.id)
-def test_each_of_the_sweep_reads_and_writes_whole_vectors_and_spills_nothing(variant: Variant) -> None:
+def test_each_of_the_sweep_reads_and_writes_whole_vectors_and_spills_nothing(
+    variant: Variant,
+) -> None:
     found, (_, vectors, passes) = facts_without_spills(variant), work(variant)
     assert (found["ldg"], found["stg"]) == (vectors * (1 + passes), vectors)

@@ -43,7 +43,9 @@ def variant(name: str, dtype: str, root: Path = KERNELS, **params: Any) -> Varia
 # Results of the kernels' PTX.
 
 
-def drawn(random: np.random.Generator, rows: int, columns: int, element: str) -> tuple[Array, Array]:
+def drawn(
+    random: np.random.Generator, rows: int, columns: int, element: str
+) -> tuple[Array, Array]:
     """Words of a matrix uniform in [-1, 1), and its values."""
     values = random.uniform(-1, 1, (rows, columns)).astype(np.float32)
     if element == "tf32":
@@ -64,15 +66,24 @@ def run(
     m, n, k = size
     geometry = given.geometry(dict(zip("mnk", size, strict=True)))
     assert given.absent(dict(zip("mnk", size, strict=True))) is None
-    program = compiled_program(given.kernel.source, given.entry, include, geometry.shared_bytes)
+    program = compiled_program(
+        given.kernel.source, given.entry, include, geometry.shared_bytes
+    )
     random, element = np.random.default_rng(5), ELEMENT[given.dtype]
-    (words_a, a), (words_b, b) = drawn(random, m, k, element), drawn(random, k, n, element)
+    (words_a, a), (words_b, b) = (
+        drawn(random, m, k, element),
+        drawn(random, k, n, element),
+    )
     words_c, c = drawn(random, m, n, element)
     memory = Memory()
     pointers = [
         memory.buffer(0, words_a, writable=False),
         memory.buffer(0, words_b, writable=False),
-        memory.buffer(0, words_c if beta else np.full(len(words_c), 2**32 - 1, np.uint32), writable=True),
+        memory.buffer(
+            0,
+            words_c if beta else np.full(len(words_c), 2**32 - 1, np.uint32),
+            writable=True,
+        ),
     ]
     place = slice(pointers[2] // 4, pointers[2] // 4 + len(words_c))
     if beta:
@@ -81,14 +92,26 @@ def run(
     scalars = [int(np.float32(value).view(np.uint32)) for value in (alpha, beta)]
     arguments = [*pointers, m, n, k, *scalars]
     machine = TensorMachine(
-        program, memory, geometry.block[0], [geometry.grid[0]], [arguments], landing=landing
+        program,
+        memory,
+        geometry.block[0],
+        [geometry.grid[0]],
+        [arguments],
+        landing=landing,
     )
     machine.run()
     bits = memory.words[place]
-    found = bits.view(np.float32) if element == "tf32" else from_bits(bits.view(np.uint16), element)
+    found = (
+        bits.view(np.float32)
+        if element == "tf32"
+        else from_bits(bits.view(np.uint16), element)
+    )
     expected = alpha * (a @ b) + (beta * c if beta else 0.0)
     magnitude = alpha * (np.abs(a) @ np.abs(b)) + abs(beta) * np.abs(c)
-    bound = ROUNDING[given.dtype] * np.abs(expected) + accumulation_bound(given.dtype, k) * magnitude
+    bound = (
+        ROUNDING[given.dtype] * np.abs(expected)
+        + accumulation_bound(given.dtype, k) * magnitude
+    )
     error = np.abs(found.reshape(m, n) - expected) / bound
     return machine, float(np.where(np.isnan(error), np.inf, error).max())
 
@@ -109,18 +132,28 @@ WMMA: list[dict[str, Any]] = [
 SIZES = [(33, 40, 24), (1, 8, 8), (65, 136, 104), (64, 64, 64)]
 
 
-FORMS = [("mma_staged", params) for params in MMA] + [("wmma_staged", params) for params in WMMA]
+FORMS = [("mma_staged", params) for params in MMA] + [
+    ("wmma_staged", params) for params in WMMA
+]
 BETAS = [0.0, 0.5]
 
 
 @pytest.mark.parametrize(
-    ("form", "dtype", "size", "landing", "beta"), all_pairs(FORMS, DTYPES, SIZES, ["wait", "once"], BETAS)
+    ("form", "dtype", "size", "landing", "beta"),
+    all_pairs(FORMS, DTYPES, SIZES, ["wait", "once"], BETAS),
 )
 def test_gemm_is_right_at_any_size_and_whenever_copies_land(
-    form: tuple[str, dict[str, Any]], dtype: str, size: tuple[int, int, int], landing: str, beta: float
+    form: tuple[str, dict[str, Any]],
+    dtype: str,
+    size: tuple[int, int, int],
+    landing: str,
+    beta: float,
 ) -> None:
     name, params = form
-    assert run(variant(name, dtype, **{**SMALL, **params}), size, landing, beta=beta)[1] <= 1
+    assert (
+        run(variant(name, dtype, **{**SMALL, **params}), size, landing, beta=beta)[1]
+        <= 1
+    )
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -140,7 +173,8 @@ def test_full_tiles_are_right(name: str, params: dict[str, Any], dtype: str) -> 
 def is_right(given: Variant, include: Path) -> bool:
     try:
         return all(
-            run(given, (65, 136, 104), landing, include=include)[1] <= 1 for landing in ("wait", "once")
+            run(given, (65, 136, 104), landing, include=include)[1] <= 1
+            for landing in ("wait", "once")
         )
     except Fault:
         return False
@@ -149,21 +183,49 @@ def is_right(given: Variant, include: Path) -> bool:
 @pytest.mark.parametrize(
     ("header", "right", "wrong"),
     [
-        ("schedule/staged_loop.cuh", "wait_for_copies<Stages - 2>();", "wait_for_copies<Stages - 1>();"),
-        ("schedule/staged_loop.cuh", "wait_for_copies<Stages - 2>();\n            __syncthreads();", ""),
+        (
+            "schedule/staged_loop.cuh",
+            "wait_for_copies<Stages - 2>();",
+            "wait_for_copies<Stages - 1>();",
+        ),
+        (
+            "schedule/staged_loop.cuh",
+            "wait_for_copies<Stages - 2>();\n            __syncthreads();",
+            "",
+        ),
         ("schedule/staged_loop.cuh", "wait_for_copies<0>();\n    __syncthreads();", ""),
-        ("copy/chunk_copy.cuh", "return i * step < rows_left &&", "return i * step < rows_left - 1 &&"),
-        ("layout/chunk_layout.cuh", "return (offset ^ mask(rows)", "return (offset ^ 0 * mask(rows)"),
-        ("epilogue/warp_store.cuh", "if (row >= m || column >= n) continue;", "if (row >= m) continue;"),
+        (
+            "copy/chunk_copy.cuh",
+            "return i * step < rows_left &&",
+            "return i * step < rows_left - 1 &&",
+        ),
+        (
+            "layout/chunk_layout.cuh",
+            "return (offset ^ mask(rows)",
+            "return (offset ^ 0 * mask(rows)",
+        ),
+        (
+            "epilogue/warp_store.cuh",
+            "if (row >= m || column >= n) continue;",
+            "if (row >= m) continue;",
+        ),
     ],
 )
-def test_wrong_kernels_are_found_out(tmp_path: Path, header: str, right: str, wrong: str) -> None:
+def test_wrong_kernels_are_found_out(
+    tmp_path: Path, header: str, right: str, wrong: str
+) -> None:
     """What a race, a missing wait, a wrong layout or a missing bound would do, these runs see."""
     include = tmp_path / "include"
     shutil.copytree(INCLUDE, include)
     edit(include / header, right, wrong)
     # tf32 takes steps of four rows, half of a period of the XOR.
-    given = variant("mma_staged", "tf32" if "mask" in right else "fp16", **SMALL, stages=3, buffers=1)
+    given = variant(
+        "mma_staged",
+        "tf32" if "mask" in right else "fp16",
+        **SMALL,
+        stages=3,
+        buffers=1,
+    )
     assert is_right(given, INCLUDE)
     assert not is_right(given, include)
 
@@ -172,7 +234,9 @@ def test_wrong_kernels_are_found_out(tmp_path: Path, header: str, right: str, wr
 
 
 def worst(given: Variant) -> dict[str, int]:
-    machine, error = run(given, (given.params["bm"], given.params["bn"], 2 * given.params["bk"]), "once")
+    machine, error = run(
+        given, (given.params["bm"], given.params["bn"], 2 * given.params["bk"]), "once"
+    )
     assert error <= 1
     return {opcode: max(counts) for opcode, counts in machine.wavefronts.items()}
 
@@ -194,9 +258,17 @@ def test_xor_and_one_chunk_of_padding_have_no_bank_conflicts(
     dtype: str, bytes_deep: int, stages: int
 ) -> None:
     width = 4 if dtype == "tf32" else 2
-    shape = {"bm": 64, "wm": 32, "bk": bytes_deep // width, "stages": stages, "buffers": 1}
+    shape = {
+        "bm": 64,
+        "wm": 32,
+        "bk": bytes_deep // width,
+        "stages": stages,
+        "buffers": 1,
+    }
     xor = worst(variant("mma_staged", dtype, **shape))
-    padded = worst(variant("mma_staged", dtype, **shape, swizzle="none", pad=16 // width))
+    padded = worst(
+        variant("mma_staged", dtype, **shape, swizzle="none", pad=16 // width)
+    )
     assert len(xor) == len(padded) == 3
     for opcode, count in xor.items():
         assert count == IDEAL[opcode], f"XOR: {opcode}"
@@ -263,15 +335,22 @@ __global__ void layouts() {
 def test_layouts_are_permutations_and_steps_lead_to_the_right_chunk() -> None:
     assertions = []
     for chunks in (2, 4, 8, 16, 32, 64):
-        for layout, pitch in ((f"XorChunks<{chunks}>", chunks), (f"PaddedChunks<{chunks}, 1>", chunks + 1)):
-            assertions.append(f"every_chunk_has_its_own_place<{layout}, 32, {chunks}>({32 * 16 * pitch})")
+        for layout, pitch in (
+            (f"XorChunks<{chunks}>", chunks),
+            (f"PaddedChunks<{chunks}, 1>", chunks + 1),
+        ):
+            assertions.append(
+                f"every_chunk_has_its_own_place<{layout}, 32, {chunks}>({32 * 16 * pitch})"
+            )
             assertions.append(f"steps_lead_there<{layout}, 32, {chunks}>()")
     for rows in (32, 64):  # panels lie behind each other; 8 chunks are one panel
         assertions.append(
             f"every_chunk_has_its_own_place<PanelChunks<{rows}>::Panel, {rows}, 8>({rows * 128})"
         )
         assertions.append(f"steps_lead_there<PanelChunks<{rows}>, {rows}, 32>()")
-        assertions.append(f"PanelChunks<{rows}>::offset(3, 8 + 5) == {rows * 128} + 3 * 128 + (5 ^ 3) * 16")
+        assertions.append(
+            f"PanelChunks<{rows}>::offset(3, 8 + 5) == {rows * 128} + 3 * 128 + (5 ^ 3) * 16"
+        )
     text = "\n    ".join(f'static_assert({one}, "");' for one in assertions)
     compile_text(LAYOUTS.replace("ASSERTIONS", text), ["layouts"], [INCLUDE], ARCH)
     wrong = 'static_assert(every_chunk_has_its_own_place<XorChunks<8>, 32, 8>(0), "");'
@@ -289,15 +368,18 @@ def test_layouts_are_permutations_and_steps_lead_to_the_right_chunk() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["fp16", "bf16", "tf32"])
-@pytest.mark.parametrize("params", [{}, {"bm": 256, "bn": 128}, {"bm": 128, "bn": 128, "stages": 5}])
+@pytest.mark.parametrize(
+    "params", [{}, {"bm": 256, "bn": 128}, {"bm": 128, "bn": 128, "stages": 5}]
+)
 @pytest.mark.parametrize("name", ["mma_tma", "mma_stream_k"])
 def test_the_shared_struct_is_as_large_as_the_launch_says(
     name: str, params: dict[str, Any], dtype: str
 ) -> None:
     given = variant(name, dtype, **params)
     p = given.params
-    shared = f"MmaRing<{ {'bf16': '__nv_bfloat16', 'tf32': 'float'}.get(dtype, '__half') }, " + ", ".join(
-        str(p[name]) for name in ("bm", "bn", "wm", "wn", "stages")
+    shared = (
+        f"MmaRing<{ {'bf16': '__nv_bfloat16', 'tf32': 'float'}.get(dtype, '__half') }, "
+        + ", ".join(str(p[name]) for name in ("bm", "bn", "wm", "wn", "stages"))
     )
     said = given.geometry({"m": 512, "n": 512, "k": 512}).shared_bytes
     text = f'#include "{name}.cu"\nstatic_assert(sizeof({shared}>) == {said} - 1024, "");\n__global__ void f() {{}}\n'
@@ -311,11 +393,21 @@ def test_the_shared_struct_is_as_large_as_the_launch_says(
     ("name", "dtype", "params", "reason"),
     [
         ("mma_staged", "fp16", {"pad": 8}, "padded or XOR-swizzled"),
-        ("mma_staged", "fp16", {"swizzle": "none", "pad": 4}, "rows of the tiles must start on them"),
+        (
+            "mma_staged",
+            "fp16",
+            {"swizzle": "none", "pad": 4},
+            "rows of the tiles must start on them",
+        ),
         ("mma_staged", "fp16", {"stages": 1}, "fragments come from the next stage"),
         ("mma_staged", "fp16", {"bk": 16}, "an even number of steps"),
         ("mma_staged", "tf32", {"bm": 256, "bn": 256}, "half of the 65536 registers"),
-        ("wmma_staged", "fp16", {"swizzle": "xor", "pad": 0}, "takes a base and a stride"),
+        (
+            "wmma_staged",
+            "fp16",
+            {"swizzle": "xor", "pad": 0},
+            "takes a base and a stride",
+        ),
         ("mma_tma", "tf32", {"bm": 64, "bn": 64}, "one or two warpgroups"),
         ("mma_stream_k", "tf32", {"bm": 128, "bn": 256}, "too few registers"),
     ],
@@ -327,13 +419,17 @@ def test_what_does_not_exist_is_refused_with_the_reason(
         variant(name, dtype, **params)
 
 
-@pytest.mark.parametrize("name", ["mma_staged", "wmma_staged", "mma_tma", "mma_stream_k"])
+@pytest.mark.parametrize(
+    "name", ["mma_staged", "wmma_staged", "mma_tma", "mma_stream_k"]
+)
 def test_sizes_need_whole_chunks_and_nothing_else(name: str) -> None:
     for dtype, chunk in (("fp16", 8), ("bf16", 8), ("tf32", 4)):
         given = variant(name, dtype)
         assert given.absent({"m": 33, "n": 5 * chunk, "k": 3 * chunk}) is None
         for n, k in ((5 * chunk + chunk // 2, chunk), (chunk, 3 * chunk + 1)):
-            assert "multiples of 8 (tf32: 4)" in str(given.absent({"m": 33, "n": n, "k": k}))
+            assert "multiples of 8 (tf32: 4)" in str(
+                given.absent({"m": 33, "n": n, "k": k})
+            )
     given = variant(name, "fp16", bm=128, bn=128)
     x, y, _ = given.geometry({"m": 129, "n": 257, "k": 8}).grid
     assert (x, y) == (2 * 3, 1)

@@ -49,9 +49,23 @@ class Worker(worker.Worker):
 
     def choose(self, request: Any) -> dict[str, Any]:
         choice = self.plan.choices[request.index]
-        one = {"reference": choice.reference.libraries[0], "algorithm": "", "us": [10.0] * 12}
-        found = {"status": "ok", "reason": "", "candidates": [one], "references": {one["reference"]: 10.0}}
-        found |= {"stopped_by": "precision", "clock": "events", "notes": [], "check": _CHECK}
+        one = {
+            "reference": choice.reference.libraries[0],
+            "algorithm": "",
+            "us": [10.0] * 12,
+        }
+        found = {
+            "status": "ok",
+            "reason": "",
+            "candidates": [one],
+            "references": {one["reference"]: 10.0},
+        }
+        found |= {
+            "stopped_by": "precision",
+            "clock": "events",
+            "notes": [],
+            "check": _CHECK,
+        }
         return {choice.regime: found | decide([one])}
 
     def measure(self, request: Any) -> dict[str, Any]:
@@ -66,9 +80,14 @@ class Worker(worker.Worker):
         found = {}
         for regime in regimes:
             numbers = random.Random(f"{task.cell.id} {regime}")
-            own, other = ([base * numbers.gauss(1, 0.001) for _ in range(12)] for base in (12.0, 10.0))
+            own, other = (
+                [base * numbers.gauss(1, 0.001) for _ in range(12)]
+                for base in (12.0, 10.0)
+            )
             against = request.against.get(regime, {})
-            found[regime] = worker._result(Pairs(own, other, "precision"), {**common, **against})
+            found[regime] = worker._result(
+                Pairs(own, other, "precision"), {**common, **against}
+            )
         return found
 
 

@@ -32,22 +32,42 @@ def _stand_in() -> None:
             return []
 
         def since(self, start: float) -> dict[str, object]:
-            return {"sm_clock_mhz": 1980, "power_w": 500.0, "temperature_c": 50, "clock_events": []}
+            return {
+                "sm_clock_mhz": 1980,
+                "power_w": 500.0,
+                "temperature_c": 50,
+                "clock_events": [],
+            }
 
         def power_w(self, windows: object) -> None:
             return None
 
     def gpus() -> list[FoundGpu]:
         node = os.environ.get("SLURMD_NODENAME", "here")
-        counts = dict(one.split(":") for one in os.environ.get("MADE_UP_GPUS", "here:1").split(","))
+        counts = dict(
+            one.split(":")
+            for one in os.environ.get("MADE_UP_GPUS", "here:1").split(",")
+        )
         named = [f"GPU-{node}-{number}" for number in range(int(counts.get(node, 0)))]
-        found = [FoundGpu(index, "Made-up GPU", uuid, (9, 0)) for index, uuid in enumerate(named)]
+        found = [
+            FoundGpu(index, "Made-up GPU", uuid, (9, 0))
+            for index, uuid in enumerate(named)
+        ]
         return visible(found, os.environ)
 
     def command(task: str, path: Path, plan: object, root: Path) -> list[str]:
-        return [sys.executable, str(Path(__file__).with_name("made_up_worker.py")), task, str(path), "-"]
+        return [
+            sys.executable,
+            str(Path(__file__).with_name("made_up_worker.py")),
+            task,
+            str(path),
+            "-",
+        ]
 
-    discovery.find_gpus, discovery.driver_version = gpus, lambda: "1.0"  # ahead of whoever imports them
+    discovery.find_gpus, discovery.driver_version = (
+        gpus,
+        lambda: "1.0",
+    )  # ahead of whoever imports them
     from ladder.measure import gpu_job, host, job
 
     job.Monitor, gpu_job.process_command = Monitor, command  # type: ignore[assignment,misc]

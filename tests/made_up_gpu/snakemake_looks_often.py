@@ -5,6 +5,8 @@ import sys
 import snakemake_executor_plugin_slurm as plugin
 from snakemake.cli import main
 
-plugin.Executor.next_seconds_between_status_checks = property(lambda self: 1, lambda self, value: None)
+plugin.Executor.next_seconds_between_status_checks = property(
+    lambda self: 1, lambda self, value: None
+)
 sys.argv[0] = "snakemake"
 main()

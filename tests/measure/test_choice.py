@@ -41,7 +41,9 @@ def candidate(
 # What a record says of its candidates.
 
 
-def test_the_fastest_wins_whichever_comes_first_and_the_runner_up_has_its_distance() -> None:
+def test_the_fastest_wins_whichever_comes_first_and_the_runner_up_has_its_distance() -> (
+    None
+):
     given = [
         candidate("cublas", 103.0),
         candidate("cublaslt", 100.0, algorithm="id 1"),
@@ -50,7 +52,9 @@ def test_the_fastest_wins_whichever_comes_first_and_the_runner_up_has_its_distan
     found = decide(given)
     assert (found["reference"], found["algorithm"]) == ("cublaslt", "id 1")
     assert found["runner_up"]["reference"] == "cublas"
-    ends = [found["runner_up"][name] for name in ("longer", "longer_low", "longer_high")]
+    ends = [
+        found["runner_up"][name] for name in ("longer", "longer_low", "longer_high")
+    ]
     assert ends == pytest.approx([1.03] * 3)
     assert found["tied"] == []
     assert partners(found) == [Partner("cublaslt", "id 1")]
@@ -58,12 +62,20 @@ def test_the_fastest_wins_whichever_comes_first_and_the_runner_up_has_its_distan
 
 @pytest.mark.parametrize(
     ("share", "spread", "tied"),
-    [(0.0, 0.0, True), (COMPONENT - 0.001, 0.0, True), (COMPONENT + 0.001, 0.0, False), (0.01, 0.05, True)],
+    [
+        (0.0, 0.0, True),
+        (COMPONENT - 0.001, 0.0, True),
+        (COMPONENT + 0.001, 0.0, False),
+        (0.01, 0.05, True),
+    ],
 )
 def test_what_is_no_slower_beyond_doubt_or_by_less_than_sessions_differ_ties(
     share: float, spread: float, tied: bool
 ) -> None:
-    given = [candidate("cublas", 100.0, spread), candidate("cublaslt", 100.0 * (1 + share), spread)]
+    given = [
+        candidate("cublas", 100.0, spread),
+        candidate("cublaslt", 100.0 * (1 + share), spread),
+    ]
     found = decide(given)
     assert bool(found["tied"]) == tied
     assert len(partners(found)) == 1 + tied
@@ -76,12 +88,16 @@ def test_distances_are_from_pairs_with_the_winner_where_a_record_has_them() -> N
     found = decide([candidate("cublaslt", 100.0), rival])
     assert found["reference"] == "cublaslt"
     assert found["runner_up"]["longer"] == pytest.approx(104 / 103)
-    times = library_times({"candidates": [candidate("cublaslt", 100.0), rival], "references": {}})
+    times = library_times(
+        {"candidates": [candidate("cublaslt", 100.0), rival], "references": {}}
+    )
     assert times == {"cublaslt": 100.0, "cublas": pytest.approx(100 * 104 / 103)}
 
 
 @pytest.mark.parametrize("order", ["ABC", "CBA", "BAC"])
-def test_each_candidate_meets_the_quickest_so_far_and_in_the_end_the_winner(order: str) -> None:
+def test_each_candidate_meets_the_quickest_so_far_and_in_the_end_the_winner(
+    order: str,
+) -> None:
     us, met = {"A": 10.0, "B": 10.1, "C": 10.3}, list[str]()
 
     def compare(quickest: Partner, other: Partner) -> Pairs:
@@ -94,7 +110,10 @@ def test_each_candidate_meets_the_quickest_so_far_and_in_the_end_the_winner(orde
         "B": pytest.approx(1.01),
         "C": pytest.approx(1.03),
     }
-    assert met == {"ABC": ["AB", "AC"], "CBA": ["CB", "BA", "AC"], "BAC": ["BA", "AC"]}[order]
+    assert (
+        met
+        == {"ABC": ["AB", "AC"], "CBA": ["CB", "BA", "AC"], "BAC": ["BA", "AC"]}[order]
+    )
 
 
 def test_one_alone_has_no_runner_up() -> None:
@@ -103,7 +122,9 @@ def test_one_alone_has_no_runner_up() -> None:
     assert choice_in_words(found) == "cublaslt id 3, which is alone"
 
 
-def test_each_library_has_the_time_of_its_fastest_algorithm_a_quick_one_if_it_was_far() -> None:
+def test_each_library_has_the_time_of_its_fastest_algorithm_a_quick_one_if_it_was_far() -> (
+    None
+):
     given = [candidate("cublaslt", us, algorithm=f"id {us}") for us in (11.0, 10.0)]
     found = {"candidates": given, "references": {"cublaslt": 10.4, "cublas": 14.0}}
     assert library_times(found) == {"cublaslt": pytest.approx(10.0), "cublas": 14.0}
@@ -131,26 +152,39 @@ def test_a_worker_times_every_algorithm_in_the_regime_and_its_record_can_be_read
     (result,) = answer["results"].values()
     assert result["status"] == "ok", result["reason"]
     names = [(one["reference"], one["algorithm"]) for one in result["candidates"]]
-    assert sorted(names) == [(name, f"id {n}") for name in ("cublaslt", "cublaslt_fast") for n in (1, 2)]
+    assert sorted(names) == [
+        (name, f"id {n}") for name in ("cublaslt", "cublaslt_fast") for n in (1, 2)
+    ]
     least = 6 if regime == "sustained" else 12
     assert all(len(one["us"]) >= least for one in result["candidates"])
     assert follows(result)
     record = Record(
-        plan.choices[0], Conditions(), "x", "s", "session", "2026-11-20T10:00:00Z", **split(result)
+        plan.choices[0],
+        Conditions(),
+        "x",
+        "s",
+        "session",
+        "2026-11-20T10:00:00Z",
+        **split(result),
     )
     assert from_json(record.to_json(), "here") == record
 
 
 def split(result: dict[str, Any]) -> dict[str, Any]:
     own = {name: result[name] for name in ("status", "reason")}
-    return own | {"result": {name: value for name, value in result.items() if name not in own}}
+    return own | {
+        "result": {name: value for name, value in result.items() if name not in own}
+    }
 
 
 def test_a_choice_comes_before_any_variant_in_its_process(tmp_path: Path) -> None:
     """So nothing that a kernel leaves behind reaches the times that it is held against."""
     plan = plan_with_choices(tmp_path)
     own = worker.Worker(plan, tmp_path)
-    assert own.answer(test_worker.request(plan, 0, "cold"))["results"]["cold"]["status"] == "ok"
+    assert (
+        own.answer(test_worker.request(plan, 0, "cold"))["results"]["cold"]["status"]
+        == "ok"
+    )
     with pytest.raises(AssertionError, match="before any variant"):
         own.answer(Request(0, [plan.choices[0].regime], choice=True))
 
@@ -163,13 +197,23 @@ def test_in_sustained_each_library_has_its_fastest_among_the_candidates(
     monkeypatch.setattr(test_worker, "LAUNCH_US", 90.0)
 
     def quickly(self: Any, candidates: Any) -> dict[Partner, float]:
-        us = {("cublaslt", "id 1"): 186.0, ("cublaslt", "id 2"): 195.0, ("cublaslt_fast", "id 1"): 196.0}
-        return {one: us.get((one.reference, one.algorithm), 197.0) for one in candidates}
+        us = {
+            ("cublaslt", "id 1"): 186.0,
+            ("cublaslt", "id 2"): 195.0,
+            ("cublaslt_fast", "id 1"): 196.0,
+        }
+        return {
+            one: us.get((one.reference, one.algorithm), 197.0) for one in candidates
+        }
 
     monkeypatch.setattr("ladder.measure.choosing.Choosing._quick_times", quickly)
     plan = plan_with_choices(tmp_path)
     plan = replace(plan, choices=(replace(plan.choices[0], regime=regime),))
-    (result,) = worker.Worker(plan, tmp_path).answer(Request(0, [regime], choice=True))["results"].values()
+    (result,) = (
+        worker.Worker(plan, tmp_path)
+        .answer(Request(0, [regime], choice=True))["results"]
+        .values()
+    )
     names = [(one["reference"], one["algorithm"]) for one in result["candidates"]]
     other = [("cublaslt_fast", "id 1")] if regime == "sustained" else []
     assert names == [("cublaslt", "id 1"), *other]
@@ -200,13 +244,20 @@ def test_candidates_that_are_wrong_leave_a_note_and_none_that_is_right_is_unsupp
     assert result["reason"].endswith("more: wrong: 2 of 9")
 
 
-def test_a_kernel_that_takes_too_long_for_warm_says_so_whatever_its_reference(tmp_path: Path) -> None:
+def test_a_kernel_that_takes_too_long_for_warm_says_so_whatever_its_reference(
+    tmp_path: Path,
+) -> None:
     plan = plan_with_choices(tmp_path)
     against = {"warm": {"absent": "warm is for kernels below 200 us"}}
     (result,) = (
-        worker.Worker(plan, tmp_path).answer(Request(0, ["warm"], against=against))["results"].values()
+        worker.Worker(plan, tmp_path)
+        .answer(Request(0, ["warm"], against=against))["results"]
+        .values()
     )
-    assert (result["status"], result["reason"]) == ("unsupported", "warm is for kernels below 200 us")
+    assert (result["status"], result["reason"]) == (
+        "unsupported",
+        "warm is for kernels below 200 us",
+    )
 
 
 def test_a_task_is_timed_against_what_was_chosen_regime_by_regime(
@@ -227,7 +278,9 @@ def test_a_task_is_timed_against_what_was_chosen_regime_by_regime(
     absent = {"warm": {"absent": "the reference cublas: it is wrong"}}
     results = own.answer(Request(0, ["warm"], against=absent))["results"]
     assert results["warm"]["status"] == "unsupported"
-    assert results["warm"]["reason"] == "no reference: the reference cublas: it is wrong"
+    assert (
+        results["warm"]["reason"] == "no reference: the reference cublas: it is wrong"
+    )
 
 
 # The schedule.
@@ -237,7 +290,8 @@ def test_a_task_is_timed_against_what_was_chosen_regime_by_regime(
 def lab(tmp_path: Path) -> Lab:
     made = Lab(tmp_path)
     edit_yaml(
-        made.project.sweeps / f"{SWEEP}.yaml", lambda sweep: sweep.update(references=["cublas", "cublaslt"])
+        made.project.sweeps / f"{SWEEP}.yaml",
+        lambda sweep: sweep.update(references=["cublas", "cublaslt"]),
     )
     return made
 
@@ -261,12 +315,20 @@ def over(name: str) -> Callable[[Place, dict[str, Any]], dict[str, Any]]:
 def answered(one: Schedule, index: int, **fields: Any) -> None:
     """A choice of the plan gets its record."""
     given = {"status": "ok"} | fields
-    one.take([one.view.new_choice(one.plan.choices[index], one.on or {}, "session-9", **given)])
+    one.take(
+        [
+            one.view.new_choice(
+                one.plan.choices[index], one.on or {}, "session-9", **given
+            )
+        ]
+    )
 
 
 def won_by(*candidates: dict[str, Any]) -> dict[str, Any]:
     found = decide(candidates)
-    return {"result": {"candidates": [*candidates], "references": {}, "notes": [], **found}}
+    return {
+        "result": {"candidates": [*candidates], "references": {}, "notes": [], **found}
+    }
 
 
 def test_choices_come_first_and_cells_name_the_winner_of_their_regime(lab: Lab) -> None:
@@ -275,8 +337,14 @@ def test_choices_come_first_and_cells_name_the_winner_of_their_regime(lab: Lab) 
     assert regimes == ["cold", "warm"], "one for all cells of the operands"
     asked = one.requests(one.due())
     winners = {
-        "cold": [candidate("cublaslt", 10.0, algorithm="id 7"), candidate("cublas", 11.0)],
-        "warm": [candidate("cublas", 10.0), candidate("cublaslt", 11.0, algorithm="id 7")],
+        "cold": [
+            candidate("cublaslt", 10.0, algorithm="id 7"),
+            candidate("cublas", 11.0),
+        ],
+        "warm": [
+            candidate("cublas", 10.0),
+            candidate("cublaslt", 11.0, algorithm="id 7"),
+        ],
     }
     for regime in regimes:
         request = next(asked)
@@ -297,7 +365,9 @@ def test_a_choice_that_is_recorded_is_not_measured_again(lab: Lab) -> None:
     assert schedule(lab).due() == []
     edit_yaml(
         lab.project.sweeps / f"{SWEEP}.yaml",
-        lambda sweep: sweep["variants"].append({"kernel": "wmma_tile", "params": {"warps": 4}}),
+        lambda sweep: sweep["variants"].append(
+            {"kernel": "wmma_tile", "params": {"warps": 4}}
+        ),
     )
     one = schedule(lab)
     assert one.due()
@@ -307,7 +377,9 @@ def test_a_choice_that_is_recorded_is_not_measured_again(lab: Lab) -> None:
     assert one.choices(one.due()) == [0, 1], "all anew chooses anew"
 
 
-def test_cells_over_another_library_than_the_winner_are_due_unless_it_ties(lab: Lab) -> None:
+def test_cells_over_another_library_than_the_winner_are_due_unless_it_ties(
+    lab: Lab,
+) -> None:
     lab.record([SWEEP], over("cublaslt"))
     assert {index for index, _ in schedule(lab).due()} == {0, 1}, "cublas won by 5 %"
     lab.libraries_us = {"cublas": 100.0, "cublaslt": 100.2}
@@ -316,15 +388,25 @@ def test_cells_over_another_library_than_the_winner_are_due_unless_it_ties(lab: 
     assert schedule(lab).due() == [], "either may be the partner"
 
 
-def test_without_a_reference_cells_say_why_and_are_tried_again_once_one_may_be_had(lab: Lab) -> None:
+def test_without_a_reference_cells_say_why_and_are_tried_again_once_one_may_be_had(
+    lab: Lab,
+) -> None:
     one = schedule(lab, began="2026-01-01T00:00:00Z")
-    lacking = {"status": "unsupported", "reason": "needs 9 bytes", "result": {"transient": True}}
+    lacking = {
+        "status": "unsupported",
+        "reason": "needs 9 bytes",
+        "result": {"transient": True},
+    }
     for index in (0, 1):
         answered(one, index, **lacking)
     requests = [*one.requests(one.due())]
     assert {request.choice for request in requests} == {False}, "this run has seen it"
     assert requests[0].against["cold"] == {"absent": "needs 9 bytes"}
-    failed = {"status": "unsupported", "reason": "no reference: needs 9 bytes", "result": {"reference": ""}}
+    failed = {
+        "status": "unsupported",
+        "reason": "no reference: needs 9 bytes",
+        "result": {"reference": ""},
+    }
     for _, task in one.view.launched():
         one.take(
             [
@@ -349,13 +431,17 @@ def rows(lab: Lab) -> Any:
     return found[found["regime"] == "cold"]
 
 
-def test_a_row_says_whether_its_reference_is_the_faster_and_how_fast_it_is_over_either(lab: Lab) -> None:
+def test_a_row_says_whether_its_reference_is_the_faster_and_how_fast_it_is_over_either(
+    lab: Lab,
+) -> None:
     lab.libraries_us = {"cublas": 100.0, "cublaslt": 110.0}
     lab.record([SWEEP])
     found = rows(lab)
     assert set(found["reference_is"]) == {"faster"}
     assert found["over_cublas"].tolist() == pytest.approx(found["speedup"].tolist())
-    assert found["over_cublaslt"].tolist() == pytest.approx((found["speedup"] * 1.1).tolist())
+    assert found["over_cublaslt"].tolist() == pytest.approx(
+        (found["speedup"] * 1.1).tolist()
+    )
     notes = tables.read("notes", lab.folder.tables)
     assert not notes["reason"].str.contains("ties|converted").any()
 
@@ -366,17 +452,25 @@ def test_a_tie_is_said(lab: Lab) -> None:
     assert set(rows(lab)["reference_is"]) == {"tied"}
     notes = tables.read("notes", lab.folder.tables)
     said = notes[notes["stage"] == "reference"]
-    assert set(said["reason"]) == {"cublas ties with cublaslt: either may be the faster one"}
+    assert set(said["reason"]) == {
+        "cublas ties with cublaslt: either may be the faster one"
+    }
 
 
-def test_sessions_over_another_library_than_the_winner_are_not_averaged_with_the_others(lab: Lab) -> None:
+def test_sessions_over_another_library_than_the_winner_are_not_averaged_with_the_others(
+    lab: Lab,
+) -> None:
     lab.record([SWEEP], over("cublaslt"))
     lab.session, lab.finished = replace(SESSION, id="session-2"), "2026-11-20T12:20:00Z"
     lab.record([SWEEP])
     found = rows(lab)
     assert set(found["reference"]) == {"cublas"}
     assert set(found["sessions"]) == {1}
-    assert not tables.read("notes", lab.folder.tables)["reason"].str.contains("converted").any()
+    assert (
+        not tables.read("notes", lab.folder.tables)["reason"]
+        .str.contains("converted")
+        .any()
+    )
 
 
 def test_each_session_is_over_what_it_chose_itself(lab: Lab) -> None:
@@ -388,19 +482,26 @@ def test_each_session_is_over_what_it_chose_itself(lab: Lab) -> None:
     assert schedule(lab).due() == []
     found = rows(lab)
     assert set(found["reference"]) == {"cublas"}
-    assert set(found["sessions"]) == {2}, "a later choice leaves what was measured over an earlier one"
+    assert set(found["sessions"]) == {2}, (
+        "a later choice leaves what was measured over an earlier one"
+    )
     lab.session, lab.finished = replace(SESSION, id="session-3"), "2026-11-20T12:30:00Z"
     lab.libraries_us = None
     lab.record([SWEEP], over("cudnn"))
     assert set(rows(lab)["sessions"]) == {2}, "no session chose this one"
 
 
-def test_sessions_over_libraries_that_tie_are_averaged_as_they_were_read(lab: Lab) -> None:
+def test_sessions_over_libraries_that_tie_are_averaged_as_they_were_read(
+    lab: Lab,
+) -> None:
     """What earlier records would have been converted by does not touch them."""
 
     def apart(place: Place, record: dict[str, Any]) -> dict[str, Any]:
         for timed in record["regimes"].values():
-            timed |= {name: timed[name] / 1.03 for name in ("speedup", "speedup_low", "speedup_high")}
+            timed |= {
+                name: timed[name] / 1.03
+                for name in ("speedup", "speedup_low", "speedup_high")
+            }
         return over("cublaslt")(place, record)
 
     lab.libraries_us = {"cublas": 100.0, "cublaslt": 100.2}
@@ -408,7 +509,11 @@ def test_sessions_over_libraries_that_tie_are_averaged_as_they_were_read(lab: La
     lab.session, lab.finished = replace(SESSION, id="session-2"), "2026-11-20T12:20:00Z"
     lab.record([SWEEP])
     assert set(rows(lab)["sessions"]) == {2}
-    assert not tables.read("notes", lab.folder.tables)["reason"].str.contains("converted").any()
+    assert (
+        not tables.read("notes", lab.folder.tables)["reason"]
+        .str.contains("converted")
+        .any()
+    )
 
 
 def test_records_from_before_choices_had_records_count_as_they_did(lab: Lab) -> None:

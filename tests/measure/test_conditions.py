@@ -11,9 +11,12 @@ from ladder.model.record import Record, from_json
 
 
 @pytest.mark.parametrize(
-    "package", ["cuda-core", "cuda-bindings", "nvmath-python", "cupti-python", "nvidia-cublas"]
+    "package",
+    ["cuda-core", "cuda-bindings", "nvmath-python", "cupti-python", "nvidia-cublas"],
 )
-def test_what_launches_and_answers_is_a_condition(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_launches_and_answers_is_a_condition(
+    package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     versions = {package: "1.0"}
     monkeypatch.setattr("ladder.measure.conditions.package_version", versions.get)
     before = host_conditions("gemm", "NVIDIA H200", "580")
@@ -28,35 +31,77 @@ def test_counters_do_not_depend_on_the_check() -> None:
 
 def read(schema: int, regime: str = "cold", **tree: Any) -> dict[str, Any]:
     """Conditions of a record as they are read."""
-    cell: dict[str, Any] = {"kernel": "k", "params": {}, "dtype": "fp32", "layout": "", "size": {"m": 1}}
-    record = {"cell": {**cell, "regime": regime, "reference": {}}, "conditions": {"tree": tree, "host": {}}}
-    record |= {"variant": "k-fp32", "sweep": "s", "session": "a", "time": "2026-11-20T10:00:00Z"}
-    found = from_json({"schema": schema, "record": {**record, "status": "incorrect"}}, "here")
+    cell: dict[str, Any] = {
+        "kernel": "k",
+        "params": {},
+        "dtype": "fp32",
+        "layout": "",
+        "size": {"m": 1},
+    }
+    record = {
+        "cell": {**cell, "regime": regime, "reference": {}},
+        "conditions": {"tree": tree, "host": {}},
+    }
+    record |= {
+        "variant": "k-fp32",
+        "sweep": "s",
+        "session": "a",
+        "time": "2026-11-20T10:00:00Z",
+    }
+    found = from_json(
+        {"schema": schema, "record": {**record, "status": "incorrect"}}, "here"
+    )
     assert isinstance(found, Record)
     return dict(found.conditions.tree)
 
 
 def test_the_digests_of_the_third_release_are_version_1() -> None:
     timing = "72c671e8b9ebecef"
-    known = read(1, check="cd96bce3182450b3", timing=timing, harness="a", machine_code="b")
+    known = read(
+        1, check="cd96bce3182450b3", timing=timing, harness="a", machine_code="b"
+    )
     assert known == {"check": 1, "timing": 1, "machine_code": "b"}
     assert read(1, COUNTERS, check="82cf65a9b0178f45", timing=timing) == {"timing": 1}
 
 
 def test_a_digest_of_any_other_code_is_no_version() -> None:
-    assert read(1, check="0123456789abcdef", timing="72c671e8b9ebecef")["check"] == "0123456789abcdef"
-    assert read(2, check=1, timing=1, harness="stays") == {"check": 1, "timing": 1, "harness": "stays"}
+    assert (
+        read(1, check="0123456789abcdef", timing="72c671e8b9ebecef")["check"]
+        == "0123456789abcdef"
+    )
+    assert read(2, check=1, timing=1, harness="stays") == {
+        "check": 1,
+        "timing": 1,
+        "harness": "stays",
+    }
 
 
 def read_stencil(k: int, schema: int = 1) -> Record:
     """A record of the third release as it is read, whose parameter k was the whole halo."""
-    own, other = {"k": k, "coarsen": 4, "block": 256}, {"k": k, "coarsen": 1, "block": 256}
-    cell = {"kernel": "stencil_register_cache", "params": own, "dtype": "int32", "layout": ""}
+    own, other = (
+        {"k": k, "coarsen": 4, "block": 256},
+        {"k": k, "coarsen": 1, "block": 256},
+    )
+    cell = {
+        "kernel": "stencil_register_cache",
+        "params": own,
+        "dtype": "int32",
+        "layout": "",
+    }
     cell |= {"size": {"elements": 64}, "regime": "cold"}
     cell |= {"reference": {"kernel": "stencil_shared", "params": other}}
     halo = "" if k == 2 else f"-k={k}"
-    record = {"cell": cell, "variant": f"stencil_register_cache-int32{halo}-coarsen=4", "sweep": "s"}
-    record |= {"session": "a", "time": "2026-11-20T10:00:00Z", "status": "ok", "conditions": {}}
+    record = {
+        "cell": cell,
+        "variant": f"stencil_register_cache-int32{halo}-coarsen=4",
+        "sweep": "s",
+    }
+    record |= {
+        "session": "a",
+        "time": "2026-11-20T10:00:00Z",
+        "status": "ok",
+        "conditions": {},
+    }
     times = {
         "speedup": 1.5,
         "speedup_low": 1.4,
@@ -70,8 +115,12 @@ def read_stencil(k: int, schema: int = 1) -> Record:
     return found
 
 
-@pytest.mark.parametrize(("k", "radius", "named"), [(2, 1, ""), (4, 2, "-radius=2"), (32, 16, "-radius=16")])
-def test_the_halo_of_the_third_release_is_twice_the_radius(k: int, radius: int, named: str) -> None:
+@pytest.mark.parametrize(
+    ("k", "radius", "named"), [(2, 1, ""), (4, 2, "-radius=2"), (32, 16, "-radius=16")]
+)
+def test_the_halo_of_the_third_release_is_twice_the_radius(
+    k: int, radius: int, named: str
+) -> None:
     found = read_stencil(k)
     assert found.cell.params == {"radius": radius, "coarsen": 4, "block": 256}
     assert found.cell.reference.params == {"radius": radius, "coarsen": 1, "block": 256}

@@ -23,13 +23,17 @@ __all__ = ["played"]
 
 
 def ask(lab: Lab, **fields: Any) -> None:
-    edit_yaml(lab.project.sweeps / "fp32_ladder.yaml", lambda sweep: sweep.update(fields))
+    edit_yaml(
+        lab.project.sweeps / "fp32_ladder.yaml", lambda sweep: sweep.update(fields)
+    )
 
 
 def of_task(plan: Plan, index: int, folder: Path) -> Any:
     """What the worker answers about a task, in the plan's first regime."""
     (folder / "none.cubin").touch()
-    answer = worker.Worker(plan, folder).answer(request(plan, index, *plan.regimes_of(plan.tasks[index])))
+    answer = worker.Worker(plan, folder).answer(
+        request(plan, index, *plan.regimes_of(plan.tasks[index]))
+    )
     return answer["results"][plan.regimes[0]]
 
 
@@ -37,11 +41,21 @@ def test_errors_are_recorded_by_kind_of_inputs_where_the_sweep_asks_for_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = plan_of("fp32_tensor", tmp_path)
-    names = [f"{side}max_error_{kind}" for kind in ERROR_INPUTS for side in ("", "reference_")]
+    names = [
+        f"{side}max_error_{kind}"
+        for kind in ERROR_INPUTS
+        for side in ("", "reference_")
+    ]
     for asked in (True, False):
-        index = next(place for place, task in enumerate(plan.tasks) if task.launch and task.errors == asked)
+        index = next(
+            place
+            for place, task in enumerate(plan.tasks)
+            if task.launch and task.errors == asked
+        )
         result = of_task(plan, index, tmp_path)
-        assert [one["metric"] for one in result["observations"]] == (names if asked else [])
+        assert [one["metric"] for one in result["observations"]] == (
+            names if asked else []
+        )
 
 
 def test_a_kernel_whose_error_is_too_large_with_one_kind_is_incorrect(
@@ -59,7 +73,10 @@ def test_a_kernel_whose_error_is_too_large_with_one_kind_is_incorrect(
 
     monkeypatch.setattr(GemmInstance, "check", checked)
     result = of_task(plan, index, tmp_path)
-    assert (result["status"], result["reason"][:17]) == ("incorrect", "with wide inputs:")
+    assert (result["status"], result["reason"][:17]) == (
+        "incorrect",
+        "with wide inputs:",
+    )
 
 
 def test_asking_for_errors_measures_those_cells_again(tmp_path: Path) -> None:
@@ -69,7 +86,9 @@ def test_asking_for_errors_measures_those_cells_again(tmp_path: Path) -> None:
     def due() -> list[tuple[int, bool]]:
         lab.compile(lab.sweeps()["fp32_ladder"])
         view = lab.view("fp32_ladder")
-        tasks = [view.plan.tasks[index] for index, _ in Schedule(view, lab.on("gemm")).due()]
+        tasks = [
+            view.plan.tasks[index] for index, _ in Schedule(view, lab.on("gemm")).due()
+        ]
         return [(task.cell.size["m"], task.errors) for task in tasks]
 
     assert due() == []
@@ -78,7 +97,9 @@ def test_asking_for_errors_measures_those_cells_again(tmp_path: Path) -> None:
 
 
 def test_the_sweeps_of_the_project_ask_for_them() -> None:
-    assert [len(every_sweep()[name].errors) for name in ("fp32_tensor", "fp32_ladder")] == [6, 3]
+    assert [
+        len(every_sweep()[name].errors) for name in ("fp32_tensor", "fp32_ladder")
+    ] == [6, 3]
 
 
 # In the report.
@@ -89,10 +110,15 @@ def test_answers_read_observations(tmp_path: Path) -> None:
 
     def change(place: Any, record: dict[str, Any]) -> dict[str, Any]:
         if place.variant.id == "gemm_shared_tile-fp32":
-            seen = {"max_error_uniform": 1e-7, "reference_max_error_uniform": 2e-7, "max_error_wide": 3e-7}
+            seen = {
+                "max_error_uniform": 1e-7,
+                "reference_max_error_uniform": 2e-7,
+                "max_error_wide": 3e-7,
+            }
             seen |= {"reference_max_error_wide": 1e-7}
             record["observations"] = [
-                {"metric": name, "unit": None, "value": value} for name, value in seen.items()
+                {"metric": name, "unit": None, "value": value}
+                for name, value in seen.items()
             ]
         return record
 
@@ -107,5 +133,9 @@ def test_answers_read_observations(tmp_path: Path) -> None:
 
 def test_without_them_the_lookup_says_what_they_take(tmp_path: Path) -> None:
     lab = made(tmp_path)
-    with pytest.raises(Unmeasured, match=r"errors by kind of inputs were not measured here"):
-        Lookups(RunData.read(lab.folder, lab.sweeps(SWEEPS))).error_ratios("fp32_ladder")
+    with pytest.raises(
+        Unmeasured, match=r"errors by kind of inputs were not measured here"
+    ):
+        Lookups(RunData.read(lab.folder, lab.sweeps(SWEEPS))).error_ratios(
+            "fp32_ladder"
+        )

@@ -20,7 +20,9 @@ from ladder.measure.gpu_job import gpu_program
 from ladder.model.errors import LadderError
 
 GPU = FoundGpu(0, "Made-up", "GPU-a", (9, 0))
-PLAN: Any = SimpleNamespace(sweep="tiles", harness={}, variants={}, job={"cubins": "cubins"})
+PLAN: Any = SimpleNamespace(
+    sweep="tiles", harness={}, variants={}, job={"cubins": "cubins"}
+)
 PROGRAM = """
 import json, os, sys
 task, plan, cubins, request = sys.argv[1:]
@@ -45,11 +47,16 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., No
 @pytest.mark.parametrize("task", process.TASKS)
 def test_every_task_is_a_function_of_plan_cubins_and_request(task: str) -> None:
     module = importlib.import_module(f"ladder.measure.{process.TASKS[task]}")
-    assert list(inspect.signature(getattr(module, task)).parameters)[:2] == ["plan", "cubins"]
+    assert list(inspect.signature(getattr(module, task)).parameters)[:2] == [
+        "plan",
+        "cubins",
+    ]
     assert len(inspect.signature(getattr(module, task)).parameters) == 3
 
 
-def test_the_program_gives_its_task_plan_cubins_and_request(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_program_gives_its_task_plan_cubins_and_request(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     given: list[str] = []
     task = SimpleNamespace(own=lambda *words: given.extend(map(str, words)))
     monkeypatch.setattr(process, "TASKS", {"own": "made_up"})
@@ -65,7 +72,9 @@ def test_the_gpu_is_held_as_long_as_the_program_may_run_and_by_what_it_leaves_be
     program: Callable[..., None], tmp_path: Path
 ) -> None:
     free = f"import fcntl; fcntl.flock(os.open({str(tmp_path / 'kernel-ladder-GPU-a.lock')!r}, os.O_RDWR), 6)"
-    program(f"try:\n    {free}\nexcept OSError:\n    pass\nelse:\n    sys.exit('the GPU is free')")
+    program(
+        f"try:\n    {free}\nexcept OSError:\n    pass\nelse:\n    sys.exit('the GPU is free')"
+    )
     with gpu_program("sanitize", Path("plan"), PLAN, Path(), [GPU]) as held:
         for _ in range(2):
             assert held.run([]).returncode == 0
@@ -79,12 +88,18 @@ def test_the_gpu_is_held_as_long_as_the_program_may_run_and_by_what_it_leaves_be
     os.close(descriptor)
 
 
-def test_a_tool_goes_ahead_of_a_task_that_sees_its_gpu_alone(program: Callable[..., None]) -> None:
+def test_a_tool_goes_ahead_of_a_task_that_sees_its_gpu_alone(
+    program: Callable[..., None],
+) -> None:
     program()
     with gpu_program("profile", Path("plan"), PLAN, Path(), [GPU]) as held:
         done = held.run([1], under=["/usr/bin/env", "MADE=up"], capture_output=True)
     assert done.args[:3] == ["/usr/bin/env", "MADE=up", sys.executable]
-    assert json.loads(done.stdout) == {"task": "profile", "request": [1], "gpu": "GPU-a"}
+    assert json.loads(done.stdout) == {
+        "task": "profile",
+        "request": [1],
+        "gpu": "GPU-a",
+    }
 
 
 def test_without_a_gpu_nothing_starts(program: Callable[..., None]) -> None:

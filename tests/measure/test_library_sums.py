@@ -24,7 +24,9 @@ SIZES = {"elements": 1031}
 
 
 def module(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, ROOT / "config" / "references" / f"{name}.py")
+    spec = importlib.util.spec_from_file_location(
+        name, ROOT / "config" / "references" / f"{name}.py"
+    )
     assert spec is not None
     assert spec.loader is not None
     made = importlib.util.module_from_spec(spec)
@@ -50,7 +52,9 @@ def test_what_is_compiled_lies_in_the_cache_of_the_project() -> None:
 
 
 @pytest.mark.skipif(NVCC is None, reason="needs nvcc")
-def test_what_nvcc_says_is_the_reason(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_what_nvcc_says_is_the_reason(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     cub = module("cub_sum")
     monkeypatch.setattr(cub, "KEPT", tmp_path)
     monkeypatch.setattr(cub, "SOURCE", "#error no sums today")
@@ -74,7 +78,9 @@ class FakeLibrary:
 
     def __getattr__(self, name: str) -> Any:
         def function(*given: Any) -> int:
-            self.calls.append((name, tuple(getattr(one, "value", one) for one in given)))
+            self.calls.append(
+                (name, tuple(getattr(one, "value", one) for one in given))
+            )
             return 0
 
         return function
@@ -90,7 +96,9 @@ def test_cub_has_storage_of_its_own_for_a_size_and_gets_the_buffers(
         cub.total(SimpleNamespace(dtype=dtype), BUFFERS, SIZES, {}, 7)()
     prepared, *launches = (one for one in library.calls)
     assert (prepared[0], prepared[1][1]) == (f"prepare_{dtype}", 1031)
-    assert [(name, given[1:]) for name, given in launches] == [(f"sum_{dtype}", (256, 8192, 1031, 7))] * 2
+    assert [(name, given[1:]) for name, given in launches] == [
+        (f"sum_{dtype}", (256, 8192, 1031, 7))
+    ] * 2
 
 
 class FakeTensor:
@@ -105,8 +113,12 @@ class FakeTorch(SimpleNamespace):
     """Types, arrays and streams of torch. bf16 is played by fp16."""
 
     def __init__(self, **functions: Any) -> None:
-        super().__init__(float32=np.float32, bfloat16=np.float16, streams=[], **functions)
-        self.cuda = SimpleNamespace(stream=self._on, ExternalStream=lambda pointer: pointer)
+        super().__init__(
+            float32=np.float32, bfloat16=np.float16, streams=[], **functions
+        )
+        self.cuda = SimpleNamespace(
+            stream=self._on, ExternalStream=lambda pointer: pointer
+        )
 
     @contextlib.contextmanager
     def _on(self, queue: int) -> Iterator[None]:
@@ -124,17 +136,26 @@ def played(monkeypatch: pytest.MonkeyPatch, **functions: Any) -> FakeTorch:
 
 
 @pytest.mark.parametrize("dtype", PROBLEM.dtypes)
-def test_torch_adds_up_in_fp32_on_the_stream(monkeypatch: pytest.MonkeyPatch, dtype: str) -> None:
-    numbers = {"input": np.arange(5, dtype=np.float32), "output": np.full(1, np.nan, np.float32)}
+def test_torch_adds_up_in_fp32_on_the_stream(
+    monkeypatch: pytest.MonkeyPatch, dtype: str
+) -> None:
+    numbers = {
+        "input": np.arange(5, dtype=np.float32),
+        "output": np.full(1, np.nan, np.float32),
+    }
     if dtype == "bf16":
         numbers["input"] = np.arange(5, dtype=np.float16).view(np.int16)
 
-    def add(x: FakeTensor, *, dim: int, keepdim: bool, dtype: Any, out: FakeTensor) -> None:
+    def add(
+        x: FakeTensor, *, dim: int, keepdim: bool, dtype: Any, out: FakeTensor
+    ) -> None:
         assert fake.streams == [7]
         out.words[:] = x.words.sum(axis=dim, keepdims=keepdim, dtype=dtype)
 
     fake = played(monkeypatch, sum=add)
-    launch = module("torch_sum").total(SimpleNamespace(dtype=dtype), numbers, SIZES, {}, 7)
+    launch = module("torch_sum").total(
+        SimpleNamespace(dtype=dtype), numbers, SIZES, {}, 7
+    )
     assert np.isnan(numbers["output"][0])
     launch()
     assert numbers["output"][0] == 10
@@ -158,7 +179,9 @@ def test_torch_makes_softmax_of_rows_in_the_output_on_the_stream(
 
     fake = played(monkeypatch, softmax=softmax)
     sizes = {"m": 2, "n": 3}
-    launch = module("torch_softmax").along_rows(SimpleNamespace(dtype=dtype), buffers, sizes, {}, 7)
+    launch = module("torch_softmax").along_rows(
+        SimpleNamespace(dtype=dtype), buffers, sizes, {}, 7
+    )
     assert np.isnan(output).all()
     launch()
     assert output.sum(axis=1) == pytest.approx([1, 1], rel=1e-3)
@@ -169,7 +192,9 @@ class Attention(SimpleNamespace):
 
     def __init__(self) -> None:
         random = np.random.default_rng(3)
-        super().__init__(**{name: random.normal(size=(2, 5, 4)).astype(np.float16) for name in "qkv"})
+        super().__init__(
+            **{name: random.normal(size=(2, 5, 4)).astype(np.float16) for name in "qkv"}
+        )
         self.o = np.full((2, 5, 4), np.nan, np.float16)
         self.buffers = {name: getattr(self, name).view(np.int16) for name in "qkvo"}
 
@@ -216,10 +241,14 @@ def play_torch(monkeypatch: pytest.MonkeyPatch) -> FakeTorch:
         made.q, made.k, made.v = (one.words[0] for one in (q, k, v))
         return made.right(is_causal)
 
-    fake.nn = SimpleNamespace(functional=SimpleNamespace(scaled_dot_product_attention=attention))
+    fake.nn = SimpleNamespace(
+        functional=SimpleNamespace(scaled_dot_product_attention=attention)
+    )
     fake.empty = lambda size, device, dtype: ("workspace", size)
     names = ("FLASH_ATTENTION", "EFFICIENT_ATTENTION", "CUDNN_ATTENTION")
-    backends = SimpleNamespace(SDPBackend=SimpleNamespace(**{one: one for one in names}), sdpa_kernel=kernel)
+    backends = SimpleNamespace(
+        SDPBackend=SimpleNamespace(**{one: one for one in names}), sdpa_kernel=kernel
+    )
     for name, part in (("torch.nn", fake.nn), ("torch.nn.attention", backends)):
         monkeypatch.setitem(sys.modules, name, part)  # type: ignore[arg-type]
     return fake
@@ -232,7 +261,9 @@ def test_torch_attends_by_the_backend_that_is_asked_for(
 ) -> None:
     fake, given = play_torch(monkeypatch), Attention()
     function = getattr(module("torch_attention"), entry)
-    launch = function(SimpleNamespace(dtype="fp16"), given.buffers, {"d": 4, "causal": causal}, {}, 7)
+    launch = function(
+        SimpleNamespace(dtype="fp16"), given.buffers, {"d": 4, "causal": causal}, {}, 7
+    )
     assert np.isnan(given.o).all()
     launch()
     assert given.o == pytest.approx(given.right(causal), abs=1e-3)
@@ -251,10 +282,21 @@ class Graph:
         assert tensor.shape == (1, 2, 5, 4)
         return f"tensor {id(tensor)}"
 
-    def sdpa(self, *, q: str, k: str, v: str, attn_scale: float, use_causal_mask: bool, **more: Any) -> Any:
+    def sdpa(
+        self,
+        *,
+        q: str,
+        k: str,
+        v: str,
+        attn_scale: float,
+        use_causal_mask: bool,
+        **more: Any,
+    ) -> Any:
         assert (attn_scale, more["is_inference"]) == (0.5, True)
         self.places, self.causal = (q, k, v), use_causal_mask
-        output = SimpleNamespace(set_output=lambda yes: output, set_dim=lambda dim: output)
+        output = SimpleNamespace(
+            set_output=lambda yes: output, set_dim=lambda dim: output
+        )
         output.set_stride = lambda stride: self.steps.append(str(stride))
         self.output = Output(output)
         return self.output, None
@@ -266,8 +308,16 @@ class Graph:
         return 64
 
     def execute(self, tensors: dict[Any, Words], workspace: Any, handle: str) -> None:
-        steps = ["[40, 20, 4, 1]", "validate", "build_operation_graph", "create_execution_plans"]
-        assert (self.steps, handle) == ([*steps, "check_support", "build_plans"], "handle")
+        steps = [
+            "[40, 20, 4, 1]",
+            "validate",
+            "build_operation_graph",
+            "create_execution_plans",
+        ]
+        assert (self.steps, handle) == (
+            [*steps, "check_support", "build_plans"],
+            "handle",
+        )
         assert workspace == ("workspace", 64)
         made = Attention()
         made.q, made.k, made.v = (tensors[one].words[0] for one in self.places)
@@ -282,7 +332,9 @@ class Output:
 
 
 @pytest.mark.parametrize("causal", [0, 1])
-def test_cudnn_attends_by_a_graph_that_is_built_once(monkeypatch: pytest.MonkeyPatch, causal: int) -> None:
+def test_cudnn_attends_by_a_graph_that_is_built_once(
+    monkeypatch: pytest.MonkeyPatch, causal: int
+) -> None:
     play_torch(monkeypatch)
     streams: dict[str, int] = {}
     fake = SimpleNamespace(
@@ -295,7 +347,9 @@ def test_cudnn_attends_by_a_graph_that_is_built_once(monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(sys.modules, "cudnn", fake)  # type: ignore[arg-type]
     given = Attention()
     sizes = {"heads": 2, "sequence": 5, "d": 4, "causal": causal}
-    launch = module("cudnn_attention").forward(SimpleNamespace(dtype="fp16"), given.buffers, sizes, {}, 7)
+    launch = module("cudnn_attention").forward(
+        SimpleNamespace(dtype="fp16"), given.buffers, sizes, {}, 7
+    )
     assert np.isnan(given.o).all()
     for _ in range(2):
         launch()

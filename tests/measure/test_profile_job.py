@@ -59,17 +59,30 @@ class Ncu:
         self.monkeypatch = monkeypatch
         self.launches = [counted(BANKS)] * 2
         path = folder / "ncu"
-        monkeypatch.setattr("ladder.measure.ncu.find_ncu", lambda: str(path) if path.is_file() else None)
-        monkeypatch.setattr("ladder.measure.ncu.read_report", lambda report, metrics: self.launches)
+        monkeypatch.setattr(
+            "ladder.measure.ncu.find_ncu", lambda: str(path) if path.is_file() else None
+        )
+        monkeypatch.setattr(
+            "ladder.measure.ncu.read_report", lambda report, metrics: self.launches
+        )
 
     def does(self, body: str) -> None:
         """Install it; `body` runs with `wanted`, `report` and `done()` at hand."""
         path = self.folder / "ncu"
-        path.write_text(FAKE_NCU.format(python=sys.executable, folder=str(self.folder), body=body))
+        path.write_text(
+            FAKE_NCU.format(python=sys.executable, folder=str(self.folder), body=body)
+        )
         path.chmod(0o755)
 
     def count(self, timeout_s: float = 30.0) -> tuple[list[list[Metric]], list[Note]]:
-        command = [sys.executable, "-m", "ladder.measure.process", "profile", "plan", "cubins"]
+        command = [
+            sys.executable,
+            "-m",
+            "ladder.measure.process",
+            "profile",
+            "plan",
+            "cubins",
+        ]
         lock = os.open(os.devnull, os.O_RDONLY)
         try:
             program = GpuProgram(FoundGpu(0, "Made-up", "GPU-a", (9, 0)), lock, command)
@@ -80,7 +93,11 @@ class Ncu:
     @property
     def calls(self) -> list[dict[str, Any]]:
         path = self.folder / "calls"
-        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        return (
+            [json.loads(line) for line in path.read_text().splitlines()]
+            if path.exists()
+            else []
+        )
 
     def wanted(self, call: int) -> list[str]:
         """Metrics of one call."""
@@ -104,7 +121,9 @@ def test_metrics_of_groups_come_once_each_and_in_order() -> None:
     assert wanted_metrics([]) == []
 
 
-def test_ncu_leaves_the_clocks_alone_and_profiles_the_range_of_the_chosen_cells(ncu: Ncu) -> None:
+def test_ncu_leaves_the_clocks_alone_and_profiles_the_range_of_the_chosen_cells(
+    ncu: Ncu,
+) -> None:
     ncu.does("done()")
     ncu.count()
     (call,) = ncu.calls
@@ -129,9 +148,15 @@ def test_each_launch_gives_its_cell_its_metrics_with_units(ncu: Ncu) -> None:
 
 
 @pytest.mark.parametrize(
-    "message", ["==ERROR== Failed to find metric {name}", "==ERROR== Failed to find metrics: {name}\n"]
+    "message",
+    [
+        "==ERROR== Failed to find metric {name}",
+        "==ERROR== Failed to find metrics: {name}\n",
+    ],
 )
-def test_a_metric_that_ncu_does_not_know_is_left_out_and_noted(ncu: Ncu, message: str) -> None:
+def test_a_metric_that_ncu_does_not_know_is_left_out_and_noted(
+    ncu: Ncu, message: str
+) -> None:
     unknown = [BANKS[1], BANKS[4]]
     ncu.does(
         f"""
@@ -149,7 +174,10 @@ done()"""
         [name for name in BANKS if name not in unknown],
     ]
     assert len(found) == 2
-    assert notes == [{"subject": name, "reason": "this ncu does not know the metric"} for name in unknown]
+    assert notes == [
+        {"subject": name, "reason": "this ncu does not know the metric"}
+        for name in unknown
+    ]
 
 
 def test_several_unknown_metrics_of_one_message_are_left_out_at_once(ncu: Ncu) -> None:
@@ -169,7 +197,9 @@ def test_a_metric_without_a_value_is_noted(ncu: Ncu) -> None:
     ncu.does("done()")
     ncu.launches = [counted(BANKS[1:]), counted(BANKS[2:])]
     _, notes = ncu.count()
-    assert notes == [{"subject": BANKS[0], "reason": "the report has no value for this GPU"}]
+    assert notes == [
+        {"subject": BANKS[0], "reason": "the report has no value for this GPU"}
+    ]
 
 
 # Why nothing can be had.
@@ -182,12 +212,21 @@ sys.exit({code})"""
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        (PERMISSION.format(code=1), "ERR_NVGPUCTRPERM.*NVreg_RestrictProfilingToAdminUsers"),
+        (
+            PERMISSION.format(code=1),
+            "ERR_NVGPUCTRPERM.*NVreg_RestrictProfilingToAdminUsers",
+        ),
         (PERMISSION.format(code=0), "ERR_NVGPUCTRPERM"),
         ("print('==ERROR== out of luck'); sys.exit(9)", "exit code 9: .*out of luck"),
         ("print('nothing was profiled')", "wrote no report: .*nothing was profiled"),
-        ("print('Failed to find metric ' + wanted[0]); sys.exit(1)", "knows none of the metrics"),
-        ("print('Failed to find metric something.else'); sys.exit(1)", "refused a metric: .*something.else"),
+        (
+            "print('Failed to find metric ' + wanted[0]); sys.exit(1)",
+            "knows none of the metrics",
+        ),
+        (
+            "print('Failed to find metric something.else'); sys.exit(1)",
+            "refused a metric: .*something.else",
+        ),
         ("time.sleep(60)", "did not finish within 0.3 s"),
     ],
 )
@@ -198,7 +237,9 @@ def test_the_reason_is_noted(ncu: Ncu, body: str, reason: str) -> None:
 
 
 def test_without_ncu_the_reason_says_so(ncu: Ncu) -> None:
-    with pytest.raises(ProfilerUnavailable, match=r"ncu \(Nsight Compute\) was not found"):
+    with pytest.raises(
+        ProfilerUnavailable, match=r"ncu \(Nsight Compute\) was not found"
+    ):
         ncu.count()
 
 
@@ -206,7 +247,9 @@ def test_without_ncu_the_reason_says_so(ncu: Ncu) -> None:
 def test_counters_are_not_given_to_the_wrong_cells(ncu: Ncu, count: int) -> None:
     ncu.does("done()")
     ncu.launches = [counted(BANKS)] * count
-    with pytest.raises(ProfilerUnavailable, match=f"saw {count} launches where 2 were wanted"):
+    with pytest.raises(
+        ProfilerUnavailable, match=f"saw {count} launches where 2 were wanted"
+    ):
         ncu.count()
 
 
@@ -268,7 +311,10 @@ def test_a_report_is_read_launch_by_launch_across_ranges(library: Path) -> None:
     ]
     report.write_text(repr(ranges))
     assert read_report(report, ["a.sum", "b.pct", "c.sum"]) == [
-        [{"metric": "a.sum", "unit": "inst", "value": 3.0}, {"metric": "b.pct", "unit": "%", "value": 0.5}],
+        [
+            {"metric": "a.sum", "unit": "inst", "value": 3.0},
+            {"metric": "b.pct", "unit": "%", "value": 0.5},
+        ],
         [{"metric": "a.sum", "unit": "", "value": 4.0}],
         [],
     ]
@@ -277,7 +323,9 @@ def test_a_report_is_read_launch_by_launch_across_ranges(library: Path) -> None:
 def test_a_reader_that_fails_is_a_reason(library: Path) -> None:
     report = library / "report.ncu-rep"
     report.write_text("no report")
-    with pytest.raises(ProfilerUnavailable, match=r"(?s)could not be read .exit code 1.*SyntaxError"):
+    with pytest.raises(
+        ProfilerUnavailable, match=r"(?s)could not be read .exit code 1.*SyntaxError"
+    ):
         read_report(report, BANKS)
 
 
@@ -290,11 +338,20 @@ class Step(Lab):
     sweep = "fp32_ladder"
 
     def profile(self) -> None:
-        assert main(["--root", str(self.root), "profile", str(self.folder.plan(self.sweep))]) == 0
+        assert (
+            main(
+                ["--root", str(self.root), "profile", str(self.folder.plan(self.sweep))]
+            )
+            == 0
+        )
 
     @property
     def counted(self) -> list[Record]:
-        return [one for one in read_store(self.folder.records) if one.cell.regime == COUNTERS]
+        return [
+            one
+            for one in read_store(self.folder.records)
+            if one.cell.regime == COUNTERS
+        ]
 
     @property
     def notes(self) -> list[Note]:
@@ -350,7 +407,9 @@ def test_a_changed_kernel_is_counted_again_and_alone(step: Step, ncu: Ncu) -> No
     step.profile()
 
     def changed(variant: Any, facts: dict[str, Any]) -> dict[str, Any]:
-        return facts | ({"machine_code": "new"} if variant.kernel.name == "gemm_shared_tile" else {})
+        return facts | (
+            {"machine_code": "new"} if variant.kernel.name == "gemm_shared_tile" else {}
+        )
 
     step.compile(step.sweeps()[step.sweep], changed)
     step.profile()
@@ -365,7 +424,11 @@ def test_a_changed_kernel_is_counted_again_and_alone(step: Step, ncu: Ncu) -> No
 
 def test_only_cells_that_were_measured_well_are_counted(step: Step, ncu: Ncu) -> None:
     def wrong(place: Place, record: dict[str, Any]) -> dict[str, Any]:
-        return failed("incorrect", "wrong")(record) if place.entry.rung == "coalesced" else record
+        return (
+            failed("incorrect", "wrong")(record)
+            if place.entry.rung == "coalesced"
+            else record
+        )
 
     ncu.does("done()")
     step.finished = "2026-11-21T10:20:00Z"
@@ -376,7 +439,9 @@ def test_only_cells_that_were_measured_well_are_counted(step: Step, ncu: Ncu) ->
     assert len(step.counted) == 4
 
 
-def test_what_cannot_be_had_becomes_a_note_and_is_tried_again_next_time(step: Step, ncu: Ncu) -> None:
+def test_what_cannot_be_had_becomes_a_note_and_is_tried_again_next_time(
+    step: Step, ncu: Ncu
+) -> None:
     ncu.does(PERMISSION.format(code=1))
     step.profile()
     assert step.counted == []
@@ -388,7 +453,9 @@ def test_what_cannot_be_had_becomes_a_note_and_is_tried_again_next_time(step: St
     assert (len(step.counted), step.notes) == (5, [])
 
 
-def test_notes_of_metrics_stay_while_nothing_is_counted_anew(step: Step, ncu: Ncu) -> None:
+def test_notes_of_metrics_stay_while_nothing_is_counted_anew(
+    step: Step, ncu: Ncu
+) -> None:
     ncu.does("done()")
     ncu.launches = [counted(BANKS[1:])] * 5
     step.profile()
@@ -402,12 +469,21 @@ def test_a_disabled_profiler_is_noted_and_not_run(step: Step, ncu: Ncu) -> None:
     step.settings = {"profile": {"enabled": False}}
     step.compile(step.sweeps()[step.sweep])
     step.profile()
-    assert step.notes == [{"subject": "counters", "reason": "profile.enabled is false in the configuration"}]
+    assert step.notes == [
+        {
+            "subject": "counters",
+            "reason": "profile.enabled is false in the configuration",
+        }
+    ]
     assert ncu.calls == step.counted == []
 
 
-def test_a_sweep_without_counters_has_neither_counters_nor_notes(step: Step, ncu: Ncu) -> None:
-    edit_yaml(step.project.sweeps / f"{step.sweep}.yaml", lambda sweep: sweep.pop("counters"))
+def test_a_sweep_without_counters_has_neither_counters_nor_notes(
+    step: Step, ncu: Ncu
+) -> None:
+    edit_yaml(
+        step.project.sweeps / f"{step.sweep}.yaml", lambda sweep: sweep.pop("counters")
+    )
     step.compile(step.sweeps()[step.sweep])
     step.profile()
     assert ncu.calls == step.counted == step.notes == []

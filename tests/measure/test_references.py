@@ -60,7 +60,9 @@ int prepare_fp32(void** own, int64_t m, int64_t n, int64_t k, float alpha, float
 int fails() { return 3; }
 """
 
-STENCILS = [{"kernel": "stencil_shared", "params": {"radius": [1, 8], "coarsen": [1, 4]}}]
+STENCILS = [
+    {"kernel": "stencil_shared", "params": {"radius": [1, 8], "coarsen": [1, 4]}}
+]
 PYTHON = """
 calls, launches = [], []
 
@@ -102,7 +104,9 @@ def own_plan(folder: Path, references: Sequence[Any], **fields: Any) -> Plan:
         "variants": [{"kernel": "gemm_naive"}, {"kernel": "gemm_staged"}],
         "references": list(references),
     }
-    return planned(make_sweep(Path("own.yaml"), given | fields, catalog(), folder), folder)
+    return planned(
+        make_sweep(Path("own.yaml"), given | fields, catalog(), folder), folder
+    )
 
 
 def python_file(folder: Path, text: str = PYTHON) -> str:
@@ -114,7 +118,10 @@ def shared_object(folder: Path) -> str:
     if CC is None:
         pytest.skip("needs a C compiler, cc")
     (folder / "lib.c").write_text(LIBRARY, encoding="utf-8")
-    subprocess.run([CC, "-shared", "-fPIC", "-o", folder / "libmine.so", folder / "lib.c"], check=True)
+    subprocess.run(
+        [CC, "-shared", "-fPIC", "-o", folder / "libmine.so", folder / "lib.c"],
+        check=True,
+    )
     return "libmine.so"
 
 
@@ -128,14 +135,18 @@ def answer(plan: Plan, folder: Path, *regimes: str) -> dict[str, Any]:
     """What becomes of the first task."""
     regimes = regimes or ("cold",)
     chosen = {"reference": "mine"}
-    against = dict.fromkeys(regimes, chosen) if plan.tasks[0].cell.reference.is_choice else {}
+    against = (
+        dict.fromkeys(regimes, chosen) if plan.tasks[0].cell.reference.is_choice else {}
+    )
     given = worker.Worker(plan, folder).answer(Request(0, regimes, against=against))
     return {**given["results"], "fatal": given["fatal"]}
 
 
 def choose(plan: Plan, folder: Path, regime: str = "cold") -> dict[str, Any]:
     """What becomes of the first choice of a regime."""
-    (index,) = [index for index, one in enumerate(plan.choices) if one.regime == regime][:1]
+    (index,) = [
+        index for index, one in enumerate(plan.choices) if one.regime == regime
+    ][:1]
     given = worker.Worker(plan, folder).answer(Request(index, [regime], choice=True))
     return {**given["results"][regime], "fatal": given["fatal"]}
 
@@ -146,20 +157,28 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(test_worker, "LAUNCH_US", 90.0)
 
 
-def test_a_python_callable_gets_buffers_sizes_scalars_and_the_stream(tmp_path: Path) -> None:
+def test_a_python_callable_gets_buffers_sizes_scalars_and_the_stream(
+    tmp_path: Path,
+) -> None:
     plan = own_plan(tmp_path, [{"python": python_file(tmp_path), "entry": "good"}])
     found = answer(plan, tmp_path)["cold"]
     assert (found["status"], found["notes"]) == ("ok", [])
     (problem, buffers, sizes, scalars, stream), *_ = module_of(plan).calls
     assert (problem.name, problem.dtype, problem.layout) == ("gemm", "fp32", "NN")
-    assert (sizes, scalars, stream) == ({"m": 1024, "n": 1024, "k": 1024}, {"alpha": 1.0, "beta": 0.0}, 7)
+    assert (sizes, scalars, stream) == (
+        {"m": 1024, "n": 1024, "k": 1024},
+        {"alpha": 1.0, "beta": 0.0},
+        7,
+    )
     assert list(buffers) == ["a", "b", "c"]
     taken = buffers["c"].__cuda_array_interface__
     assert taken["data"] == (buffers["c"].pointer, False)
     assert (taken["shape"], taken["typestr"]) == ((1024, 1024), "<f4")
 
 
-def test_a_callable_alone_is_the_reference_by_its_name_and_its_launches_are_checked(tmp_path: Path) -> None:
+def test_a_callable_alone_is_the_reference_by_its_name_and_its_launches_are_checked(
+    tmp_path: Path,
+) -> None:
     file = python_file(tmp_path)
     plan = own_plan(tmp_path, [{"python": file, "entry": "good", "name": "mine"}])
     found = answer(plan, tmp_path)["cold"]
@@ -167,9 +186,13 @@ def test_a_callable_alone_is_the_reference_by_its_name_and_its_launches_are_chec
     assert len(module_of(plan).launches) > len(found["reference_us"])
 
 
-def test_where_the_answer_depends_on_a_parameter_a_reference_gets_it(tmp_path: Path) -> None:
+def test_where_the_answer_depends_on_a_parameter_a_reference_gets_it(
+    tmp_path: Path,
+) -> None:
     reference = {"python": python_file(tmp_path), "entry": "good"}
-    plan = own_plan(tmp_path, [reference], problem="stencil", sizes=[2**16], variants=STENCILS)
+    plan = own_plan(
+        tmp_path, [reference], problem="stencil", sizes=[2**16], variants=STENCILS
+    )
     own = worker.Worker(plan, tmp_path)
     radii = [task.launch.params["radius"] for task in plan.tasks if task.launch]
     for index in (0, *range(4)):
@@ -198,10 +221,15 @@ def test_errors_of_a_callable_are_recorded_beside_those_of_the_kernel(
     def check(own: AttentionInstance, params: Any) -> Check:
         """Errors by kind and by whose output it is; both are checked as causal."""
         assert params["causal"] == 1
-        return Check((0.25 if own._place else 0.125) * (1 + ERROR_INPUTS.index(own.inputs) % 3), 1.0)
+        return Check(
+            (0.25 if own._place else 0.125) * (1 + ERROR_INPUTS.index(own.inputs) % 3),
+            1.0,
+        )
 
     monkeypatch.setattr(AttentionInstance, "check", check)
-    monkeypatch.setattr(worker.Bench, "verify_edges", lambda *_: None)  # of other kinds, too
+    monkeypatch.setattr(
+        worker.Bench, "verify_edges", lambda *_: None
+    )  # of other kinds, too
     monkeypatch.setattr(worker.Bench, "_enqueues_elsewhere", lambda *_: False)
     found = answer(plan, tmp_path)["cold"]
     assert found["status"] == "ok", found["reason"]
@@ -212,13 +240,19 @@ def test_errors_of_a_callable_are_recorded_beside_those_of_the_kernel(
     }
 
 
-def test_a_c_entry_gets_the_same_and_its_setup_is_called_once_a_size(tmp_path: Path, short: None) -> None:
+def test_a_c_entry_gets_the_same_and_its_setup_is_called_once_a_size(
+    tmp_path: Path, short: None
+) -> None:
     mine = {
         "shared_object": shared_object(tmp_path),
         "entry": "gemm_{dtype}_{layout}",
         "setup": "prepare_{dtype}",
     }
-    plan = own_plan(tmp_path, [{**mine, "name": "mine"}], sizes=[1024, {"m": 64, "n": 128, "k": 256}])
+    plan = own_plan(
+        tmp_path,
+        [{**mine, "name": "mine"}],
+        sizes=[1024, {"m": 64, "n": 128, "k": 256}],
+    )
     own = worker.Worker(plan, tmp_path)
     last = len(plan.tasks) - 1
     for index in (0, 1, last):
@@ -236,9 +270,18 @@ def test_a_c_entry_gets_the_same_and_its_setup_is_called_once_a_size(tmp_path: P
 BROKEN = [
     ("raises", "mine.py: raises: raised: ValueError: not for me"),
     ("leaves", "mine.py: leaves: raised: SystemExit: 1"),
-    ("no_launcher", "mine.py: no_launcher: returned 3, which is not accepted; accepted: a callable without"),
-    ("launch_fails", "mine.py: launch_fails: its launcher raised: ZeroDivisionError: division by zero"),
-    ("number", "mine.py: number: no entry 'number'; accepted: a function of the module"),
+    (
+        "no_launcher",
+        "mine.py: no_launcher: returned 3, which is not accepted; accepted: a callable without",
+    ),
+    (
+        "launch_fails",
+        "mine.py: launch_fails: its launcher raised: ZeroDivisionError: division by zero",
+    ),
+    (
+        "number",
+        "mine.py: number: no entry 'number'; accepted: a function of the module",
+    ),
     ("absent", "mine.py: absent: no entry 'absent'"),
 ]
 
@@ -259,27 +302,46 @@ def test_a_callable_that_goes_wrong_leaves_a_note_and_the_others_count(
     assert alone["cold"]["reason"] == f"no reference: {note}"
 
 
-def test_a_file_that_cannot_be_imported_or_has_changed_leaves_a_note(tmp_path: Path) -> None:
-    mine = {"python": python_file(tmp_path, "import nothing_of_that_name"), "entry": "f"}
+def test_a_file_that_cannot_be_imported_or_has_changed_leaves_a_note(
+    tmp_path: Path,
+) -> None:
+    mine = {
+        "python": python_file(tmp_path, "import nothing_of_that_name"),
+        "entry": "f",
+    }
     plan = own_plan(tmp_path, [mine])
     says = "mine.py: f: cannot be imported: ModuleNotFoundError: No module named 'nothing_of_that_name'"
     assert says in answer(plan, tmp_path)["cold"]["reason"]
     python_file(tmp_path)
-    assert "mine.py: f: the file has changed since the plan" in answer(plan, tmp_path)["cold"]["reason"]
+    assert (
+        "mine.py: f: the file has changed since the plan"
+        in answer(plan, tmp_path)["cold"]["reason"]
+    )
     (tmp_path / "mine.py").unlink()
-    assert "mine.py: cannot be read: No such file" in answer(plan, tmp_path)["cold"]["reason"]
+    assert (
+        "mine.py: cannot be read: No such file"
+        in answer(plan, tmp_path)["cold"]["reason"]
+    )
 
 
 @pytest.mark.parametrize(
     ("fields", "says"),
     [
         ({"entry": "fails"}, "libmine.so: fails: fails returned 3; 0 is success"),
-        ({"entry": "absent"}, "libmine.so: absent: no entry 'absent'; accepted: a function exported"),
-        ({"entry": "fails", "setup": "fails"}, "libmine.so: fails: fails returned 3; 0 is success"),
+        (
+            {"entry": "absent"},
+            "libmine.so: absent: no entry 'absent'; accepted: a function exported",
+        ),
+        (
+            {"entry": "fails", "setup": "fails"},
+            "libmine.so: fails: fails returned 3; 0 is success",
+        ),
         ({"entry": "fails", "setup": "absent"}, "no entry 'absent'"),
     ],
 )
-def test_a_c_entry_that_goes_wrong_leaves_a_note(fields: dict[str, str], says: str, tmp_path: Path) -> None:
+def test_a_c_entry_that_goes_wrong_leaves_a_note(
+    fields: dict[str, str], says: str, tmp_path: Path
+) -> None:
     plan = own_plan(tmp_path, [{"shared_object": shared_object(tmp_path), **fields}])
     assert says in answer(plan, tmp_path)["cold"]["reason"]
 
@@ -287,12 +349,17 @@ def test_a_c_entry_that_goes_wrong_leaves_a_note(fields: dict[str, str], says: s
 def test_a_shared_object_that_is_none_leaves_a_note(tmp_path: Path) -> None:
     (tmp_path / "libmine.so").write_text("no ELF")
     plan = own_plan(tmp_path, [{"shared_object": "libmine.so", "entry": "f"}])
-    assert "libmine.so: f: cannot be loaded: " in answer(plan, tmp_path)["cold"]["reason"]
+    assert (
+        "libmine.so: f: cannot be loaded: " in answer(plan, tmp_path)["cold"]["reason"]
+    )
 
 
 @pytest.mark.parametrize(
     ("right", "says"),
-    [(0, "wrong: largest normalised error 2, allowed 1"), (1, "does not enqueue on its stream")],
+    [
+        (0, "wrong: largest normalised error 2, allowed 1"),
+        (1, "does not enqueue on its stream"),
+    ],
 )
 def test_a_reference_that_is_wrong_always_or_if_the_stream_is_held_leaves_a_note(
     right: int, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -312,16 +379,21 @@ def test_a_reference_that_is_wrong_always_or_if_the_stream_is_held_leaves_a_note
 def test_a_reference_that_spoils_memory_or_the_context_is_named_and_ends_the_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan = own_plan(tmp_path, [{"python": python_file(tmp_path), "entry": "good", "name": "mine"}])
+    plan = own_plan(
+        tmp_path, [{"python": python_file(tmp_path), "entry": "good", "name": "mine"}]
+    )
     damage = ("out_of_bounds", "1 bytes around c were written")
     with monkeypatch.context() as patch:
         patch.setattr(
-            "ladder.gpu.instance.Instance.memory_violation", lambda self: damage if self._place else None
+            "ladder.gpu.instance.Instance.memory_violation",
+            lambda self: damage if self._place else None,
         )
         found = answer(plan, tmp_path)
     assert found["fatal"]
     assert found["cold"]["status"] == "out_of_bounds"
-    assert re.fullmatch(rf"the reference mine: /.*mine.py: good: {damage[1]}", found["cold"]["reason"])
+    assert re.fullmatch(
+        rf"the reference mine: /.*mine.py: good: {damage[1]}", found["cold"]["reason"]
+    )
 
     def sync(self: Any) -> None:
         name = f"reference_mine_{plan.external['mine'].sha256[:8]}"
@@ -334,18 +406,23 @@ def test_a_reference_that_spoils_memory_or_the_context_is_named_and_ends_the_pro
     assert found["fatal"]
     assert found["cold"]["status"] == "launch_error"
     assert re.fullmatch(
-        r"the reference mine: /.*mine.py: good: RuntimeError: an illegal address", found["cold"]["reason"]
+        r"the reference mine: /.*mine.py: good: RuntimeError: an illegal address",
+        found["cold"]["reason"],
     )
 
 
 def test_where_a_reference_cannot_be_captured_there_is_no_warm(
     tmp_path: Path, short: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan = own_plan(tmp_path, [{"python": python_file(tmp_path), "entry": "good", "name": "mine"}])
+    plan = own_plan(
+        tmp_path, [{"python": python_file(tmp_path), "entry": "good", "name": "mine"}]
+    )
     played_capture = watch.capture
 
     def refuse(stream: Any, members: Sequence[Any]) -> Any:
-        if any("ExternalReference" in getattr(one, "__qualname__", "") for one in members):
+        if any(
+            "ExternalReference" in getattr(one, "__qualname__", "") for one in members
+        ):
             raise RuntimeError("it synchronises")
         return played_capture(stream, members)
 
@@ -357,7 +434,10 @@ def test_where_a_reference_cannot_be_captured_there_is_no_warm(
         "unsupported",
         f"the reference mine: {says}",
     )
-    assert (found["cold"]["status"], found["cold"]["notes"]) == ("ok", [f"mine: warm: {says}"])
+    assert (found["cold"]["status"], found["cold"]["notes"]) == (
+        "ok",
+        [f"mine: warm: {says}"],
+    )
 
 
 def test_a_capture_that_fails_is_ended() -> None:
@@ -374,10 +454,17 @@ def test_a_capture_that_fails_is_ended() -> None:
     assert done == ["closed"]
 
 
-def test_a_record_depends_on_the_file_and_the_entry_and_not_on_where_the_file_lies(tmp_path: Path) -> None:
+def test_a_record_depends_on_the_file_and_the_entry_and_not_on_where_the_file_lies(
+    tmp_path: Path,
+) -> None:
     def conditions(folder: str, text: str, **fields: str) -> Any:
         (tmp_path / folder).mkdir(exist_ok=True)
-        mine = {"python": python_file(tmp_path / folder, text), "entry": "good", "name": "mine", **fields}
+        mine = {
+            "python": python_file(tmp_path / folder, text),
+            "entry": "good",
+            "name": "mine",
+            **fields,
+        }
         plan = own_plan(tmp_path / folder, ["cublas", mine])
         assert "external" not in tree_conditions(plan, plan.tasks[0], "counters")
         return tree_conditions(plan, plan.tasks[0], "cold")
@@ -391,7 +478,11 @@ def test_a_record_depends_on_the_file_and_the_entry_and_not_on_where_the_file_li
 
 def test_a_run_sees_that_the_file_changed(tmp_path: Path) -> None:
     project = make_project(tmp_path / "project")
-    edit(project / "config/sweeps/alone.yaml", "[copy]", "[copy, {python: mine.py, entry: good}]")
+    edit(
+        project / "config/sweeps/alone.yaml",
+        "[copy]",
+        "[copy, {python: mine.py, entry: good}]",
+    )
 
     def digest() -> str:
         return load(set_up(project)).plans["alone"].external["mine:good"].sha256
@@ -402,7 +493,10 @@ def test_a_run_sees_that_the_file_changed(tmp_path: Path) -> None:
     python_file(project, "def good(*given): pass\n")
     assert digest() != first
     (project / "mine.py").unlink()
-    with pytest.raises(LadderError, match=r"references\[1\].python: 'mine.py' is not accepted; .*is no file"):
+    with pytest.raises(
+        LadderError,
+        match=r"references\[1\].python: 'mine.py' is not accepted; .*is no file",
+    ):
         digest()
 
 
@@ -445,9 +539,17 @@ def gpu_project(tmp_path: Path) -> Path:
 
 def on_gpu(folder: Path, mine: dict[str, str], **fields: Any) -> dict[str, Any]:
     """The first record of the tests' own kernel against a reference, by regime."""
-    more = {"references": [{**mine, "name": "mine"}], "regimes": ["cold", "warm"], **fields}
-    records = measured(folder, [{"kernel": "faulty"}], [256], "{deadline_s: 60}", **more)
-    assert {record.status for record in records} == {"ok"}, [record.reason for record in records]
+    more = {
+        "references": [{**mine, "name": "mine"}],
+        "regimes": ["cold", "warm"],
+        **fields,
+    }
+    records = measured(
+        folder, [{"kernel": "faulty"}], [256], "{deadline_s: 60}", **more
+    )
+    assert {record.status for record in records} == {"ok"}, [
+        record.reason for record in records
+    ]
     assert {record.result["reference"] for record in records} == {"mine"}
     assert not any(record.result["notes"] for record in records)
     return {record.cell.regime: record for record in records}
@@ -455,7 +557,9 @@ def on_gpu(folder: Path, mine: dict[str, str], **fields: Any) -> dict[str, Any]:
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not GPUS, reason="needs a GPU")
-def test_on_a_gpu_the_shared_object_of_the_page_is_a_reference(gpu_project: Path) -> None:
+def test_on_a_gpu_the_shared_object_of_the_page_is_a_reference(
+    gpu_project: Path,
+) -> None:
     mine = {"shared_object": build_example(gpu_project), "entry": "gemm_{dtype}"}
     assert set(on_gpu(gpu_project, mine)) == {"cold", "warm"}
 
@@ -469,27 +573,45 @@ def test_on_a_gpu_the_callable_of_the_page_is_a_reference(gpu_project: Path) -> 
 
 
 FAULTS: dict[str, Callable[[str], str]] = {
-    "the host crashes": lambda code: code.replace("const dim3", "*(volatile int*)0 = 1; const dim3"),
+    "the host crashes": lambda code: code.replace(
+        "const dim3", "*(volatile int*)0 = 1; const dim3"
+    ),
     "writes behind the end": lambda code: code.replace(
         "c[row * n + column] = sum;", "c[row * n + column] = c[n * n] = sum;"
     ),
     "synchronises": lambda code: code.replace(
         "return cudaGet", "cudaStreamSynchronize(stream); return cudaGet"
     ),
-    "another stream": lambda code: code.replace("256, 0, stream", "256, 0, cudaStreamPerThread"),
+    "another stream": lambda code: code.replace(
+        "256, 0, stream", "256, 0, cudaStreamPerThread"
+    ),
 }
 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not GPUS, reason="needs a GPU")
 @pytest.mark.parametrize("fault", FAULTS)
-def test_on_a_gpu_a_reference_that_goes_wrong_is_named(gpu_project: Path, fault: str) -> None:
+def test_on_a_gpu_a_reference_that_goes_wrong_is_named(
+    gpu_project: Path, fault: str
+) -> None:
     build_example(gpu_project)
     source = gpu_project / "mine.cu"
     source.write_text(FAULTS[fault](source.read_text()))
     command = [str(NVCC), "-shared", "-Xcompiler", "-fPIC", "-arch=sm_90", str(source)]
     subprocess.run([*command, "-o", str(gpu_project / "libmine.so")], check=True)
     mine = {"shared_object": "libmine.so", "entry": "gemm_fp32", "name": "mine"}
-    records = measured(gpu_project, [{"kernel": "faulty"}], [256], "{deadline_s: 30}", references=[mine])
-    assert {record.status for record in records} <= {"launch_error", "out_of_bounds", "unsupported"}
-    assert all("mine" in record.reason and "gemm_fp32" in record.reason for record in records)
+    records = measured(
+        gpu_project,
+        [{"kernel": "faulty"}],
+        [256],
+        "{deadline_s: 30}",
+        references=[mine],
+    )
+    assert {record.status for record in records} <= {
+        "launch_error",
+        "out_of_bounds",
+        "unsupported",
+    }
+    assert all(
+        "mine" in record.reason and "gemm_fp32" in record.reason for record in records
+    )

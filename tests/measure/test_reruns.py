@@ -46,9 +46,13 @@ class Measured:
 
     def compiled(self, name: str) -> None:
         """Another machine code for every variant of a kernel."""
-        self.made = lambda one, facts: facts | ({"machine_code": "new"} if one.kernel.name == name else {})
+        self.made = lambda one, facts: (
+            facts | ({"machine_code": "new"} if one.kernel.name == name else {})
+        )
 
-    def views(self, sweeps: Iterable[str], store: Records | None = None) -> Iterator[tuple[str, PlanRecords]]:
+    def views(
+        self, sweeps: Iterable[str], store: Records | None = None
+    ) -> Iterator[tuple[str, PlanRecords]]:
         """(sweep, its records); they are read once."""
         known = read_store(self.lab.folder.records) if store is None else store
         return ((name, self.lab.view(name, known)) for name in sweeps)
@@ -60,7 +64,9 @@ class Measured:
             self.lab.compile(sweep, self.made)
         for name, view in self.views(sweeps, store):
             for index, regimes in Schedule(view, self.lab.on(view.plan.problem)).due():
-                yield from ((name, view.plan.tasks[index], regime) for regime in regimes)
+                yield from (
+                    (name, view.plan.tasks[index], regime) for regime in regimes
+                )
 
     def uncounted(self, store: Records | None = None) -> Iterator[Due]:
         """(sweep, task, regime) of all that would be counted."""
@@ -105,7 +111,9 @@ def measured_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def measured(measured_once: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Measured]:
+def measured(
+    measured_once: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Measured]:
     lab = Lab(tmp_path / "project")
     shutil.copytree(measured_once, lab.root, dirs_exist_ok=True)
     found = Measured(lab, dict(PACKAGES))
@@ -137,7 +145,8 @@ def times_of(*sweeps: str) -> CompileRequests:
 def uses(kernel: str) -> CompileRequests:
     """Cells of a kernel, and times that are held against it."""
     return lambda sweep, task, regime: (
-        task.cell.kernel == kernel or (task.cell.reference.kernel == kernel and regime != COUNTERS)
+        task.cell.kernel == kernel
+        or (task.cell.reference.kernel == kernel and regime != COUNTERS)
     )
 
 
@@ -159,12 +168,18 @@ CHANGES: dict[str, tuple[Callable[[Measured], object], CompileRequests]] = {
         lambda it: it.settings(lt_heuristics=3),
         nothing,
     ),
-    "deadline, where nothing ran into one": (lambda it: it.settings(deadline_s=999), nothing),
+    "deadline, where nothing ran into one": (
+        lambda it: it.settings(deadline_s=999),
+        nothing,
+    ),
     "what to do beside others": (lambda it: it.settings(busy="mark"), nothing),
     # The host.
     "driver": (lambda it: it.lab.host.update(driver="590.1"), everything),
     "GPU model": (lambda it: it.lab.host.update(gpu="NVIDIA B200"), everything),
-    "cuBLAS": (lambda it: it.packages.update({"nvidia-cublas": "13.2"}), times_of(*GEMM)),
+    "cuBLAS": (
+        lambda it: it.packages.update({"nvidia-cublas": "13.2"}),
+        times_of(*GEMM),
+    ),
     "cuda-core": (lambda it: it.packages.update({"cuda-core": "9.9"}), every_time),
     # The code that measures.
     "the check of one problem": (
@@ -185,7 +200,9 @@ CHANGES: dict[str, tuple[Callable[[Measured], object], CompileRequests]] = {
     # The documents.
     "a kernel's default": (
         # fp32_transpose names every value of bm, and what it measured stands.
-        lambda it: it.kernel(TILE, lambda kernel: kernel["parameters"]["bm"].update(default=64)),
+        lambda it: it.kernel(
+            TILE, lambda kernel: kernel["parameters"]["bm"].update(default=64)
+        ),
         lambda sweep, task, regime: sweep == "fp32_ladder" and task.cell.kernel == TILE,
     ),
     "a new parameter": (
@@ -198,18 +215,24 @@ CHANGES: dict[str, tuple[Callable[[Measured], object], CompileRequests]] = {
         uses("wmma_tile"),
     ),
     "a launch rule that gives the same launch": (
-        lambda it: it.kernel("wmma_tile", lambda kernel: kernel["launch"].update(grid=["4 - 3"])),
+        lambda it: it.kernel(
+            "wmma_tile", lambda kernel: kernel["launch"].update(grid=["4 - 3"])
+        ),
         nothing,
     ),
     "a launch rule that gives another launch at large sizes": (
         lambda it: it.kernel(
-            "gemm_naive", lambda kernel: kernel["launch"].update(grid=["2 if m > 4096 else 1"])
+            "gemm_naive",
+            lambda kernel: kernel["launch"].update(grid=["2 if m > 4096 else 1"]),
         ),
-        lambda sweep, task, regime: task.cell.kernel == "gemm_naive" and task.cell.size["m"] > 4096,
+        lambda sweep, task, regime: (
+            task.cell.kernel == "gemm_naive" and task.cell.size["m"] > 4096
+        ),
     ),
     "an argument": (
         lambda it: it.kernel(
-            "wmma_tile", lambda kernel: kernel["arguments"].append({"scalar": "m", "type": "int32"})
+            "wmma_tile",
+            lambda kernel: kernel["arguments"].append({"scalar": "m", "type": "int32"}),
         ),
         uses("wmma_tile"),
     ),
@@ -218,55 +241,84 @@ CHANGES: dict[str, tuple[Callable[[Measured], object], CompileRequests]] = {
         nothing,
     ),
     "a parameter's values": (
-        lambda it: it.kernel(TILE, lambda kernel: kernel["parameters"]["bk"]["values"].append(32)),
+        lambda it: it.kernel(
+            TILE, lambda kernel: kernel["parameters"]["bk"]["values"].append(32)
+        ),
         nothing,
     ),
     "a value of a sweep": (
         lambda it: it.sweep(
-            "fp32_ladder", lambda sweep: sweep["variants"].append({"kernel": TILE, "params": {"bk": 16}})
+            "fp32_ladder",
+            lambda sweep: sweep["variants"].append(
+                {"kernel": TILE, "params": {"bk": 16}}
+            ),
         ),
-        lambda sweep, task, regime: sweep == "fp32_ladder" and task.cell.params.get("bk") == 16,
+        lambda sweep, task, regime: (
+            sweep == "fp32_ladder" and task.cell.params.get("bk") == 16
+        ),
     ),
     "a size of a sweep": (
-        lambda it: it.sweep("fp32_transpose", lambda sweep: sweep["sizes"].append(2048)),
-        lambda sweep, task, regime: sweep == "fp32_transpose" and task.cell.size["m"] == 2048,
+        lambda it: it.sweep(
+            "fp32_transpose", lambda sweep: sweep["sizes"].append(2048)
+        ),
+        lambda sweep, task, regime: (
+            sweep == "fp32_transpose" and task.cell.size["m"] == 2048
+        ),
     ),
     "a size to profile": (
-        lambda it: it.sweep("fp32_ladder", lambda sweep: sweep["counters"].update(sizes=[1024])),
+        lambda it: it.sweep(
+            "fp32_ladder", lambda sweep: sweep["counters"].update(sizes=[1024])
+        ),
         lambda sweep, task, regime: regime == COUNTERS and sweep == "fp32_ladder",
     ),
     "groups of counters": (
         lambda it: it.sweep(
-            "bank_stride", lambda sweep: sweep["counters"].update(groups=["banks", "stalls"])
+            "bank_stride",
+            lambda sweep: sweep["counters"].update(groups=["banks", "stalls"]),
         ),
         lambda sweep, task, regime: regime == COUNTERS and sweep == "bank_stride",
     ),
     "errors by kind of inputs": (
-        lambda it: it.sweep("fp32_ladder", lambda sweep: sweep.update(errors={"sizes": [4096]})),
+        lambda it: it.sweep(
+            "fp32_ladder", lambda sweep: sweep.update(errors={"sizes": [4096]})
+        ),
         lambda sweep, task, regime: (
-            sweep == "fp32_ladder" and regime != COUNTERS and task.cell.size["m"] == 4096
+            sweep == "fp32_ladder"
+            and regime != COUNTERS
+            and task.cell.size["m"] == 4096
         ),
     ),
     "a regime": (
         lambda it: it.sweep(
-            "tensor_ladder", lambda sweep: sweep.update(regimes=["cold", "warm", "sustained"])
+            "tensor_ladder",
+            lambda sweep: sweep.update(regimes=["cold", "warm", "sustained"]),
         ),
         lambda sweep, task, regime: sweep == "tensor_ladder" and regime == "sustained",
     ),
     "the order of regimes": (
-        lambda it: it.sweep("tensor_ladder", lambda sweep: sweep.update(regimes=["warm", "cold"])),
+        lambda it: it.sweep(
+            "tensor_ladder", lambda sweep: sweep.update(regimes=["warm", "cold"])
+        ),
         nothing,
     ),
     "a sweep's own precision": (
-        lambda it: it.sweep("tensor_ladder", lambda sweep: sweep.update(precision=0.01)),
+        lambda it: it.sweep(
+            "tensor_ladder", lambda sweep: sweep.update(precision=0.01)
+        ),
         times_of("tensor_ladder"),
     ),
     "what it is timed against": (
-        lambda it: it.sweep("tensor_ladder", lambda sweep: sweep.update(references=["cublas", "cublaslt"])),
+        lambda it: it.sweep(
+            "tensor_ladder",
+            lambda sweep: sweep.update(references=["cublas", "cublaslt"]),
+        ),
         times_of("tensor_ladder"),
     ),
     "which variant it is timed against": (
-        lambda it: it.sweep("bank_stride", lambda sweep: sweep["references"][0]["params"].update(stride=2)),
+        lambda it: it.sweep(
+            "bank_stride",
+            lambda sweep: sweep["references"][0]["params"].update(stride=2),
+        ),
         times_of("bank_stride"),
     ),
     "captions, titles and questions": (
@@ -288,7 +340,9 @@ CHANGES: dict[str, tuple[Callable[[Measured], object], CompileRequests]] = {
         nothing,
     ),
     "an expression that leaves cells out": (
-        lambda it: it.sweep("fp32_ladder", lambda sweep: sweep["variants"][0].update(where="m < 4096")),
+        lambda it: it.sweep(
+            "fp32_ladder", lambda sweep: sweep["variants"][0].update(where="m < 4096")
+        ),
         nothing,
     ),
 }
@@ -296,12 +350,15 @@ CHANGES: dict[str, tuple[Callable[[Measured], object], CompileRequests]] = {
 
 def shown(cells: Iterable[Due]) -> list[str]:
     return sorted(
-        f"{sweep}: {task.variant} at {dict(task.cell.size)} {regime}" for sweep, task, regime in cells
+        f"{sweep}: {task.variant} at {dict(task.cell.size)} {regime}"
+        for sweep, task, regime in cells
     )
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_exactly_what_depends_on_a_change_is_measured_again(measured: Measured, change: str) -> None:
+def test_exactly_what_depends_on_a_change_is_measured_again(
+    measured: Measured, change: str
+) -> None:
     make, wanted = CHANGES[change]
     make(measured)
     found = shown(measured.due())
@@ -317,8 +374,12 @@ def test_exactly_what_depends_on_a_change_is_measured_again(measured: Measured, 
 
 
 @pytest.mark.parametrize("library", ["cublaslt", "cublaslt_fast"])
-def test_cublaslts_algorithms_matter_where_it_is_a_reference(measured: Measured, library: str) -> None:
-    measured.sweep("tensor_ladder", lambda sweep: sweep.update(references=["cublas", library]))
+def test_cublaslts_algorithms_matter_where_it_is_a_reference(
+    measured: Measured, library: str
+) -> None:
+    measured.sweep(
+        "tensor_ladder", lambda sweep: sweep.update(references=["cublas", library])
+    )
     measured.lab.record(["tensor_ladder"])
     assert shown(measured.due()) == []
     measured.settings(lt_heuristics=3)
@@ -326,22 +387,34 @@ def test_cublaslts_algorithms_matter_where_it_is_a_reference(measured: Measured,
 
 
 @pytest.mark.parametrize(("deadline_s", "again"), [(60, 0), (30, 0), (61, 2), (600, 2)])
-def test_a_timeout_is_tried_again_when_the_limit_grows(tmp_path: Path, deadline_s: float, again: int) -> None:
+def test_a_timeout_is_tried_again_when_the_limit_grows(
+    tmp_path: Path, deadline_s: float, again: int
+) -> None:
     def timed_out(place: Place, record: dict[str, Any]) -> dict[str, Any]:
         late = place.variant.kernel.name == "wmma_naive"
-        return failed("timeout", "no result within 60 s")(record) | {"limit_s": 60.0} if late else record
+        return (
+            failed("timeout", "no result within 60 s")(record) | {"limit_s": 60.0}
+            if late
+            else record
+        )
 
     measured = Measured(Lab(tmp_path))
     measured.lab.record(["tensor_ladder", "fp32_ladder"], timed_out)
     measured.settings(deadline_s=deadline_s)
-    found = [one for one in measured.due() if one[0] in ("tensor_ladder", "fp32_ladder")]
+    found = [
+        one for one in measured.due() if one[0] in ("tensor_ladder", "fp32_ladder")
+    ]
     assert [task.cell.kernel for _, task, _ in found] == ["wmma_naive"] * again
 
 
-@pytest.mark.parametrize("status", ["incorrect", "out_of_bounds", "stateful", "unsupported"])
+@pytest.mark.parametrize(
+    "status", ["incorrect", "out_of_bounds", "stateful", "unsupported"]
+)
 def test_other_failures_are_results_and_stand(tmp_path: Path, status: str) -> None:
     measured = Measured(Lab(tmp_path))
-    measured.lab.record(["tensor_ladder"], lambda _, record: failed(status, "because")(record))
+    measured.lab.record(
+        ["tensor_ladder"], lambda _, record: failed(status, "because")(record)
+    )
     measured.settings(deadline_s=600)
     assert [one for one in measured.due() if one[0] == "tensor_ladder"] == []
 
@@ -351,7 +424,10 @@ def test_a_launch_error_is_tried_again_by_one_later_run(tmp_path: Path) -> None:
     due_cells = []
     for number in (1, 2):
         measured.lab.session = replace(SESSION, id=f"session-{number}")
-        measured.lab.record(["tensor_ladder"], lambda _, record: failed("launch_error", "because")(record))
+        measured.lab.record(
+            ["tensor_ladder"],
+            lambda _, record: failed("launch_error", "because")(record),
+        )
         due_cells.append([one for one in measured.due() if one[0] == "tensor_ladder"])
     assert [bool(cells) for cells in due_cells] == [True, False]
 
@@ -367,25 +443,34 @@ def test_a_cell_that_lacked_memory_because_of_others_is_tried_again_until_it_is_
     for number in (1, 2, 3):
         measured.lab.session = replace(SESSION, id=f"session-{number}")
         measured.lab.record(["tensor_ladder"], lacking)
-        assert [one for one in measured.due() if one[0] == "tensor_ladder"], "however often that was"
+        assert [one for one in measured.due() if one[0] == "tensor_ladder"], (
+            "however often that was"
+        )
     measured.lab.session = replace(SESSION, id="session-4")
     measured.lab.record(["tensor_ladder"])
     assert [one for one in measured.due() if one[0] == "tensor_ladder"] == []
 
 
 @pytest.mark.parametrize("transient", [True, False])
-def test_the_run_that_saw_a_cell_fail_does_not_try_it_again(tmp_path: Path, transient: bool) -> None:
+def test_the_run_that_saw_a_cell_fail_does_not_try_it_again(
+    tmp_path: Path, transient: bool
+) -> None:
     status = "unsupported" if transient else "launch_error"
     lab = Lab(tmp_path)
     lab.record(
-        ["tensor_ladder"], lambda _, record: failed(status, "because")(record) | {"transient": transient}
+        ["tensor_ladder"],
+        lambda _, record: failed(status, "because")(record) | {"transient": transient},
     )
     view, on = lab.view("tensor_ladder"), lab.on("gemm")
     assert Schedule(view, on).due()
-    assert Schedule(view, on, "2026-11-20T10:00:00Z").due() == [], "it began before the records were made"
+    assert Schedule(view, on, "2026-11-20T10:00:00Z").due() == [], (
+        "it began before the records were made"
+    )
 
 
-def test_a_variant_that_did_not_compile_is_measured_once_it_does(tmp_path: Path) -> None:
+def test_a_variant_that_did_not_compile_is_measured_once_it_does(
+    tmp_path: Path,
+) -> None:
     def broken(variant: Any, facts: dict[str, Any]) -> dict[str, Any]:
         lost = {"status": "compile_error", "reason": "expected a ;", "machine_code": ""}
         return facts | (lost if variant.kernel.name == "wmma_tile" else {})
@@ -394,34 +479,49 @@ def test_a_variant_that_did_not_compile_is_measured_once_it_does(tmp_path: Path)
     measured.lab.record(["tensor_ladder"], facts=broken)
     assert [one for one in measured.due() if one[0] == "tensor_ladder"] == []
     measured.made = lambda _, facts: facts
-    assert {task.cell.kernel for sweep, task, _ in measured.due() if sweep == "tensor_ladder"} == {
-        "wmma_tile"
-    }
+    assert {
+        task.cell.kernel
+        for sweep, task, _ in measured.due()
+        if sweep == "tensor_ladder"
+    } == {"wmma_tile"}
 
 
 def test_remeasuring_knows_no_records(measured: Measured) -> None:
     measured.settings(remeasure=True)
-    timed = [(sweep, task, regime) for sweep, task, regime in measured.planned() if regime != COUNTERS]
+    timed = [
+        (sweep, task, regime)
+        for sweep, task, regime in measured.planned()
+        if regime != COUNTERS
+    ]
     assert shown(measured.due()) == shown(timed)
 
 
 def test_another_gpu_adds_its_records_to_the_store(measured: Measured) -> None:
     folder = measured.lab.folder.records
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
-    measured.lab.session = replace(SESSION, id="session-2", gpu={**SESSION.gpu, "uuid": "GPU-2"})
+    measured.lab.session = replace(
+        SESSION, id="session-2", gpu={**SESSION.gpu, "uuid": "GPU-2"}
+    )
     measured.lab.host["gpu"] = "NVIDIA B200"
     measured.lab.record(["tensor_ladder"])
-    assert {name: (folder / name).read_bytes() for name in before} == before, "nothing is overwritten"
+    assert {name: (folder / name).read_bytes() for name in before} == before, (
+        "nothing is overwritten"
+    )
     store = measured.lab.view("tensor_ladder").records
     for _, task in measured.lab.view("tensor_ladder").launched():
         # Both may be of one second, whose order is not kept.
-        assert {one.conditions.host["gpu"] for one in store.of(task.cell)} == {"NVIDIA H200", "NVIDIA B200"}
+        assert {one.conditions.host["gpu"] for one in store.of(task.cell)} == {
+            "NVIDIA H200",
+            "NVIDIA B200",
+        }
         assert len(store.of(task.cell)) == 2
     measured.lab.host["gpu"] = "NVIDIA H200"
     assert shown(measured.due()) == [], "the first GPU's still stand"
 
 
-def test_a_copied_folder_goes_on_where_it_was(measured: Measured, tmp_path: Path) -> None:
+def test_a_copied_folder_goes_on_where_it_was(
+    measured: Measured, tmp_path: Path
+) -> None:
     copy = measured.lab.project.run("copy", DEVICE)
     shutil.copytree(measured.lab.folder.root, copy.root)
     measured.lab.run = "copy"
@@ -438,16 +538,22 @@ def due(view: PlanRecords, lab: Lab, uuid: str | None) -> list[tuple[int, list[s
     return Schedule(view, lab.on("gemm")).due(uuid=uuid)
 
 
-def test_a_repeated_cell_is_due_until_each_gpu_has_its_sessions(measured: Measured) -> None:
+def test_a_repeated_cell_is_due_until_each_gpu_has_its_sessions(
+    measured: Measured,
+) -> None:
     lab = measured.lab
-    measured.sweep("fp32_transpose", lambda sweep: sweep.update(repeated={"sizes": [4096]}))
+    measured.sweep(
+        "fp32_transpose", lambda sweep: sweep.update(repeated={"sizes": [4096]})
+    )
     sweep = lab.sweeps(["fp32_transpose"])["fp32_transpose"]
 
     def wanted(sessions: int, uuid: str | None) -> set[int]:
         measured.settings(sessions=sessions)
         lab.compile(lab.sweeps(["fp32_transpose"])["fp32_transpose"], measured.made)
         view = lab.view("fp32_transpose")
-        return {view.plan.tasks[index].cell.size["m"] for index, _ in due(view, lab, uuid)}
+        return {
+            view.plan.tasks[index].cell.size["m"] for index, _ in due(view, lab, uuid)
+        }
 
     here, count = SESSION.gpu["uuid"], len(sweep.sizes)
     assert count > 1
@@ -459,10 +565,13 @@ def test_a_repeated_cell_is_due_until_each_gpu_has_its_sessions(measured: Measur
     assert wanted(3, here) == wanted(2, "GPU-other") == {4096}
 
 
-def test_sustained_beside_the_regimes_of_a_sweep_is_measured_once(measured: Measured) -> None:
+def test_sustained_beside_the_regimes_of_a_sweep_is_measured_once(
+    measured: Measured,
+) -> None:
     lab, chosen = measured.lab, {"sizes": [4096]}
     measured.sweep(
-        "fp32_transpose", lambda sweep: sweep.update(repeated=chosen, sustained=chosen, regimes=["cold"])
+        "fp32_transpose",
+        lambda sweep: sweep.update(repeated=chosen, sustained=chosen, regimes=["cold"]),
     )
     measured.settings(sessions=2)
 
@@ -474,10 +583,14 @@ def test_sustained_beside_the_regimes_of_a_sweep_is_measured_once(measured: Meas
         return {regime for regimes in here for regime in regimes}
 
     def with_sustained(_: Any, given: dict[str, Any]) -> dict[str, Any]:
-        return given | {"regimes": given["regimes"] | {"sustained": given["regimes"]["cold"]}}
+        return given | {
+            "regimes": given["regimes"] | {"sustained": given["regimes"]["cold"]}
+        }
 
     assert wanted() == {"cold", "sustained"}
     lab.record(["fp32_transpose"], with_sustained)
     assert wanted() == {"cold"}
-    measured.sweep("fp32_transpose", lambda sweep: sweep.update(regimes=["cold", "sustained"]))
+    measured.sweep(
+        "fp32_transpose", lambda sweep: sweep.update(regimes=["cold", "sustained"])
+    )
     assert wanted() == {"cold", "sustained"}, "a regime of the sweep itself is repeated"

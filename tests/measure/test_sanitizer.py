@@ -35,7 +35,11 @@ from ladder.model.sweep import Sweep
 from ladder.results import tables
 from rendering import made, report, section
 
-NAIVE, STAGED, RING = "_Z10gemm_naiveILi256EEvPKfS1_Pfiii", "_Z6stagedIfLi128EEvPKfPfi", "_Z4ringv"
+NAIVE, STAGED, RING = (
+    "_Z10gemm_naiveILi256EEvPKfS1_Pfiii",
+    "_Z6stagedIfLi128EEvPKfPfi",
+    "_Z4ringv",
+)
 SYMBOLS = {0: NAIVE, 1: STAGED, 2: RING}
 MEMCHECK = f"""\
 ========= COMPUTE-SANITIZER
@@ -84,9 +88,7 @@ INITCHECK = f"""\
 ========= ERROR SUMMARY: 1 error
 """
 CLEAN = "========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n"
-NO_RACE = (
-    "========= COMPUTE-SANITIZER\n========= RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)\n"
-)
+NO_RACE = "========= COMPUTE-SANITIZER\n========= RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)\n"
 REFUSED = """\
 ========= COMPUTE-SANITIZER
 ========= Error: Device not supported. Please refer to the "Supported Devices" section of the sanitizer documentation
@@ -100,7 +102,9 @@ def said(*statuses: str) -> str:
     for index, status in enumerate(statuses):
         lines.append(json.dumps({"index": index, "status": "begun"}))
         if status != "begun":
-            lines.append(json.dumps({"index": index, "status": status, "reason": "why"}))
+            lines.append(
+                json.dumps({"index": index, "status": status, "reason": "why"})
+            )
     return "\n".join(lines)
 
 
@@ -108,7 +112,9 @@ ALL = said("clean", "clean", "clean")
 
 
 def statuses(log: str, output: str) -> dict[int, str]:
-    return {index: row["status"] for index, row in outcomes(log, output, SYMBOLS).items()}
+    return {
+        index: row["status"] for index, row in outcomes(log, output, SYMBOLS).items()
+    }
 
 
 @pytest.mark.parametrize("log", [CLEAN, NO_RACE])
@@ -121,10 +127,34 @@ def test_a_summary_without_findings_makes_all_clean(log: str) -> None:
 @pytest.mark.parametrize(
     ("log", "index", "errors", "reason", "where"),
     [
-        (SYNCCHECK, 0, 1, "Barrier error detected. Divergent thread(s) in block", "at __cuda_sm70_barrier"),
-        (INITCHECK, 2, 1, "Uninitialized __global__ memory read of size 4 bytes", "at KERNEL+0x70"),
-        (RACECHECK, 2, 1, "Error: Race reported between Write access at KERNEL+0x90", "and Read access at"),
-        (RACECHECK, 1, 1, "Warning: Race reported between Read access at KERNEL+0x20", "and Write access at"),
+        (
+            SYNCCHECK,
+            0,
+            1,
+            "Barrier error detected. Divergent thread(s) in block",
+            "at __cuda_sm70_barrier",
+        ),
+        (
+            INITCHECK,
+            2,
+            1,
+            "Uninitialized __global__ memory read of size 4 bytes",
+            "at KERNEL+0x70",
+        ),
+        (
+            RACECHECK,
+            2,
+            1,
+            "Error: Race reported between Write access at KERNEL+0x90",
+            "and Read access at",
+        ),
+        (
+            RACECHECK,
+            1,
+            1,
+            "Warning: Race reported between Read access at KERNEL+0x20",
+            "and Write access at",
+        ),
     ],
 )
 def test_a_finding_is_of_the_kernel_that_it_names(
@@ -135,7 +165,11 @@ def test_a_finding_is_of_the_kernel_that_it_names(
     assert (row["status"], row["errors"], row["reason"]) == ("errors", errors, reason)
     assert row["where"].startswith(where)
     named = {line for line in range(3) if SYMBOLS[line] in log}
-    assert {line for line, other in found.items() if other["status"] == "clean"} == {0, 1, 2} - named
+    assert {line for line, other in found.items() if other["status"] == "clean"} == {
+        0,
+        1,
+        2,
+    } - named
 
 
 def test_a_symbol_is_no_part_of_a_longer_one() -> None:
@@ -143,7 +177,9 @@ def test_a_symbol_is_no_part_of_a_longer_one() -> None:
     assert {row["status"] for row in found.values()} == {"clean"}
 
 
-def test_a_killed_context_settles_what_ran_and_leaves_the_rest_to_the_next_process() -> None:
+def test_a_killed_context_settles_what_ran_and_leaves_the_rest_to_the_next_process() -> (
+    None
+):
     found = outcomes(MEMCHECK, said("clean", "launch_error"), SYMBOLS)
     assert found[0]["status"] == "clean"
     assert found[1] == {
@@ -157,9 +193,14 @@ def test_a_killed_context_settles_what_ran_and_leaves_the_rest_to_the_next_proce
 
 @pytest.mark.parametrize(
     ("last", "status"),
-    [("", "launch_error"), ("\nTimeout (0:01:00)!\nThread 0x00 (most recent call first):", "timeout")],
+    [
+        ("", "launch_error"),
+        ("\nTimeout (0:01:00)!\nThread 0x00 (most recent call first):", "timeout"),
+    ],
 )
-def test_a_worker_that_dies_without_a_finding_gives_its_task_a_status(last: str, status: str) -> None:
+def test_a_worker_that_dies_without_a_finding_gives_its_task_a_status(
+    last: str, status: str
+) -> None:
     assert statuses(CLEAN, said("clean", "begun") + last) == {0: "clean", 1: status}
 
 
@@ -172,7 +213,9 @@ def test_what_could_not_be_launched_says_so_itself() -> None:
 
 
 def test_nothing_is_clean_without_a_summary_or_where_reports_were_left_out() -> None:
-    cut = INITCHECK.replace("1 error", "12 errors were not printed. Use --print-limit option to adjust")
+    cut = INITCHECK.replace(
+        "1 error", "12 errors were not printed. Use --print-limit option to adjust"
+    )
     assert statuses(cut, ALL) == {2: "errors"}
     row = outcomes(REFUSED, "Traceback\nCUDAError: CUDA_ERROR_UNKNOWN", SYMBOLS)[1]
     assert row["status"] == "not run"
@@ -211,7 +254,10 @@ def test_one_kernel_alone_leaves_what_is_known_of_others(
     found = seen(folder)
     assert found["other"] == before
     assert len(found["alone"]["source_sha256"]) == 64
-    assert (found["alone"]["clean"], {row["status"] for row in found["alone"]["others"]}) == (
+    assert (
+        found["alone"]["clean"],
+        {row["status"] for row in found["alone"]["others"]},
+    ) == (
         [],
         {"launch_error"},
     )
@@ -222,7 +268,9 @@ def test_one_kernel_alone_leaves_what_is_known_of_others(
 def planned(catalog: Mapping[str, Kernel], sweeps: Mapping[str, Sweep]) -> list[Task]:
     config = read_settings(Project(ROOT), [], {})
     small = sanitizer_sweeps(catalog, sweeps)
-    return [task for sweep in small for task in plan_sweep(sweep, config, "sm_90a").tasks]
+    return [
+        task for sweep in small for task in plan_sweep(sweep, config, "sm_90a").tasks
+    ]
 
 
 def test_every_kernel_is_launched_in_every_dtype_at_a_size_that_it_admits() -> None:
@@ -232,17 +280,31 @@ def test_every_kernel_is_launched_in_every_dtype_at_a_size_that_it_admits() -> N
     }
     assert [task.variant for task in tasks if task.absent] == []
     assert all(max(task.cell.size.values()) < 8192 for task in tasks)
-    layouts = {(task.cell.dtype, task.cell.layout) for task in tasks if task.cell.kernel == "hopper_gemm"}
+    layouts = {
+        (task.cell.dtype, task.cell.layout)
+        for task in tasks
+        if task.cell.kernel == "hopper_gemm"
+    }
     assert {("bf16", "NN"), ("bf16", "TN"), ("fp8", "TN")} <= layouts
 
 
-def test_sizes_are_odd_where_a_kernel_takes_them_and_give_blocks_that_stay_more_than_a_tile() -> None:
+def test_sizes_are_odd_where_a_kernel_takes_them_and_give_blocks_that_stay_more_than_a_tile() -> (
+    None
+):
     catalog = checkout.catalog()
-    assert small_size(catalog["gemm_naive"].variant({}, "fp32")) == {"m": 531, "n": 563, "k": 301}
-    assert small_size(catalog["stencil_shared"].variant({}, "fp32")) == {"elements": 5003}
+    assert small_size(catalog["gemm_naive"].variant({}, "fp32")) == {
+        "m": 531,
+        "n": 563,
+        "k": 301,
+    }
+    assert small_size(catalog["stencil_shared"].variant({}, "fp32")) == {
+        "elements": 5003
+    }
     staying = catalog["hopper_gemm"].variant({"blocks": 132}, "bf16")
     size = small_size(staying)
-    assert staying.geometry(size).grid[0] == 132 < size["m"] // 128 * -(-size["n"] // 256)
+    assert (
+        staying.geometry(size).grid[0] == 132 < size["m"] // 128 * -(-size["n"] // 256)
+    )
     assert small_size(catalog["hopper_gemm"].variant({"blocks": 0}, "bf16"))["m"] < 600
 
 
@@ -250,22 +312,28 @@ def test_a_field_of_the_size_without_an_extent_is_named_with_the_list_that_lacks
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delitem(_EXTENTS, "elements")
-    words = (
-        "the problem stencil: size_fields: elements: .* add one to _EXTENTS of workflow/ladder/catalogue/sani"
-    )
+    words = "the problem stencil: size_fields: elements: .* add one to _EXTENTS of workflow/ladder/catalogue/sani"
     with pytest.raises(LadderError, match=words):
         small_size(checkout.catalog()["stencil_shared"].variant({}, "fp32"))
 
 
-def test_what_the_defaults_do_not_take_is_launched_as_a_sweep_does_or_has_a_reason(project: Path) -> None:
-    edit(project / "kernels/stencil/alone.yaml", "threads * radius <= 2048", "radius != 2 or elements < 0")
+def test_what_the_defaults_do_not_take_is_launched_as_a_sweep_does_or_has_a_reason(
+    project: Path,
+) -> None:
+    edit(
+        project / "kernels/stencil/alone.yaml",
+        "threads * radius <= 2048",
+        "radius != 2 or elements < 0",
+    )
     catalog = Catalog(project / "kernels")
     tasks = planned(catalog, load_sweeps(project / "config/sweeps", catalog, None))
     (task,) = (task for task in tasks if task.cell.kernel == "alone")
     assert task.cell.params["radius"] == 4
     assert task.launch is not None
     (sweep,) = sanitizer_sweeps(catalog, {})  # where no sweep has another
-    alone = next(entry for entry in sweep.entries if entry.variant.kernel.name == "alone")
+    alone = next(
+        entry for entry in sweep.entries if entry.variant.kernel.name == "alone"
+    )
     assert alone.absent(alone.sizes[0]) == "no more than 2048 loads a block"
 
 
@@ -293,10 +361,14 @@ open(log, "w").write({log!r})
 def lent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A GPU, and a compute-sanitizer under which the first kernel of a plan ends its process."""
     path = tmp_path / "compute-sanitizer"
-    path.write_text(FAKE.format(python=sys.executable, calls=str(tmp_path / "calls"), log=CLEAN))
+    path.write_text(
+        FAKE.format(python=sys.executable, calls=str(tmp_path / "calls"), log=CLEAN)
+    )
     path.chmod(0o755)
     monkeypatch.setattr(sanitizer, "find_sanitizer", lambda: str(path))
-    monkeypatch.setattr(sanitizer, "find_gpus", lambda: [FoundGpu(0, "NVIDIA H200", "GPU-fake", (9, 0))])
+    monkeypatch.setattr(
+        sanitizer, "find_gpus", lambda: [FoundGpu(0, "NVIDIA H200", "GPU-fake", (9, 0))]
+    )
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-fake")
 
 
@@ -312,7 +384,9 @@ def test_a_kernel_that_ends_its_process_does_not_take_the_later_ones_with_it(
     }
     assert (first["clean"], second["clean"], second["others"]) == ([], [*TOOLS], [])
     calls = [json.loads(line) for line in (tmp_path / "calls").read_text().splitlines()]
-    assert [call[call.index("--tool") + 1] for call in calls] == [tool for tool in TOOLS for _ in range(2)]
+    assert [call[call.index("--tool") + 1] for call in calls] == [
+        tool for tool in TOOLS for _ in range(2)
+    ]
     assert [json.loads(call[-1]) for call in calls] == [[0, 1], [1]] * len(TOOLS)
     program = ["-m", "ladder.measure.process", "sanitize"]
     assert all(call[call.index("-m") :][:3] == program for call in calls)
@@ -320,11 +394,15 @@ def test_a_kernel_that_ends_its_process_does_not_take_the_later_ones_with_it(
 
 def test_a_killed_step_leaves_no_sanitizer_on_the_gpu(tmp_path: Path) -> None:
     program, started = tmp_path / "compute-sanitizer", tmp_path / "started"
-    program.write_text(f"#!/bin/sh\necho $$ > {started}.new && mv {started}.new {started}\nexec sleep 60\n")
+    program.write_text(
+        f"#!/bin/sh\necho $$ > {started}.new && mv {started}.new {started}\nexec sleep 60\n"
+    )
     program.chmod(0o755)
     step = "from ladder.measure.gpu_job import GpuProgram; from ladder.gpu.discovery import FoundGpu; "
     step += "from ladder.measure.sanitizer import _checked; gpu = FoundGpu(0, 'Made-up', 'GPU-a', (9, 0)); "
-    step += f"_checked(GpuProgram(gpu, 2, []), {{0: 'kernel'}}, 60.0, [{str(program)!r}])"
+    step += (
+        f"_checked(GpuProgram(gpu, 2, []), {{0: 'kernel'}}, 60.0, [{str(program)!r}])"
+    )
     path = environment() | {"PYTHONPATH": str(ROOT / "workflow")}
     with subprocess.Popen([sys.executable, "-c", step], env=path) as process:
         until(started.is_file)
@@ -340,7 +418,9 @@ def until(done: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-@pytest.mark.parametrize(("gpu", "why"), [(False, "no GPU is visible"), (True, "compute-sanitizer was not")])
+@pytest.mark.parametrize(
+    ("gpu", "why"), [(False, "no GPU is visible"), (True, "compute-sanitizer was not")]
+)
 def test_without_a_gpu_or_the_tool_the_step_is_refused(
     gpu: bool,
     why: str,
@@ -349,7 +429,9 @@ def test_without_a_gpu_or_the_tool_the_step_is_refused(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(sanitizer, "find_sanitizer" if gpu else "find_gpus", lambda: None)
+    monkeypatch.setattr(
+        sanitizer, "find_sanitizer" if gpu else "find_gpus", lambda: None
+    )
     folder = project / "results/test/no-gpu"
     assert main(["--root", str(project), "sanitize", str(folder), *KEPT]) == 2
     assert why in caplog.text
@@ -366,20 +448,28 @@ def test_the_tool_is_found_on_the_path_or_in_the_toolkit(
     program.parent.mkdir()
     program.touch(mode=0o755)
     assert sanitizer.find_sanitizer() == str(program)
-    monkeypatch.setenv("PATH", os.fspath(shutil.copytree(program.parent, tmp_path / "own")))
+    monkeypatch.setenv(
+        "PATH", os.fspath(shutil.copytree(program.parent, tmp_path / "own"))
+    )
     assert sanitizer.find_sanitizer() == str(tmp_path / "own" / "compute-sanitizer")
 
 
 @pytest.mark.slow
 def test_the_rule_runs_when_it_is_asked_for_and_only_then(project: Path) -> None:
-    asked = run_snakemake(project, "-n", "sanitize", "--config", "device=nvidia-h200", "arch=sm_90a")
+    asked = run_snakemake(
+        project, "-n", "sanitize", "--config", "device=nvidia-h200", "arch=sm_90a"
+    )
     assert asked.jobs == ["Sanitizing every kernel at a small size"], asked.text
     assert asked.jobs[0] not in run_snakemake(project, "-n").jobs
 
 
 def test_a_kernel_is_clean_under_a_tool_that_reports_nothing_of_any_variant() -> None:
     about = {"kernel": "a", "source_sha256": "1"}
-    rows = [{**about, "variant": name, "tool": tool, "status": "clean"} for name in "xy" for tool in TOOLS]
+    rows = [
+        {**about, "variant": name, "tool": tool, "status": "clean"}
+        for name in "xy"
+        for tool in TOOLS
+    ]
     rows[5] |= {"status": "errors", "errors": 2, "reason": "Error: Race reported"}
     entry = sanitizer.by_kernel(rows)["a"]
     assert entry["clean"] == [tool for tool in TOOLS if tool != "racecheck"]
@@ -393,13 +483,16 @@ def test_a_kernel_is_clean_under_a_tool_that_reports_nothing_of_any_variant() ->
     assert entry == {"source_sha256": "1", "clean": entry["clean"], "others": [race]}
 
 
-def test_the_report_counts_clean_kernels_and_names_those_with_another_source(tmp_path: Path) -> None:
+def test_the_report_counts_clean_kernels_and_names_those_with_another_source(
+    tmp_path: Path,
+) -> None:
     lab = made(tmp_path)
     assert "Sanitizer" not in report(lab)["methodology"]
     resources = tables.read("resources", lab.folder.tables)
     sources = dict(zip(resources["kernel"], resources["source_sha256"], strict=True))
     found = {
-        name: {"source_sha256": source, "clean": [*TOOLS], "others": []} for name, source in sources.items()
+        name: {"source_sha256": source, "clean": [*TOOLS], "others": []}
+        for name, source in sources.items()
     }
     changed, absent, racing, *clean = found
     found[changed]["source_sha256"] = "0" * 64

@@ -34,16 +34,22 @@ class Case:
 ALL, NOTHING = ((HERE, EVERY),), set[str]()
 CASES = {
     "an empty store": Case((), ((Mode.DUE, EVERY), (Mode.WINNERS, EVERY))),
-    "some are measured": Case(((HERE, BEST),), ((Mode.DUE, EVERY - BEST), (Mode.WINNERS, EVERY - BEST))),
+    "some are measured": Case(
+        ((HERE, BEST),), ((Mode.DUE, EVERY - BEST), (Mode.WINNERS, EVERY - BEST))
+    ),
     "all are measured": Case(ALL, ((Mode.DUE, NOTHING), (Mode.WINNERS, NOTHING))),
     "a tuning sweep with all measured": Case(
         ALL, ((Mode.DUE, BEST), (Mode.WINNERS, BEST)), sweep={"tuning": True}
     ),
     "a tuning sweep before all are measured": Case(
-        ((HERE, BEST),), ((Mode.DUE, EVERY - BEST), (Mode.WINNERS, EVERY - BEST)), sweep={"tuning": True}
+        ((HERE, BEST),),
+        ((Mode.DUE, EVERY - BEST), (Mode.WINNERS, EVERY - BEST)),
+        sweep={"tuning": True},
     ),
     "winners in a later session": Case(
-        (*ALL, (ELSEWHERE, BEST)), ((Mode.DUE, NOTHING), (Mode.WINNERS, NOTHING)), sweep={"tuning": True}
+        (*ALL, (ELSEWHERE, BEST)),
+        ((Mode.DUE, NOTHING), (Mode.WINNERS, NOTHING)),
+        sweep={"tuning": True},
     ),
     "a second session on this GPU": Case(
         ALL,
@@ -58,7 +64,10 @@ CASES = {
         measure={"sessions": 2},
     ),
     "both sessions on this GPU": Case(
-        (*ALL, *ALL), ((Mode.DUE, NOTHING), (Mode.WINNERS, NOTHING)), sweep=REPEATED, measure={"sessions": 2}
+        (*ALL, *ALL),
+        ((Mode.DUE, NOTHING), (Mode.WINNERS, NOTHING)),
+        sweep=REPEATED,
+        measure={"sessions": 2},
     ),
     "all anew": Case(
         ALL,
@@ -85,7 +94,9 @@ CASES = {
         job={"began": FINISHED},
     ),
     "what is wrong stands": Case(
-        ALL, ((Mode.DUE, NOTHING), (Mode.WINNERS, NOTHING)), statuses={"naive": "incorrect"}
+        ALL,
+        ((Mode.DUE, NOTHING), (Mode.WINNERS, NOTHING)),
+        statuses={"naive": "incorrect"},
     ),
 }
 
@@ -98,21 +109,30 @@ def scheduled(case: Case, folder: Path) -> Schedule:
     lab.compile(lab.sweeps([SWEEP])[SWEEP])
     for number, (gpu, rungs) in enumerate(case.held):
 
-        def change(place: Place, record: dict[str, Any], rungs: set[str] = rungs) -> dict[str, Any] | None:
+        def change(
+            place: Place, record: dict[str, Any], rungs: set[str] = rungs
+        ) -> dict[str, Any] | None:
             bad = (case.statuses or {}).get(place.entry.rung)
             record = failed(bad, "because")(record) if bad else record
             return record if place.entry.rung in rungs else None
 
-        lab.session = replace(SESSION, id=f"session-{number}", gpu={**SESSION.gpu, "uuid": gpu})
+        lab.session = replace(
+            SESSION, id=f"session-{number}", gpu={**SESSION.gpu, "uuid": gpu}
+        )
         lab.record([SWEEP], change)
     return Schedule(lab.view(SWEEP), lab.on("gemm"), **(case.job or {}))
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_each_pass_of_a_job_is_after_what_the_table_says(name: str, tmp_path: Path) -> None:
+def test_each_pass_of_a_job_is_after_what_the_table_says(
+    name: str, tmp_path: Path
+) -> None:
     schedule = scheduled(CASES[name], tmp_path)
     tasks = schedule.plan.tasks
-    found = [(mode, {tasks[index].rung for index, _ in schedule.due(mode, HERE)}) for mode in Mode]
+    found = [
+        (mode, {tasks[index].rung for index, _ in schedule.due(mode, HERE)})
+        for mode in Mode
+    ]
     assert tuple(found) == CASES[name].passes
 
 

@@ -26,7 +26,10 @@ def again(lab: Lab, number: int, change: Any = lambda _, record: record) -> None
 def slower(place: Place, record: dict[str, Any]) -> dict[str, Any]:
     """Every kernel takes 1.25 times as long."""
     for timed in record["regimes"].values():
-        timed |= {name: timed[name] / 1.25 for name in ("speedup", "speedup_low", "speedup_high")}
+        timed |= {
+            name: timed[name] / 1.25
+            for name in ("speedup", "speedup_low", "speedup_high")
+        }
         timed["variant_us"] = [us * 1.25 for us in timed["variant_us"]]
     return record
 
@@ -45,7 +48,9 @@ def collected(lab: Lab) -> dict[str, pd.DataFrame]:
     """The tables of the sweep, their rows those of one kernel where they name any."""
     found = merge({SWEEP: lab.frames(SWEEP)})
     return {
-        name: table[table["variant"].str.startswith(CHANGED)] if "variant" in table else table
+        name: table[table["variant"].str.startswith(CHANGED)]
+        if "variant" in table
+        else table
         for name, table in found.items()
     }
 
@@ -74,23 +79,35 @@ def test_sessions_under_other_conditions_are_never_averaged(
     assert set(found["sessions"]) == {1}
     assert set(tables["sessions"]["session"]) == {"session-2"}
     again(lab, 3, slower)
-    assert set(rows(lab)["sessions"]) == {2}, "sessions under equal conditions are one number"
+    assert set(rows(lab)["sessions"]) == {2}, (
+        "sessions under equal conditions are one number"
+    )
 
 
-def test_imported_records_whose_conditions_are_unknown_stay_alone(tmp_path: Path) -> None:
+def test_imported_records_whose_conditions_are_unknown_stay_alone(
+    tmp_path: Path,
+) -> None:
     lab = Lab(tmp_path)
     lab.record([SWEEP])
     again(lab, 2)
     view = lab.view(SWEEP)
     record = next(iter(view.records))
-    for conditions in (Conditions(), Conditions({}, record.conditions.host), Conditions({"seed": 1}, {})):
+    for conditions in (
+        Conditions(),
+        Conditions({}, record.conditions.host),
+        Conditions({"seed": 1}, {}),
+    ):
         for one in view.records.of(record.cell):
             object.__setattr__(one, "conditions", conditions)
         assert view.same_conditions(record) == [record]
 
 
-@pytest.mark.parametrize(("status", "bad"), [("incorrect", 1), ("out_of_bounds", 2), ("stateful", 3)])
-def test_what_one_session_found_wrong_is_hidden_by_no_other(status: str, bad: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("status", "bad"), [("incorrect", 1), ("out_of_bounds", 2), ("stateful", 3)]
+)
+def test_what_one_session_found_wrong_is_hidden_by_no_other(
+    status: str, bad: int, tmp_path: Path
+) -> None:
     lab = Lab(tmp_path)
     for number in (1, 2, 3):
         again(lab, number, wrong(status) if number == bad else lambda _, record: record)
@@ -111,7 +128,9 @@ def test_what_is_wrong_in_another_regime_only_is_noted(tmp_path: Path) -> None:
     lab.record([SWEEP])
     view = lab.view(SWEEP)
     _, task = next(view.launched())
-    bad = view.new_record(task, "warm", lab.on("gemm"), SESSION.id, status="incorrect", reason="all zero")
+    bad = view.new_record(
+        task, "warm", lab.on("gemm"), SESSION.id, status="incorrect", reason="all zero"
+    )
     with appending(lab.folder.records, SWEEP) as append:
         append(bad)
     notes = collected(lab)["notes"]
@@ -119,7 +138,9 @@ def test_what_is_wrong_in_another_regime_only_is_noted(tmp_path: Path) -> None:
     assert said == "all zero"
 
 
-def test_what_is_wrong_in_every_session_has_the_plain_reason_and_no_note(tmp_path: Path) -> None:
+def test_what_is_wrong_in_every_session_has_the_plain_reason_and_no_note(
+    tmp_path: Path,
+) -> None:
     lab = Lab(tmp_path)
     for number in (1, 2):
         again(lab, number, wrong("incorrect"))
@@ -137,7 +158,9 @@ def test_under_other_conditions_what_was_wrong_does_not_count(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("status", ["launch_error", "timeout", "unsupported"])
-def test_a_failure_that_says_nothing_against_a_result_leaves_it_standing(status: str, tmp_path: Path) -> None:
+def test_a_failure_that_says_nothing_against_a_result_leaves_it_standing(
+    status: str, tmp_path: Path
+) -> None:
     lab = Lab(tmp_path)
     lab.record([SWEEP])
     again(lab, 2, wrong(status))

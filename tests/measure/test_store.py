@@ -22,9 +22,17 @@ OLDEST = Path(__file__).parents[1] / "records"
 """Records as each schema wrote them: a store and an archive. They are never rewritten."""
 
 CELL = Cell(
-    "tile", {"bm": 64, "bk": 8}, "fp32", "NN", {"m": 64, "n": 32, "k": 16}, "dirty", Reference(("cublas",))
+    "tile",
+    {"bm": 64, "bk": 8},
+    "fp32",
+    "NN",
+    {"m": 64, "n": 32, "k": 16},
+    "dirty",
+    Reference(("cublas",)),
 )
-CONDITIONS = Conditions({"code": "c0de", "settings": {"seed": 1}}, {"gpu": "NVIDIA H200", "driver": "580"})
+CONDITIONS = Conditions(
+    {"code": "c0de", "settings": {"seed": 1}}, {"gpu": "NVIDIA H200", "driver": "580"}
+)
 RESULT = {
     "variant_us": [1.0, 2.0, 3.0],
     "reference_us": [2.0, 4.0, 6.0],
@@ -34,7 +42,14 @@ RESULT = {
     "reference": "cublas",
 }
 RECORD = Record(
-    CELL, CONDITIONS, "tile-fp32", "tiles", SESSION.id, "2026-11-20T10:00:01Z", "ok", result=RESULT
+    CELL,
+    CONDITIONS,
+    "tile-fp32",
+    "tiles",
+    SESSION.id,
+    "2026-11-20T10:00:01Z",
+    "ok",
+    result=RESULT,
 )
 
 
@@ -78,9 +93,14 @@ def test_counters_are_of_a_kernel_whatever_it_is_timed_against() -> None:
         replace(CONDITIONS, host={"gpu": "NVIDIA H200", "driver": "590"}),
     ],
 )
-def test_a_key_is_a_cell_under_conditions_whoever_measured_it(conditions: Conditions) -> None:
+def test_a_key_is_a_cell_under_conditions_whoever_measured_it(
+    conditions: Conditions,
+) -> None:
     assert replace(RECORD, conditions=conditions).key != RECORD.key
-    assert replace(RECORD, session="other", time="later", sweep="other", result={}).key == RECORD.key
+    assert (
+        replace(RECORD, session="other", time="later", sweep="other", result={}).key
+        == RECORD.key
+    )
 
 
 def written(folder: Path, *records: Record, word: str = "tiles") -> Path:
@@ -92,9 +112,20 @@ def written(folder: Path, *records: Record, word: str = "tiles") -> Path:
 
 
 def test_what_is_appended_is_read_back_whole(tmp_path: Path) -> None:
-    timeout = replace(RECORD, status="timeout", reason="no result\nwithin 60 s, µs", limit_s=60.0, result={})
-    counters = replace(RECORD, cell=CELL.in_regime(COUNTERS), result={"observations": []})
-    against = replace(RECORD, cell=replace(CELL, reference=Reference(kernel="tile", params={"bm": 128})))
+    timeout = replace(
+        RECORD,
+        status="timeout",
+        reason="no result\nwithin 60 s, µs",
+        limit_s=60.0,
+        result={},
+    )
+    counters = replace(
+        RECORD, cell=CELL.in_regime(COUNTERS), result={"observations": []}
+    )
+    against = replace(
+        RECORD,
+        cell=replace(CELL, reference=Reference(kernel="tile", params={"bm": 128})),
+    )
     path = written(tmp_path, RECORD, timeout, counters, against)
     assert len(path.read_text(encoding="utf-8").splitlines()) == 5, "a line each"
     store = read_store(tmp_path)
@@ -107,7 +138,9 @@ def test_what_is_appended_is_read_back_whole(tmp_path: Path) -> None:
 def test_a_record_is_on_the_disk_before_the_next_cell_begins(tmp_path: Path) -> None:
     with appending(tmp_path, "tiles") as append:
         append(RECORD)
-        assert read_store(tmp_path).of(CELL) == [RECORD], "without closing or flushing the file"
+        assert read_store(tmp_path).of(CELL) == [RECORD], (
+            "without closing or flushing the file"
+        )
 
 
 def test_no_folder_is_no_records(tmp_path: Path) -> None:
@@ -119,11 +152,16 @@ def test_two_jobs_of_a_moment_never_share_a_file(tmp_path: Path) -> None:
         one(RECORD)
         other(replace(RECORD, time="2026-11-20T10:00:02Z"))
     assert len(list(tmp_path.glob("*.jsonl"))) == 2
-    assert [record.time[-3:] for record in read_store(tmp_path).of(CELL)] == ["01Z", "02Z"]
+    assert [record.time[-3:] for record in read_store(tmp_path).of(CELL)] == [
+        "01Z",
+        "02Z",
+    ]
 
 
 @pytest.mark.parametrize("kept", [0.2, 0.5, 0.9, 0.99])
-def test_a_last_line_cut_short_is_left_out_and_is_no_damage(tmp_path: Path, kept: float) -> None:
+def test_a_last_line_cut_short_is_left_out_and_is_no_damage(
+    tmp_path: Path, kept: float
+) -> None:
     path = written(tmp_path, RECORD)
     whole = path.read_bytes()
     last = len(whole.rstrip(b"\n").rpartition(b"\n")[2]) + 1
@@ -131,14 +169,22 @@ def test_a_last_line_cut_short_is_left_out_and_is_no_damage(tmp_path: Path, kept
     store = read_store(tmp_path)
     assert (store.of(CELL), store.unreadable) == ([], [])
     written(tmp_path, RECORD)
-    assert read_store(tmp_path).of(CELL) == [RECORD], "a later job writes a file of its own"
+    assert read_store(tmp_path).of(CELL) == [RECORD], (
+        "a later job writes a file of its own"
+    )
 
 
-@pytest.mark.parametrize("damage", ["", "{", "\0" * 40, "[" * 100_000, '{"schema": 1, "record": {"cell": 3}'])
-def test_damage_in_the_middle_is_counted_and_swallows_nothing(tmp_path: Path, damage: str) -> None:
+@pytest.mark.parametrize(
+    "damage", ["", "{", "\0" * 40, "[" * 100_000, '{"schema": 1, "record": {"cell": 3}']
+)
+def test_damage_in_the_middle_is_counted_and_swallows_nothing(
+    tmp_path: Path, damage: str
+) -> None:
     path = written(tmp_path, RECORD, RECORD)
     lines = path.read_text(encoding="utf-8").splitlines()
-    path.write_text("\n".join([*lines[:2], damage, *lines[2:]]) + "\n", encoding="utf-8")
+    path.write_text(
+        "\n".join([*lines[:2], damage, *lines[2:]]) + "\n", encoding="utf-8"
+    )
     store = read_store(tmp_path)
     assert (len(store.of(CELL)), store.unreadable) == (2, [f"{path}: line 3"])
 
@@ -170,13 +216,19 @@ WRONG: list[tuple[Any, str]] = [
     ({"schema": 1}, "KeyError('record')"),
     (changed("record", value=[]), "the document: [] is not accepted"),
     (changed("record", "cell", value=3), "cell: 3 is not accepted"),
-    (changed("record", "cell", "size", "m", value="x"), "cell.size.m: 'x' is not accepted"),
+    (
+        changed("record", "cell", "size", "m", value="x"),
+        "cell.size.m: 'x' is not accepted",
+    ),
     (
         changed("record", "status", value="fine"),
         "status: 'fine' is not accepted; accepted: ok, compile_error",
     ),
     (changed("record", "status", value=None), "status: None is not accepted"),
-    (changed("record", "time", value=7), "time: 7 is not accepted; accepted: Input should be a valid string"),
+    (
+        changed("record", "time", value=7),
+        "time: 7 is not accepted; accepted: Input should be a valid string",
+    ),
     (changed("record", "conditions", value=[]), "conditions: [] is not accepted"),
     (changed("record", "result", value=[]), "result: [] is not accepted"),
     (changed("record", "result", value={}), "result: the field 'speedup' is missing"),
@@ -188,22 +240,43 @@ WRONG: list[tuple[Any, str]] = [
         changed("record", "result", "speedup", value=0),
         "result.speedup: 0 is not accepted; accepted: Input should be greater than or equal to 0.000000001",
     ),
-    (changed("record", "result", "speedup", value="2"), "result.speedup: '2' is not accepted"),
+    (
+        changed("record", "result", "speedup", value="2"),
+        "result.speedup: '2' is not accepted",
+    ),
     (
         changed("record", "result", "speedup_low", value=float("inf")),
         "result.speedup_low: inf is not accepted",
     ),
-    (changed("record", "result", "variant_us", value=[]), "result.variant_us: [] is not accepted"),
+    (
+        changed("record", "result", "variant_us", value=[]),
+        "result.variant_us: [] is not accepted",
+    ),
     (
         changed("record", "result", "variant_us", value=[1.0, float("nan")]),
         "result.variant_us.1: nan is not accepted",
     ),
-    (changed("record", "result", "reference_us", value=3), "result.reference_us: 3 is not accepted"),
+    (
+        changed("record", "result", "reference_us", value=3),
+        "result.reference_us: 3 is not accepted",
+    ),
     ({"schema": 1, "session": {"id": 3, "started": NOW}}, "id: 3 is not accepted"),
-    ({"schema": 1, "session": {"id": "a", "started": NOW, "gpu": None}}, "gpu: None is not accepted"),
-    ({"schema": 1, "session": {"id": "../a", "started": NOW}}, "id: '../a' is not accepted"),
-    ({"schema": 1, "session": {"id": "a", "started": "yesterday"}}, "started: 'yesterday' is not accepted"),
-    (of_session(tree={"commit": "../../../pwn"}), "tree.commit: '../../../pwn' is not accepted"),
+    (
+        {"schema": 1, "session": {"id": "a", "started": NOW, "gpu": None}},
+        "gpu: None is not accepted",
+    ),
+    (
+        {"schema": 1, "session": {"id": "../a", "started": NOW}},
+        "id: '../a' is not accepted",
+    ),
+    (
+        {"schema": 1, "session": {"id": "a", "started": "yesterday"}},
+        "started: 'yesterday' is not accepted",
+    ),
+    (
+        of_session(tree={"commit": "../../../pwn"}),
+        "tree.commit: '../../../pwn' is not accepted",
+    ),
     (of_session(tree={"digest": "../x"}), "tree.digest: '../x' is not accepted"),
     (of_session(gpu={"uuid": "../x"}), "gpu.uuid: '../x' is not accepted"),
     (of_session(gpu={"power_limit_w": "x"}), "gpu.power_limit_w: 'x' is not accepted"),
@@ -226,7 +299,10 @@ WRONG: list[tuple[Any, str]] = [
         changed("record", "result", "references", value=float("inf")),
         "result.references: inf is not accepted",
     ),
-    (changed("record", "result", "check", value={"max_error": "0"}), "result.check.max_error: '0' is not"),
+    (
+        changed("record", "result", "check", value={"max_error": "0"}),
+        "result.check.max_error: '0' is not",
+    ),
     ({"schema": 1, "session": {"started": ""}}, "id: "),
 ]
 
@@ -243,11 +319,16 @@ def test_a_line_that_is_no_record_is_refused_by_file_line_and_field(
     assert len(str(error.value)) < 1000
 
 
-def test_records_of_a_newer_version_are_refused_and_the_file_named(tmp_path: Path) -> None:
+def test_records_of_a_newer_version_are_refused_and_the_file_named(
+    tmp_path: Path,
+) -> None:
     path = written(tmp_path, RECORD)
-    path.write_text(path.read_text().replace(f'"schema": {SCHEMA}', f'"schema": {SCHEMA + 1}'))
+    path.write_text(
+        path.read_text().replace(f'"schema": {SCHEMA}', f'"schema": {SCHEMA + 1}')
+    )
     with pytest.raises(
-        LadderError, match=rf"{path.name}: line 1: records of schema {SCHEMA + 1}.*up to {SCHEMA}"
+        LadderError,
+        match=rf"{path.name}: line 1: records of schema {SCHEMA + 1}.*up to {SCHEMA}",
     ):
         read_store(tmp_path)
 
@@ -264,9 +345,13 @@ def test_copied_and_merged_folders_are_a_store(tmp_path: Path) -> None:
 def test_of_records_under_the_same_conditions_the_latest_stands(tmp_path: Path) -> None:
     again = replace(RECORD, time="2026-11-21T00:00:00Z", session="session-2")
     other_gpu = replace(
-        RECORD, time="2026-11-22T00:00:00Z", conditions=replace(CONDITIONS, host={"gpu": "H100"})
+        RECORD,
+        time="2026-11-22T00:00:00Z",
+        conditions=replace(CONDITIONS, host={"gpu": "H100"}),
     )
-    other_code = replace(RECORD, time="2026-11-23T00:00:00Z", conditions=Conditions({}, CONDITIONS.host))
+    other_code = replace(
+        RECORD, time="2026-11-23T00:00:00Z", conditions=Conditions({}, CONDITIONS.host)
+    )
     store = Records().add([other_code, again, RECORD, other_gpu])
     assert store.latest(CELL, CONDITIONS.tree, CONDITIONS.host) == again
     assert store.latest(CELL, CONDITIONS.tree, None) == other_gpu
@@ -277,15 +362,22 @@ def test_of_records_under_the_same_conditions_the_latest_stands(tmp_path: Path) 
 
 
 def everything(records: Records) -> list[Any]:
-    return sorted(json.dumps(one.to_json(), sort_keys=True) for one in (*records, *records.sessions.values()))
+    return sorted(
+        json.dumps(one.to_json(), sort_keys=True)
+        for one in (*records, *records.sessions.values())
+    )
 
 
 def test_an_archive_says_what_was_written_but_the_whole_uuid(tmp_path: Path) -> None:
     lab = Lab(tmp_path)
-    lab.session = replace(SESSION, gpu={**SESSION.gpu, "uuid": "GPU-01234567-89ab-cdef"})
+    lab.session = replace(
+        SESSION, gpu={**SESSION.gpu, "uuid": "GPU-01234567-89ab-cdef"}
+    )
     lab.record(["bank_stride", "fp32_ladder"])
     store = read_store(lab.folder.records)
-    write_archive(tmp_path / "archive" / "one.parquet", list(store), store.sessions.values())
+    write_archive(
+        tmp_path / "archive" / "one.parquet", list(store), store.sessions.values()
+    )
     archive = read_archive(tmp_path / "archive")
     assert list(archive.sessions.values()) == [public(lab.session)]
     assert archive.sessions[SESSION.id].gpu["uuid"] == "GPU-01234567"
@@ -304,8 +396,12 @@ def test_an_archive_is_never_rewritten(tmp_path: Path) -> None:
     assert path.read_bytes() == before
 
 
-@pytest.mark.parametrize("damage", [lambda data: data[:-50], lambda data: b"no parquet", lambda data: b""])
-def test_a_damaged_archive_is_refused_by_name(tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
+@pytest.mark.parametrize(
+    "damage", [lambda data: data[:-50], lambda data: b"no parquet", lambda data: b""]
+)
+def test_a_damaged_archive_is_refused_by_name(
+    tmp_path: Path, damage: Callable[[bytes], bytes]
+) -> None:
     path = tmp_path / "one.parquet"
     write_archive(path, [RECORD], [SESSION])
     path.write_bytes(damage(path.read_bytes()))

@@ -116,16 +116,39 @@ ON = {"gpu": "a GPU", "driver": "1"}
 def make_task(index: int) -> Task:
     launch = Launch((1, 1, 1), (32, 1, 1), None, 0, f"v{index}", {"k": index}, ())
     cell = Cell(
-        "scripted", {"k": index}, "fp32", "", {"elements": 64, "rows": 2}, "cold", Reference(("copy",))
+        "scripted",
+        {"k": index},
+        "fp32",
+        "",
+        {"elements": 64, "rows": 2},
+        "cold",
+        Reference(("copy",)),
     )
     return Task(f"v{index}", cell, "", None, launch, None, False)
 
 
 def make_plan(deadline_s: float = DEADLINE_S) -> Plan:
-    names = ("precision", "min_pairs", "max_pairs", "cell_seconds", "seed", "lock_clocks", "warm_below_us")
+    names = (
+        "precision",
+        "min_pairs",
+        "max_pairs",
+        "cell_seconds",
+        "seed",
+        "lock_clocks",
+        "warm_below_us",
+    )
     tasks = tuple(make_task(index) for index in range(TASKS))
     job = {"deadline_s": deadline_s, "remeasure": False, "sessions": 1}
-    return Plan("scripted", "stencil", "sm_90a", ("cold",), dict.fromkeys(names, 1), job, (), tasks)
+    return Plan(
+        "scripted",
+        "stencil",
+        "sm_90a",
+        ("cold",),
+        dict.fromkeys(names, 1),
+        job,
+        (),
+        tasks,
+    )
 
 
 class Watch:
@@ -155,7 +178,12 @@ class Run:
         (self.folder / "script.json").write_text(json.dumps(script), encoding="utf-8")
 
     def start_worker(self) -> WorkerProcess:
-        command = [sys.executable, "-S", str(self.folder / "worker.py"), str(self.folder)]
+        command = [
+            sys.executable,
+            "-S",
+            str(self.folder / "worker.py"),
+            str(self.folder),
+        ]
         return WorkerProcess(command, os.environ, [])
 
     def measure(
@@ -167,13 +195,25 @@ class Run:
         if deadline_s is None:
             hangs = any("hang" in what for what in self.doing.values())
             deadline_s = DEADLINE_S if hangs else PATIENT_S
-        facts = {f"v{index}": {"machine_code": f"code {index}"} for index in range(TASKS)}
-        plan = replace(make_plan(deadline_s), harness={"fp32": {"machine_code": "harness"}}, variants=facts)
+        facts = {
+            f"v{index}": {"machine_code": f"code {index}"} for index in range(TASKS)
+        }
+        plan = replace(
+            make_plan(deadline_s),
+            harness={"fp32": {"machine_code": "harness"}},
+            variants=facts,
+        )
         view = PlanRecords(plan, read_store(self.folder / "records"))
         self.job = Job()
-        schedule = Schedule(view, ON, self.began)  # a later run would try errors of launches once more
+        schedule = Schedule(
+            view, ON, self.began
+        )  # a later run would try errors of launches once more
         measuring = Measuring(
-            schedule, ON, Watch(describe), lambda gpu: Session(f"of {gpu['name']}", now()), self.job
+            schedule,
+            ON,
+            Watch(describe),
+            lambda gpu: Session(f"of {gpu['name']}", now()),
+            self.job,
         )
         with appending(self.folder / "records", "scripted") as append:
             measuring.run(schedule.due(), self.start_worker, append)
@@ -182,12 +222,19 @@ class Run:
     @property
     def records(self) -> list[Record]:
         """Every record so far, by task and time."""
-        return sorted(read_store(self.folder / "records"), key=lambda record: (record.variant, record.time))
+        return sorted(
+            read_store(self.folder / "records"),
+            key=lambda record: (record.variant, record.time),
+        )
 
     def requests(self, kind: str) -> list[list[int]]:
         """Numbers of the worker's notes of one kind: [pid] of each start, [task, pid] of each task."""
         lines = (self.folder / "requests").read_text(encoding="utf-8").splitlines()
-        return [[int(word) for word in line.split()[1:]] for line in lines if line.split()[0] == kind]
+        return [
+            [int(word) for word in line.split()[1:]]
+            for line in lines
+            if line.split()[0] == kind
+        ]
 
     @property
     def tasks(self) -> list[int]:
@@ -208,7 +255,12 @@ def run(tmp_path: Path) -> Run:
 def alive(pid: int) -> bool:
     """Whether a process still runs; one that only waits to be collected does not."""
     try:
-        state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
+        state = (
+            Path(f"/proc/{pid}/stat")
+            .read_text(encoding="utf-8")
+            .rpartition(")")[2]
+            .split()[0]
+        )
     except (FileNotFoundError, ProcessLookupError):
         return False
     return state not in "ZX"
@@ -229,7 +281,9 @@ def test_an_error_that_is_infinite_is_recorded_as_one_of_no_number_so_that_the_s
     run: Run,
 ) -> None:
     run.script({"1": "infinite"})
-    seen = {one["metric"]: one["value"] for one in run.measure()[1].result["observations"]}
+    seen = {
+        one["metric"]: one["value"] for one in run.measure()[1].result["observations"]
+    }
     assert seen == {"max_error_wide": 0.5, "reference_max_error_wide": NO_NUMBER}
     assert statuses(run.records) == ["ok"] * TASKS
 
@@ -237,14 +291,26 @@ def test_an_error_that_is_infinite_is_recorded_as_one_of_no_number_so_that_the_s
 def test_all_goes_well_in_one_worker(run: Run) -> None:
     records = run.measure(describe=lambda since: {"sm_clock_mhz": 1980})
     assert statuses(records) == ["ok"] * TASKS
-    assert [record.variant for record in records] == [f"v{index}" for index in range(TASKS)]
+    assert [record.variant for record in records] == [
+        f"v{index}" for index in range(TASKS)
+    ]
     result = records[0].result
     assert (result["speedup"], result["reference"]) == (2.0, "copy")
     assert result["device"] == {"sm_clock_mhz": 1980, "busy": False}
-    assert result["spent"] == {"gpu_s": 0.5, "check_s": 0.1, "once_s": 0.2, "wall_s": 1.0, "regimes": 1}
+    assert result["spent"] == {
+        "gpu_s": 0.5,
+        "check_s": 0.1,
+        "once_s": 0.2,
+        "wall_s": 1.0,
+        "regimes": 1,
+    }
     assert {record.session for record in records} == {"of a GPU"}
     assert {record.conditions.host["gpu"] for record in records} == {"a GPU"}
-    assert (run.job.measured, run.job.worker_starts, run.job.gpu_s) == (TASKS, 1, 0.5 * TASKS)
+    assert (run.job.measured, run.job.worker_starts, run.job.gpu_s) == (
+        TASKS,
+        1,
+        0.5 * TASKS,
+    )
     assert not alive(run.workers[0]), "the worker leaves with the last task"
 
 
@@ -258,14 +324,20 @@ def test_all_goes_well_in_one_worker(run: Run) -> None:
             "timeout",
             f"no result within {DEADLINE_S:g} s in the reference mine: lib.so: f",
         ),
-        ("segfault in a reference", "launch_error", "(SIGSEGV) in the reference mine: lib.so: f"),
+        (
+            "segfault in a reference",
+            "launch_error",
+            "(SIGSEGV) in the reference mine: lib.so: f",
+        ),
         ("exit", "launch_error", "exit code 7"),
         ("half an answer", "launch_error", "exit code 0"),
         ("fatal", "launch_error", "context lost"),
         ("fatal and leaves", "launch_error", "context lost"),
     ],
 )
-def test_a_lost_worker_costs_its_own_cell_only(run: Run, what: str, status: str, reason: str) -> None:
+def test_a_lost_worker_costs_its_own_cell_only(
+    run: Run, what: str, status: str, reason: str
+) -> None:
     run.script({"1": what})
     records = run.measure()
     assert statuses(records) == ["ok", status, "ok", "ok", "ok"]
@@ -278,7 +350,9 @@ def test_a_lost_worker_costs_its_own_cell_only(run: Run, what: str, status: str,
     assert (records[1].limit_s == DEADLINE_S) == (status == "timeout")
 
 
-def test_a_worker_that_somebody_killed_gets_a_second_chance_at_its_cell(run: Run) -> None:
+def test_a_worker_that_somebody_killed_gets_a_second_chance_at_its_cell(
+    run: Run,
+) -> None:
     run.script({"1": "killed once"})
     assert statuses(run.measure()) == ["ok"] * TASKS
     assert run.tasks == [0, 1, 1, 2, 3, 4]
@@ -290,13 +364,25 @@ def test_a_cell_whose_worker_is_killed_twice_is_lost(run: Run) -> None:
     assert statuses(records) == ["ok", "launch_error", "ok", "ok", "ok"]
     assert "SIGKILL" in records[1].reason
     assert run.tasks == [0, 1, 1, 2, 3, 4]
-    assert [bool(record.result.get("transient")) for record in records] == [False, True, False, False, False]
+    assert [bool(record.result.get("transient")) for record in records] == [
+        False,
+        True,
+        False,
+        False,
+        False,
+    ]
 
 
 def test_each_of_many_lost_workers_is_replaced(run: Run) -> None:
     run.script({"0": "segfault", "1": "hang", "2": "fatal", "4": "exit"})
     records = run.measure(deadline_s=4 * DEADLINE_S)  # others must die before it
-    assert statuses(records) == ["launch_error", "timeout", "launch_error", "ok", "launch_error"]
+    assert statuses(records) == [
+        "launch_error",
+        "timeout",
+        "launch_error",
+        "ok",
+        "launch_error",
+    ]
     assert len(run.workers) == 4
     assert not any(alive(pid) for pid in run.workers)
 
@@ -319,10 +405,19 @@ def test_a_worker_that_died_between_two_cells_does_not_cost_the_next(run: Run) -
     run.script({"1": "die afterwards"})
 
     def describe(since: float) -> dict[str, Any]:
-        return {"ended": len(run.workers) == 1 and wait_until(lambda: not alive(run.workers[0]), 0.2)}
+        return {
+            "ended": len(run.workers) == 1
+            and wait_until(lambda: not alive(run.workers[0]), 0.2)
+        }
 
     records = run.measure(describe=describe)
-    assert [record.result["device"]["ended"] for record in records] == [False, True, False, False, False]
+    assert [record.result["device"]["ended"] for record in records] == [
+        False,
+        True,
+        False,
+        False,
+        False,
+    ]
     assert statuses(records) == ["ok"] * TASKS
     assert run.tasks == list(range(TASKS))
 
@@ -336,20 +431,34 @@ def test_statuses_are_measurements_and_not_measured_again(run: Run) -> None:
     assert len(run.tasks) == TASKS
 
 
-def test_a_timeout_is_tried_again_under_a_longer_deadline_and_the_first_record_stays(run: Run) -> None:
+def test_a_timeout_is_tried_again_under_a_longer_deadline_and_the_first_record_stays(
+    run: Run,
+) -> None:
     run.script({"1": "hang"})
     run.measure()
     run.script({})
-    assert statuses(run.measure(deadline_s=DEADLINE_S)) == ["ok", "timeout", "ok", "ok", "ok"]
+    assert statuses(run.measure(deadline_s=DEADLINE_S)) == [
+        "ok",
+        "timeout",
+        "ok",
+        "ok",
+        "ok",
+    ]
     again = run.measure(deadline_s=2 * DEADLINE_S)
     assert run.tasks == [0, 1, 2, 3, 4, 1]
     assert sorted(statuses(again)) == ["ok"] * TASKS + ["timeout"]
-    assert sorted(statuses(run.measure(deadline_s=4 * DEADLINE_S))) == ["ok"] * TASKS + ["timeout"]
+    assert sorted(statuses(run.measure(deadline_s=4 * DEADLINE_S))) == [
+        "ok"
+    ] * TASKS + ["timeout"]
 
 
-def test_a_mistake_of_the_program_stops_the_run_and_keeps_what_was_measured(run: Run) -> None:
+def test_a_mistake_of_the_program_stops_the_run_and_keeps_what_was_measured(
+    run: Run,
+) -> None:
     run.script({"2": "mistake"})
-    with pytest.raises(LadderError, match="not a kernel:\nTraceback: KeyError: 'params'"):
+    with pytest.raises(
+        LadderError, match="not a kernel:\nTraceback: KeyError: 'params'"
+    ):
         run.measure()
     assert [record.variant for record in run.records] == ["v0", "v1"]
     assert not any(alive(pid) for pid in run.workers)
@@ -358,13 +467,17 @@ def test_a_mistake_of_the_program_stops_the_run_and_keeps_what_was_measured(run:
     assert run.tasks == [0, 1, 2, 2, 3, 4]
 
 
-@pytest.mark.parametrize(("start", "says"), [("hang", "no result within"), ("die", "exit code 4")])
+@pytest.mark.parametrize(
+    ("start", "says"), [("hang", "no result within"), ("die", "exit code 4")]
+)
 def test_a_worker_that_never_starts_is_tried_three_times(
     run: Run, monkeypatch: pytest.MonkeyPatch, start: str, says: str
 ) -> None:
     monkeypatch.setattr(supervisor, "_START_DEADLINE_S", 0.3)
     run.script({"start": start})
-    with pytest.raises(LadderError, match=f"the measuring worker does not start: .*{says}"):
+    with pytest.raises(
+        LadderError, match=f"the measuring worker does not start: .*{says}"
+    ):
         run.measure()
     assert len(run.workers) == 3
     assert not any(alive(pid) for pid in run.workers)
@@ -397,19 +510,34 @@ def test_the_device_is_described_over_the_time_of_the_cell(run: Run) -> None:
 
     run.script({"1": "hang"})
     records = run.measure(describe=describe)
-    assert [record.result["device"]["sm_clock_mhz"] for record in records] == [1, 2, 3, 4, 5]
+    assert [record.result["device"]["sm_clock_mhz"] for record in records] == [
+        1,
+        2,
+        3,
+        4,
+        5,
+    ]
     for (begun, ended), (next_begun, _) in itertools.pairwise(waited):
         assert begun <= ended <= next_begun
     assert waited[1][1] - waited[1][0] >= DEADLINE_S
 
 
 def test_progress_says_time_and_speed_up_or_what_went_wrong() -> None:
-    result = {"variant_us": [10.0, 30.0, 20.0], "reference": "cublas", "stopped_by": "budget"}
+    result = {
+        "variant_us": [10.0, 30.0, 20.0],
+        "reference": "cublas",
+        "stopped_by": "budget",
+    }
     result |= {"speedup": 0.5, "speedup_low": 0.49, "speedup_high": 0.53}
     cell = make_task(0).cell
     good = Record(cell, Conditions(), "tile", "s", "session", "", "ok", result=result)
-    assert progress(good) == "tile@64x2:cold: 20.00 us, 0.5000 ± 0.0200 of cublas (3 pairs, budget)"
-    bad = Record(cell, Conditions(), "tile", "s", "session", "", "incorrect", "wrong\nat length")
+    assert (
+        progress(good)
+        == "tile@64x2:cold: 20.00 us, 0.5000 ± 0.0200 of cublas (3 pairs, budget)"
+    )
+    bad = Record(
+        cell, Conditions(), "tile", "s", "session", "", "incorrect", "wrong\nat length"
+    )
     assert progress(bad) == "tile@64x2:cold: incorrect: wrong"
 
 
@@ -432,14 +560,20 @@ def python_path() -> dict[str, str]:
     }
 
 
-def test_a_killed_supervisor_loses_the_cell_in_flight_and_nothing_else(run: Run) -> None:
+def test_a_killed_supervisor_loses_the_cell_in_flight_and_nothing_else(
+    run: Run,
+) -> None:
     run.script({"2": "slow"})
-    process = subprocess.Popen([sys.executable, "-c", SUPERVISE, str(run.folder)], env=python_path())
+    process = subprocess.Popen(
+        [sys.executable, "-c", SUPERVISE, str(run.folder)], env=python_path()
+    )
     requests = run.folder / "requests"
     assert wait_until(lambda: requests.exists() and "task 2" in requests.read_text())
     process.send_signal(signal.SIGKILL)
     process.wait()
-    assert wait_until(lambda: not alive(run.workers[0])), "the worker of a killed supervisor ends"
+    assert wait_until(lambda: not alive(run.workers[0])), (
+        "the worker of a killed supervisor ends"
+    )
     assert [record.variant for record in run.records] == ["v0", "v1"]
     run.script({})
     assert statuses(run.measure()) == ["ok"] * TASKS
@@ -467,7 +601,9 @@ time.sleep(60)
 def test_a_process_ends_when_the_one_that_started_it_is_killed(program: str) -> None:
     program += "; import time; print('ready', flush=True); time.sleep(60)"
     parent = subprocess.Popen(
-        [sys.executable, "-c", STARTED_BY, program], env=python_path(), stdout=subprocess.PIPE
+        [sys.executable, "-c", STARTED_BY, program],
+        env=python_path(),
+        stdout=subprocess.PIPE,
     )
     assert parent.stdout is not None
     child = int(parent.stdout.readline())

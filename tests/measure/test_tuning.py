@@ -27,7 +27,12 @@ from ladder.results.run_data import RunData, read_frames
 from ladder.results.sweep_data import of_sweep
 
 SWEEP = "fp32_ladder"
-FIRST, SECOND, THIRD, FOURTH = "transposed A", "register tile", "shared tile", "coalesced"
+FIRST, SECOND, THIRD, FOURTH = (
+    "transposed A",
+    "register tile",
+    "shared tile",
+    "coalesced",
+)
 """Its rungs, the fastest first."""
 Change = Callable[[Place, dict[str, Any]], "dict[str, Any] | None"]
 
@@ -42,9 +47,13 @@ def tuned(root: Path, name: str = SWEEP, **more: Any) -> Lab:
     return lab
 
 
-def again(lab: Lab, change: Change, number: int = 2, gpu: str = "GPU-1", name: str = SWEEP) -> None:
+def again(
+    lab: Lab, change: Change, number: int = 2, gpu: str = "GPU-1", name: str = SWEEP
+) -> None:
     """A session later than the first, an hour each."""
-    lab.session = replace(SESSION, id=f"session-{number}", gpu={**SESSION.gpu, "uuid": gpu})
+    lab.session = replace(
+        SESSION, id=f"session-{number}", gpu={**SESSION.gpu, "uuid": gpu}
+    )
     lab.finished = f"2026-11-20T{10 + number}:20:00Z"
     lab.record([name], change)
     lab.session, lab.finished = SESSION, FINISHED
@@ -57,7 +66,10 @@ def only(*rungs: str, times: float = 1.0, size: int | None = None) -> Change:
         if place.entry.rung not in rungs or size not in (None, place.size["m"]):
             return None
         for timed in record["regimes"].values():
-            timed |= {name: timed[name] * times for name in ("speedup", "speedup_low", "speedup_high")}
+            timed |= {
+                name: timed[name] * times
+                for name in ("speedup", "speedup_low", "speedup_high")
+            }
             timed["variant_us"] = [us / times for us in timed["variant_us"]]
         return record
 
@@ -79,7 +91,9 @@ SIZES = (512, 1024, 2048, 4096, 8192)
 THREE = {(rung, size) for rung in (FIRST, SECOND, THIRD) for size in SIZES}
 
 
-def test_the_three_fastest_are_due_until_a_later_session_has_measured_them(tmp_path: Path) -> None:
+def test_the_three_fastest_are_due_until_a_later_session_has_measured_them(
+    tmp_path: Path,
+) -> None:
     lab = tuned(tmp_path)
     lab.record([SWEEP])
     assert asked(lab) == THREE
@@ -100,12 +114,16 @@ def test_nothing_is_chosen_before_all_competitors_are_measured(tmp_path: Path) -
     slowest = (FOURTH, 4096)
     lab.record(
         [SWEEP],
-        lambda place, record: None if (place.entry.rung, place.size["m"]) == slowest else record,
+        lambda place, record: (
+            None if (place.entry.rung, place.size["m"]) == slowest else record
+        ),
     )
     assert asked(lab) == {slowest} | {one for one in THREE if one[1] != 4096}
 
 
-@pytest.mark.parametrize(("status", "fourth"), [("launch_error", False), ("incorrect", True)])
+@pytest.mark.parametrize(
+    ("status", "fourth"), [("launch_error", False), ("incorrect", True)]
+)
 def test_one_that_fails_when_measured_again_is_not_tried_for_ever(
     tmp_path: Path, status: str, fourth: bool
 ) -> None:
@@ -113,7 +131,9 @@ def test_one_that_fails_when_measured_again_is_not_tried_for_ever(
     lab.record([SWEEP])
 
     def fails(place: Place, record: dict[str, Any]) -> dict[str, Any] | None:
-        record = failed(status, "because")(record) if place.entry.rung == SECOND else record
+        record = (
+            failed(status, "because")(record) if place.entry.rung == SECOND else record
+        )
         return only(FIRST, SECOND, THIRD)(place, record)
 
     again(lab, fails)
@@ -124,12 +144,16 @@ def test_one_that_fails_when_measured_again_is_not_tried_for_ever(
         assert asked(lab) == set()
 
 
-def test_one_that_took_too_long_is_tried_again_under_a_longer_deadline(tmp_path: Path) -> None:
+def test_one_that_took_too_long_is_tried_again_under_a_longer_deadline(
+    tmp_path: Path,
+) -> None:
     lab = tuned(tmp_path, sizes=[4096])
     lab.record([SWEEP])
 
     def late(place: Place, record: dict[str, Any]) -> dict[str, Any] | None:
-        return only(FIRST, SECOND, THIRD)(place, record | {"limit_s": 60.0} | lost(place))
+        return only(FIRST, SECOND, THIRD)(
+            place, record | {"limit_s": 60.0} | lost(place)
+        )
 
     def lost(place: Place) -> dict[str, Any]:
         return failed("timeout", "60 s")({}) if place.entry.rung == SECOND else {}
@@ -145,15 +169,25 @@ def test_stencils_compete_at_one_radius_and_gemms_in_one_dtype(tmp_path: Path) -
     lab.record(["stencil_reach"])
     view = lab.view("stencil_reach")
     chosen = [view.fastest(among) for among in view.competitors()]
-    radii = [{view.plan.tasks[one.index].cell.params["radius"] for one in three} for three in chosen]
+    radii = [
+        {view.plan.tasks[one.index].cell.params["radius"] for one in three}
+        for three in chosen
+    ]
     assert sorted(map(list, radii)) == [[1], [2], [4], [6], [8], [12], [16]]
     at_12 = [view.plan.tasks[one.index] for three in chosen for one in three]
-    assert [task.cell.params["coarsen"] for task in at_12 if task.cell.params["radius"] == 12] == [1, 4, 2]
+    assert [
+        task.cell.params["coarsen"]
+        for task in at_12
+        if task.cell.params["radius"] == 12
+    ] == [1, 4, 2]
 
 
 def test_against_two_libraries_time_decides(tmp_path: Path) -> None:
     lab = tuned(tmp_path, sizes=[4096], references=["cublas", "cublaslt"])
-    lab.libraries_us = {"cublas": 100.0, "cublaslt": 100.0}  # a tie: either may be the reference
+    lab.libraries_us = {
+        "cublas": 100.0,
+        "cublaslt": 100.0,
+    }  # a tie: either may be the reference
 
     def slow_reference(place: Place, record: dict[str, Any]) -> dict[str, Any]:
         if place.entry.rung == FOURTH:
@@ -191,15 +225,25 @@ def test_the_session_that_chose_does_not_count(measured: Lab) -> None:
     assert rows.loc[FOURTH, "sessions"] == 2
     assert rows.loc["naive", "sessions"] == 1
     fresh = rows["fresh"].to_dict()
-    assert fresh == {FIRST: True, SECOND: True, THIRD: True, FOURTH: False, "naive": False}
+    assert fresh == {
+        FIRST: True,
+        SECOND: True,
+        THIRD: True,
+        FOURTH: False,
+        "naive": False,
+    }
     sessions = tables.read("sessions", measured.folder.tables)
     chose = sessions[sessions["chose"].fillna(False)]
     assert set(chose["session"]) == {SESSION.id}
-    assert set(chose["variant"]) == {rows.loc[rung, "variant"] for rung in (FIRST, SECOND, THIRD)}
+    assert set(chose["variant"]) == {
+        rows.loc[rung, "variant"] for rung in (FIRST, SECOND, THIRD)
+    }
     assert set(chose["m"]) == {4096}
 
 
-def test_the_fastest_is_the_best_of_those_measured_again_by_the_new_numbers(measured: Lab) -> None:
+def test_the_fastest_is_the_best_of_those_measured_again_by_the_new_numbers(
+    measured: Lab,
+) -> None:
     data = of_sweep(measured.sweeps()[SWEEP], read_frames(measured.folder.tables), {})
     assert stats.fastest(data.here)["rung"] == SECOND
     best = {row["m"]: row["rung"] for row in stats.records(data.fastest_by_size)}
@@ -209,13 +253,18 @@ def test_the_fastest_is_the_best_of_those_measured_again_by_the_new_numbers(meas
 def test_one_that_was_not_measured_again_is_never_ahead_of_those_that_were() -> None:
     given = {"dtype": "fp32", "reference": "cublas", "m": 64}
     lucky = {"variant": "lucky", "speedup": 1.5, "fresh": False}
-    rows = [given | lucky, given | {"variant": "confirmed", "speedup": 1.2, "fresh": True}]
+    rows = [
+        given | lucky,
+        given | {"variant": "confirmed", "speedup": 1.2, "fresh": True},
+    ]
     rows += [{**one, "m": 128, "fresh": False} for one in rows]
     found = tables.frame("timings", rows)
     assert stats.fastest(found)["variant"] == "confirmed"
     assert set(stats.contenders(found, ["m"]).loc[:, "m"]) == {64, 128}
     by_size = stats.contenders(found, ["m"]).groupby("m")["speedup"].max()
-    assert by_size.to_dict() == {64: 1.2, 128: 1.5}, "where none was measured again all compete"
+    assert by_size.to_dict() == {64: 1.2, 128: 1.5}, (
+        "where none was measured again all compete"
+    )
     unmarked = tables.frame("timings", [one | {"fresh": None} for one in rows])
     assert stats.fastest(unmarked)["variant"] == "lucky", "as in every other sweep"
 
@@ -226,15 +275,22 @@ def report(lab: Lab) -> dict[str, str]:
     return {path.stem: text for path, text in render(lab.folder, data, lab.plans())}
 
 
-def test_the_report_names_the_confirmed_winner_and_says_what_was_measured_again(measured: Lab) -> None:
+def test_the_report_names_the_confirmed_winner_and_says_what_was_measured_again(
+    measured: Lab,
+) -> None:
     pages = report(measured)
     text = pages[SWEEP]
-    assert f"At M\u00a0=\u00a0N\u00a0=\u00a0K\u00a0=\u00a04096 the fastest is {SECOND} with" in text
+    assert (
+        f"At M\u00a0=\u00a0N\u00a0=\u00a0K\u00a0=\u00a04096 the fastest is {SECOND} with"
+        in text
+    )
     assert "At 4 of 5 sizes the fastest was not measured again" in text
     assert "48 % slower than cuBLAS" in pages["report"], "0.523 times its speed"
 
 
-def test_where_all_winners_were_measured_again_the_report_says_so(tmp_path: Path) -> None:
+def test_where_all_winners_were_measured_again_the_report_says_so(
+    tmp_path: Path,
+) -> None:
     lab = tuned(tmp_path, sizes=[4096])
     lab.record([SWEEP])
     again(lab, only(FIRST, SECOND, THIRD))
@@ -251,7 +307,9 @@ def test_records_of_one_session_count_as_before(tmp_path: Path) -> None:
         lab.record([SWEEP])
         lab.collect([SWEEP])
         frames.append(tables.read("timings", lab.folder.tables))
-        said = "At 5 of 5 sizes the fastest was not measured again" in report(lab)[SWEEP]
+        said = (
+            "At 5 of 5 sizes the fastest was not measured again" in report(lab)[SWEEP]
+        )
         assert said == tuning
     assert set(frames[0]["fresh"]) == {False}
     assert frames[1]["fresh"].isna().all()
@@ -259,7 +317,9 @@ def test_records_of_one_session_count_as_before(tmp_path: Path) -> None:
 
 
 def test_other_regimes_are_neither_measured_again_nor_marked(tmp_path: Path) -> None:
-    lab = tuned(tmp_path, sizes=[512], regimes=["cold", "warm"], counters=None, figures=[])
+    lab = tuned(
+        tmp_path, sizes=[512], regimes=["cold", "warm"], counters=None, figures=[]
+    )
     lab.record([SWEEP])
     assert asked(lab) == {(rung, 512) for rung in (FIRST, SECOND, THIRD)}
     lab.collect([SWEEP])
@@ -271,13 +331,18 @@ def test_other_regimes_are_neither_measured_again_nor_marked(tmp_path: Path) -> 
 class Host:
     """Two GPUs and what measuring does on them, without a process: every cell gets its synthetic record."""
 
-    def __init__(self, lab: Lab, monkeypatch: pytest.MonkeyPatch, temporary: Path) -> None:
+    def __init__(
+        self, lab: Lab, monkeypatch: pytest.MonkeyPatch, temporary: Path
+    ) -> None:
         self.lab, self.passes, self.seconds = (
             lab,
             list[tuple[str, set[str]]](),
             calendar.timegm((2026, 11, 20, 12, 0, 0)),
         )
-        gpus = [FoundGpu(index, "NVIDIA H200", f"GPU-{index + 1}", (9, 0)) for index in range(2)]
+        gpus = [
+            FoundGpu(index, "NVIDIA H200", f"GPU-{index + 1}", (9, 0))
+            for index in range(2)
+        ]
         host = self
 
         class Quiet:
@@ -289,25 +354,42 @@ class Host:
 
         def run(self: job.Measuring, todo: Due, start: Any, append: Any) -> None:
             host.passes.append(
-                (self.monitor.uuid, {self.schedule.plan.tasks[index].rung for index, _ in todo})
+                (
+                    self.monitor.uuid,
+                    {self.schedule.plan.tasks[index].rung for index, _ in todo},
+                )
             )
             name = f"session of {host.now()}"
-            append(replace(SESSION, id=name, gpu={**SESSION.gpu, "uuid": self.monitor.uuid}))
+            append(
+                replace(
+                    SESSION, id=name, gpu={**SESSION.gpu, "uuid": self.monitor.uuid}
+                )
+            )
             for index, regimes in todo:
                 task = self.schedule.plan.tasks[index]
                 speed = 1.0 + [FOURTH, THIRD, SECOND, FIRST].index(task.rung)
-                timed = {"variant_us": [1 / speed], "reference_us": [1.0], "reference": "cublas"}
+                timed = {
+                    "variant_us": [1 / speed],
+                    "reference_us": [1.0],
+                    "reference": "cublas",
+                }
                 for regime in regimes:
-                    result = timed | dict.fromkeys(("speedup", "speedup_low", "speedup_high"), speed)
+                    result = timed | dict.fromkeys(
+                        ("speedup", "speedup_low", "speedup_high"), speed
+                    )
                     append(
-                        self.schedule.view.new_record(task, regime, self.on, name, status="ok", result=result)
+                        self.schedule.view.new_record(
+                            task, regime, self.on, name, status="ok", result=result
+                        )
                     )
                 self.job.measured += 1
 
         monkeypatch.setattr("tempfile.gettempdir", lambda: str(temporary))
         monkeypatch.setattr(job, "find_gpus", lambda: gpus)
         monkeypatch.setattr(job, "driver_version", lambda: "580.95")
-        monkeypatch.setattr(job, "Monitor", lambda uuid: contextlib.nullcontext(Quiet(uuid)))
+        monkeypatch.setattr(
+            job, "Monitor", lambda uuid: contextlib.nullcontext(Quiet(uuid))
+        )
         monkeypatch.setattr(job, "locked_clocks", lambda *_: contextlib.nullcontext())
         monkeypatch.setattr("ladder.measure.gpu_job.require_cubins", lambda *_: None)
         monkeypatch.setattr(job.Measuring, "run", run)
@@ -334,11 +416,15 @@ RUNGS = {FIRST, SECOND, THIRD, FOURTH}
 @pytest.fixture
 def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
     lab = tuned(tmp_path / "project", sizes=[4096])
-    edit_yaml(lab.project.sweeps / f"{SWEEP}.yaml", lambda sweep: sweep["variants"].pop(0))
+    edit_yaml(
+        lab.project.sweeps / f"{SWEEP}.yaml", lambda sweep: sweep["variants"].pop(0)
+    )
     return Host(lab, monkeypatch, tmp_path)
 
 
-def test_a_job_measures_the_three_fastest_again_on_another_gpu_and_then_nothing(host: Host) -> None:
+def test_a_job_measures_the_three_fastest_again_on_another_gpu_and_then_nothing(
+    host: Host,
+) -> None:
     assert host.measure() == [("GPU-1", RUNGS), ("GPU-2", {FIRST, SECOND, THIRD})]
     assert host.measure() == []
     account = json.loads(host.lab.folder.account("measured", SWEEP).read_text())
@@ -369,6 +455,9 @@ def test_a_job_that_was_killed_before_it_measured_again_goes_on(host: Host) -> N
 
 
 def test_cells_that_are_repeated_anyway_are_not_measured_once_more(host: Host) -> None:
-    edit_yaml(host.lab.project.sweeps / f"{SWEEP}.yaml", lambda sweep: sweep.update(repeated={}))
+    edit_yaml(
+        host.lab.project.sweeps / f"{SWEEP}.yaml",
+        lambda sweep: sweep.update(repeated={}),
+    )
     host.lab.settings = {"measure": {"sessions": 2}}
     assert host.measure() == [("GPU-1", RUNGS), ("GPU-1", RUNGS)]

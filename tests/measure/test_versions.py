@@ -20,7 +20,11 @@ from ladder.problems.registry import PROBLEMS
 
 LOCK = Path(__file__).with_name("versions.lock.json")
 MEASURING = ("ladder.measure.worker", "ladder.measure.traced")
-COMPILING = ("ladder.build.nvrtc", "ladder.build.triton_request", "ladder.build.triton_compiler")
+COMPILING = (
+    "ladder.build.nvrtc",
+    "ladder.build.triton_request",
+    "ladder.build.triton_compiler",
+)
 WORDS = {"model/errors.py", "model/files.py"}
 """They word errors and write files: no number depends on them."""
 
@@ -34,9 +38,15 @@ def versions() -> dict[str, Any]:
 def locked_files() -> dict[str, str]:
     """Each file that checks, times or compiles, with its digest: Python with all that it imports, and CUDA."""
     problems = [f"ladder.problems.{name}.instance" for name in PROBLEMS]
-    paths = [*closure([*MEASURING, *COMPILING, *problems]), *PACKAGE.rglob("*.cu"), *PACKAGE.rglob("*.cuh")]
+    paths = [
+        *closure([*MEASURING, *COMPILING, *problems]),
+        *PACKAGE.rglob("*.cu"),
+        *PACKAGE.rglob("*.cuh"),
+    ]
     named = {path.relative_to(PACKAGE).as_posix(): path for path in paths}
-    return {name: sha256(named[name].read_bytes()) for name in sorted(named.keys() - WORDS)}
+    return {
+        name: sha256(named[name].read_bytes()) for name in sorted(named.keys() - WORDS)
+    }
 
 
 ADVICE = """
@@ -52,18 +62,31 @@ Then run: PYTHONPATH=tests python tests/measure/test_versions.py 'what changed, 
 def test_what_checks_times_and_compiles_is_as_it_was_locked() -> None:
     lock = json.loads(LOCK.read_text(encoding="utf-8"))
     now, then = locked_files(), lock["files"]
-    changed = sorted(name for name in now.keys() | then.keys() if now.get(name) != then.get(name))
+    changed = sorted(
+        name for name in now.keys() | then.keys() if now.get(name) != then.get(name)
+    )
     assert not changed, f"changed: {', '.join(changed)}{ADVICE}"
     assert versions() == lock["versions"], f"versions that are not locked{ADVICE}"
 
 
 def test_a_change_of_a_check_or_of_the_timer_is_seen() -> None:
     files = locked_files()
-    for name in ("gpu/timing.py", "gpu/harness.cuh", "measure/bench.py", "build/nvrtc.py"):
+    for name in (
+        "gpu/timing.py",
+        "gpu/harness.cuh",
+        "measure/bench.py",
+        "build/nvrtc.py",
+    ):
         assert name in files
     for problem in PROBLEMS:
-        assert {f"problems/{problem}/{one}" for one in ("instance.py", "check.cu")} <= files.keys()
-    assert not {name for name in files if name.startswith(("report/", "results/", "claims/", "catalogue/"))}
+        assert {
+            f"problems/{problem}/{one}" for one in ("instance.py", "check.cu")
+        } <= files.keys()
+    assert not {
+        name
+        for name in files
+        if name.startswith(("report/", "results/", "claims/", "catalogue/"))
+    }
 
 
 def test_the_lock_says_why() -> None:
@@ -75,7 +98,11 @@ def test_the_lock_says_why() -> None:
 if __name__ == "__main__":
     if len(sys.argv) != 2:
         raise SystemExit(__doc__)
-    known = json.loads(LOCK.read_text(encoding="utf-8")) if LOCK.is_file() else {"reasons": []}
+    known = (
+        json.loads(LOCK.read_text(encoding="utf-8"))
+        if LOCK.is_file()
+        else {"reasons": []}
+    )
     locked = {
         "reasons": [*known["reasons"], sys.argv[1]],
         "versions": versions(),

@@ -37,7 +37,9 @@ class FakeHarness:
         return index, key
 
     def read_check_results(self, keys: Sequence[int]) -> list[float]:
-        assert list(keys) == [key for _, key in self.slots[len(self.slots) - len(keys) :]]
+        assert list(keys) == [
+            key for _, key in self.slots[len(self.slots) - len(keys) :]
+        ]
         self.read.append(list(keys))
         found = [self.error(self.checks + number) for number in range(len(keys))]
         self.checks += len(keys)
@@ -51,7 +53,9 @@ class FakeInstance:
         self.harness = FakeHarness()
         self.gpu = SimpleNamespace(harness=self.harness, stream="stream")
         self.place, self.log = 0, list[tuple[Any, ...]]()
-        self.workspaces = SimpleNamespace(renew=lambda: self.log.append(("workspaces", self.place)))
+        self.workspaces = SimpleNamespace(
+            renew=lambda: self.log.append(("workspaces", self.place))
+        )
         self.has_workspaces = lambda: False
         self.inputs = "uniform"
 
@@ -128,12 +132,18 @@ def test_every_launch_of_a_variant_gets_a_fresh_seed_and_a_check_with_a_fresh_ke
     _, _, params, indices, keys = zip(*instance.entries("inspect"), strict=True)
     assert len(seeds) == len(set(keys)) == 500
     assert not seeds & set(keys)
-    assert all(0 <= number < 2**62 for number in (*seeds, *keys)), "twice a seed and one more is a word"
-    assert list(indices) == list(range(500)), "until they are read, each has a slot of its own"
+    assert all(0 <= number < 2**62 for number in (*seeds, *keys)), (
+        "twice a seed and one more is a word"
+    )
+    assert list(indices) == list(range(500)), (
+        "until they are read, each has a slot of its own"
+    )
     assert all(one == {"k": 3} for one in params)
 
 
-def test_the_launch_itself_is_handed_on_and_a_single_one_has_no_prime(watch: LaunchChecker) -> None:
+def test_the_launch_itself_is_handed_on_and_a_single_one_has_no_prime(
+    watch: LaunchChecker,
+) -> None:
     launched: list[int] = []
     own = watch.single_launch(lambda: launched.append(1), side(), 0)
     own.launch()
@@ -141,7 +151,9 @@ def test_the_launch_itself_is_handed_on_and_a_single_one_has_no_prime(watch: Lau
     assert launched == [1]
 
 
-def test_of_a_reference_about_every_fourth_launch_is_checked(instance: Any, watch: LaunchChecker) -> None:
+def test_of_a_reference_about_every_fourth_launch_is_checked(
+    instance: Any, watch: LaunchChecker
+) -> None:
     sampled = watch.single_launch(nothing, side(always=False), REFERENCE)
     checked = []
     for _ in range(4000):
@@ -167,10 +179,15 @@ def test_a_launch_that_is_not_checked_takes_the_inputs_that_are_there(
         sampled.refresh()
         sampled.inspect()
         kinds.add(tuple(entry[:2] for entry in instance.log))
-    assert kinds == {(("refresh", REFERENCE), ("inspect", REFERENCE)), (("poison", REFERENCE),)}
+    assert kinds == {
+        (("refresh", REFERENCE), ("inspect", REFERENCE)),
+        (("poison", REFERENCE),),
+    }
 
 
-def test_what_is_no_answer_is_never_checked(instance: Any, watch: LaunchChecker) -> None:
+def test_what_is_no_answer_is_never_checked(
+    instance: Any, watch: LaunchChecker
+) -> None:
     copy = watch.single_launch(nothing, None, REFERENCE)
     for _ in range(100):
         copy.refresh()
@@ -181,7 +198,9 @@ def test_what_is_no_answer_is_never_checked(instance: Any, watch: LaunchChecker)
 # What the checks found.
 
 
-def test_errors_are_those_of_the_launches_in_order(instance: Any, watch: LaunchChecker) -> None:
+def test_errors_are_those_of_the_launches_in_order(
+    instance: Any, watch: LaunchChecker
+) -> None:
     first, second = side(), side()
     for one in (first, second, second, first, second):
         launched(watch.single_launch(nothing, one, 0))
@@ -189,10 +208,17 @@ def test_errors_are_those_of_the_launches_in_order(instance: Any, watch: LaunchC
     assert (first.checked, second.checked) == (0, 0), "not yet read"
     watch.collect_results()
     assert (first.checked, first.wrong, first.worst) == (2, 0, 0.3)
-    assert (second.checked, second.wrong, second.worst, second.first_wrong) == (3, 2, 0.9, 1)
+    assert (second.checked, second.wrong, second.worst, second.first_wrong) == (
+        3,
+        2,
+        0.9,
+        1,
+    )
 
 
-def test_checks_are_read_when_all_slots_are_taken(instance: Any, watch: LaunchChecker) -> None:
+def test_checks_are_read_when_all_slots_are_taken(
+    instance: Any, watch: LaunchChecker
+) -> None:
     one = side()
     own = watch.single_launch(nothing, one, 0)
     for _ in range(RESULT_SLOTS):
@@ -208,9 +234,18 @@ def test_checks_are_read_when_all_slots_are_taken(instance: Any, watch: LaunchCh
 
 @pytest.mark.parametrize(
     ("error", "wrong"),
-    [(0.0, 0), (BOUND, 0), (math.nextafter(BOUND, 1), 1), (1e300, 1), (math.inf, 1), (math.nan, 1)],
+    [
+        (0.0, 0),
+        (BOUND, 0),
+        (math.nextafter(BOUND, 1), 1),
+        (1e300, 1),
+        (math.inf, 1),
+        (math.nan, 1),
+    ],
 )
-def test_a_launch_beyond_the_bound_is_wrong_and_so_are_infinity_and_nan(error: float, wrong: int) -> None:
+def test_a_launch_beyond_the_bound_is_wrong_and_so_are_infinity_and_nan(
+    error: float, wrong: int
+) -> None:
     one = side()
     one.take(error)
     assert (one.checked, one.wrong) == (1, wrong)
@@ -220,7 +255,9 @@ def test_a_side_says_how_many_launches_were_wrong_and_which_was_the_first() -> N
     one = side()
     for error in (0.1, 0.2, 7.0, 0.1, 0.625):
         one.take(error)
-    assert str(one) == ("2 of 5 timed launches, launch 3 the first: largest normalised error 7, allowed 0.5")
+    assert str(one) == (
+        "2 of 5 timed launches, launch 3 the first: largest normalised error 7, allowed 0.5"
+    )
 
 
 # Chains.
@@ -251,13 +288,18 @@ def test_of_a_chain_all_places_are_poisoned_and_one_of_them_is_checked(
         ((_, place, *_),) = instance.log
         inspected.append(place)
     # 100 times each, within 8 standard deviations of a binomial number.
-    assert all(abs(inspected.count(place) - 100) < 8 * math.sqrt(300 * 2 / 9) for place in places)
+    assert all(
+        abs(inspected.count(place) - 100) < 8 * math.sqrt(300 * 2 / 9)
+        for place in places
+    )
     watch.collect_results()
     assert one.checked == 300
     assert instance.place == 0
 
 
-def test_a_chain_of_copies_is_never_checked(instance: Any, watch: LaunchChecker) -> None:
+def test_a_chain_of_copies_is_never_checked(
+    instance: Any, watch: LaunchChecker
+) -> None:
     chain = watch.chain(nothing, None, [2, 3], nothing, nothing)
     chain.refresh()
     chain.inspect()
@@ -286,7 +328,14 @@ class FakeTimer:
         self.called: list[tuple[str, float]] = []
         self.median_us, self.settling = 10.0, 0.97
 
-    def pairs(self, sides: Any, rule: Any, regime: str, twice: bool = False, scale: float = 1.0) -> Any:
+    def pairs(
+        self,
+        sides: Any,
+        rule: Any,
+        regime: str,
+        twice: bool = False,
+        scale: float = 1.0,
+    ) -> Any:
         self.called.append((regime, scale))
         for one in sides:
             one.prime()
@@ -299,7 +348,8 @@ class FakeTimer:
         found = Blocks(**vars(self.pairs(sides, None, "sustained", scale=scales)))
         settling = (0.97, self.settling, 0.97)
         found.variant = [
-            Block(us, us * of, 1500.0, 0.0, 1.0) for us, of in zip(found.variant_us, settling, strict=True)
+            Block(us, us * of, 1500.0, 0.0, 1.0)
+            for us, of in zip(found.variant_us, settling, strict=True)
         ]
         return found
 
@@ -313,8 +363,14 @@ class FakeTimer:
 class Lab:
     """A `Timing` of a variant that takes 100 us, with a fake bench."""
 
-    def __init__(self, instance: Any, name: str = "cublas", once_us: float = 100.0) -> None:
-        self.instance, self.timer, self.graphs = instance, FakeTimer(), list[FakeGraph]()
+    def __init__(
+        self, instance: Any, name: str = "cublas", once_us: float = 100.0
+    ) -> None:
+        self.instance, self.timer, self.graphs = (
+            instance,
+            FakeTimer(),
+            list[FakeGraph](),
+        )
         self.bench: Any = SimpleNamespace(
             gpu=instance.gpu,
             timer=self.timer,
@@ -323,15 +379,27 @@ class Lab:
             least_us=lambda cell, params, instance: 1.0,
             places=lambda instance: 1000,
             reference_params=lambda task: {},
-            another=lambda task, partner, instance: instance.launcher(partner.reference),
-            swapped_reference=lambda task, partner, instance: instance.launcher(partner.reference),
+            another=lambda task, partner, instance: instance.launcher(
+                partner.reference
+            ),
+            swapped_reference=lambda task, partner, instance: instance.launcher(
+                partner.reference
+            ),
             external={},
         )
-        settings = {"min_pairs": 1, "max_pairs": 1, "precision": 0.1, "cell_seconds": 1, "warm_below_us": 200}
+        settings = {
+            "min_pairs": 1,
+            "max_pairs": 1,
+            "precision": 0.1,
+            "cell_seconds": 1,
+            "warm_below_us": 200,
+        }
         plan: Any = SimpleNamespace(settings=settings)
         launch = Launch((1, 1, 1), (1, 1, 1), None, 0, "variant", {"k": 3}, ())
         task: Any = SimpleNamespace(
-            cell=SimpleNamespace(in_regime=lambda regime: regime), launch=launch, reference=None
+            cell=SimpleNamespace(in_regime=lambda regime: regime),
+            launch=launch,
+            reference=None,
         )
         self.timing = Timing(self.bench, plan, task, Partner(name), (once_us, 150.0))
 
@@ -352,7 +420,9 @@ def lab(instance: Any, monkeypatch: pytest.MonkeyPatch) -> Lab:
     return made
 
 
-def test_launches_of_a_chain_write_to_places_of_their_own(instance: Any, lab: Lab) -> None:
+def test_launches_of_a_chain_write_to_places_of_their_own(
+    instance: Any, lab: Lab
+) -> None:
     lab.run("warm")
     length = chain_length(100.0)
     own = list(range(REFERENCE + 1, REFERENCE + 1 + length))
@@ -361,7 +431,9 @@ def test_launches_of_a_chain_write_to_places_of_their_own(instance: Any, lab: La
     assert lab.timer.called == [("warm", length)]
 
 
-def test_a_chain_is_refreshed_and_poisoned_behind_one_launch_alone(instance: Any, lab: Lab) -> None:
+def test_a_chain_is_refreshed_and_poisoned_behind_one_launch_alone(
+    instance: Any, lab: Lab
+) -> None:
     lab.run("warm")
     first = instance.log[: instance.log.index(("other alone", 0))]
     length = chain_length(100.0)
@@ -410,7 +482,10 @@ def test_a_wrong_launch_of_the_variant_makes_it_stateful_and_ends_the_process(
     with pytest.raises(CellOutcome) as outcome:
         lab.run("cold", "warm")
     assert outcome.value.result["status"] == "stateful"
-    assert "right alone, wrong in sequence: 1 of 1 timed launches" in outcome.value.result["reason"]
+    assert (
+        "right alone, wrong in sequence: 1 of 1 timed launches"
+        in outcome.value.result["reason"]
+    )
     assert outcome.value.spoilt
     assert lab.timer.called == [("cold", 1.0)], "the next regime is not timed"
 
@@ -423,19 +498,27 @@ def test_a_wrong_launch_of_the_reference_is_not_the_variants(
     with pytest.raises(CellOutcome) as outcome:
         lab.run("cold")
     assert outcome.value.result["status"] == "incorrect"
-    assert outcome.value.result["reason"].startswith("the reference cublas: 1 of 1 timed launches")
+    assert outcome.value.result["reason"].startswith(
+        "the reference cublas: 1 of 1 timed launches"
+    )
     assert not outcome.value.spoilt
 
 
-def test_a_time_that_the_hardware_cannot_reach_is_stateful(instance: Any, lab: Lab) -> None:
+def test_a_time_that_the_hardware_cannot_reach_is_stateful(
+    instance: Any, lab: Lab
+) -> None:
     lab.timer.median_us = 0.9
-    with pytest.raises(CellOutcome, match=r"cold: takes 0\.90 us where the hardware needs 1\.00") as outcome:
+    with pytest.raises(
+        CellOutcome, match=r"cold: takes 0\.90 us where the hardware needs 1\.00"
+    ) as outcome:
         lab.run("cold")
     assert outcome.value.result["status"] == "stateful"
     assert outcome.value.spoilt
 
 
-def test_sustained_chains_are_long_and_keep_the_answers_to_other_inputs(instance: Any, lab: Lab) -> None:
+def test_sustained_chains_are_long_and_keep_the_answers_to_other_inputs(
+    instance: Any, lab: Lab
+) -> None:
     lab.timing.launch_us, lab.timer.median_us = (1000.0, 2000.0), 1000.0
     lab.run("sustained", "cold")
     assert [regime for regime, _ in lab.timer.called] == ["cold", "sustained"]
@@ -445,16 +528,28 @@ def test_sustained_chains_are_long_and_keep_the_answers_to_other_inputs(instance
     own = list(range(REFERENCE + 1, REFERENCE + 1 + length))
     assert [place for _, place in instance.entries("cublas")] == own[:other]
     assert [place for _, place in instance.entries("variant")] == own
-    assert instance.entries("poison") == [("poison", REFERENCE)] * len(instance.entries("poison"))
-    assert [entry[1] for entry in instance.entries("refresh")][-2:] == [REFERENCE + 1] * 2, "of each chain"
+    assert instance.entries("poison") == [("poison", REFERENCE)] * len(
+        instance.entries("poison")
+    )
+    assert [entry[1] for entry in instance.entries("refresh")][-2:] == [
+        REFERENCE + 1
+    ] * 2, "of each chain"
 
 
 @pytest.mark.parametrize(
     ("share", "settling", "why"),
     [
         (1.0, 1.1, None),
-        (0.69, 1.0, r"sustained: takes 690\.00 us, of single launches one took 1000\.00"),
-        (1.0, 1.2, r"sustained: takes 1000\.00 us, and 1200\.00 ahead of the launches that count"),
+        (
+            0.69,
+            1.0,
+            r"sustained: takes 690\.00 us, of single launches one took 1000\.00",
+        ),
+        (
+            1.0,
+            1.2,
+            r"sustained: takes 1000\.00 us, and 1200\.00 ahead of the launches that count",
+        ),
     ],
 )
 def test_a_sustained_launch_that_replays_an_answer_or_rests_before_it_counts_is_stateful(
@@ -472,23 +567,34 @@ def test_a_sustained_launch_that_replays_an_answer_or_rests_before_it_counts_is_
     assert outcome.value.spoilt
 
 
-def test_workspaces_of_a_sustained_chain_are_renewed_at_every_place(instance: Any, lab: Lab) -> None:
+def test_workspaces_of_a_sustained_chain_are_renewed_at_every_place(
+    instance: Any, lab: Lab
+) -> None:
     instance.has_workspaces = lambda: True
     lab.timing.launch_us, lab.timer.median_us = (1000.0, 1000.0), 1000.0
     lab.run("sustained")
     length = chain_length(1000.0, sustained=True)
     own = list(range(REFERENCE + 1, REFERENCE + 1 + length))
-    assert [place for _, place in instance.entries("workspaces")] == own * 2, "ahead of each side's chain"
+    assert [place for _, place in instance.entries("workspaces")] == own * 2, (
+        "ahead of each side's chain"
+    )
     first = instance.log.index(("variant", own[0]))
     assert all(instance.log.index(("workspaces", place)) < first for place in own)
 
 
-def test_short_kernels_are_not_sustained(instance: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_short_kernels_are_not_sustained(
+    instance: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     found = Lab(instance, once_us=89.0).run("sustained")["sustained"]
-    assert found.result == {"status": "unsupported", "reason": "sustained is for kernels from 100 us on"}
+    assert found.result == {
+        "status": "unsupported",
+        "reason": "sustained is for kernels from 100 us on",
+    }
 
 
-@pytest.mark.parametrize(("error", "wrong"), [(0.4 * BOUND, False), (0.6 * BOUND, True)])
+@pytest.mark.parametrize(
+    ("error", "wrong"), [(0.4 * BOUND, False), (0.6 * BOUND, True)]
+)
 def test_one_launch_takes_inputs_of_one_sign_and_their_bound(
     error: float, wrong: bool, instance: Any, lab: Lab
 ) -> None:
@@ -496,17 +602,23 @@ def test_one_launch_takes_inputs_of_one_sign_and_their_bound(
     instance.log.clear()
     instance.harness.error = lambda check: error
     if wrong:
-        with pytest.raises(CellOutcome, match="with positive inputs: 1 of 1 timed launches") as outcome:
+        with pytest.raises(
+            CellOutcome, match="with positive inputs: 1 of 1 timed launches"
+        ) as outcome:
             lab.timing.refuse_other_inputs(instance.launcher("alone"))
         assert outcome.value.result["status"] == "incorrect"
     else:
         lab.timing.refuse_other_inputs(instance.launcher("alone"))
     once = [("refresh", 0), ("alone", 0), ("inspect", 0)]
-    assert [entry[:2] for entry in instance.log] == once * (1 if wrong else 2), "positive and wide"
+    assert [entry[:2] for entry in instance.log] == once * (1 if wrong else 2), (
+        "positive and wide"
+    )
     assert instance.inputs == "uniform"
 
 
-def test_single_launches_write_to_each_others_place_as_well(instance: Any, lab: Lab) -> None:
+def test_single_launches_write_to_each_others_place_as_well(
+    instance: Any, lab: Lab
+) -> None:
     lab.run("cold", "warm")
     instance.log.clear()
     for one in lab.timer.swapped:
@@ -517,10 +629,14 @@ def test_single_launches_write_to_each_others_place_as_well(instance: Any, lab: 
         ("variant", REFERENCE),
         ("inspect", REFERENCE),
     ]
-    assert [entry[1] for entry in reference] == [0, 0], "refreshed or poisoned, and launched"
+    assert [entry[1] for entry in reference] == [0, 0], (
+        "refreshed or poisoned, and launched"
+    )
 
 
-def test_a_copy_as_the_reference_is_not_checked(instance: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_copy_as_the_reference_is_not_checked(
+    instance: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("random.randrange", lambda stop: 0)
     lab = Lab(instance, COPY)
     lab.run("cold")
@@ -546,7 +662,9 @@ def test_a_copy_as_the_reference_is_not_checked(instance: Any, monkeypatch: pyte
         ("close", True, False),
     ],
 )
-def test_a_context_works_where_what_is_asked_of_it_does(broken: str, release: bool, works: bool) -> None:
+def test_a_context_works_where_what_is_asked_of_it_does(
+    broken: str, release: bool, works: bool
+) -> None:
     def answers(name: str) -> None:
         if name == broken:
             raise RuntimeError(name)

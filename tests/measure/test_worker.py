@@ -36,7 +36,14 @@ from ladder.model.sweep import Sweep
 from ladder.problems.gemm import PROBLEM
 from ladder.problems.gemm.instance import GemmInstance
 
-SWEEPS = ("fp32_tiles", "hopper_fp8", "stencil_sizes", "bank_column", "tensor_ladder_fp16", "reduction")
+SWEEPS = (
+    "fp32_tiles",
+    "hopper_fp8",
+    "stencil_sizes",
+    "bank_column",
+    "tensor_ladder_fp16",
+    "reduction",
+)
 SWEEPS += (
     "transpose_fp32",
     "transpose_bf16",
@@ -82,7 +89,9 @@ class Gpu(FakeGpu):
         self.harness: Any = Harness()
         self.stream: Any = SimpleNamespace(record=lambda event: None, handle=7)
         self.device: Any = SimpleNamespace(create_event=lambda options: Event())
-        self.l2: Any = SimpleNamespace(prepare=lambda regime: None, warm_up=lambda seconds: None)
+        self.l2: Any = SimpleNamespace(
+            prepare=lambda regime: None, warm_up=lambda seconds: None
+        )
         self._free, self.now = iter(range(2**40, 2**60, 2**34)), 0.0
 
     def allocate(self, size: int) -> FakeBuffer:
@@ -126,7 +135,9 @@ class Libraries:
     def cublas(self, problem: Any) -> Callable[[], None]:
         return lambda: None
 
-    def cublaslt(self, problem: Any, *_: Any, **__: Any) -> dict[str, Callable[[], None]]:
+    def cublaslt(
+        self, problem: Any, *_: Any, **__: Any
+    ) -> dict[str, Callable[[], None]]:
         return {"id 1": lambda: None, "id 2": lambda: None}
 
 
@@ -138,9 +149,19 @@ def plan_of(name: str, folder: Path) -> Plan:
 def planned(sweep: Sweep, folder: Path) -> Plan:
     """The same of a sweep that was loaded."""
     made = plan_sweep(sweep, read_settings(Project(ROOT), (), {}), "sm_90a")
-    facts = {"status": "ok", "reason": "", "cubin": "none", "symbols": {GATE: "g", NOTHING: "n"}}
+    facts = {
+        "status": "ok",
+        "reason": "",
+        "cubin": "none",
+        "symbols": {GATE: "g", NOTHING: "n"},
+    }
     facts |= {"kernel": "gemm_mine", "params": {}, "layout": ""}
-    launched = {one.variant for task in made.tasks for one in (task.launch, task.reference) if one}
+    launched = {
+        one.variant
+        for task in made.tasks
+        for one in (task.launch, task.reference)
+        if one
+    }
     made = replace(
         made,
         harness=dict.fromkeys(sweep.dtypes, facts),
@@ -157,8 +178,13 @@ def request(plan: Plan, index: int, *regimes: str) -> Request:
     """What a worker is asked for of a task; where there was a choice, the first library won."""
     reference = plan.tasks[index].cell.reference
     first = reference.libraries[0] if reference.is_choice else ""
-    against = {"reference": first, "algorithm": "id 1" if first.startswith("cublaslt") else ""}
-    return Request(index, regimes, against=dict.fromkeys(regimes, against) if first else {})
+    against = {
+        "reference": first,
+        "algorithm": "id 1" if first.startswith("cublaslt") else "",
+    }
+    return Request(
+        index, regimes, against=dict.fromkeys(regimes, against) if first else {}
+    )
 
 
 @pytest.mark.parametrize("facts", ["harness", "variants"])
@@ -168,24 +194,36 @@ def test_without_a_cubin_of_the_plan_no_worker_starts_and_the_error_says_what_to
     plan, cubins = plan_of("fp32_tiles", tmp_path), tmp_path / "cubins"
     lost = next(iter(getattr(plan, facts)))
     with_lost = dict(getattr(plan, facts)) | {lost: {"status": "ok", "cubin": "lost"}}
-    refused = {name: {"status": "compile_error", "cubin": None} for name in ("refused",)}
+    refused = {
+        name: {"status": "compile_error", "cubin": None} for name in ("refused",)
+    }
     plan = replace(plan, **{"variants": {**plan.variants, **refused}, facts: with_lost})
     plan = replace(plan, job={**plan.job, "cubins": "cubins"})
     cubins.mkdir()
     (cubins / "none.cubin").touch()
-    with pytest.raises(LadderError, match=f"the cubin of {re.escape(lost)} is not in .*cubins; delete this"):
+    with pytest.raises(
+        LadderError,
+        match=f"the cubin of {re.escape(lost)} is not in .*cubins; delete this",
+    ):
         process_command("measure", tmp_path / "fp32_tiles.json", plan, tmp_path)
     (cubins / "lost.cubin").touch()
     assert process_command("measure", tmp_path / "fp32_tiles.json", plan, tmp_path)
 
 
-def test_a_variant_that_fits_none_of_the_edge_sizes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_variant_that_fits_none_of_the_edge_sizes_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     sweep = every_sweep()["fp32_tiles"]
     (large,) = [size for _, size in sweep.cells[:1]]
     monkeypatch.setattr(
-        Variant, "absent", lambda _, size=None, arch="": None if size in (None, large) else "M"
+        Variant,
+        "absent",
+        lambda _, size=None, arch="": None if size in (None, large) else "M",
     )
-    with pytest.raises(LadderError, match=r"yaml: constraints: .+ can be verified at none of the sizes .+1x"):
+    with pytest.raises(
+        LadderError,
+        match=r"yaml: constraints: .+ can be verified at none of the sizes .+1x",
+    ):
         plan_edges(sweep, "sm_90a")
 
 
@@ -197,21 +235,50 @@ def played(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timing, "Gate", lambda *_: contextlib.nullcontext())
     monkeypatch.setattr(timing, "_BLOCK_US", 10 * LAUNCH_US)
     monkeypatch.setattr(timing, "_SETTLE_US", LAUNCH_US)
-    for name, other in (("Gpu", Gpu), ("Harness", Harness), ("static_shared_bytes", lambda cubin: 0)):
+    for name, other in (
+        ("Gpu", Gpu),
+        ("Harness", Harness),
+        ("static_shared_bytes", lambda cubin: 0),
+    ):
         monkeypatch.setattr(bench, name, other)
     monkeypatch.setattr(bench, "load", lambda cubin, launch, instance: lambda: None)
-    monkeypatch.setattr(beyond, "mapped", lambda gpu, size: contextlib.nullcontext((2**39, 2**40)))
-    ends = lambda begin, end, size: (FakeBuffer(size, begin), FakeBuffer(size, end - size))  # noqa: E731
+    monkeypatch.setattr(
+        beyond, "mapped", lambda gpu, size: contextlib.nullcontext((2**39, 2**40))
+    )
+
+    def ends(begin: int, end: int, size: int) -> tuple[FakeBuffer, FakeBuffer]:
+        return FakeBuffer(size, begin), FakeBuffer(size, end - size)
+
     monkeypatch.setattr(beyond, "at_ends", ends)
-    cublas = SimpleNamespace(create=lambda: 1, set_stream=lambda *_: None, sgeam=lambda *_: None)
+    cublas = SimpleNamespace(
+        create=lambda: 1, set_stream=lambda *_: None, sgeam=lambda *_: None
+    )
     monkeypatch.setattr("ladder.problems.transpose.instance.cublas", cublas)
-    for problem in ("banks", "stencil", "gemm", "reduction", "transpose", "softmax", "attention"):
+    for problem in (
+        "banks",
+        "stencil",
+        "gemm",
+        "reduction",
+        "transpose",
+        "softmax",
+        "attention",
+    ):
         kind = f"ladder.problems.{problem}.instance.{problem.capitalize()}Instance"
-        monkeypatch.setattr(f"{kind}.check", lambda self, params: Check(0.0, self.error_bound(params)))
-    monkeypatch.setattr("ladder.problems.banks.instance.BanksInstance.inspect", lambda *_: None)
-    monkeypatch.setattr("ladder.problems.banks.instance.BanksInstance.observations", lambda *_: {})
-    monkeypatch.setattr("ladder.problems.banks.instance.BanksInstance.reported_cycles", lambda _: CYCLES)
-    monkeypatch.setattr("ladder.problems.banks.instance.BanksInstance.least_cycles", lambda *_: 0.0)
+        monkeypatch.setattr(
+            f"{kind}.check", lambda self, params: Check(0.0, self.error_bound(params))
+        )
+    monkeypatch.setattr(
+        "ladder.problems.banks.instance.BanksInstance.inspect", lambda *_: None
+    )
+    monkeypatch.setattr(
+        "ladder.problems.banks.instance.BanksInstance.observations", lambda *_: {}
+    )
+    monkeypatch.setattr(
+        "ladder.problems.banks.instance.BanksInstance.reported_cycles", lambda _: CYCLES
+    )
+    monkeypatch.setattr(
+        "ladder.problems.banks.instance.BanksInstance.least_cycles", lambda *_: 0.0
+    )
 
     def capture(_: Any, members: Sequence[Callable[[], None]]) -> Any:
         with monkeypatch.context() as inside:
@@ -221,7 +288,9 @@ def played(monkeypatch: pytest.MonkeyPatch) -> None:
         return SimpleNamespace(launch=lambda stream: None, close=lambda: None)
 
     monkeypatch.setattr(watch, "capture", capture)
-    monkeypatch.setattr(worker, "_REPLAYED", 0.0)  # a chain takes no longer than a launch here
+    monkeypatch.setattr(
+        worker, "_REPLAYED", 0.0
+    )  # a chain takes no longer than a launch here
 
 
 @pytest.mark.parametrize("name", SWEEPS)
@@ -229,19 +298,29 @@ def test_tasks_go_through_every_regime(name: str, tmp_path: Path) -> None:
     plan = plan_of(name, tmp_path)
     (tmp_path / "none.cubin").touch()
     own = worker.Worker(plan, tmp_path)
-    launched = [index for index, task in enumerate(plan.tasks) if task.launch is not None]
+    launched = [
+        index for index, task in enumerate(plan.tasks) if task.launch is not None
+    ]
     for index in launched[:: max(1, len(launched) // 6)]:
         answer = own.answer(request(plan, index, "cold", "warm", "sustained"))
         json.dumps(answer)
         blocks = answer["results"]["sustained"].get("blocks", {})
-        assert {side: len(of) for side, of in blocks.items()} in ({}, {"variant": 6, "reference": 6})
+        assert {side: len(of) for side, of in blocks.items()} in (
+            {},
+            {"variant": 6, "reference": 6},
+        )
         assert not answer["fatal"]
         for regime, result in answer["results"].items():
             found = result["status"], result["reason"]
-            assert found in {("ok", ""), ("unsupported", "warm is for kernels below 200 us")}, (regime, found)
+            assert found in {
+                ("ok", ""),
+                ("unsupported", "warm is for kernels below 200 us"),
+            }, (regime, found)
 
 
-@pytest.mark.parametrize("damage", [None, ("out_of_bounds", "1 bytes around c were written")])
+@pytest.mark.parametrize(
+    "damage", [None, ("out_of_bounds", "1 bytes around c were written")]
+)
 def test_a_wrong_result_is_put_down_to_damage_and_ends_the_process_if_there_is_any(
     damage: tuple[str, str] | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -249,13 +328,19 @@ def test_a_wrong_result_is_put_down_to_damage_and_ends_the_process_if_there_is_a
     plan = plan_of("fp32_tiles", tmp_path)
     (tmp_path / "none.cubin").touch()
     wrong = Check(1.0, 0.1)
-    monkeypatch.setattr("ladder.problems.gemm.instance.GemmInstance.check", lambda self, params: wrong)
-    monkeypatch.setattr("ladder.gpu.instance.Instance.memory_violation", lambda self: damage)
+    monkeypatch.setattr(
+        "ladder.problems.gemm.instance.GemmInstance.check", lambda self, params: wrong
+    )
+    monkeypatch.setattr(
+        "ladder.gpu.instance.Instance.memory_violation", lambda self: damage
+    )
     answer = worker.Worker(plan, tmp_path).answer(request(plan, 0, "cold"))
     status, reason = (answer["results"]["cold"][name] for name in ("status", "reason"))
     assert answer["fatal"] == (damage is not None)
     assert status == (damage[0] if damage else "incorrect")
-    assert reason.startswith(damage[1] if damage else "at 1x264x136 with alpha = 1, beta = 0 over nan")
+    assert reason.startswith(
+        damage[1] if damage else "at 1x264x136 with alpha = 1, beta = 0 over nan"
+    )
 
 
 def test_nan_with_alpha_zero_is_explained_with_the_field_that_says_so(
@@ -274,24 +359,37 @@ def test_nan_with_alpha_zero_is_explained_with_the_field_that_says_so(
 
     def check(self: GemmInstance, params: Any) -> Check:
         if self.scalars["alpha"] == 0:
-            return Check(math.inf, 0.1, "7991 of 7991 outputs were not written or are NaN")
+            return Check(
+                math.inf, 0.1, "7991 of 7991 outputs were not written or are NaN"
+            )
         return Check(0.0, 0.1)
 
     monkeypatch.setattr(GemmInstance, "check", check)
     answer = worker.Worker(plan, tmp_path).answer(request(plan, 0, "cold"))
     assert answer["results"]["cold"]["status"] == "incorrect"
     reason = answer["results"]["cold"]["reason"]
-    assert reason.startswith("with alpha = 0 the result must be beta * C even where A and B hold NaN (BLAS)")
+    assert reason.startswith(
+        "with alpha = 0 the result must be beta * C even where A and B hold NaN (BLAS)"
+    )
     assert "7991 of 7991 outputs" in reason
     assert reason.endswith("say `nan_at_alpha_zero: true` in gemm_mine.yaml")
 
 
-def checked(plan: Plan, folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
+def checked(
+    plan: Plan, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> list[tuple[Any, ...]]:
     """Size, kind of inputs, alpha and beta of every check at the edges of a plan's first task."""
     seen = list[tuple[Any, ...]]()
 
     def check(self: GemmInstance, params: Any) -> Check:
-        seen.append((*self.size.values(), self.inputs, self.scalars["alpha"], self.scalars["beta"]))
+        seen.append(
+            (
+                *self.size.values(),
+                self.inputs,
+                self.scalars["alpha"],
+                self.scalars["beta"],
+            )
+        )
         return Check(0.0, 0.1)
 
     monkeypatch.setattr(GemmInstance, "check", check)
@@ -305,14 +403,23 @@ def test_what_c_holds_ahead_of_a_launch_is_what_its_check_adds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where inputs are spoilt for alpha = 0, and drawn again for the check, too."""
-    plan, poison, drawn = plan_of("fp32_tiles", tmp_path), GemmInstance._poison_outputs, dict[str, int]()
+    plan, poison, drawn = (
+        plan_of("fp32_tiles", tmp_path),
+        GemmInstance._poison_outputs,
+        dict[str, int](),
+    )
     spoilt = {
-        name: tuple(replace(one, nan_at_alpha_zero=False) for one in of) for name, of in plan.edges.items()
+        name: tuple(replace(one, nan_at_alpha_zero=False) for one in of)
+        for name, of in plan.edges.items()
     }
     added = list[float]()
 
     def keys(of: GemmInstance) -> dict[str, int]:
-        return {name: of.tensors[name].key.value for name in ("a", "b", "before") if name in of.tensors}
+        return {
+            name: of.tensors[name].key.value
+            for name in ("a", "b", "before")
+            if name in of.tensors
+        }
 
     def poisoned(self: GemmInstance) -> None:
         drawn.update(keys(self))
@@ -338,26 +445,43 @@ def test_every_edge_is_verified_with_every_kind_of_inputs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = plan_of("fp32_tiles", tmp_path)
-    seen, edges = checked(plan, tmp_path, monkeypatch), plan.edges[plan.tasks[0].variant]
+    seen, edges = (
+        checked(plan, tmp_path, monkeypatch),
+        plan.edges[plan.tasks[0].variant],
+    )
     assert len(edges) == 13
     for edge in edges:
         own = [one[3:] for one in seen if one[:3] == tuple(edge.size.values())]
-        assert {kind for kind, alpha, beta in own if (alpha, beta) == (1.0, 0.0)} == {*PROBLEM.inputs}
-        assert len(own) == len(PROBLEM.inputs) + 1, "and other weights, or C over infinity"
-    assert {(alpha, beta) for *_, alpha, beta in seen} >= {(0.0, -1.5), (-1.5, 1.0), (2.0, 0.0)}
+        assert {kind for kind, alpha, beta in own if (alpha, beta) == (1.0, 0.0)} == {
+            *PROBLEM.inputs
+        }
+        assert len(own) == len(PROBLEM.inputs) + 1, (
+            "and other weights, or C over infinity"
+        )
+    assert {(alpha, beta) for *_, alpha, beta in seen} >= {
+        (0.0, -1.5),
+        (-1.5, 1.0),
+        (2.0, 0.0),
+    }
 
 
 def without_weights(plan: Plan) -> Plan:
     """As of a kernel that says `weights: none`: it is launched without alpha and beta."""
 
     def launched(launch: Launch) -> Launch:
-        return replace(launch, arguments=tuple(one for one in launch.arguments if "scalar" not in one))
+        return replace(
+            launch,
+            arguments=tuple(one for one in launch.arguments if "scalar" not in one),
+        )
 
     edges = {
         name: tuple(replace(one, launch=launched(one.launch)) for one in of)
         for name, of in plan.edges.items()
     }
-    tasks = tuple(replace(one, launch=launched(one.launch)) if one.launch else one for one in plan.tasks)
+    tasks = tuple(
+        replace(one, launch=launched(one.launch)) if one.launch else one
+        for one in plan.tasks
+    )
     return replace(plan, edges=edges, tasks=tasks)
 
 
@@ -380,11 +504,16 @@ def test_a_kernel_for_long_k_alone_is_verified_at_several_k_with_every_kind(
 ) -> None:
     """A constraint that leaves out short sums leaves out no kind of inputs."""
     plan = plan_of("fp32_tiles", tmp_path)
-    long = {name: tuple(one for one in of if one.size["k"] >= 2048) for name, of in plan.edges.items()}
+    long = {
+        name: tuple(one for one in of if one.size["k"] >= 2048)
+        for name, of in plan.edges.items()
+    }
     seen = checked(replace(plan, edges=long), tmp_path, monkeypatch)
     assert len({one[:3] for one in seen}) == 6
     assert {one[:3] + one[3:4] for one in seen} == {
-        (*edge.size.values(), kind) for edge in long[plan.tasks[0].variant] for kind in PROBLEM.inputs
+        (*edge.size.values(), kind)
+        for edge in long[plan.tasks[0].variant]
+        for kind in PROBLEM.inputs
     }
 
 
@@ -397,19 +526,25 @@ def at_ends(monkeypatch: pytest.MonkeyPatch) -> Launched:
     seen = Launched()
 
     def load(cubin: bytes, launch: Any, instance: GemmInstance) -> Callable[[], None]:
-        names = {one.get("pointer") or one.get("tensor_map") for one in launch.arguments} - {None}
+        names = {
+            one.get("pointer") or one.get("tensor_map") for one in launch.arguments
+        } - {None}
         buffers = [instance.tensors[name].buffer for name in names]
-        if {one.handle for one in buffers} != {2**39} and {one.handle + one.size for one in buffers} != {
-            2**40
-        }:
+        if {one.handle for one in buffers} != {2**39} and {
+            one.handle + one.size for one in buffers
+        } != {2**40}:
             return lambda: None
-        return lambda: seen.append((*instance.size.values(), *instance.scalars.values()))
+        return lambda: seen.append(
+            (*instance.size.values(), *instance.scalars.values())
+        )
 
     monkeypatch.setattr(bench, "load", load)
     return seen
 
 
-@pytest.mark.parametrize("name", ["fp32_tiles", "hopper_fp8", "stencil_sizes", "bank_column"])
+@pytest.mark.parametrize(
+    "name", ["fp32_tiles", "hopper_fp8", "stencil_sizes", "bank_column"]
+)
 def test_each_variant_is_launched_once_at_both_ends_of_memory_around_which_nothing_is_mapped(
     name: str, tmp_path: Path, at_ends: Launched
 ) -> None:
@@ -424,10 +559,16 @@ def test_each_variant_is_launched_once_at_both_ends_of_memory_around_which_nothi
         (result,) = answer["results"].values()
         assert (result["status"], result["notes"]) == ("ok", [])
     assert 0.0 < once_s < before
-    sizes = [edge.size for edge in plan.edges[plan.tasks[0].variant]] + [plan.tasks[0].cell.size]
+    sizes = [edge.size for edge in plan.edges[plan.tasks[0].variant]] + [
+        plan.tasks[0].cell.size
+    ]
     weights = [(1.0, 0.0), (1.0, 0.5)] if plan.problem == "gemm" else [()]
-    expected = [(*size.values(), *one) for size in [*sizes, sizes[-1]] for one in 2 * weights]
-    assert at_ends == expected, "at its own size again, where another cell has another size"
+    expected = [
+        (*size.values(), *one) for size in [*sizes, sizes[-1]] for one in 2 * weights
+    ]
+    assert at_ends == expected, (
+        "at its own size again, where another cell has another size"
+    )
     scalars = {(): {}}.get(weights[0], {"alpha": 1.0, "beta": 0.0})
     assert own.bench.instance(plan.tasks[0].cell).scalars == scalars
 
@@ -441,7 +582,11 @@ def test_each_variant_is_launched_once_at_both_ends_of_memory_around_which_nothi
     ],
 )
 def test_what_fails_there_is_out_of_bounds_and_ends_the_process(
-    text: str, status: str, tmp_path: Path, at_ends: Launched, monkeypatch: pytest.MonkeyPatch
+    text: str,
+    status: str,
+    tmp_path: Path,
+    at_ends: Launched,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     plan = plan_of("fp32_tiles", tmp_path)
     (tmp_path / "none.cubin").touch()
@@ -457,15 +602,24 @@ def test_what_fails_there_is_out_of_bounds_and_ends_the_process(
     result = answer["results"]["cold"]
     assert result["status"] == status
     at = "at 257x8x72: accesses memory beyond its buffers: it fails where nothing is mapped there"
-    assert result["reason"] == (at if status == "out_of_bounds" else f"RuntimeError: {text}")
+    assert result["reason"] == (
+        at if status == "out_of_bounds" else f"RuntimeError: {text}"
+    )
 
 
 @pytest.mark.parametrize(
     ("free", "why"),
-    [(10**11, "the driver says no"), (10**5, "that takes .+ bytes of device memory, of which 50000")],
+    [
+        (10**11, "the driver says no"),
+        (10**5, "that takes .+ bytes of device memory, of which 50000"),
+    ],
 )
 def test_without_such_memory_a_note_says_that_nobody_looked(
-    free: int, why: str, tmp_path: Path, at_ends: Launched, monkeypatch: pytest.MonkeyPatch
+    free: int,
+    why: str,
+    tmp_path: Path,
+    at_ends: Launched,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     plan = plan_of("fp32_tiles", tmp_path)
     (tmp_path / "none.cubin").touch()
@@ -482,12 +636,22 @@ def test_without_such_memory_a_note_says_that_nobody_looked(
     (result,) = own.answer(request(plan, 0, "cold"))["results"].values()
     assert result["status"] == "ok"
     (note,) = result["notes"]
-    assert re.fullmatch(f"unmapped memory: accesses beyond buffers were not looked for: {why}.*", note)
+    assert re.fullmatch(
+        f"unmapped memory: accesses beyond buffers were not looked for: {why}.*", note
+    )
     assert not at_ends
 
 
 @pytest.mark.parametrize(
-    ("share", "right"), [(1.0, True), (0.9, True), (0.98, True), (0.5, False), (1 / 32, False), (1.3, False)]
+    ("share", "right"),
+    [
+        (1.0, True),
+        (0.9, True),
+        (0.98, True),
+        (0.5, False),
+        (1 / 32, False),
+        (1.3, False),
+    ],
 )
 def test_cycles_that_a_kernel_reports_are_held_against_the_time_of_its_launch(
     share: float, right: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -497,7 +661,11 @@ def test_cycles_that_a_kernel_reports_are_held_against_the_time_of_its_launch(
     (tmp_path / "none.cubin").touch()
     kind = "ladder.problems.banks.instance.BanksInstance"
     monkeypatch.setattr(f"{kind}.reported_cycles", lambda self: int(share * CYCLES))
-    (result,) = worker.Worker(plan, tmp_path).answer(request(plan, 0, "cold"))["results"].values()
+    (result,) = (
+        worker.Worker(plan, tmp_path)
+        .answer(request(plan, 0, "cold"))["results"]
+        .values()
+    )
     assert result["status"] == ("ok" if right else "incorrect")
     if not right:
         assert result["reason"].startswith(
@@ -505,7 +673,9 @@ def test_cycles_that_a_kernel_reports_are_held_against_the_time_of_its_launch(
         )
 
 
-@pytest.mark.parametrize(("least", "right"), [(CYCLES, True), (1.01 * CYCLES, True), (1.1 * CYCLES, False)])
+@pytest.mark.parametrize(
+    ("least", "right"), [(CYCLES, True), (1.01 * CYCLES, True), (1.1 * CYCLES, False)]
+)
 def test_no_kernel_reports_fewer_cycles_than_its_accesses_take(
     least: float, right: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -513,9 +683,14 @@ def test_no_kernel_reports_fewer_cycles_than_its_accesses_take(
     plan = plan_of("bank_column", tmp_path)
     (tmp_path / "none.cubin").touch()
     monkeypatch.setattr(
-        "ladder.problems.banks.instance.BanksInstance.least_cycles", lambda self, params: least
+        "ladder.problems.banks.instance.BanksInstance.least_cycles",
+        lambda self, params: least,
     )
-    (result,) = worker.Worker(plan, tmp_path).answer(request(plan, 0, "cold"))["results"].values()
+    (result,) = (
+        worker.Worker(plan, tmp_path)
+        .answer(request(plan, 0, "cold"))["results"]
+        .values()
+    )
     assert result["status"] == ("ok" if right else "incorrect")
     if not right:
         assert result["reason"].startswith(
@@ -524,7 +699,8 @@ def test_no_kernel_reports_fewer_cycles_than_its_accesses_take(
 
 
 @pytest.mark.parametrize(
-    ("elements", "bytes_of_memory"), [(2**20, 4 * 2**20), (2**28, 8 * 2**28 - Gpu.l2_bytes)]
+    ("elements", "bytes_of_memory"),
+    [(2**20, 4 * 2**20), (2**28, 8 * 2**28 - Gpu.l2_bytes)],
 )
 def test_the_least_time_counts_inputs_and_what_of_the_outputs_the_l2_cannot_keep(
     elements: int, bytes_of_memory: int, tmp_path: Path
@@ -549,7 +725,9 @@ def test_memory_of_an_unknown_rate_bounds_no_time(tmp_path: Path) -> None:
     assert own.least_us(cell, {"radius": 1}, own.instance(cell)) == 0.0
 
 
-def test_a_worker_says_of_its_gpu_what_peaks_it_has_at_which_clock(tmp_path: Path) -> None:
+def test_a_worker_says_of_its_gpu_what_peaks_it_has_at_which_clock(
+    tmp_path: Path,
+) -> None:
     plan = plan_of("fp32_tiles", tmp_path)
     (tmp_path / "none.cubin").touch()
     own = worker.Worker(plan, tmp_path).bench
@@ -568,7 +746,9 @@ def test_a_disagreement_of_clocks_passes_where_the_host_sees_empty_launches_as_l
     slow_host: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def disagrees(*_: Any, **__: Any) -> Any:
-        raise timing.TimesDisagree("by its events a launch takes 10.0 us, the host sees +350.0 us more")
+        raise timing.TimesDisagree(
+            "by its events a launch takes 10.0 us, the host sees +350.0 us more"
+        )
 
     plan = plan_of("fp32_tiles", tmp_path)
     (tmp_path / "none.cubin").touch()
@@ -587,7 +767,9 @@ def test_a_worker_that_cannot_start_since_the_host_is_slow_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def disagrees(self: Any) -> Any:
-        raise timing.TimesDisagree("by its events a launch takes 3.0 us, the host sees +350.0 us more")
+        raise timing.TimesDisagree(
+            "by its events a launch takes 3.0 us, the host sees +350.0 us more"
+        )
 
     plan = plan_of("fp32_tiles", tmp_path)
     (tmp_path / "none.cubin").touch()

@@ -13,7 +13,10 @@ from ladder.model.expressions import FUNCTIONS, evaluate
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        *((text, "") for text in ("m = 128", "m == 1; m == 2", "m == 1\nm == 2", "m ==", "")),
+        *(
+            (text, "")
+            for text in ("m = 128", "m == 1; m == 2", "m == 1\nm == 2", "m ==", "")
+        ),
         ("2^24", r"2\*\*24"),
         ("m.real", "Attribute"),
         ("f'{m:999999999}'", "JoinedStr"),
@@ -45,4 +48,6 @@ def test_what_is_no_one_expression_of_a_number_is_refused(text: str, why: str) -
 
 def test_the_readme_names_every_function_of_expressions() -> None:
     readme = (ROOT / "config" / "README.md").read_text(encoding="utf-8")
-    assert set(re.findall(r"`(\w+)`", readme.split("The functions are")[1].split(";")[0])) == set(FUNCTIONS)
+    assert set(
+        re.findall(r"`(\w+)`", readme.split("The functions are")[1].split(";")[0])
+    ) == set(FUNCTIONS)

@@ -22,7 +22,9 @@ def coverage(count: int, low: int) -> float:
 
 
 @pytest.mark.parametrize("count", range(6, 61))
-def test_ranks_cover_the_median_with_95_percent_and_no_closer_ranks_do(count: int) -> None:
+def test_ranks_cover_the_median_with_95_percent_and_no_closer_ranks_do(
+    count: int,
+) -> None:
     low, high = interval_ranks(count)
     assert high == count - 1 - low, "the ranks are symmetric"
     assert coverage(count, low) >= 0.95
@@ -53,8 +55,14 @@ DISTRIBUTIONS: dict[str, tuple[Distribution, float]] = {
     "exponential": (lambda random: random.exponential(1, SAMPLE), float(np.log(2))),
     "heavily skewed": (lambda random: random.lognormal(0, 2.5, SAMPLE), 1.0),
     "without a mean": (lambda random: random.standard_cauchy(SAMPLE), 0.0),
-    "coarse clock ticks": (lambda random: random.binomial(4, 0.5, SAMPLE).astype(float), 2.0),
-    "mostly one value": (lambda random: np.where(random.random(SAMPLE) < 0.7, 5.0, 9.0), 5.0),
+    "coarse clock ticks": (
+        lambda random: random.binomial(4, 0.5, SAMPLE).astype(float),
+        2.0,
+    ),
+    "mostly one value": (
+        lambda random: np.where(random.random(SAMPLE) < 0.7, 5.0, 9.0),
+        5.0,
+    ),
 }
 
 

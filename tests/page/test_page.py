@@ -28,7 +28,9 @@ from ladder.results import tables
 ROOT = Path(__file__).resolve().parents[2]
 SWEEPS = ["fp32_ladder", "bank_stride"]
 
-pytestmark = pytest.mark.skipif(not PUBLISHED.root.is_dir(), reason="nothing is published")
+pytestmark = pytest.mark.skipif(
+    not PUBLISHED.root.is_dir(), reason="nothing is published"
+)
 
 
 def embedded(text: str) -> dict[str, Any]:
@@ -44,7 +46,9 @@ def decoded(columns: dict[str, Any]) -> pd.DataFrame:
         {
             name: column
             if isinstance(column, list)
-            else [None if code < 0 else column["words"][code] for code in column["codes"]]
+            else [
+                None if code < 0 else column["words"][code] for code in column["codes"]
+            ]
             for name, column in columns.items()
         }
     )
@@ -72,20 +76,30 @@ def test_every_number_is_the_tables(text: str, table: str) -> None:
     ours, theirs = decoded(embedded(text)["runs"][0][table]), _shown(table)
     assert len(ours) == len(theirs)
     left_out = {*UNSEEN, *(["params"] if table == "resources" else [])}
-    known = [name for name in theirs if theirs[name].notna().any() and name not in left_out]
+    known = [
+        name for name in theirs if theirs[name].notna().any() and name not in left_out
+    ]
     assert {*known} == {*ours} - {"label", "called", "kind", "size"}
     for name in known:
-        pd.testing.assert_series_equal(ours[name].astype(theirs[name].dtype), theirs[name])
+        pd.testing.assert_series_equal(
+            ours[name].astype(theirs[name].dtype), theirs[name]
+        )
 
 
-def test_the_page_is_one_file_of_a_bearable_size_that_names_nothing_elsewhere(text: str) -> None:
+def test_the_page_is_one_file_of_a_bearable_size_that_names_nothing_elsewhere(
+    text: str,
+) -> None:
     assert len(text.encode()) < 5.7e6
-    assert "://" not in re.sub(r'"text":"(?:[^"\\]|\\.)*"', "", text), "but for what kernels' sources cite"
+    assert "://" not in re.sub(r'"text":"(?:[^"\\]|\\.)*"', "", text), (
+        "but for what kernels' sources cite"
+    )
     assert re.findall(r"\bsrc=", text.partition('id="data"')[0]) == []
     assert "default-src 'none'" in text, "the browser is to refuse the rest"
 
 
-def test_every_link_leads_to_a_file_beside_the_page_or_to_a_part_of_it(text: str) -> None:
+def test_every_link_leads_to_a_file_beside_the_page_or_to_a_part_of_it(
+    text: str,
+) -> None:
     shown = text.partition('id="data"')[0]
     sweeps = embedded(text)["runs"][0]["sweeps"]
     links = {one for one in re.findall(r'href="([^"]*)"', shown) if one != "data:,"}
@@ -97,12 +111,20 @@ def test_every_link_leads_to_a_file_beside_the_page_or_to_a_part_of_it(text: str
             assert anchor.removeprefix("chart=") in sweeps, link
         else:
             assert f'id="{anchor}"' in shown, link
-    for words in ("how", "the list", "add a kernel", "judge", "GPUs, versions and code"):
+    for words in (
+        "how",
+        "the list",
+        "add a kernel",
+        "judge",
+        "GPUs, versions and code",
+    ):
         assert f">{words}</a>" in shown
     assert '<a href="#claims">the list</a>' in shown
 
 
-def test_a_configuration_has_one_name_and_three_tf32_products_are_no_fp32(text: str) -> None:
+def test_a_configuration_has_one_name_and_three_tf32_products_are_no_fp32(
+    text: str,
+) -> None:
     run = embedded(text)["runs"][0]
     rows = decoded(run["timings"])
     gemms = rows[rows["problem"] == "gemm"]
@@ -117,7 +139,9 @@ def test_a_configuration_has_one_name_and_three_tf32_products_are_no_fp32(text: 
     named = dict(zip(gemms["variant"], gemms["called"], strict=True))
     assert named["gemm_tma-fp32"] == "gemm_tma warp-specialised"
     of_rungs = [name for variant, name in named.items() if variant in rungs]
-    assert not any(re.search(r" all$|\(\w+\)$", name) for name in of_rungs), "neither bare nor a dtype"
+    assert not any(re.search(r" all$|\(\w+\)$", name) for name in of_rungs), (
+        "neither bare nor a dtype"
+    )
     assert named["5_cluster_k-bf16-batch=4"] == "5_cluster_k batch=4", (
         "the only one of its kernel in its sweep"
     )
@@ -140,7 +164,9 @@ def test_a_recommendation_says_of_what_its_sizes_are_multiples(text: str) -> Non
     assert all(kind == [1, 8, 16] for name, kind in kinds.items() if "-fp8-" in name)
 
 
-def test_a_rung_that_changes_another_than_the_one_it_stands_under_names_it(text: str) -> None:
+def test_a_rung_that_changes_another_than_the_one_it_stands_under_names_it(
+    text: str,
+) -> None:
     sweeps = embedded(text)["runs"][0]["sweeps"]
     sweep = sweeps["fp32_ladder"]
     named = {sweep["rungs"][step["variant"]]: step["on"] for step in sweep["steps"]}
@@ -161,7 +187,9 @@ def test_findings_are_the_answers_and_every_claim_has_its_verdict(text: str) -> 
     assert text.count('<tr class="claim"') == claims["id"].nunique()
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     questions = [
-        line.split("|")[1].strip() for line in readme.splitlines() if re.match(r"\| [^|]+\? \|", line)
+        line.split("|")[1].strip()
+        for line in readme.splitlines()
+        if re.match(r"\| [^|]+\? \|", line)
     ]
     assert len(questions) > 5
     for question in questions:
@@ -189,10 +217,15 @@ def test_what_to_use_is_what_the_report_recommends(text: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_run_of_some_sweeps_has_a_page_and_failures_their_reasons(tmp_path: Path) -> None:
+def test_a_run_of_some_sweeps_has_a_page_and_failures_their_reasons(
+    tmp_path: Path,
+) -> None:
     lab = Lab(tmp_path)
     lab.record(SWEEPS[:1])
-    lab.record(SWEEPS[1:], change=lambda _, record: failed("incorrect", "</script> is wrong")(record))
+    lab.record(
+        SWEEPS[1:],
+        change=lambda _, record: failed("incorrect", "</script> is wrong")(record),
+    )
     lab.collect(SWEEPS)
     for step, *more in (["claims"], ["report", "--beside", str(PUBLISHED.root)]):
         assert main(["--root", str(lab.root), step, *lab.collected(), *more]) == 0
@@ -202,8 +235,22 @@ def test_a_run_of_some_sweeps_has_a_page_and_failures_their_reasons(tmp_path: Pa
     assert set(rows["sweep"]) == {*SWEEPS} == {*own["sweeps"]}
     assert set(rows[rows["sweep"] == SWEEPS[1]]["reason"]) == {"</script> is wrong"}
     assert other["name"] == "published/nvidia-h200"
-    assert main(["--root", str(lab.root), "report", *lab.collected(), "--beside", str(lab.folder.root)]) == 0
-    assert made.count("</script>") == made.count("<script"), "no reason ends the script that holds it"
+    assert (
+        main(
+            [
+                "--root",
+                str(lab.root),
+                "report",
+                *lab.collected(),
+                "--beside",
+                str(lab.folder.root),
+            ]
+        )
+        == 0
+    )
+    assert made.count("</script>") == made.count("<script"), (
+        "no reason ends the script that holds it"
+    )
 
 
 def test_a_run_without_measurements_has_a_page(tmp_path: Path) -> None:
@@ -243,7 +290,9 @@ class Browser:
 
     def column(self, title: str) -> list[str]:
         """Texts of a column of the rows in view."""
-        place = [head.strip(" ▼▲") for head in self.texts("#table thead th")].index(title)
+        place = [head.strip(" ▼▲") for head in self.texts("#table thead th")].index(
+            title
+        )
         return self.texts(f"#table tbody tr[data-index] > :nth-child({place + 1})")
 
     def press(self, *keys: str) -> None:
@@ -251,7 +300,10 @@ class Browser:
 
     def requests(self) -> list[str]:
         """Addresses that were asked for since the last call."""
-        events = [json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance")]
+        events = [
+            json.loads(entry["message"])["message"]
+            for entry in self.driver.get_log("performance")
+        ]
         sent = [
             event["params"]["request"]["url"]
             for event in events
@@ -262,7 +314,9 @@ class Browser:
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
-    webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
+    webdriver = pytest.importorskip(
+        "selenium.webdriver", reason="selenium is not installed"
+    )
     binary, server = shutil.which("chromium"), shutil.which("chromedriver")
     if not (binary and server):
         pytest.skip("Debian's chromium and chromium-driver are not installed")
@@ -276,7 +330,9 @@ def chromium() -> Iterator[Browser]:
         "window-size=1300,900",
     ):
         options.add_argument(f"--{flag}")
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    options.set_capability(
+        "goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"}
+    )
     driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(server))
     yield Browser(driver)
     driver.quit()
@@ -288,8 +344,12 @@ def browser(chromium: Browser) -> Iterator[Browser]:
     chromium.requests()
     yield chromium
     assert [entry["message"] for entry in chromium.driver.get_log("browser")] == []
-    assert {Path(url.partition("#")[0]).suffix for url in chromium.requests()} <= {".html"}
-    assert chromium.script("return performance.getEntriesByType('resource').length") == 0
+    assert {Path(url.partition("#")[0]).suffix for url in chromium.requests()} <= {
+        ".html"
+    }
+    assert (
+        chromium.script("return performance.getEntriesByType('resource').length") == 0
+    )
 
 
 @pytest.fixture(scope="module")
@@ -304,7 +364,9 @@ def cell(row: pd.Series[Any]) -> str:
 
 
 @pytest.mark.slow
-def test_filters_leave_the_rows_that_agree(browser: Browser, file: Path, timings: pd.DataFrame) -> None:
+def test_filters_leave_the_rows_that_agree(
+    browser: Browser, file: Path, timings: pd.DataFrame
+) -> None:
     browser.open(file, "against=all")
     assert browser.find("#count").text == f"{len(timings)} of {len(timings)} cells"
     browser.choose("by-status", "unsupported")
@@ -318,7 +380,9 @@ def test_filters_leave_the_rows_that_agree(browser: Browser, file: Path, timings
     browser.choose("by-param", "bk=8")
     browser.find("#words").send_keys("stages=3 4096")
     known = timings["params"].map(json.loads)
-    agreeing = pd.Series([one.get("bk") == 8 and one.get("stages") == 3 for one in known])
+    agreeing = pd.Series(
+        [one.get("bk") == 8 and one.get("stages") == 3 for one in known]
+    )
     cubes = (timings["m"] == 4096) & (timings["n"] == 4096) & (timings["k"] == 4096)
     left = timings[agreeing & cubes & (timings["problem"] == "gemm")]
     assert {*browser.column("size")} == {"4096"}
@@ -327,13 +391,18 @@ def test_filters_leave_the_rows_that_agree(browser: Browser, file: Path, timings
 
 
 @pytest.mark.slow
-def test_a_heading_sorts_all_rows(browser: Browser, file: Path, timings: pd.DataFrame) -> None:
+def test_a_heading_sorts_all_rows(
+    browser: Browser, file: Path, timings: pd.DataFrame
+) -> None:
     browser.open(file, "problem=gemm&against=all")
     rates = timings[timings["problem"] == "gemm"]["tflops"].dropna()
     for ascending, way in ((False, "descending"), (True, "ascending")):
         browser.find("[data-column=tflops]").click()
         assert (
-            browser.find("[data-column=tflops]").find_element("xpath", "..").get_attribute("aria-sort") == way
+            browser.find("[data-column=tflops]")
+            .find_element("xpath", "..")
+            .get_attribute("aria-sort")
+            == way
         )
         shown = [float(value) for value in browser.column("TFLOP/s")]
         wanted = rates.sort_values(ascending=ascending).head(len(shown))
@@ -343,8 +412,14 @@ def test_a_heading_sorts_all_rows(browser: Browser, file: Path, timings: pd.Data
 
 
 @pytest.mark.slow
-def test_a_ladder_over_a_rung_of_its_own_says_over_which(browser: Browser, file: Path) -> None:
-    for sweep, said in (("attention", "x rung 6"), ("fp32_ladder", "x cuBLAS"), ("reduction", "x a copy")):
+def test_a_ladder_over_a_rung_of_its_own_says_over_which(
+    browser: Browser, file: Path
+) -> None:
+    for sweep, said in (
+        ("attention", "x rung 6"),
+        ("fp32_ladder", "x cuBLAS"),
+        ("reduction", "x a copy"),
+    ):
         browser.open(file, f"ladder={sweep}")
         assert said in browser.texts("#rungs text"), sweep
     browser.open(file, "chart=attention")
@@ -358,7 +433,13 @@ def test_a_ladder_over_a_rung_of_its_own_says_over_which(browser: Browser, file:
 def test_a_cell_has_the_sessions_of_its_own_size(browser: Browser, file: Path) -> None:
     """Whatever a size of its problem is made of."""
     sessions = _shown("sessions")
-    of = ["sweep", "variant", "regime", "baseline", *(name for name in SIZE_COLUMNS if name in sessions)]
+    of = [
+        "sweep",
+        "variant",
+        "regime",
+        "baseline",
+        *(name for name in SIZE_COLUMNS if name in sessions),
+    ]
     counts = sessions.groupby(of, dropna=False).size()
     browser.open(file)
     for problem in ("attention", "gemm", "stencil"):
@@ -371,7 +452,10 @@ def test_a_cell_has_the_sessions_of_its_own_size(browser: Browser, file: Path) -
         )
         (same,) = counts[
             [
-                all(a == b or (b is None and pd.isna(a)) for a, b in zip(key, found[1], strict=True))
+                all(
+                    a == b or (b is None and pd.isna(a))
+                    for a, b in zip(key, found[1], strict=True)
+                )
                 for key in counts.index
             ]
         ]
@@ -379,7 +463,9 @@ def test_a_cell_has_the_sessions_of_its_own_size(browser: Browser, file: Path) -
 
 
 @pytest.mark.slow
-def test_a_link_opens_a_cell_with_its_numbers(browser: Browser, file: Path, timings: pd.DataFrame) -> None:
+def test_a_link_opens_a_cell_with_its_numbers(
+    browser: Browser, file: Path, timings: pd.DataFrame
+) -> None:
     ladder = timings[(timings["sweep"] == "fp32_ladder") & timings["baseline"].isna()]
     row = ladder[ladder["m"] == 4096].iloc[-1]
     browser.open(file, f"words=small&cell={quote(cell(row))}")
@@ -387,12 +473,16 @@ def test_a_link_opens_a_cell_with_its_numbers(browser: Browser, file: Path, timi
     assert panel.is_displayed()
     assert row["rung"] in panel.text
     wanted = [row[f"speedup{end}"] for end in ("", "_low", "_high")]
-    shown = re.sub(r"[\[\],]", "", browser.find("#detail [data-name=speedup] td").text).split()
+    shown = re.sub(
+        r"[\[\],]", "", browser.find("#detail [data-name=speedup] td").text
+    ).split()
     assert [float(value) for value in shown] == pytest.approx(wanted, rel=1e-3)
     assert all(len(value.replace(".", "").lstrip("0")) <= 4 for value in shown)
     commands = browser.texts("pre.command")
     assert all(one.startswith(". .venv/bin/activate\n") for one in commands)
-    assert f"snakemake --cores all sweep_{row['sweep']}" in [one.splitlines()[1] for one in commands]
+    assert f"snakemake --cores all sweep_{row['sweep']}" in [
+        one.splitlines()[1] for one in commands
+    ]
     assert f"kernels/gemm/simt/{row['kernel']}.cu" in panel.text
     browser.press("\ue00c")  # Escape
     assert not panel.is_displayed()
@@ -400,7 +490,9 @@ def test_a_link_opens_a_cell_with_its_numbers(browser: Browser, file: Path, timi
 
 
 @pytest.mark.slow
-def test_the_panel_of_a_narrow_window_is_whole_beside_its_scrollbar(browser: Browser, file: Path) -> None:
+def test_the_panel_of_a_narrow_window_is_whole_beside_its_scrollbar(
+    browser: Browser, file: Path
+) -> None:
     size = {"width": 390, "height": 800, "deviceScaleFactor": 1, "mobile": False}
     browser.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     browser.open(file, "cell=fp32_ladder/gemm_tma-fp32@4096:cold")
@@ -413,7 +505,9 @@ def test_the_panel_of_a_narrow_window_is_whole_beside_its_scrollbar(browser: Bro
 
 
 @pytest.mark.slow
-def test_the_keyboard_moves_through_the_rows_and_opens_one(browser: Browser, file: Path) -> None:
+def test_the_keyboard_moves_through_the_rows_and_opens_one(
+    browser: Browser, file: Path
+) -> None:
     browser.open(file, "sort=-tflops&against=all")
     first, second = browser.column("variant")[:2]
     browser.script("document.querySelector('tr[tabindex=\"0\"]').focus()")
@@ -437,47 +531,76 @@ def test_every_kind_of_command_is_one_that_judge_takes(
 ) -> None:
     """Against libraries, a copy and a kernel: up to where a GPU is needed."""
     monkeypatch.setattr("ladder.cli.judge.find_gpus", list)
-    rows = timings[timings["status"] == "ok"].drop_duplicates(["problem", "layout", "reference"])
-    rows = rows.groupby(["problem", rows["reference"] == rows["variant"]], dropna=False).head(2)
+    rows = timings[timings["status"] == "ok"].drop_duplicates(
+        ["problem", "layout", "reference"]
+    )
+    rows = rows.groupby(
+        ["problem", rows["reference"] == rows["variant"]], dropna=False
+    ).head(2)
     browser.open(file)
     ids = browser.script("return [...RUNS[0].ids]")
     for place in rows.index:
-        commands = [one for _, one in browser.script("return commands(RUNS[0], arguments[0])", int(place))]
+        commands = [
+            one
+            for _, one in browser.script(
+                "return commands(RUNS[0], arguments[0])", int(place)
+            )
+        ]
         (command,) = (one for one in commands if " judge " in one)
         caplog.clear()
-        assert main(["--root", str(ROOT), *shlex.split(command.splitlines()[1])[3:]]) == UNJUDGED
+        assert (
+            main(["--root", str(ROOT), *shlex.split(command.splitlines()[1])[3:]])
+            == UNJUDGED
+        )
         assert "no GPU is visible" in caplog.text, (ids[place], caplog.text)
 
 
 @pytest.mark.slow
-def test_without_rows_the_page_says_so(browser: Browser, text: str, tmp_path: Path) -> None:
+def test_without_rows_the_page_says_so(
+    browser: Browser, text: str, tmp_path: Path
+) -> None:
     document = embedded(text)
     tables_of: dict[str, Any] = {
         name: {} for name in ("timings", "resources", "sessions", "metrics", "sweeps")
     } | {"uses": []}
     (tmp_path / "index.html").write_text(
-        page({"runs": [document["runs"][0] | tables_of], "kernels": {}}), encoding="utf-8"
+        page({"runs": [document["runs"][0] | tables_of], "kernels": {}}),
+        encoding="utf-8",
     )
     browser.open(tmp_path / "index.html")
     assert browser.find("#count").text == "0 of 0 cells"
 
 
 @pytest.mark.slow
-def test_two_runs_stand_side_by_side(browser: Browser, file: Path, tmp_path: Path) -> None:
+def test_two_runs_stand_side_by_side(
+    browser: Browser, file: Path, tmp_path: Path
+) -> None:
     document = embedded(file.read_text(encoding="utf-8"))
-    other = json.loads(json.dumps(document["runs"][0])) | {"gpu": "NVIDIA B200", "name": "published/b200"}
+    other = json.loads(json.dumps(document["runs"][0])) | {
+        "gpu": "NVIDIA B200",
+        "name": "published/b200",
+    }
     for end in ("", "_low", "_high"):
         column = other["timings"][f"speedup{end}"]
         other["timings"][f"speedup{end}"] = [value and 2 * value for value in column]
     both = tmp_path / "index.html"
-    empty: dict[str, Any] = {name: {} for name in ("timings", "sessions", "metrics", "sweeps")} | {"uses": []}
+    empty: dict[str, Any] = {
+        name: {} for name in ("timings", "sessions", "metrics", "sweeps")
+    } | {"uses": []}
     none = document["runs"][0] | empty | {"gpu": "NVIDIA B100", "measured": False}
-    both.write_text(page(document | {"runs": [*document["runs"], other, none]}), encoding="utf-8")
+    both.write_text(
+        page(document | {"runs": [*document["runs"], other, none]}), encoding="utf-8"
+    )
     browser.open(both, "beside=2")
-    assert browser.texts("#beside option")[1:] == ["NVIDIA B200", "NVIDIA B100: nothing is measured"]
+    assert browser.texts("#beside option")[1:] == [
+        "NVIDIA B200",
+        "NVIDIA B100: nothing is measured",
+    ]
     assert {*browser.column("beside it / this")} == {""}
     browser.open(both, "beside=1&sweep=fp32_ladder&status=ok")
-    assert {text.split(" ")[0] for text in browser.column("beside it / this")} == {"2.000"}
+    assert {text.split(" ")[0] for text in browser.column("beside it / this")} == {
+        "2.000"
+    }
     rows = decoded(document["runs"][0]["timings"]).query(
         "sweep == 'fp32_ladder' and status == 'ok' and m == 4096"
     )
@@ -490,11 +613,18 @@ SCREENS = [(width, dark) for width in (1440, 390) for dark in (False, True)]
 
 
 @pytest.fixture
-def screen(browser: Browser, request: pytest.FixtureRequest) -> Iterator[tuple[int, int]]:
+def screen(
+    browser: Browser, request: pytest.FixtureRequest
+) -> Iterator[tuple[int, int]]:
     """The browser with a screen of this width, light or dark."""
     width, dark = request.param
     height = 900 if width > 1000 else 844
-    size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 1000}
+    size = {
+        "width": width,
+        "height": height,
+        "deviceScaleFactor": 1,
+        "mobile": width < 1000,
+    }
     scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
     browser.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
@@ -512,8 +642,13 @@ def test_the_first_screen_says_what_to_use_and_nothing_is_wider(
     browser.open(file)
     assert browser.script("return document.documentElement.scrollWidth") <= width
     shown = browser.find("#use-answer")
-    assert re.search(r"\d{3} TFLOP/s .*faster than cuBLAS \(another GPU: ", shown.text.replace("\n", " "))
-    rate = browser.script("return document.querySelector('#use-answer .rate').getBoundingClientRect().bottom")
+    assert re.search(
+        r"\d{3} TFLOP/s .*faster than cuBLAS \(another GPU: ",
+        shown.text.replace("\n", " "),
+    )
+    rate = browser.script(
+        "return document.querySelector('#use-answer .rate').getBoundingClientRect().bottom"
+    )
     command = browser.script(
         "return document.querySelector('#use-answer .command').getBoundingClientRect().top"
     )
@@ -527,13 +662,20 @@ def test_the_first_screen_says_what_to_use_and_nothing_is_wider(
         "const style = (one) => getComputedStyle(document.querySelector(one));"
         "return [style('#use-answer .rate').color, style('body').backgroundColor]"
     )
-    ink, paper = (sum(map(int, re.findall(r"\d+", color)[:3])) for color in browser.script(colors))
+    ink, paper = (
+        sum(map(int, re.findall(r"\d+", color)[:3])) for color in browser.script(colors)
+    )
     assert abs(ink - paper) > 450, "legible"
     browser.script("document.querySelector('tr[data-index]').click()")
     left, right = browser.script(
         "const box = $('detail').getBoundingClientRect(); return [box.left, box.right];"
     )
-    assert 0 <= left < right <= browser.script("return document.documentElement.clientWidth")
+    assert (
+        0
+        <= left
+        < right
+        <= browser.script("return document.documentElement.clientWidth")
+    )
     assert browser.script("return document.documentElement.scrollWidth") <= width
     browser.open(file, "use=bf16/TN/16x4096x4096/cold")
     assert browser.texts("#use-answer .command")
@@ -550,12 +692,17 @@ def test_what_to_use_follows_dtype_layout_and_typed_sizes(
         "$('use-m').dispatchEvent(new Event('input', {bubbles: true}))"
     )
     said = browser.find("#use-answer").text
-    assert "6000 x 6000 x 6000 was not measured; nearest measured: 8192 x 8192 x 8192." in said
+    assert (
+        "6000 x 6000 x 6000 was not measured; nearest measured: 8192 x 8192 x 8192."
+        in said
+    )
     assert browser.texts(".inexact .rate"), "greyed"
     assert "6000x6000x6000" in browser.driver.current_url
     browser.open(file, "use=fp32/NN/4096x4096x4096/cold")
     said = browser.find("#use-answer").text
-    cells = timings[timings["baseline"].isna()].set_index(["sweep", "variant", "n", "regime"])
+    cells = timings[timings["baseline"].isna()].set_index(
+        ["sweep", "variant", "n", "regime"]
+    )
     cell = cells.loc[("fp32_ladder", "gemm_tma-fp32", 4096, "cold")]
     read = f"{cell['tflops']:.1f} TFLOP/s {100 * (cell['speedup'] - 1):.0f} % faster than cuBLAS"
     assert re.search(rf"gemm_tma .*\n{re.escape(read)}", said)
@@ -563,16 +710,23 @@ def test_what_to_use_follows_dtype_layout_and_typed_sizes(
     assert "kernels/gemm/simt/gemm_tma.cu" in said
     setup, command = browser.texts("#use-answer .command")[0].splitlines()
     assert setup == ". .venv/bin/activate"
-    assert command == "ladder reproduce fp32_ladder/gemm_tma-fp32@4096:cold --device nvidia-h200"
+    assert (
+        command
+        == "ladder reproduce fp32_ladder/gemm_tma-fp32@4096:cold --device nvidia-h200"
+    )
     browser.find("#use-answer [data-part=source]").click()
     assert browser.find("#detail").is_displayed()
     assert "__global__" in browser.find("#detail details[open] pre.source").text
     browser.press("\ue00c")  # Escape
     focused = browser.driver.switch_to.active_element
-    assert focused.get_attribute("data-part") == "source", "the keyboard is where it was"
+    assert focused.get_attribute("data-part") == "source", (
+        "the keyboard is where it was"
+    )
     browser.open(file, "use=fp32/TN/4096x4096x4096/cold")
     said = browser.find("#use-answer").text
-    assert "fp32 near this size: measured in NN only." in said, "only products of a vector have both layouts"
+    assert "fp32 near this size: measured in NN only." in said, (
+        "only products of a vector have both layouts"
+    )
     assert "too far from anything measured" in said
     for nonsense in (
         "use=x",
@@ -592,15 +746,20 @@ def test_numbers_stand_beside_cublas_and_what_is_next_ranks_by_ratios(
     (use,) = [
         one
         for one in run["uses"]
-        if (one["kind"], one["layout"], one["size"], one["regime"]) == ("bf16", "TN", "4096", "cold")
+        if (one["kind"], one["layout"], one["size"], one["regime"])
+        == ("bf16", "TN", "4096", "cold")
     ]
     first, *others = (rows.loc[place] for place in use["places"])
     browser.open(file, "use=bf16/TN/4096x4096x4096/cold")
     lines = browser.find("#use-answer").text.splitlines()
-    cold = next(line for line in lines if "faster than cuBLAS" in line and "Running" not in line)
+    cold = next(
+        line for line in lines if "faster than cuBLAS" in line and "Running" not in line
+    )
     held = next(line for line in lines if line.startswith("Running for seconds"))
     assert f"cuBLAS beside it: {first['reference_median_us']:#.4g} µs" in cold
-    assert f"{first['sessions']:.0f} sessions on" in cold, "each regime has its own sessions"
+    assert f"{first['sessions']:.0f} sessions on" in cold, (
+        "each regime has its own sessions"
+    )
     same = rows[(rows["variant"] == first["variant"]) & (rows["size"] == "4096")]
     counts = same.loc[same["regime"] == "sustained", "sessions"].dropna()
     assert any(f"{count:.0f} session" in held for count in counts), held
@@ -610,7 +769,9 @@ def test_numbers_stand_beside_cublas_and_what_is_next_ranks_by_ratios(
         percent = f"{100 * (row['speedup'] - 1):+.1f}"
         known = {float(percent), round(float(percent))}
         number = float(
-            re.search(r"([+\N{MINUS SIGN}]?[\d.]+) % over cuBLAS", line)[1].replace("\N{MINUS SIGN}", "-")
+            re.search(r"([+\N{MINUS SIGN}]?[\d.]+) % over cuBLAS", line)[1].replace(
+                "\N{MINUS SIGN}", "-"
+            )
         )  # type: ignore[index]
         assert number in known
         assert "TFLOP/s" not in line
@@ -618,21 +779,34 @@ def test_numbers_stand_beside_cublas_and_what_is_next_ranks_by_ratios(
     assert "only ratios rank" in browser.find("#use-answer").text
     said = {
         index: browser.script("return overLibrary(RUNS[0], arguments[0])", int(index))
-        for index in rows[(rows["reference"] == "cublas") & rows["predicted_low"].notna()].index[:400]
+        for index in rows[
+            (rows["reference"] == "cublas") & rows["predicted_low"].notna()
+        ].index[:400]
     }
     for index, words in said.items():
         low, high = rows.loc[index, ["predicted_low", "predicted_high"]]
         undecided = low <= 1 <= high and max(1 - low, high - 1) >= 0.035
-        assert words.startswith("undecided against cuBLAS") == undecided, "as in the report"
+        assert words.startswith("undecided against cuBLAS") == undecided, (
+            "as in the report"
+        )
 
 
 @pytest.mark.slow
-def test_sizes_that_are_none_far_or_not_taken_have_no_answer(browser: Browser, file: Path) -> None:
+def test_sizes_that_are_none_far_or_not_taken_have_no_answer(
+    browser: Browser, file: Path
+) -> None:
     type_in = "$(arguments[0]).value = arguments[1]; $(arguments[0]).dispatchEvent(new Event('input', {bubbles: true}))"
-    for value, said in (("0", "M is 0"), ("-5", "M is -5"), ("", "M is empty"), ("1.5", "M is 1.5")):
+    for value, said in (
+        ("0", "M is 0"),
+        ("-5", "M is -5"),
+        ("", "M is empty"),
+        ("1.5", "M is 1.5"),
+    ):
         browser.open(file)
         browser.script(type_in, "use-m", value)
-        assert f"{said}: type whole numbers from 1 on" in browser.find("#use-error").text
+        assert (
+            f"{said}: type whole numbers from 1 on" in browser.find("#use-error").text
+        )
         assert browser.find("#use-answer").text == ""
         browser.script(type_in, "use-m", "4096")
         assert not browser.find("#use-error").is_displayed()
@@ -645,11 +819,15 @@ def test_sizes_that_are_none_far_or_not_taken_have_no_answer(browser: Browser, f
     assert words[:4] == ["python", "-m", "ladder", "judge"]
     assert words[words.index("--size") + 1] == "{m: 16, n: 4096, k: 4096}"
     browser.open(file, "use=bf16/TN/4096x4096x4095/cold")
-    assert "takes K in multiples of 8 only: not this size." in browser.find("#use-answer").text
+    assert (
+        "takes K in multiples of 8 only: not this size."
+        in browser.find("#use-answer").text
+    )
     browser.open(file, "use=fp32/NN/4096x4097x4096/cold")
     said = browser.find("#use-answer").text
     assert re.search(
-        r"gemm_tma \S+ takes N in multiples of 4 only: not this size\. gemm_\w+ .* takes it", said
+        r"gemm_tma \S+ takes N in multiples of 4 only: not this size\. gemm_\w+ .* takes it",
+        said,
     )
 
 
@@ -669,7 +847,9 @@ def test_the_ladder_has_a_bar_for_each_gain_and_a_rung_leads_to_its_changes(
     assert len(widths) == len(known) > 30
     logs = [abs(math.log(step["gain"][0])) for step in known]
     scale = max(widths) / max(logs)
-    assert widths == pytest.approx([max(1.0, scale * log) for log in logs], abs=0.01), "logarithmic"
+    assert widths == pytest.approx([max(1.0, scale * log) for log in logs], abs=0.01), (
+        "logarithmic"
+    )
     browser.script("document.querySelectorAll('#rungs [data-cell]')[4].focus()")
     browser.press("\ue007")  # Enter
     panel = browser.find("#detail").text
@@ -678,12 +858,16 @@ def test_the_ladder_has_a_bar_for_each_gain_and_a_rung_leads_to_its_changes(
         r"\d+ lines differ between kernels/gemm/simt/gemm_shared_tile\.cu and kernels/gemm/simt/gemm_thread_tile\.cu",
         panel,
     )
-    changed = browser.script("return document.querySelector('.changes pre').textContent").splitlines()
+    changed = browser.script(
+        "return document.querySelector('.changes pre').textContent"
+    ).splitlines()
     ours = (ROOT / "kernels/gemm/simt/gemm_thread_tile.cu").read_text().splitlines()
     theirs = (ROOT / "kernels/gemm/simt/gemm_shared_tile.cu").read_text().splitlines()
     assert all(line[2:] in ours for line in changed if line.startswith("+ "))
     assert all(line[2:] in theirs for line in changed if line.startswith("- "))
-    assert {line for line in ours if line.strip() and line not in theirs} <= {line[2:] for line in changed}
+    assert {line for line in ours if line.strip() and line not in theirs} <= {
+        line[2:] for line in changed
+    }
     browser.find("#detail .all").click()
     assert {*browser.column("kernel")} == {"gemm_thread_tile"}
 
@@ -694,19 +878,29 @@ def test_speed_ups_over_different_things_are_never_ranked_together(
 ) -> None:
     browser.open(file, "dtype=bf16&size=4096&regime=cold&sort=-speedup")
     assert browser.script("return $('by-against').value") == "library"
-    rows = timings[(timings["dtype"] == "bf16") & (timings["m"] == 4096) & (timings["n"] == 4096)]
-    rows = rows[(rows["k"] == 4096) & (rows["regime"] == "cold") & rows["baseline"].isna()]
+    rows = timings[
+        (timings["dtype"] == "bf16") & (timings["m"] == 4096) & (timings["n"] == 4096)
+    ]
+    rows = rows[
+        (rows["k"] == 4096) & (rows["regime"] == "cold") & rows["baseline"].isna()
+    ]
     best = rows["speedup"].max()
-    assert float(browser.column("speed-up [95 %]")[0].split()[0]) == pytest.approx(best, rel=1e-3)
+    assert float(browser.column("speed-up [95 %]")[0].split()[0]) == pytest.approx(
+        best, rel=1e-3
+    )
     assert {*browser.column("over")} == {"cuBLAS"}
     browser.choose("by-against", "all")
-    assert float(browser.column("speed-up [95 %]")[0].split()[0]) == pytest.approx(best, rel=1e-3)
+    assert float(browser.column("speed-up [95 %]")[0].split()[0]) == pytest.approx(
+        best, rel=1e-3
+    )
     browser.open(file, "sweep=stencil_reach")
     assert "none of them against a library" in browser.find("#count").text
 
 
 @pytest.mark.slow
-def test_a_link_with_filters_opens_at_the_rows_and_shows_the_filters(browser: Browser, file: Path) -> None:
+def test_a_link_with_filters_opens_at_the_rows_and_shows_the_filters(
+    browser: Browser, file: Path
+) -> None:
     for fragment, part in (
         ("dtype=bf16&words=4096", "cells"),
         ("chart=fp32_padding", "charts"),
@@ -714,34 +908,52 @@ def test_a_link_with_filters_opens_at_the_rows_and_shows_the_filters(browser: Br
     ):
         browser.open(file, fragment)
         assert (
-            abs(browser.script(f"return document.getElementById('{part}').getBoundingClientRect().top")) < 60
+            abs(
+                browser.script(
+                    f"return document.getElementById('{part}').getBoundingClientRect().top"
+                )
+            )
+            < 60
         )
     browser.open(file, "dtype=bf16&words=4096")
-    assert [one.rstrip(" ✕") for one in browser.texts("#chips button")] == ["Dtype: bf16", "Words: 4096"]
+    assert [one.rstrip(" ✕") for one in browser.texts("#chips button")] == [
+        "Dtype: bf16",
+        "Words: 4096",
+    ]
     browser.find("#chips button[data-filter=words]").click()
     assert "words" not in browser.driver.current_url
 
 
 @pytest.mark.slow
-def test_search_understands_words(browser: Browser, file: Path, timings: pd.DataFrame) -> None:
+def test_search_understands_words(
+    browser: Browser, file: Path, timings: pd.DataFrame
+) -> None:
     browser.open(file, "against=all&words=bf16+4096")
     extents = timings[[name for name in SIZE_COLUMNS if name in timings]]
     alike = ((extents == 4096) | extents.isna()).all(axis=1)
-    assert {*timings[alike]["problem"]} > {"gemm"}, "of any problem: M = N = K, M = N, or all elements"
-    assert browser.find("#count").text.startswith(f"{(alike & (timings['dtype'] == 'bf16')).sum()} of ")
+    assert {*timings[alike]["problem"]} > {"gemm"}, (
+        "of any problem: M = N = K, M = N, or all elements"
+    )
+    assert browser.find("#count").text.startswith(
+        f"{(alike & (timings['dtype'] == 'bf16')).sum()} of "
+    )
     for words in ("double+buffer", "H200", "coalesce"):
         browser.open(file, f"against=all&words={words}")
         assert not browser.find("#count").text.startswith("0 of"), words
     browser.open(file, "words=power+limit")
     assert "What does the power limit take?" in browser.find("#hints").text
     browser.open(file)
-    sizes = browser.script("return [...document.querySelectorAll('#sizes option')].map(one => one.value)")
+    sizes = browser.script(
+        "return [...document.querySelectorAll('#sizes option')].map(one => one.value)"
+    )
     with_x = ["x" in size for size in sizes]
     assert with_x == sorted(with_x), "cubes first"
 
 
 @pytest.mark.slow
-def test_a_chart_has_at_most_six_lines_and_two_can_be_compared(browser: Browser, file: Path) -> None:
+def test_a_chart_has_at_most_six_lines_and_two_can_be_compared(
+    browser: Browser, file: Path
+) -> None:
     browser.open(file, "chart=fp32_ladder")
     looks = browser.script(
         "return [...document.querySelectorAll('#curves .series')].map(one => one.style.stroke)"
@@ -750,11 +962,16 @@ def test_a_chart_has_at_most_six_lines_and_two_can_be_compared(browser: Browser,
     browser.find("#curves-legend [data-only=first]").click()
     assert len(browser.texts("#curves .series")) == 2
     for _ in range(6):
-        browser.script("document.querySelector('#curves-legend [aria-pressed=false]').click()")
+        browser.script(
+            "document.querySelector('#curves-legend [aria-pressed=false]').click()"
+        )
     assert len(browser.texts("#curves .series")) == 6
     browser.open(file, "chart=fp32_transpose&at=4096")
     assert "baselines differ" in browser.find("#bars-title").text
-    rates = [float(one.split()[0]) for one in browser.texts("#bars g[data-cell] > text:last-of-type")]
+    rates = [
+        float(one.split()[0])
+        for one in browser.texts("#bars g[data-cell] > text:last-of-type")
+    ]
     assert len(rates) == 10
     assert rates == sorted(rates, reverse=True), "by speed, not by gain"
 
@@ -795,7 +1012,9 @@ def test_several_sizes_can_be_asked_for_and_an_unknown_one_is_named(
     assert "No cell has the size 77. Sizes are" in browser.find("#hints").text
     browser.open(file, "dtype=fp32&size=4096&sort=-speedup")
     assert {*browser.column("dtype")} == {"fp32"}
-    assert float(browser.column("speed-up [95 %]")[0].split()[0]) < 2, "3xTF32 is a dtype of its own"
+    assert float(browser.column("speed-up [95 %]")[0].split()[0]) < 2, (
+        "3xTF32 is a dtype of its own"
+    )
     browser.open(file, "words=hopper_3xtf32")
     assert {*browser.column("dtype")} == {"fp32 by 3xTF32"}
 
@@ -820,43 +1039,59 @@ def test_a_rung_shows_rate_and_ratio_and_its_name_lies_on_no_axis(
         " && axis.top < name.bottom - 3 && axis.bottom > name.top + 3)).length"
     )
     assert crossed == 0
-    assert "16 wide tile (on 15)" in browser.texts("#rungs g[data-cell] > text:first-of-type")
+    assert "16 wide tile (on 15)" in browser.texts(
+        "#rungs g[data-cell] > text:first-of-type"
+    )
 
 
 @pytest.mark.slow
-def test_what_leaves_a_chart_below_has_its_number_there(browser: Browser, file: Path) -> None:
+def test_what_leaves_a_chart_below_has_its_number_there(
+    browser: Browser, file: Path
+) -> None:
     browser.open(file, "chart=fp32_ladder")
     gone = browser.texts("#curves .gone")
     assert gone
-    shown = [one for one in browser.texts("#curves svg > text") if re.fullmatch(r"[\d.]+( to [\d.]+)?", one)]
+    shown = [
+        one
+        for one in browser.texts("#curves svg > text")
+        if re.fullmatch(r"[\d.]+( to [\d.]+)?", one)
+    ]
     assert "0.54" in shown
 
 
 @pytest.mark.slow
-def test_lines_of_one_chart_have_the_colours_of_the_figure(browser: Browser, file: Path) -> None:
+def test_lines_of_one_chart_have_the_colours_of_the_figure(
+    browser: Browser, file: Path
+) -> None:
     browser.open(file, "chart=fp32_buffering")
     pairs = browser.script(
         "return [...document.querySelectorAll('#curves-legend [aria-pressed=true]')]"
         ".map(one => [one.textContent, getComputedStyle(one.querySelector('svg')).fill])"
     )
     found = {
-        name: "#" + "".join(f"{int(one):02x}" for one in re.findall(r"\d+", color)) for name, color in pairs
+        name: "#" + "".join(f"{int(one):02x}" for one in re.findall(r"\d+", color))
+        for name, color in pairs
     }
     data = published_data()
     part = data.parts["fp32_buffering"]
     (figure,) = part.sweep.figures
     (axis,) = FIGURES["curves"](part.drawn(figure, "")).axes
     drawn = {
-        line.get_label(): line.get_color() for line in axis.lines if not str(line.get_label()).startswith("_")
+        line.get_label(): line.get_color()
+        for line in axis.lines
+        if not str(line.get_label()).startswith("_")
     }
     assert found == drawn
     assert (
-        "without “double-buffered tiles and fragments, stores between”" in browser.find("#curves-title").text
+        "without “double-buffered tiles and fragments, stores between”"
+        in browser.find("#curves-title").text
     )
 
 
 @pytest.mark.slow
-def test_a_folder_of_someone_else_runs_nothing_here(browser: Browser, text: str, tmp_path: Path) -> None:
+def test_a_folder_of_someone_else_runs_nothing_here(
+    browser: Browser, text: str, tmp_path: Path
+) -> None:
     """Whatever stands in its tables is text, and a word of a command."""
     bad = "<img src=x onerror=\"document.title='run'\">'; touch X #"
     document = embedded(text)
@@ -876,10 +1111,14 @@ def test_a_folder_of_someone_else_runs_nothing_here(browser: Browser, text: str,
         "called",
         "kind",
     ):
-        own["timings"][name]["words"] = [f"{word}{bad}" for word in own["timings"][name]["words"]]
+        own["timings"][name]["words"] = [
+            f"{word}{bad}" for word in own["timings"][name]["words"]
+        ]
     other = own | {"name": f"published/{bad}", "device": bad, "gpu": bad, "uses": []}
     file = tmp_path / "index.html"
-    file.write_text(page(document | {"runs": [document["runs"][0], other]}), encoding="utf-8")
+    file.write_text(
+        page(document | {"runs": [document["runs"][0], other]}), encoding="utf-8"
+    )
     browser.open(file, "run=1&against=all&beside=0")
     browser.script("change({cell: RUNS[1].ids[0]})")
     browser.script(
@@ -904,7 +1143,10 @@ def test_numbers_have_at_most_four_digits_and_the_power_limit_is_explained(
     browser.open(file)
     throttled = timings[timings["throttled"].fillna(False).astype(bool)].index[0]
     browser.script("change({cell: RUNS[0].ids[arguments[0]]})", int(throttled))
-    assert "by the power limit or heat" in browser.find("#detail [data-name=throttled]").text
+    assert (
+        "by the power limit or heat"
+        in browser.find("#detail [data-name=throttled]").text
+    )
     shown = browser.texts("#detail > table td")
     for number in re.findall(r"\d+\.\d+", " ".join(shown)):
         assert len(number.replace(".", "").lstrip("0")) <= 4, number
@@ -920,7 +1162,9 @@ def enlarged(columns: dict[str, Any], times: int) -> dict[str, Any]:
         words, codes = column["words"], column["codes"]
         if name in ("variant", "reference"):
             codes = [
-                code + copy * len(words) if code >= 0 else code for copy in range(times) for code in codes
+                code + copy * len(words) if code >= 0 else code
+                for copy in range(times)
+                for code in codes
             ]
             found[name] = {
                 "words": [f"{word}-{copy}" for copy in range(times) for word in words],
@@ -932,7 +1176,9 @@ def enlarged(columns: dict[str, Any], times: int) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_twenty_thousand_rows_open_in_three_seconds(browser: Browser, text: str, tmp_path: Path) -> None:
+def test_twenty_thousand_rows_open_in_three_seconds(
+    browser: Browser, text: str, tmp_path: Path
+) -> None:
     document = embedded(text)
     own = document["runs"][0]
     times = -(-20_000 // len(own["timings"]["speedup"]))
@@ -943,7 +1189,11 @@ def test_twenty_thousand_rows_open_in_three_seconds(browser: Browser, text: str,
     took = []
     for _ in range(3):  # other tests may be running beside
         browser.open(file, "against=all")
-        took.append(browser.script("return performance.getEntriesByType('navigation')[0].loadEventStart"))
+        took.append(
+            browser.script(
+                "return performance.getEntriesByType('navigation')[0].loadEventStart"
+            )
+        )
         if took[-1] < 3000:
             break
     assert min(took) < 3000

@@ -16,7 +16,12 @@ from emulator.hopper_ptx import truncated_sum
 from emulator.inputs import e4m3, value
 from emulator.ptx import Array, Memory
 from emulator.tensor_ptx import to_bits
-from fake_gpu import FakeBuffer, FakeGpu, assert_launches_of_a_chain_differ, use_as_a_worker_does
+from fake_gpu import (
+    FakeBuffer,
+    FakeGpu,
+    assert_launches_of_a_chain_differ,
+    use_as_a_worker_does,
+)
 from ladder.gpu import instance as instances
 from ladder.gpu import tensor
 from ladder.gpu.device import CheckResultSlot, _mixed
@@ -51,7 +56,11 @@ def as_output(x: Array, dtype: str) -> Array:
 
 def as_weights(x: Array, dtype: str) -> Array:
     """Exponentials up to 1 as the weights that are multiplied: those of fp8 are scaled by 2^8."""
-    return narrow(x * SINGLE(256), dtype) / SINGLE(256) if dtype == "fp8" else narrow(x, dtype)
+    return (
+        narrow(x * SINGLE(256), dtype) / SINGLE(256)
+        if dtype == "fp8"
+        else narrow(x, dtype)
+    )
 
 
 def exponential(x: Array) -> Array:
@@ -71,11 +80,19 @@ def product(left: Array, right: Array, dtype: str) -> Array:
     together = 32 if dtype == "fp8" else 16
     for at in range(0, left.shape[2], together):
         one, other = left[:, :, at : at + together], right[:, at : at + together]
-        if dtype == "fp8":  # fp32 holds products of e4m3, and sums of some in units of 14 bits
-            terms = np.moveaxis(one, 2, 0)[..., None] * np.moveaxis(other, 1, 0)[:, :, None]
+        if (
+            dtype == "fp8"
+        ):  # fp32 holds products of e4m3, and sums of some in units of 14 bits
+            terms = (
+                np.moveaxis(one, 2, 0)[..., None] * np.moveaxis(other, 1, 0)[:, :, None]
+            )
             total = truncated_sum(np.concatenate([total[None], terms]), 14)
         else:
-            total = cut((total + one.astype(np.float64) @ other.astype(np.float64)).astype(SINGLE))
+            total = cut(
+                (total + one.astype(np.float64) @ other.astype(np.float64)).astype(
+                    SINGLE
+                )
+            )
     return total
 
 
@@ -92,7 +109,11 @@ def online(
     `weights` and `total` are what else it does with these.
     """
     q, k, v = (value(one, dtype).astype(SINGLE) for one in inputs)
-    rows, keys, scale = q.shape[1], k.shape[1], SINGLE(1.4426950408889634 / math.sqrt(q.shape[2]))
+    rows, keys, scale = (
+        q.shape[1],
+        k.shape[1],
+        SINGLE(1.4426950408889634 / math.sqrt(q.shape[2])),
+    )
     made, top = np.zeros(q.shape, SINGLE), np.full((*q.shape[:2], 1), -np.inf, SINGLE)
     sums = np.zeros_like(top)
     for begin in range(0, keys, tile):
@@ -112,8 +133,12 @@ def largest(made: Array, inputs: Inputs, dtype: str, causal: int, kind: str) -> 
     return float(errors_over_bound(made, inputs, dtype, causal, kind).max())
 
 
-@pytest.mark.parametrize(("kind", "dtype", "causal"), all_pairs(PROBLEM.inputs, PROBLEM.dtypes, (0, 1)))
-def test_a_fused_kernel_lies_within_the_bound(kind: str, dtype: str, causal: int) -> None:
+@pytest.mark.parametrize(
+    ("kind", "dtype", "causal"), all_pairs(PROBLEM.inputs, PROBLEM.dtypes, (0, 1))
+)
+def test_a_fused_kernel_lies_within_the_bound(
+    kind: str, dtype: str, causal: int
+) -> None:
     """Though its products are cut and every exponential errs by the most, in the same direction."""
     for shape, tile in (
         ((3, 1, 64), 64),
@@ -132,7 +157,11 @@ def test_a_fused_kernel_lies_within_the_bound(kind: str, dtype: str, causal: int
 
 
 def exact(
-    inputs: Inputs, dtype: str, causal: int, keep: slice = slice(None), **do: Callable[[Array], Array]
+    inputs: Inputs,
+    dtype: str,
+    causal: int,
+    keep: slice = slice(None),
+    **do: Callable[[Array], Array],
 ) -> Array:
     q, k, v = (value(one, dtype) for one in inputs)
     s = logits(q, k, causal)[:, :, keep]
@@ -163,7 +192,9 @@ def beyond_the_length(inputs: Inputs, dtype: str, causal: int) -> Array:
     if causal:
         s[:, np.triu(np.ones(s.shape[1:], bool), 1)] = -np.inf
     weights = np.exp(s - s.max(axis=2, keepdims=True))
-    return as_output(weights @ np.pad(v, more) / weights.sum(axis=2, keepdims=True), dtype)
+    return as_output(
+        weights @ np.pad(v, more) / weights.sum(axis=2, keepdims=True), dtype
+    )
 
 
 def other_scale(inputs: Inputs, dtype: str, causal: int) -> Array:
@@ -197,10 +228,19 @@ Cheat = Callable[[Inputs, str, int], Array]
 CHEATS: dict[str, tuple[str, Cheat]] = {
     "without the maximum": ("spikes", without_maximum),
     "a maximum that begins at 0": ("wide", maximum_from_zero),
-    "the last key is left out": ("equal", lambda x, of, causal: exact(x, of, causal, slice(-1))),
-    "the last eight keys are left out": ("uniform", lambda x, of, causal: exact(x, of, causal, slice(-8))),
+    "the last key is left out": (
+        "equal",
+        lambda x, of, causal: exact(x, of, causal, slice(-1)),
+    ),
+    "the last eight keys are left out": (
+        "uniform",
+        lambda x, of, causal: exact(x, of, causal, slice(-8)),
+    ),
     "keys beyond the length": ("uniform", beyond_the_length),
-    "the mask is the other way": ("uniform", lambda x, of, causal: exact(x, of, 1 - causal)),
+    "the mask is the other way": (
+        "uniform",
+        lambda x, of, causal: exact(x, of, 1 - causal),
+    ),
     "all weights are alike": (
         "uniform",
         lambda x, of, causal: exact(x, of, causal, weights=lambda e: (e > 0) * 1.0),
@@ -212,15 +252,23 @@ CHEATS: dict[str, tuple[str, Cheat]] = {
     "a series of exp": ("uniform", by_series),
     "weights of too few bits": (
         "uniform",
-        lambda x, of, causal: online(x, of, causal, weights=lambda p: too_narrow(p, of)),
+        lambda x, of, causal: online(
+            x, of, causal, weights=lambda p: too_narrow(p, of)
+        ),
     ),
     "a sum in the type of the weights": (
         "positive",
         lambda x, of, causal: online(x, of, causal, total=lambda s: narrow(s, of)),
     ),
     "a scale of 1.01": ("spikes", other_scale),
-    "the head beside it": ("uniform", lambda x, of, causal: np.roll(exact(x, of, causal), 1, axis=0)),
-    "the row above": ("uniform", lambda x, of, causal: np.roll(exact(x, of, causal), 1, axis=1)),
+    "the head beside it": (
+        "uniform",
+        lambda x, of, causal: np.roll(exact(x, of, causal), 1, axis=0),
+    ),
+    "the row above": (
+        "uniform",
+        lambda x, of, causal: np.roll(exact(x, of, causal), 1, axis=1),
+    ),
     "one output is left unwritten": ("uniform", without_last_row),
 }
 
@@ -253,16 +301,25 @@ GROSS = {
         [
             row
             for row in itertools.product(CHEATS, (0, 1), PROBLEM.dtypes)
-            if row[:2] != ("keys beyond the length", 1) and (row[0] not in FINE or row[2] != "fp8")
+            if row[:2] != ("keys beyond the length", 1)
+            and (row[0] not in FINE or row[2] != "fp8")
         ],
         lambda row: itertools.combinations(row, 2),
     ),
 )
-def test_what_is_no_attention_leaves_the_bound(cheat: str, causal: int, dtype: str) -> None:
+def test_what_is_no_attention_leaves_the_bound(
+    cheat: str, causal: int, dtype: str
+) -> None:
     """At one of the edges, where keys are many, or one. Under a mask no row sees keys beyond the length."""
     kind, way = CHEATS[cheat]
-    shape = (67, 1, 64) if way is maximum_from_zero else (2, 191 if cheat in GROSS else 1031, 64)
-    assert dict(zip(("heads", "sequence", "d"), shape, strict=True)) in itertools.chain(*PROBLEM.edges({}))
+    shape = (
+        (67, 1, 64)
+        if way is maximum_from_zero
+        else (2, 191 if cheat in GROSS else 1031, 64)
+    )
+    assert dict(zip(("heads", "sequence", "d"), shape, strict=True)) in itertools.chain(
+        *PROBLEM.edges({})
+    )
     q, k, v = given(dtype, shape, kind, KEY)
     # Without a mask rows are alike, and most cheats show in any of them.
     some = not causal and cheat != "weights of too few bits"
@@ -278,7 +335,9 @@ def test_what_a_long_launch_may_leave_out_is_what_its_bound_says(dtype: str) -> 
     inputs = (given(dtype, (1, 16, 64), "uniform", KEY + 9)[0], k, v)
     cheats: dict[str, Array] = {
         "without 64 keys": exact(inputs, dtype, 0, slice(-64)),
-        "weights in e4m3": exact(inputs, dtype, 0, weights=lambda e: value(e4m3(e.astype(SINGLE)), "fp8")),
+        "weights in e4m3": exact(
+            inputs, dtype, 0, weights=lambda e: value(e4m3(e.astype(SINGLE)), "fp8")
+        ),
         "weights that are alike": exact(inputs, dtype, 0, weights=np.ones_like),
     }
     for what, made in cheats.items():
@@ -292,11 +351,15 @@ def test_what_a_long_launch_of_fp8_may_leave_out_is_what_its_bound_says() -> Non
     for kind, cheats in {
         "uniform": {
             "without 512 keys": lambda x: exact(x, "fp8", 0, slice(-512)),
-            "weights that are alike": lambda x: exact(x, "fp8", 0, weights=np.ones_like),
+            "weights that are alike": lambda x: exact(
+                x, "fp8", 0, weights=np.ones_like
+            ),
         },
         "positive": {
             "without promotion": lambda x: online(x, "fp8", 0, 16384),
-            "a sum in bf16": lambda x: online(x, "fp8", 0, 128, total=lambda s: narrow(s, "bf16")),
+            "a sum in bf16": lambda x: online(
+                x, "fp8", 0, 128, total=lambda s: narrow(s, "bf16")
+            ),
         },
     }.items():
         _, k, v = given("fp8", (1, 16384, 64), kind, KEY)
@@ -311,7 +374,9 @@ def test_wide_inputs_are_held_to_the_bound_where_fp32_tells_the_largest_key() ->
     inputs = given("bf16", (1, 191, 64), "wide", KEY)
     with np.errstate(all="ignore"):
         right = exact(inputs, "bf16", 0)
-        errors = errors_over_bound(np.roll(right, 1, axis=1), inputs, "bf16", 0, "wide").max(axis=(0, 2))
+        errors = errors_over_bound(
+            np.roll(right, 1, axis=1), inputs, "bf16", 0, "wide"
+        ).max(axis=(0, 2))
     assert np.mean(errors > 1) > 0.9
 
 
@@ -319,7 +384,12 @@ def test_wide_inputs_are_held_to_the_bound_where_fp32_tells_the_largest_key() ->
 
 
 def arguments(
-    place: int, shape: Sequence[int], dtype: str, kind: str, causal: int, keys: Sequence[int]
+    place: int,
+    shape: Sequence[int],
+    dtype: str,
+    kind: str,
+    causal: int,
+    keys: Sequence[int],
 ) -> list[Any]:
     """What both kernels take behind the place of their result: of an output of this shape (heads, sequence, d)."""
     heads, sequence, d = shape
@@ -345,20 +415,33 @@ def compared(
     memory, given, results = Memory(), list[list[int]](), list[int]()
     slots = slots or [SECRET] * len(outputs)
     for launch, (output, slot) in enumerate(zip(outputs, slots, strict=True)):
-        running, result = (memory.buffer(launch, np.zeros(8, np.uint32), writable=True) for _ in range(2))
+        running, result = (
+            memory.buffer(launch, np.zeros(8, np.uint32), writable=True)
+            for _ in range(2)
+        )
         bits = np.ascontiguousarray(output).reshape(-1)
         place = memory.buffer(launch, bits.view(np.uint32), writable=False)
         memory.readable[running // 4 : place // 4] = launch
         taken = arguments(place, output.shape, dtype, kind, causal, range(KEY, KEY + 3))
-        about = [int(np.float64(one).view(np.uint64)) if isinstance(one, float) else one for one in taken]
-        given.append([running, *about] if name == "compare_rows" else [running, result, slot, *about])
+        about = [
+            int(np.float64(one).view(np.uint64)) if isinstance(one, float) else one
+            for one in taken
+        ]
+        given.append(
+            [running, *about]
+            if name == "compare_rows"
+            else [running, result, slot, *about]
+        )
         results.append(running if name == "compare_rows" else result)
-    program = check_program(CHECK, entry_of(name, dtype, outputs[0].shape[2]), PACKAGE / "gpu")
+    program = check_program(
+        CHECK, entry_of(name, dtype, outputs[0].shape[2]), PACKAGE / "gpu"
+    )
     CheckMachine(program, memory, blocks, *given).run()
     found = [memory.words[place // 4 :][:4].view(np.uint64) for place in results]
     if name == "check_rows":
         assert [int(tag) for _, tag in found] == [
-            _mixed(slot, int(error)) for slot, (error, _) in zip(slots, found, strict=True)
+            _mixed(slot, int(error))
+            for slot, (error, _) in zip(slots, found, strict=True)
         ]
     return [float(error.view(np.float64)) for error, _ in found]
 
@@ -405,7 +488,9 @@ def test_it_looks_at_every_element(causal: int) -> None:
     places = [*range(0, right.size, 241), right.size - 1]
     two = [changed(right, at, 0x4000) for at in places]  # where values are below 1
     outputs = [right, *two, changed(right, -1, 0xFFFF)]
-    fine, *wrong, unwritten = compared("compare_rows", "bf16", outputs, "uniform", causal)
+    fine, *wrong, unwritten = compared(
+        "compare_rows", "bf16", outputs, "uniform", causal
+    )
     assert fine < 1 < min(wrong), dict(zip(places, wrong, strict=True))
     assert unwritten == 1e300
 
@@ -429,7 +514,9 @@ def test_a_timed_launch_is_held_to_rows_that_the_key_of_its_slot_draws() -> None
 @pytest.mark.parametrize("dtype", PROBLEM.dtypes)
 def test_it_sees_any_output_that_was_not_written(dtype: str) -> None:
     right = online(given(dtype, (2, 37, 64), "uniform", KEY), dtype, 0)
-    outputs = [changed(right, at, 0xFFFF) for at in (0, 7, right.size // 2 + 3, right.size - 1)]
+    outputs = [
+        changed(right, at, 0xFFFF) for at in (0, 7, right.size // 2 + 3, right.size - 1)
+    ]
     assert compared("check_rows", dtype, outputs, "uniform", 0) == [1e300] * 4
 
 
@@ -437,7 +524,9 @@ def test_it_sees_any_output_that_was_not_written(dtype: str) -> None:
 
 
 @pytest.fixture(params=[(dtype, d) for dtype in PROBLEM.dtypes for d in DEPTHS])
-def made(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> AttentionInstance:
+def made(
+    monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> AttentionInstance:
     for module in (instances, tensor):
         monkeypatch.setattr(module, "Buffer", FakeBuffer)
     dtype, d = request.param
@@ -445,7 +534,9 @@ def made(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Att
     return AttentionInstance(gpu, {"heads": 3, "sequence": 65, "d": d}, dtype, "")
 
 
-def test_all_that_a_worker_does_with_it_calls_kernels_as_they_are(made: AttentionInstance) -> None:
+def test_all_that_a_worker_does_with_it_calls_kernels_as_they_are(
+    made: AttentionInstance,
+) -> None:
     called = use_as_a_worker_does(made, causal=1)
     assert {entry.split("<")[0] for entry in PROBLEM.harness(made.dtype)} <= called
 
@@ -459,16 +550,23 @@ def test_both_checks_are_given_what_their_kernels_take(
             made.fill_inputs(3)
             with monkeypatch.context() as inside:
                 inside.setattr(
-                    made.gpu, "run", lambda entry, count, *given: calls.append([entry, count, *given])
+                    made.gpu,
+                    "run",
+                    lambda entry, count, *given: calls.append([entry, count, *given]),
                 )
                 made.check({"causal": 1})
                 made.inspect({"causal": 1}, CheckResultSlot(1, 2, 3))
             keys = [made.tensors[name].key.value for name in "qkv"]
-            wanted = arguments(made.pointer("o"), (3, 65, made.size["d"]), made.dtype, kind, 1, keys)
+            wanted = arguments(
+                made.pointer("o"), (3, 65, made.size["d"]), made.dtype, kind, 1, keys
+            )
         for (entry, count, _, *taken), name, groups in zip(
             calls[-2:], ("compare_rows", "check_rows"), (3 * 17, 128), strict=True
         ):
-            assert (entry, count) == (entry_of(name, made.dtype, made.size["d"]), 256 * groups)
+            assert (entry, count) == (
+                entry_of(name, made.dtype, made.size["d"]),
+                256 * groups,
+            )
             assert [getattr(one, "value", one) for one in taken] == wanted
 
 
@@ -486,7 +584,9 @@ def test_values_of_equal_keys_differ(made: AttentionInstance) -> None:
         assert kinds == [kind, kind, "uniform" if kind == "equal" else kind]
 
 
-def test_the_memory_of_an_instance_is_what_its_description_says(made: AttentionInstance) -> None:
+def test_the_memory_of_an_instance_is_what_its_description_says(
+    made: AttentionInstance,
+) -> None:
     with made.writing_to(1):
         held = {name: tensor.buffer.size for name, tensor in made.tensors.items()}
     assert sum(held.values()) + held["o"] == PROBLEM.device_bytes(made.size, made.dtype)
@@ -500,7 +600,9 @@ def test_work_is_what_flash_attention_counts() -> None:
     assert PROBLEM.work(size, "fp8", {"causal": 0}).bytes == (3 + 2) * 16 * 16384 * 128
 
 
-def test_edges_have_every_depth_around_tiles_and_whole_tiles_for_kernels_of_those() -> None:
+def test_edges_have_every_depth_around_tiles_and_whole_tiles_for_kernels_of_those() -> (
+    None
+):
     groups = PROBLEM.edges({"causal": 1})
     for group in groups:
         for d in DEPTHS:
@@ -508,4 +610,11 @@ def test_edges_have_every_depth_around_tiles_and_whole_tiles_for_kernels_of_thos
             assert any(size["d"] == d and size["sequence"] % 128 == 0 for size in group)
     lengths = {group[0]["sequence"] for group in groups}
     assert {1, 2, 63, 64, 65, 127, 128, 129, 191} <= lengths
-    assert max(size["heads"] * -(-size["sequence"] // 128) for group in groups for size in group) > 132
+    assert (
+        max(
+            size["heads"] * -(-size["sequence"] // 128)
+            for group in groups
+            for size in group
+        )
+        > 132
+    )

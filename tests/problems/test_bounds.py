@@ -62,7 +62,9 @@ def bf16(x: Array) -> Array:
 
 
 def tf32(x: Array) -> Array:
-    return ((x.view(np.uint32) + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(np.float32)
+    return ((x.view(np.uint32) + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(
+        np.float32
+    )
 
 
 def three_products(a: Array, b: Array, rounded: Any) -> Array:
@@ -74,7 +76,9 @@ def three_products(a: Array, b: Array, rounded: Any) -> Array:
 def fewer_bits(x: Array, bits: int) -> Array:
     half = np.uint32(1 << (bits - 1))
     return (
-        ((x.view(np.uint32) + half) >> np.uint32(bits) << np.uint32(bits)).view(np.float32).astype(np.float64)
+        ((x.view(np.uint32) + half) >> np.uint32(bits) << np.uint32(bits))
+        .view(np.float32)
+        .astype(np.float64)
     )
 
 
@@ -83,7 +87,11 @@ def fewer_bits(x: Array, bits: int) -> Array:
 def test_fp32_sums_in_the_worst_order_are_fp32(k: int, kind: str) -> None:
     a, b = operands(k, kind)
     rms, worst = shares(one_by_one(a, b), a, b)
-    print(k, kind, f"{rms * 2**24:.3f} of {rms_bound('fp32', k, kind, SIDE**2) * 2**24:.3f} u")
+    print(
+        k,
+        kind,
+        f"{rms * 2**24:.3f} of {rms_bound('fp32', k, kind, SIDE**2) * 2**24:.3f} u",
+    )
     assert rms < 0.9 * rms_bound("fp32", k, kind, SIDE**2)
     assert worst < accumulation_bound("fp32", k, kind)
 
@@ -104,7 +112,9 @@ def test_three_tf32_products_are_fp32_and_three_bf16_products_are_not(k: int) ->
         assert right < 0.6 * allowed
         assert wrong > allowed, kind
     if k >= 2048:
-        assert worst < accumulation_bound("fp32", k, "wide"), "the largest element alone says nothing"
+        assert worst < accumulation_bound("fp32", k, "wide"), (
+            "the largest element alone says nothing"
+        )
 
 
 @pytest.mark.parametrize("k", DEPTHS)
@@ -119,21 +129,29 @@ def test_seventeen_bits_are_not_fp32(k: int) -> None:
 def test_products_of_fp8_and_left_out_products_are_no_sums_of_fp16(k: int) -> None:
     """Sums that are exact otherwise; honest ones round the sum to fp16 at each product."""
     side = 32
-    a, b = (x.astype(np.float16).astype(np.float32) for x in operands(k, "uniform", side))
+    a, b = (
+        x.astype(np.float16).astype(np.float32) for x in operands(k, "uniform", side)
+    )
     total = np.zeros((side, side), np.float32)
     for at in range(k):
         total = (total + a[:, at, None] * b[at]).astype(np.float16).astype(np.float32)
     allowed = rms_bound("fp16_acc16", k, "uniform", side**2)
     assert shares(total, a, b)[0] < 0.85 * allowed
     rounded = [x.reshape(-1) for x in (a, b)]
-    narrow = [E4M3[e4m3(x)].reshape(shape) for x, shape in zip(rounded, (a.shape, b.shape), strict=True)]
+    narrow = [
+        E4M3[e4m3(x)].reshape(shape)
+        for x, shape in zip(rounded, (a.shape, b.shape), strict=True)
+    ]
     wide_a, wide_b = a.astype(np.float64), b.astype(np.float64)
     left = {128: 4096, 32: 16384, 8: 1024}
     kept = [k - k // part for part, least in left.items() if k >= least]
     products = [narrow[0] @ narrow[1], *(wide_a[:, :n] @ wide_b[:n] for n in kept)]
     for c in products:
         rms, worst = shares(c.astype(np.float16), a, b)
-        print(k, f"{rms / allowed:.2f}; largest {worst / accumulation_bound('fp16_acc16', k):.2f}")
+        print(
+            k,
+            f"{rms / allowed:.2f}; largest {worst / accumulation_bound('fp16_acc16', k):.2f}",
+        )
         assert rms > allowed
 
 
@@ -145,13 +163,19 @@ def cut_sums(a: Array, b: Array, depth: int, width: int) -> Array:
         products = a[:, None, part] * b.T[None, :, part]
         top = np.maximum(np.abs(products).max(-1), np.abs(total))
         unit = np.ldexp(1.0, np.frexp(top)[1] - 1 - width)
-        total = (np.trunc(products / unit[..., None]).sum(-1) + np.trunc(total / unit)) * unit
+        total = (
+            np.trunc(products / unit[..., None]).sum(-1) + np.trunc(total / unit)
+        ) * unit
     return np.asarray(total)
 
 
 @pytest.mark.parametrize("k", DEPTHS)
-@pytest.mark.parametrize(("dtype", "depth", "width"), [("tf32", 8, 23), ("bf16", 16, 23), ("fp8", 32, 13)])
-def test_a_rows_errors_lie_within_its_tolerance(dtype: str, depth: int, width: int, k: int) -> None:
+@pytest.mark.parametrize(
+    ("dtype", "depth", "width"), [("tf32", 8, 23), ("bf16", 16, 23), ("fp8", 32, 13)]
+)
+def test_a_rows_errors_lie_within_its_tolerance(
+    dtype: str, depth: int, width: int, k: int
+) -> None:
     a, b = (x.astype(np.float64) for x in operands(k, "uniform", 16))
     error = cut_sums(a, b, depth, width) - a @ b
     norms = np.linalg.norm(a, axis=1)[:, None] * np.linalg.norm(b, axis=0)[None, :]
@@ -171,8 +195,13 @@ def test_gpus_err_about_as_much_as_a_row_may() -> None:
             & (rows.status == "ok")
             & rows["dtype"].isin(["tf32", "fp16", "bf16", "fp8"])
         ]
-        for (dtype, k), error in rows.groupby(["dtype", "k"])["max_error"].max().items():
-            assert error < 5 * 4 / 3 * row_tolerance(str(dtype), int(k)) * 1.35, (dtype, k)
+        for (dtype, k), error in (
+            rows.groupby(["dtype", "k"])["max_error"].max().items()
+        ):
+            assert error < 5 * 4 / 3 * row_tolerance(str(dtype), int(k)) * 1.35, (
+                dtype,
+                k,
+            )
 
 
 def test_a_row_is_wrong_by_less_than_a_tile_of_it() -> None:
@@ -186,10 +215,18 @@ def test_a_row_is_wrong_by_less_than_a_tile_of_it() -> None:
 
 def test_the_chance_of_a_false_alarm_is_as_stated() -> None:
     for rows in (1, 128, 16384):
-        assert 2 * rows * math.exp(-(chance_factor(rows) ** 2) / 2) == pytest.approx(FALSE_ALARM)
+        assert 2 * rows * math.exp(-(chance_factor(rows) ** 2) / 2) == pytest.approx(
+            FALSE_ALARM
+        )
 
 
 def test_other_inputs_have_the_general_bound_in_rows() -> None:
     for kind in ("positive", "wide", "integers"):
-        assert row_tolerance("bf16", 1024, kind) == accumulation_bound("bf16", 1024, kind)
-    assert rms_bound("fp32", 64, "positive", 100) == rms_bound("bf16", 64, "uniform", 100) == math.inf
+        assert row_tolerance("bf16", 1024, kind) == accumulation_bound(
+            "bf16", 1024, kind
+        )
+    assert (
+        rms_bound("fp32", 64, "positive", 100)
+        == rms_bound("bf16", 64, "uniform", 100)
+        == math.inf
+    )

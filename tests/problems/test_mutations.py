@@ -35,7 +35,13 @@ from ladder.model.errors import LadderError
 from ladder.model.folders import PACKAGE
 from ladder.model.problem import C_TYPES, ELEMENT_BYTES, INPUTS
 from ladder.problems.gemm import PROBLEM, input_dtype, instance, output_dtype
-from ladder.problems.gemm.bounds import ROUNDING, accumulation_bound, chance_factor, rms_bound, row_tolerance
+from ladder.problems.gemm.bounds import (
+    ROUNDING,
+    accumulation_bound,
+    chance_factor,
+    rms_bound,
+    row_tolerance,
+)
 from ladder.problems.gemm.instance import _PADDING, INSTANCE, GemmInstance
 from measuring import GPUS
 
@@ -88,12 +94,17 @@ def size(mutation: str, dtype: str, k: int) -> float:
 def seen(mutation: str, dtype: str, k: int, times: float) -> bool:
     """Whether an error `times` its root mean square, less what rounding explains, exceeds 1.2 bounds."""
     rounding = roundoff(dtype) * R * math.sqrt(k)
-    return times * size(mutation, dtype, k) - rounding > 1.2 * accumulation_bound(dtype, k) * k / 4
+    return (
+        times * size(mutation, dtype, k) - rounding
+        > 1.2 * accumulation_bound(dtype, k) * k / 4
+    )
 
 
 def largest(mutation: str) -> float:
     """The largest error of 256 x 256 elements, or those it touches, is this many root mean squares at least."""
-    return {"swapped_rows": 2.0, "one_element": 1.0, "last_product": 2.7}.get(mutation, 3.5)
+    return {"swapped_rows": 2.0, "one_element": 1.0, "last_product": 2.7}.get(
+        mutation, 3.5
+    )
 
 
 ESCAPES: dict[str, dict[str, int]] = {
@@ -121,7 +132,9 @@ def test_what_may_escape_is_known_and_nothing_else_does() -> None:
     for dtype in DTYPES:
         found: dict[str, int] = {}
         for mutation in mutations(dtype):
-            unseen = [k for k in DEPTHS if not seen(mutation, dtype, k, largest(mutation))]
+            unseen = [
+                k for k in DEPTHS if not seen(mutation, dtype, k, largest(mutation))
+            ]
             assert unseen == [k for k in DEPTHS if unseen and k >= unseen[0]]
             if unseen:
                 found[mutation] = unseen[0]
@@ -140,11 +153,18 @@ def test_no_bound_is_wider_than_that_of_any_inputs() -> None:
 def test_every_result_that_was_published_lies_within_its_bound() -> None:
     for path in sorted((ROOT / "results" / "published").glob("*/timings.parquet")):
         rows = pd.read_parquet(path)
-        rows = rows[(rows.problem == "gemm") & (rows.status == "ok") & rows.max_error.notna()]
+        rows = rows[
+            (rows.problem == "gemm") & (rows.status == "ok") & rows.max_error.notna()
+        ]
         cells = zip(rows.max_error, rows["dtype"], rows.k, strict=True)
-        share = [float(error) / accumulation_bound(str(dtype), int(k)) for error, dtype, k in cells]
+        share = [
+            float(error) / accumulation_bound(str(dtype), int(k))
+            for error, dtype, k in cells
+        ]
         print(pd.Series(share, rows["dtype"]).groupby(level=0).max().to_dict())
-        assert max(share) < 0.6  # fp32 comes nearest: 0.53 among 17 million sums of 1019 products
+        assert (
+            max(share) < 0.6
+        )  # fp32 comes nearest: 0.53 among 17 million sums of 1019 products
 
 
 # Honest sums and wrong ones in NumPy: arrays of (trial, m, k) and (trial, k, n).
@@ -158,7 +178,9 @@ def narrowed(x: Array, bits: int, least: int = -126) -> Array:
 
 def drawn(random: np.random.Generator, dtype: str, shape: tuple[int, ...]) -> Array:
     values = random.uniform(-1, 1, shape)
-    return narrowed(values, BITS[input_dtype(dtype)], -6 if dtype == "fp8" else -126).astype(np.float32)
+    return narrowed(
+        values, BITS[input_dtype(dtype)], -6 if dtype == "fp8" else -126
+    ).astype(np.float32)
 
 
 def stored(c: Array, dtype: str) -> Array:
@@ -175,7 +197,9 @@ def truncated_sum(total: Array, products: Array, width: int) -> Array:
     return np.asarray((np.trunc(total / unit) + cut) * unit)
 
 
-def sums(dtype: str, a: Array, b: Array, width: int = 23) -> Iterator[tuple[int, Array]]:
+def sums(
+    dtype: str, a: Array, b: Array, width: int = 23
+) -> Iterator[tuple[int, Array]]:
     """(products added, sum so far) of an honest kernel: product by product, or as tensor cores add."""
     depth = {"fp32": 1, "fp16_acc16": 1, "tf32": 8, "fp8": 32}.get(dtype, 16)
     element = np.float64 if width > 16 and depth > 1 else np.float32
@@ -237,33 +261,47 @@ def by_elements(c: Array, a: Array, b: Array, rounding: float) -> Array:
     return np.asarray(found.max((-1, -2)))
 
 
-def by_signs(c: Array, a: Array, b: Array, x: Array, rounding: float, dtype: str = "fp32") -> Array:
+def by_signs(
+    c: Array, a: Array, b: Array, x: Array, rounding: float, dtype: str = "fp32"
+) -> Array:
     """What check.cu finds in rows times the signs x, per trial; sums of narrow types are made in fp32."""
-    sum_type: Any = np.float64 if BITS[input_dtype(dtype)] == 24 or dtype == "tf32" else np.float32
+    sum_type: Any = (
+        np.float64 if BITS[input_dtype(dtype)] == 24 or dtype == "tf32" else np.float32
+    )
     y = (b.astype(sum_type) @ x.astype(sum_type)[..., None]).astype(np.float64)
     of_c = (c.astype(np.float64) @ x[..., None])[..., 0]
     of_a = (a.astype(np.float64) @ y)[..., 0]
-    squares = (a.astype(np.float64) ** 2).sum(-1) * (b.astype(np.float64) ** 2).sum((-1, -2))[..., None]
+    squares = (a.astype(np.float64) ** 2).sum(-1) * (b.astype(np.float64) ** 2).sum(
+        (-1, -2)
+    )[..., None]
     k, chance = a.shape[-1], chance_factor(c.shape[-2])
     rounded = chance / math.sqrt(3) * rounding * np.sqrt((c**2).sum(-1))
     scale = chance * row_tolerance(dtype, k) / accumulation_bound(dtype, k)
-    return np.asarray(normalised(of_c - of_a, rounded, scale * np.sqrt(squares)).max(-1))
+    return np.asarray(
+        normalised(of_c - of_a, rounded, scale * np.sqrt(squares)).max(-1)
+    )
 
 
 def by_squares(c: Array, a: Array, b: Array, dtype: str) -> Array:
     """What both checks find in the root mean square of the errors, over what it may be, per trial."""
     a, b = a.astype(np.float64), b.astype(np.float64)
     expected = a @ b
-    error = normalised(c - expected, roundoff(dtype) * np.abs(expected), np.abs(a) @ np.abs(b))
+    error = normalised(
+        c - expected, roundoff(dtype) * np.abs(expected), np.abs(a) @ np.abs(b)
+    )
     return np.asarray(
-        np.sqrt((error**2).mean((-1, -2))) / rms_bound(dtype, a.shape[-1], "uniform", c[0].size)
+        np.sqrt((error**2).mean((-1, -2)))
+        / rms_bound(dtype, a.shape[-1], "uniform", c[0].size)
     )
 
 
 def trials(dtype: str, k: int, number: int, side: int) -> tuple[Array, Array, Array]:
     """Inputs of `number` GEMMs of side x side x k, and signs."""
     random = np.random.default_rng([k, DTYPES.index(dtype)])
-    a, b = drawn(random, dtype, (number, side, k)), drawn(random, dtype, (number, k, side))
+    a, b = (
+        drawn(random, dtype, (number, side, k)),
+        drawn(random, dtype, (number, k, side)),
+    )
     return a, b, random.choice([-1.0, 1.0], (number, side))
 
 
@@ -271,9 +309,18 @@ def trials(dtype: str, k: int, number: int, side: int) -> tuple[Array, Array, Ar
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_honest_sums_pass_both_checks_a_hundred_times(dtype: str, k: int) -> None:
     a, b, x = trials(dtype, k, 100, 12)
-    c, bound, rounding = honest(dtype, a, b), accumulation_bound(dtype, k), roundoff(dtype)
-    by_all, by_rows = by_elements(c, a, b, rounding).max(), by_signs(c, a, b, x, rounding, dtype).max()
-    print(f"{dtype} {k}: bound {bound:.3g}, elements {by_all / bound:.3f} of it, rows {by_rows / bound:.3f}")
+    c, bound, rounding = (
+        honest(dtype, a, b),
+        accumulation_bound(dtype, k),
+        roundoff(dtype),
+    )
+    by_all, by_rows = (
+        by_elements(c, a, b, rounding).max(),
+        by_signs(c, a, b, x, rounding, dtype).max(),
+    )
+    print(
+        f"{dtype} {k}: bound {bound:.3g}, elements {by_all / bound:.3f} of it, rows {by_rows / bound:.3f}"
+    )
     assert by_all <= bound / 2
     assert by_rows <= 0.75 * bound
     assert by_squares(c, a, b, dtype).max() <= 0.9
@@ -288,21 +335,33 @@ def test_each_mutation_is_rejected_or_known_to_be_too_small(dtype: str, k: int) 
         c = wrong(mutation, dtype, a, b)
         by_all = by_elements(c, a, b, rounding) > bound
         by_rows = by_signs(c, a, b, x, rounding, dtype) > bound
-        print(f"{dtype} {k} {mutation}: all {by_all.mean():.2f}, rows {by_rows.mean():.2f}")
-        if seen(mutation, dtype, k, 1.0 if mutation in ("one_element", "swapped_rows") else 2.0):
+        print(
+            f"{dtype} {k} {mutation}: all {by_all.mean():.2f}, rows {by_rows.mean():.2f}"
+        )
+        if seen(
+            mutation,
+            dtype,
+            k,
+            1.0 if mutation in ("one_element", "swapped_rows") else 2.0,
+        ):
             assert by_all.all(), mutation
 
 
 def emulated(width: int, number: int, one_sign: bool = False) -> dict[int, float]:
     """By depth, the largest error over |A||B| of sums of fp8 cut to `width` bits: 96 x `number` elements."""
     random = np.random.default_rng(width)
-    a, b = (drawn(random, "fp8", shape) for shape in ((96, DEPTHS[-1]), (DEPTHS[-1], number)))
+    a, b = (
+        drawn(random, "fp8", shape)
+        for shape in ((96, DEPTHS[-1]), (DEPTHS[-1], number))
+    )
     a, b = (abs(a), abs(b)) if one_sign else (a, b)
     found = {}
     for k, total in sums("fp8", a, b, width):
         if k in DEPTHS:
             left, right = a[:, :k].astype(np.float64), b[:k].astype(np.float64)
-            found[k] = float(np.max(np.abs(total - left @ right) / (np.abs(left) @ np.abs(right))))
+            found[k] = float(
+                np.max(np.abs(total - left @ right) / (np.abs(left) @ np.abs(right)))
+            )
     return found
 
 
@@ -350,7 +409,9 @@ class EmulatedHarness:
         self.view(place, size, np.uint8)[:] = 0
 
     def view(self, place: int, count: int, kind: Any) -> Array:
-        return np.asarray(self.memory.words.view(kind)[place // np.dtype(kind).itemsize :][:count])
+        return np.asarray(
+            self.memory.words.view(kind)[place // np.dtype(kind).itemsize :][:count]
+        )
 
     def run(self, entry: str, elements: int, *arguments: Any) -> None:
         given: list[int] = []
@@ -361,7 +422,9 @@ class EmulatedHarness:
                 given.append(int(np.float64(one).view(np.uint64)))
             else:
                 given.append(getattr(one, "value", one))
-        program = check_program(PACKAGE / "problems" / "gemm" / "check.cu", entry, PACKAGE / "gpu")
+        program = check_program(
+            PACKAGE / "problems" / "gemm" / "check.cu", entry, PACKAGE / "gpu"
+        )
         CheckMachine(program, self.memory, max(1, -(-elements // 256)), given).run()
 
 
@@ -374,7 +437,10 @@ def emulated_instance(
     made.scalars, made.tensors = {"alpha": 1.0, "beta": 0.0}, {}
     made.inputs, made._secret = INPUTS[0], b"a secret"
     for name, (shape, element) in made.shapes().items():
-        size, room = math.prod(shape) * ELEMENT_BYTES[element], 64 if name in made.shifted_inputs else 0
+        size, room = (
+            math.prod(shape) * ELEMENT_BYTES[element],
+            64 if name in made.shifted_inputs else 0,
+        )
         whole: Any = SimpleNamespace(handle=on.allocate(size + room), size=size + room)
         moved: Any = SimpleNamespace(handle=whole.handle + room // 2, size=size)
         made.tensors[name] = Tensor(moved, shape, element, whole, whole)
@@ -388,8 +454,12 @@ def emulated_instance(
 def values_of(made: GemmInstance, on: EmulatedHarness, name: str) -> Array:
     """Of a matrix in fp32 or bf16."""
     given, single = made.tensors[name], made.dtype == "fp32"
-    bits = on.view(given.pointer, math.prod(given.shape), np.float32 if single else np.uint16)
-    return np.array(bits if single else from_bits(bits, "bf16"), float).reshape(given.shape)
+    bits = on.view(
+        given.pointer, math.prod(given.shape), np.float32 if single else np.uint16
+    )
+    return np.array(bits if single else from_bits(bits, "bf16"), float).reshape(
+        given.shape
+    )
 
 
 def write_c(made: GemmInstance, on: EmulatedHarness, values: Array) -> None:
@@ -409,7 +479,9 @@ def inspected(made: GemmInstance, on: EmulatedHarness) -> float:
 
 def signs(count: int) -> Array:
     """As check.cu has them."""
-    return np.array([-1.0 if _mixed(KEY, at // 32) >> at % 32 & 1 else 1.0 for at in range(count)])
+    return np.array(
+        [-1.0 if _mixed(KEY, at // 32) >> at % 32 & 1 else 1.0 for at in range(count)]
+    )
 
 
 @pytest.mark.parametrize(
@@ -422,12 +494,18 @@ def signs(count: int) -> Array:
     ],
 )
 def test_the_kernels_pass_a_right_product_and_see_one_wrong_element(
-    dtype: str, layout: str, shape: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch
+    dtype: str,
+    layout: str,
+    shape: tuple[int, int, int],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     m, n, k = shape
     monkeypatch.setattr(instance, "_SPOTS", 8)  # blocks of 256 threads each
     made, on = emulated_instance(m, n, k, dtype, layout)
-    get, put = functools.partial(values_of, made, on), functools.partial(write_c, made, on)
+    get, put = (
+        functools.partial(values_of, made, on),
+        functools.partial(write_c, made, on),
+    )
     made.refresh(5)
     a, b = get("a"), get("b").T if layout == "TN" else get("b")
     assert np.isnan(get("c")).all()
@@ -437,13 +515,21 @@ def test_the_kernels_pass_a_right_product_and_see_one_wrong_element(
     bound, rounding = accumulation_bound(dtype, k), roundoff(dtype)
     put(right)
     assert inspected(made, on) <= bound
-    y = on.view(made._signed_pointers()[0], k, np.float64 if dtype == "fp32" else np.float32)
+    y = on.view(
+        made._signed_pointers()[0], k, np.float64 if dtype == "fp32" else np.float32
+    )
     np.testing.assert_allclose(y, b.astype(np.float64) @ signs(n), rtol=1e-5, atol=1e-5)
     made.refresh(5)
     cleared = made.tensors["a"]
-    on.view(cleared.pointer, math.prod(cleared.shape) * (4 if dtype == "fp32" else 2), np.uint8)[:] = 0
+    on.view(
+        cleared.pointer,
+        math.prod(cleared.shape) * (4 if dtype == "fp32" else 2),
+        np.uint8,
+    )[:] = 0
     put(np.zeros_like(right))
-    assert inspected(made, on) == 1e300, "zeros are the product of an A that somebody cleared"
+    assert inspected(made, on) == 1e300, (
+        "zeros are the product of an A that somebody cleared"
+    )
     made.refresh(5)
     spoilt = right.copy()
     spoilt[m // 2, n // 2] += 1 + R * math.sqrt(k)
@@ -459,15 +545,21 @@ def test_the_kernels_pass_a_right_product_and_see_one_wrong_element(
 
 
 @pytest.mark.parametrize(
-    ("dtype", "layout", "shape"), [("fp32", "NN", (17, 3, 130)), ("bf16", "TN", (3, 130, 17))]
+    ("dtype", "layout", "shape"),
+    [("fp32", "NN", (17, 3, 130)), ("bf16", "TN", (3, 130, 17))],
 )
 def test_with_beta_a_launch_is_right_where_it_added_what_c_held(
-    dtype: str, layout: str, shape: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch
+    dtype: str,
+    layout: str,
+    shape: tuple[int, int, int],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     m, n, k = shape
     monkeypatch.setattr(instance, "_SPOTS", 8)
     made, on = emulated_instance(m, n, k, dtype, layout)
-    before: Any = SimpleNamespace(handle=on.allocate(4 * m * n), size=m * n * ELEMENT_BYTES[made.output])
+    before: Any = SimpleNamespace(
+        handle=on.allocate(4 * m * n), size=m * n * ELEMENT_BYTES[made.output]
+    )
     made.tensors["before"] = Tensor(before, (m, n), made.output, before, before)
 
     def copy(target: int, source: int, size: int) -> None:
@@ -477,18 +569,29 @@ def test_with_beta_a_launch_is_right_where_it_added_what_c_held(
     made.use_scalars(1.0, 1.0)
     made.refresh(5)
 
-    get, put = functools.partial(values_of, made, on), functools.partial(write_c, made, on)
+    get, put = (
+        functools.partial(values_of, made, on),
+        functools.partial(write_c, made, on),
+    )
 
     def found(c: Array) -> float:
         put(stored(c, dtype))
         return inspected(made, on)
 
-    a, b, held, bound = get("a"), get("b").T if layout == "TN" else get("b"), get("c"), made.error_bound({})
+    a, b, held, bound = (
+        get("a"),
+        get("b").T if layout == "TN" else get("b"),
+        get("c"),
+        made.error_bound({}),
+    )
     assert (held == get("before")).all()
     assert len(np.unique(held)) > m * n / 4, "C holds random numbers ahead of a launch"
     right = a @ b + held
     assert found(right) <= bound
-    for name, wrong in {"beta is ignored": right - held, "C is added twice": right + held}.items():
+    for name, wrong in {
+        "beta is ignored": right - held,
+        "C is added twice": right + held,
+    }.items():
         assert found(wrong) > bound, name
     right[m // 2, n // 2] += 1 + R * math.sqrt(k)
     assert found(right) > bound, "one element is wrong"
@@ -499,7 +602,15 @@ def test_with_beta_a_launch_is_right_where_it_added_what_c_held(
 # The same on a GPU: a kernel of the tests' own is wrong on demand, and the referee's two checks judge it.
 
 SIDE = 256
-NUMBERS = ["right", "zeros", "last_product", "dropped_tile", "doubled_tile", "last_quarter", "swapped_rows"]
+NUMBERS = [
+    "right",
+    "zeros",
+    "last_product",
+    "dropped_tile",
+    "doubled_tile",
+    "last_quarter",
+    "swapped_rows",
+]
 NUMBERS += ["one_element", "tile_of_c"]
 """As mutations.cu counts them."""
 SURE = ("zeros", "dropped_tile", "doubled_tile", "last_quarter")
@@ -535,7 +646,15 @@ class Bench:
         config = LaunchConfig(grid=made.m * made.n // 128, block=128)
         kernel = self.kernels["__half" if half else "float"]
         return functools.partial(
-            launch, self.gpu.stream, config, kernel, *pointers, *shape, number, bits, off
+            launch,
+            self.gpu.stream,
+            config,
+            kernel,
+            *pointers,
+            *shape,
+            number,
+            bits,
+            off,
         )
 
     def full(self, made: GemmInstance, run: Launcher) -> float:
@@ -579,14 +698,18 @@ def own_entries(dtype: str) -> dict[str, str]:
 def own_kernels(dtype: str, arch: str) -> tuple[bytes, dict[str, str]]:
     """Cubin of mutations.cu, and a symbol for each type that sums are made in."""
     entries, text = own_entries(dtype), OWN.read_text(encoding="utf-8")
-    cubin, symbols, *_ = compile_source(text, OWN.name, [*entries.values()], [PACKAGE / "gpu"], arch)
+    cubin, symbols, *_ = compile_source(
+        text, OWN.name, [*entries.values()], [PACKAGE / "gpu"], arch
+    )
     return cubin, {of: symbols[entry] for of, entry in entries.items()}
 
 
 def test_the_kernel_that_is_wrong_on_demand_compiles_for_all_types() -> None:
     for dtype in ("fp32", "fp8"):
         entries = [*own_entries(dtype).values()]
-        assert compile_text(OWN.read_text(encoding="utf-8"), entries, [PACKAGE / "gpu"], "sm_90a")
+        assert compile_text(
+            OWN.read_text(encoding="utf-8"), entries, [PACKAGE / "gpu"], "sm_90a"
+        )
 
 
 @pytest.fixture(scope="module")
@@ -606,8 +729,12 @@ def instances(bench: Bench, dtype: str, layout: str) -> Iterator[GemmInstance]:
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not GPUS, reason="needs a GPU")
-@pytest.mark.parametrize(("dtype", "layout"), [(one, layout) for one in DTYPES for layout in PROBLEM.layouts])
-def test_a_right_product_passes_both_checks(dtype: str, layout: str, bench: Bench) -> None:
+@pytest.mark.parametrize(
+    ("dtype", "layout"), [(one, layout) for one in DTYPES for layout in PROBLEM.layouts]
+)
+def test_a_right_product_passes_both_checks(
+    dtype: str, layout: str, bench: Bench
+) -> None:
     for made in instances(bench, dtype, layout):
         runs = {"own": bench.launcher(made, "right")}
         for name in PROBLEM.libraries:
@@ -624,21 +751,29 @@ def test_a_right_product_passes_both_checks(dtype: str, layout: str, bench: Benc
                 print(f"{dtype} {layout} {made.k} {name} {kind}: {check}")
                 assert check.correct, kind
             full, timed = bench.full(made, run), max(bench.timed(made, [run] * 20))
-            print(f"{dtype} {layout} {made.k} {name}: {full:.3f} of the bound, {timed:.3f} when timed")
+            print(
+                f"{dtype} {layout} {made.k} {name}: {full:.3f} of the bound, {timed:.3f} when timed"
+            )
             assert full < 1
             assert timed < 1
 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not GPUS, reason="needs a GPU")
-@pytest.mark.parametrize(("dtype", "layout"), [(one, layout) for one in DTYPES for layout in PROBLEM.layouts])
-def test_each_mutation_is_rejected_on_a_gpu(dtype: str, layout: str, bench: Bench) -> None:
+@pytest.mark.parametrize(
+    ("dtype", "layout"), [(one, layout) for one in DTYPES for layout in PROBLEM.layouts]
+)
+def test_each_mutation_is_rejected_on_a_gpu(
+    dtype: str, layout: str, bench: Bench
+) -> None:
     for made in instances(bench, dtype, layout):
         for mutation in mutations(dtype):
             run = bench.launcher(made, mutation)
             full = bench.full(made, run)
             must = seen(mutation, dtype, made.k, largest(mutation))
-            share = float(np.mean([error > 1 for error in bench.timed(made, [run] * 50)]))
+            share = float(
+                np.mean([error > 1 for error in bench.timed(made, [run] * 50)])
+            )
             where = f"{dtype} {layout} {made.k} {mutation}"
             print(
                 f"{where}: {full:.3g} of the bound{'' if must else ' (too small)'}, {share:.0%} of launches"
@@ -647,14 +782,20 @@ def test_each_mutation_is_rejected_on_a_gpu(dtype: str, layout: str, bench: Benc
             # Elements are checked in every launch, of which one errs by 1.5 times the rms but for e-14.
             if mutation in SURE and seen(mutation, dtype, made.k, 1.5):
                 assert share == 1.0, where
-            if mutation == "swapped_rows" and made.k <= 4096 and dtype not in ("fp8", "fp16_acc16"):
+            if (
+                mutation == "swapped_rows"
+                and made.k <= 4096
+                and dtype not in ("fp8", "fp16_acc16")
+            ):
                 assert share > 0.8, where
 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not GPUS, reason="needs a GPU")
 @pytest.mark.parametrize("dtype", ["fp32", "bf16"])
-def test_a_race_once_in_a_hundred_launches_is_seen_on_a_gpu(dtype: str, bench: Bench) -> None:
+def test_a_race_once_in_a_hundred_launches_is_seen_on_a_gpu(
+    dtype: str, bench: Bench
+) -> None:
     bench.take(dtype)
     made = bench.create(bench.gpu, {"m": SIDE, "n": SIDE, "k": 512}, dtype, "NN")
     assert isinstance(made, GemmInstance)
@@ -662,6 +803,12 @@ def test_a_race_once_in_a_hundred_launches_is_seen_on_a_gpu(dtype: str, bench: B
     runs = [bench.launcher(made, "tile_of_c" if one else "right") for one in spoilt]
     rejected = np.array(bench.timed(made, runs)) > 1
     made.close()
-    print(f"{dtype}: {rejected.sum()} of 1000 launches rejected, {spoilt.sum()} were wrong;", end=" ")
-    print({number: f"{in_launches(number):.2%}" for number in (30, 100, 300, 1000)}, "in so many launches")
+    print(
+        f"{dtype}: {rejected.sum()} of 1000 launches rejected, {spoilt.sum()} were wrong;",
+        end=" ",
+    )
+    print(
+        {number: f"{in_launches(number):.2%}" for number in (30, 100, 300, 1000)},
+        "in so many launches",
+    )
     assert (rejected == spoilt).all()

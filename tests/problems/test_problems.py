@@ -28,11 +28,16 @@ def project(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_size_field_without_a_column_is_refused_since_tables_would_drop_its_rows() -> None:
+def test_a_size_field_without_a_column_is_refused_since_tables_would_drop_its_rows() -> (
+    None
+):
     assert len(PROBLEMS) >= 6
     problem = copy(PROBLEMS["stencil"])
     vars(problem)["size_fields"] = ("elements", "planes")
-    with pytest.raises(LadderError, match="the problem stencil: size_fields: planes: accepted: m, n, k, "):
+    with pytest.raises(
+        LadderError,
+        match="the problem stencil: size_fields: planes: accepted: m, n, k, ",
+    ):
         with_columns(problem)
 
 
@@ -55,14 +60,20 @@ def test_a_folder_is_all_that_a_problem_takes(project: Path) -> None:
 @pytest.mark.gpu
 @pytest.mark.skipif(not find_gpus(), reason="needs a GPU")
 def test_it_is_measured_and_verified_as_any_other(project: Path) -> None:
-    edit_yaml(project / "config/config.yaml", lambda config: config.update(device="auto"))
+    edit_yaml(
+        project / "config/config.yaml", lambda config: config.update(device="auto")
+    )
     outcome = run_snakemake(project, "measure_axpy")
     assert outcome.code == 0, outcome.text
     (folder,) = (project / "results/test").iterdir()
     records = list(read_store(folder / "records"))
-    assert {record.status for record in records if record.cell.regime == "cold"} == {"ok"}
+    assert {record.status for record in records if record.cell.regime == "cold"} == {
+        "ok"
+    }
     assert all(
-        0 < record.result["check"]["max_error"] < 2**-22 for record in records if record.status == "ok"
+        0 < record.result["check"]["max_error"] < 2**-22
+        for record in records
+        if record.status == "ok"
     )
     source = project / "kernels/axpy/axpy.cu"
     source.write_text(source.read_text().replace("a * x[i] + y[i]", "a * x[i] - y[i]"))
@@ -76,7 +87,16 @@ def test_it_is_measured_and_verified_as_any_other(project: Path) -> None:
 
 @pytest.mark.parametrize("rows", [1, 4, 16])
 @pytest.mark.parametrize("step", [1, 8, 16])
-def test_a_kernel_for_few_rows_alone_is_verified_with_a_long_sum(rows: int, step: int) -> None:
+def test_a_kernel_for_few_rows_alone_is_verified_with_a_long_sum(
+    rows: int, step: int
+) -> None:
     """A GEMM, whatever multiples of elements its vectors and fragments take."""
-    sizes = [size for group in PROBLEMS["gemm"].edges({}) for size in group if size["m"] == rows]
-    assert any(size["k"] > 2000 and size["k"] % step == size["n"] % step == 0 for size in sizes)
+    sizes = [
+        size
+        for group in PROBLEMS["gemm"].edges({})
+        for size in group
+        if size["m"] == rows
+    ]
+    assert any(
+        size["k"] > 2000 and size["k"] % step == size["n"] % step == 0 for size in sizes
+    )

@@ -11,7 +11,12 @@ from emulator.check_ptx import CheckMachine, check_program
 from emulator.inputs import drawn, value
 from emulator.ptx import Array, Memory
 from emulator.tensor_ptx import from_bits, to_bits
-from fake_gpu import FakeBuffer, FakeGpu, assert_launches_of_a_chain_differ, use_as_a_worker_does
+from fake_gpu import (
+    FakeBuffer,
+    FakeGpu,
+    assert_launches_of_a_chain_differ,
+    use_as_a_worker_does,
+)
 from ladder.gpu import instance as instances
 from ladder.gpu import tensor
 from ladder.gpu.device import _mixed
@@ -35,14 +40,18 @@ def halves(numbers: Array) -> Array:
     """The same as a tree, the upper half added to the lower half."""
     while (count := numbers.shape[-1]) > 1:
         low, high = numbers[..., : (count + 1) // 2], numbers[..., (count + 1) // 2 :]
-        numbers = np.concatenate([low[..., : count // 2] + high, low[..., count // 2 :]], axis=-1)
+        numbers = np.concatenate(
+            [low[..., : count // 2] + high, low[..., count // 2 :]], axis=-1
+        )
     return np.asarray(numbers[..., 0])
 
 
 def shares(sums: Array, numbers: Array, kind: str) -> Array:
     """Errors over the bound; over 1 where there must be none."""
     wide = numbers.astype(np.float64)
-    error = np.abs(sums - wide.sum(-1)) / np.maximum(np.abs(wide).sum(-1), np.finfo(float).tiny)
+    error = np.abs(sums - wide.sum(-1)) / np.maximum(
+        np.abs(wide).sum(-1), np.finfo(float).tiny
+    )
     bound = error_bound(numbers.shape[-1], kind)
     return np.asarray(error / bound if bound else np.where(error > 0, np.inf, 0.0))
 
@@ -55,7 +64,10 @@ def test_sums_in_any_order_lie_within_the_bound(kind: str, dtype: str) -> None:
         lines = max(1, min(4000, 2**20 // count))
         given = value(drawn(dtype, lines * count, KEY + count, kind), dtype)
         numbers = given.astype(np.float32).reshape(lines, count)
-        most = max(shares(order(numbers), numbers, kind).max() for order in (one_by_one, halves))
+        most = max(
+            shares(order(numbers), numbers, kind).max()
+            for order in (one_by_one, halves)
+        )
         assert most <= (1.0 if count < 16 else 0.8), (count, most)
 
 
@@ -68,9 +80,14 @@ def test_the_bound_of_walks_is_not_far_above_what_sums_one_by_one_lose() -> None
 
 def test_sums_of_bf16_that_are_rounded_to_it_are_wrong() -> None:
     """Be it only the sum of each 256."""
-    numbers = value(drawn("bf16", 2**18, KEY), "bf16").astype(np.float32).reshape(16, -1, 256)
+    numbers = (
+        value(drawn("bf16", 2**18, KEY), "bf16").astype(np.float32).reshape(16, -1, 256)
+    )
     blocks = from_bits(to_bits(halves(numbers), "bf16"), "bf16")
-    assert (shares(blocks.astype(np.float64).sum(-1), numbers.reshape(16, -1), "uniform") > 1).all()
+    assert (
+        shares(blocks.astype(np.float64).sum(-1), numbers.reshape(16, -1), "uniform")
+        > 1
+    ).all()
 
 
 def test_a_single_number_and_integers_are_exact() -> None:
@@ -89,7 +106,9 @@ CHEATS = {
     "doubles a half": lambda x: 2 * x[..., : x.shape[-1] // 2].sum(-1),
     "has the sum of another launch": lambda x: np.roll(x, 1, axis=0).sum(-1),
     "writes zero": lambda x: 0 * x.sum(-1),
-    "adds up bf16": lambda x: (x.view(np.uint32) & 0xFFFF0000).view(np.float32).astype(np.float64).sum(-1),
+    "adds up bf16": lambda x: (
+        (x.view(np.uint32) & 0xFFFF0000).view(np.float32).astype(np.float64).sum(-1)
+    ),
 }
 
 
@@ -98,7 +117,9 @@ def test_what_is_left_out_shows_in_one_launch(cheat: str) -> None:
     """All but one in a hundred at 2^16; at 2^28 the numbers of bounds.py hold, which follow from the same formula."""
     numbers = drawn("fp32", 2**21, KEY).reshape(32, 2**16)
     seen = shares(
-        CHEATS[cheat](numbers.astype(np.float64)) if "bf16" not in cheat else CHEATS[cheat](numbers),
+        CHEATS[cheat](numbers.astype(np.float64))
+        if "bf16" not in cheat
+        else CHEATS[cheat](numbers),
         numbers,
         "uniform",
     )
@@ -127,7 +148,9 @@ def sums_of(count: int, kind: str, dtype: str, blocks: int = 2) -> Array:
 
 @pytest.mark.parametrize("dtype", PROBLEM.dtypes)
 @pytest.mark.parametrize("kind", PROBLEM.inputs)
-def test_the_check_adds_up_what_is_drawn_to_the_last_number(kind: str, dtype: str) -> None:
+def test_the_check_adds_up_what_is_drawn_to_the_last_number(
+    kind: str, dtype: str
+) -> None:
     for count in (1, 2, 1031, 4096):
         numbers = value(drawn(dtype, count, KEY, kind), dtype)
         assert sums_of(count, kind, dtype) == pytest.approx(
@@ -141,7 +164,9 @@ def inspected(output: float, sums: tuple[float, float]) -> float:
     running = memory.buffer(0, np.zeros(8, np.uint32), writable=True)
     result = memory.buffer(0, np.zeros(4, np.uint32), writable=True)
     given = memory.buffer(0, np.array(sums).view(np.uint32), writable=False)
-    place = memory.buffer(0, np.array([output], np.float32).view(np.uint32), writable=False)
+    place = memory.buffer(
+        0, np.array([output], np.float32).view(np.uint32), writable=False
+    )
     memory.readable[: given // 4] = 0
     program = check_program(CHECK, "check_sum<float>", PACKAGE / "gpu")
     CheckMachine(program, memory, 1, [running, result, SECRET, given, place]).run()
@@ -162,19 +187,27 @@ def test_the_error_is_over_the_sum_of_magnitudes_and_nan_is_an_error() -> None:
 
 
 @pytest.fixture(params=PROBLEM.dtypes)
-def made(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> ReductionInstance:
+def made(
+    monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> ReductionInstance:
     for module in (instances, tensor):
         monkeypatch.setattr(module, "Buffer", FakeBuffer)
     gpu: Any = FakeGpu("reduction", request.param)
     return ReductionInstance(gpu, {"elements": 1031}, request.param, "")
 
 
-def test_all_that_a_worker_does_with_it_calls_kernels_as_they_are(made: ReductionInstance) -> None:
+def test_all_that_a_worker_does_with_it_calls_kernels_as_they_are(
+    made: ReductionInstance,
+) -> None:
     made.library(COPY)[""]()
-    assert {entry.split("<")[0] for entry in PROBLEM.harness(made.dtype)} <= use_as_a_worker_does(made)
+    assert {
+        entry.split("<")[0] for entry in PROBLEM.harness(made.dtype)
+    } <= use_as_a_worker_does(made)
 
 
-def test_each_launch_of_a_chain_has_an_input_and_a_key_of_its_own(made: ReductionInstance) -> None:
+def test_each_launch_of_a_chain_has_an_input_and_a_key_of_its_own(
+    made: ReductionInstance,
+) -> None:
     """The sum of an input that is moved by some numbers follows from the sum."""
     assert_launches_of_a_chain_differ(made)
 
@@ -183,6 +216,10 @@ def test_a_copy_moves_as_many_bytes_as_a_sum_reads(
     made: ReductionInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     moved = []
-    monkeypatch.setattr(made.gpu, "copy", lambda target, source, size: moved.append(2 * size))
+    monkeypatch.setattr(
+        made.gpu, "copy", lambda target, source, size: moved.append(2 * size)
+    )
     made.library(COPY)[""]()
-    assert moved == [pytest.approx(PROBLEM.work(made.size, made.dtype, {}).bytes, abs=4)]
+    assert moved == [
+        pytest.approx(PROBLEM.work(made.size, made.dtype, {}).bytes, abs=4)
+    ]

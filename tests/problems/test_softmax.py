@@ -13,7 +13,12 @@ from emulator.inputs import drawn, value
 from emulator.ptx import Array, Memory
 from emulator.softmax_rule import error_over_bound
 from emulator.tensor_ptx import from_bits, to_bits
-from fake_gpu import FakeBuffer, FakeGpu, assert_launches_of_a_chain_differ, use_as_a_worker_does
+from fake_gpu import (
+    FakeBuffer,
+    FakeGpu,
+    assert_launches_of_a_chain_differ,
+    use_as_a_worker_does,
+)
 from ladder.gpu import instance as instances
 from ladder.gpu import tensor
 from ladder.gpu.device import _mixed
@@ -29,15 +34,21 @@ SINGLE = np.float32
 LOG2E = SINGLE(1.4426950408889634)
 
 
-def matrix(dtype: str, rows: int, columns: int, kind: str = "uniform", key: int = KEY) -> Array:
+def matrix(
+    dtype: str, rows: int, columns: int, kind: str = "uniform", key: int = KEY
+) -> Array:
     """Bits of the matrix that is drawn."""
     elements = drawn(dtype, rows * columns, key, kind)
-    return (elements.view(np.uint32) if dtype == "fp32" else elements).reshape(rows, columns)
+    return (elements.view(np.uint32) if dtype == "fp32" else elements).reshape(
+        rows, columns
+    )
 
 
 def numbers(bits: Array) -> Array:
     """Of such bits, as fp64."""
-    return value(bits.view(SINGLE), "fp32") if bits.itemsize == 4 else value(bits, "bf16")
+    return (
+        value(bits.view(SINGLE), "fp32") if bits.itemsize == 4 else value(bits, "bf16")
+    )
 
 
 def exponential(x: Array) -> Array:
@@ -58,9 +69,14 @@ def three_passes(x: Array) -> Array:
 
 def online(x: Array) -> Array:
     """A running maximum and sum in each of 128 threads, one after the other then."""
-    padded = np.pad(x, ((0, 0), (0, -x.shape[1] % 128)), constant_values=np.finfo(SINGLE).min)
+    padded = np.pad(
+        x, ((0, 0), (0, -x.shape[1] % 128)), constant_values=np.finfo(SINGLE).min
+    )
     steps = np.moveaxis(padded.reshape(len(x), -1, 128), 1, 0)
-    maximum, total = np.full_like(steps[0], np.finfo(SINGLE).min), np.zeros_like(steps[0])
+    maximum, total = (
+        np.full_like(steps[0], np.finfo(SINGLE).min),
+        np.zeros_like(steps[0]),
+    )
 
     def joined(m: Array, s: Array, other: Array, t: Array) -> tuple[Array, Array]:
         larger = np.maximum(m, other)
@@ -69,13 +85,19 @@ def online(x: Array) -> Array:
     for step in steps:
         maximum, total = joined(maximum, total, step, np.ones_like(step))
     while maximum.shape[1] > 1:
-        maximum, total = joined(maximum[:, ::2], total[:, ::2], maximum[:, 1::2], total[:, 1::2])
+        maximum, total = joined(
+            maximum[:, ::2], total[:, ::2], maximum[:, 1::2], total[:, 1::2]
+        )
     return np.asarray(exponential(x - maximum) / total)
 
 
 def rounded(made: Array, dtype: str) -> Array:
     """Bits of outputs."""
-    return np.ascontiguousarray(made).view(np.uint32) if dtype == "fp32" else to_bits(made, "bf16")
+    return (
+        np.ascontiguousarray(made).view(np.uint32)
+        if dtype == "fp32"
+        else to_bits(made, "bf16")
+    )
 
 
 def share(made: Array, given: Array, dtype: str) -> float:
@@ -88,7 +110,9 @@ def share(made: Array, given: Array, dtype: str) -> float:
 @pytest.mark.parametrize("way", [three_passes, online])
 @pytest.mark.parametrize("dtype", PROBLEM.dtypes)
 @pytest.mark.parametrize("kind", INPUTS)
-def test_softmax_in_fp32_lies_within_the_bound(kind: str, dtype: str, way: Callable[[Array], Array]) -> None:
+def test_softmax_in_fp32_lies_within_the_bound(
+    kind: str, dtype: str, way: Callable[[Array], Array]
+) -> None:
     """Though every exponential errs by the most, and in the same direction."""
     for rows, columns in ((50, 1), (50, 7), (50, 128), (20, 1024), (2, 65536)):
         given = matrix(dtype, rows, columns, kind)
@@ -128,17 +152,29 @@ def without_the_end(x: Array) -> Array:
 
 
 CHEATS: dict[str, tuple[str, Callable[[Array], Array]]] = {
-    "without the maximum": ("spikes", lambda x: exponential(x) / exponential(x).sum(axis=1, keepdims=True)),
-    "one column is left out of the sum": ("uniform", lambda x: exact(x, slice(1, None))),
+    "without the maximum": (
+        "spikes",
+        lambda x: exponential(x) / exponential(x).sum(axis=1, keepdims=True),
+    ),
+    "one column is left out of the sum": (
+        "uniform",
+        lambda x: exact(x, slice(1, None)),
+    ),
     "the last column is left unwritten": ("uniform", without_the_end),
     "a sum in bf16": ("uniform", in_narrow("bf16")),
     "a sum in fp16": ("uniform", in_narrow("f16")),
     "the sum of the row before": (
         "uniform",
-        lambda x: exact(x) * (np.exp(x).sum(axis=1) / np.roll(np.exp(x).sum(axis=1), 1))[:, None],
+        lambda x: (
+            exact(x)
+            * (np.exp(x).sum(axis=1) / np.roll(np.exp(x).sum(axis=1), 1))[:, None]
+        ),
     ),
     "shares that are all alike": ("uniform", lambda x: np.full_like(x, 1 / x.shape[1])),
-    "powers of two": ("uniform", lambda x: np.exp2(x) / np.exp2(x).sum(axis=1, keepdims=True)),
+    "powers of two": (
+        "uniform",
+        lambda x: np.exp2(x) / np.exp2(x).sum(axis=1, keepdims=True),
+    ),
 }
 
 
@@ -164,7 +200,9 @@ def test_outputs_in_bf16_are_no_softmax_of_fp32_at_any_number_of_columns() -> No
 def inspected(dtype: str, output: Array, kind: str = "uniform") -> float:
     """The error that check_rows leaves in its slot, whose tag must be right."""
     memory, (rows, columns) = Memory(), output.shape
-    running, result = (memory.buffer(0, np.zeros(8, np.uint32), writable=True) for _ in range(2))
+    running, result = (
+        memory.buffer(0, np.zeros(8, np.uint32), writable=True) for _ in range(2)
+    )
     bits = np.ascontiguousarray(output).reshape(-1)
     bits = np.append(bits, bits[:1]) if bits.nbytes % 4 else bits
     place = memory.buffer(0, bits.view(np.uint32), writable=False)
@@ -179,7 +217,9 @@ def inspected(dtype: str, output: Array, kind: str = "uniform") -> float:
 
 @pytest.mark.parametrize("kind", INPUTS)
 @pytest.mark.parametrize("dtype", PROBLEM.dtypes)
-def test_the_check_finds_the_errors_of_rows_that_were_drawn(dtype: str, kind: str) -> None:
+def test_the_check_finds_the_errors_of_rows_that_were_drawn(
+    dtype: str, kind: str
+) -> None:
     """As worked out here. Rows begin within 128 bits, and blocks take several."""
     for rows, columns in ((5, 37), (3, 300)):
         given = matrix(dtype, rows, columns, kind)
@@ -214,19 +254,27 @@ def test_a_row_of_nothing_is_not_looked_at() -> None:
 
 
 @pytest.fixture(params=PROBLEM.dtypes)
-def made(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> SoftmaxInstance:
+def made(
+    monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> SoftmaxInstance:
     for module in (instances, tensor):
         monkeypatch.setattr(module, "Buffer", FakeBuffer)
     gpu: Any = FakeGpu("softmax", request.param)
     return SoftmaxInstance(gpu, {"m": 33, "n": 128}, request.param, "")
 
 
-def test_all_that_a_worker_does_with_it_calls_kernels_as_they_are(made: SoftmaxInstance) -> None:
+def test_all_that_a_worker_does_with_it_calls_kernels_as_they_are(
+    made: SoftmaxInstance,
+) -> None:
     made.library(COPY)[""]()
-    assert {entry.split("<")[0] for entry in PROBLEM.harness(made.dtype)} <= use_as_a_worker_does(made)
+    assert {
+        entry.split("<")[0] for entry in PROBLEM.harness(made.dtype)
+    } <= use_as_a_worker_does(made)
 
 
-def test_each_launch_of_a_chain_has_an_input_and_a_key_of_its_own(made: SoftmaxInstance) -> None:
+def test_each_launch_of_a_chain_has_an_input_and_a_key_of_its_own(
+    made: SoftmaxInstance,
+) -> None:
     """Rows of a moved input have nearly the sums of the rows as they were."""
     assert_launches_of_a_chain_differ(made)
 
@@ -235,18 +283,26 @@ def test_a_copy_moves_as_many_bytes_as_a_softmax(
     made: SoftmaxInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     moved = []
-    monkeypatch.setattr(made.gpu, "copy", lambda target, source, size: moved.append(2 * size))
+    monkeypatch.setattr(
+        made.gpu, "copy", lambda target, source, size: moved.append(2 * size)
+    )
     made.library(COPY)[""]()
     assert moved == [PROBLEM.work(made.size, made.dtype, {}).bytes]
 
 
-def test_the_memory_of_an_instance_is_what_its_description_says(made: SoftmaxInstance) -> None:
+def test_the_memory_of_an_instance_is_what_its_description_says(
+    made: SoftmaxInstance,
+) -> None:
     with made.writing_to(1):
         held = {name: tensor.buffer.size for name, tensor in made.tensors.items()}
-    assert sum(held.values()) + held["output"] == PROBLEM.device_bytes(made.size, made.dtype)
+    assert sum(held.values()) + held["output"] == PROBLEM.device_bytes(
+        made.size, made.dtype
+    )
 
 
-def test_edges_have_sizes_for_kernels_of_whole_vectors_and_lie_around_those_timed() -> None:
+def test_edges_have_sizes_for_kernels_of_whole_vectors_and_lie_around_those_timed() -> (
+    None
+):
     groups = PROBLEM.edges({})
     assert all(any(size["n"] % 8 == 0 for size in group) for group in groups)
     columns = [group[0]["n"] for group in groups]

@@ -9,7 +9,12 @@ import pytest
 from emulator.check_ptx import CheckMachine, check_program
 from emulator.inputs import drawn
 from emulator.ptx import Array, Memory
-from fake_gpu import FakeBuffer, FakeGpu, assert_launches_of_a_chain_differ, use_as_a_worker_does
+from fake_gpu import (
+    FakeBuffer,
+    FakeGpu,
+    assert_launches_of_a_chain_differ,
+    use_as_a_worker_does,
+)
 from ladder.gpu import instance as instances
 from ladder.gpu import tensor
 from ladder.gpu.device import _mixed
@@ -36,7 +41,9 @@ def launched(
 ) -> tuple[Array, ...]:
     """What a kernel of the check leaves in buffers of so many bytes, of an output of n x m."""
     memory, (n, m) = Memory(), output.shape
-    made = [memory.buffer(0, np.zeros(8, np.uint32), writable=True) for _ in range(writes)]
+    made = [
+        memory.buffer(0, np.zeros(8, np.uint32), writable=True) for _ in range(writes)
+    ]
     bits = np.ascontiguousarray(output).reshape(-1)
     bits = np.append(bits, bits[:1]) if bits.nbytes % 4 else bits
     place = memory.buffer(0, bits.view(np.uint32), writable=False)
@@ -53,7 +60,9 @@ def wrong(dtype: str, output: Array, kind: str = "uniform") -> int:
 
 @pytest.mark.parametrize("kind", INPUTS)
 @pytest.mark.parametrize("dtype", PROBLEM.dtypes)
-def test_the_check_accepts_the_transposed_matrix_that_was_drawn(dtype: str, kind: str) -> None:
+def test_the_check_accepts_the_transposed_matrix_that_was_drawn(
+    dtype: str, kind: str
+) -> None:
     for m, n in SHAPES:
         assert wrong(dtype, matrix(dtype, m, n, kind).T, kind) == 0, (m, n)
 
@@ -78,12 +87,16 @@ def one_wrong_tile(right: Array) -> Array:
 
 CHEATS = {
     "the input as it is": lambda right: right.T.reshape(right.shape),
-    "half of it": lambda right: np.concatenate([right[:16], np.full_like(right[16:], 0xFFFFFFFF)]),
+    "half of it": lambda right: np.concatenate(
+        [right[:16], np.full_like(right[16:], 0xFFFFFFFF)]
+    ),
     "the launch before": lambda right: matrix("fp32", 48, 32, key=KEY + 1).T,
     "one wrong tile": one_wrong_tile,
     "rows the other way round": lambda right: right[::-1],
     "rounded to bf16": lambda right: right & np.uint32(0xFFFF0000),
-    "zeros without their sign": lambda right: np.where(right == 0x80000000, np.uint32(0), right),
+    "zeros without their sign": lambda right: np.where(
+        right == 0x80000000, np.uint32(0), right
+    ),
 }
 
 
@@ -96,7 +109,9 @@ def test_what_is_not_the_answer_is_found_in_one_launch(cheat: str) -> None:
 
 def inspected(output: Array) -> float:
     """The error that check_outputs leaves in its slot, whose tag must be right."""
-    running, result = launched("check_outputs", "bf16", output, "uniform", SECRET, writes=2)
+    running, result = launched(
+        "check_outputs", "bf16", output, "uniform", SECRET, writes=2
+    )
     assert (int(running[0]), int(running[1])) == (0, 0)
     assert int(result[1]) == _mixed(SECRET, int(result[0]))
     return float(result[:1].view(np.float64)[0])
@@ -136,13 +151,19 @@ def make(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 @pytest.mark.parametrize("dtype", PROBLEM.dtypes)
-def test_all_that_a_worker_does_with_it_calls_kernels_as_they_are(make: Any, dtype: str) -> None:
+def test_all_that_a_worker_does_with_it_calls_kernels_as_they_are(
+    make: Any, dtype: str
+) -> None:
     made = make(dtype, 33, 7)
     made.library(COPY)[""]()
-    assert {entry.split("<")[0] for entry in PROBLEM.harness(dtype)} <= use_as_a_worker_does(made)
+    assert {
+        entry.split("<")[0] for entry in PROBLEM.harness(dtype)
+    } <= use_as_a_worker_does(made)
 
 
-def test_what_is_wrong_is_counted_in_words(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_wrong_is_counted_in_words(
+    make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made = make("fp32", 33, 7)
     for found, correct in ((0, True), (5, False)):
         monkeypatch.setattr(made.gpu, "reduce", lambda *_, found=found: (0.0, found))
@@ -156,11 +177,15 @@ def test_each_launch_of_a_chain_has_an_input_and_a_key_of_its_own(make: Any) -> 
     assert_launches_of_a_chain_differ(make("bf16", 33, 7))
 
 
-def test_a_copy_moves_as_many_bytes_as_a_transposition(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_copy_moves_as_many_bytes_as_a_transposition(
+    make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for dtype in PROBLEM.dtypes:
         made, moved = make(dtype, 33, 7), []
         monkeypatch.setattr(
-            made.gpu, "copy", lambda target, source, size, moved=moved: moved.append(2 * size)
+            made.gpu,
+            "copy",
+            lambda target, source, size, moved=moved: moved.append(2 * size),
         )
         made.library(COPY)[""]()
         assert moved == [PROBLEM.work(made.size, dtype, {}).bytes]
@@ -170,7 +195,9 @@ def test_the_memory_of_an_instance_is_what_its_description_says(make: Any) -> No
     made = make("fp32", 640, 700)
     with made.writing_to(1):
         held = {name: tensor.buffer.size for name, tensor in made.tensors.items()}
-    assert sum(held.values()) + held["output"] == PROBLEM.device_bytes(made.size, "fp32")
+    assert sum(held.values()) + held["output"] == PROBLEM.device_bytes(
+        made.size, "fp32"
+    )
 
 
 def as_blas(call: tuple[Any, ...], memory: dict[int, Array]) -> Array:
@@ -179,13 +206,18 @@ def as_blas(call: tuple[Any, ...], memory: dict[int, Array]) -> Array:
     factors = {alpha: 1.0, beta: 0.0}
     assert len(factors) == 2
     assert [float(one) for one in of_transpose._FACTORS] == [1.0, 0.0]
-    assert (alpha, beta) == (of_transpose._FACTORS.ctypes.data, of_transpose._FACTORS.ctypes.data + 4)
+    assert (alpha, beta) == (
+        of_transpose._FACTORS.ctypes.data,
+        of_transpose._FACTORS.ctypes.data + 4,
+    )
     assert (transpose_b, b, ldb) == (0, c, ldc)  # in place: C = op(A) + 0 C
     rows, columns = (n, m) if transpose_a else (m, n)
     given = np.lib.stride_tricks.as_strided(memory[a], (rows, columns), (4, 4 * lda))
     assert (columns - 1) * lda + rows == memory[a].size
     result = np.zeros(ldc * n, np.float32)
-    np.lib.stride_tricks.as_strided(result, (m, n), (4, 4 * ldc))[:] = given.T if transpose_a else given
+    np.lib.stride_tricks.as_strided(result, (m, n), (4, 4 * ldc))[:] = (
+        given.T if transpose_a else given
+    )
     return result
 
 
@@ -204,7 +236,9 @@ def test_without_geam_of_bf16_a_note_says_so(make: Any) -> None:
         make("bf16", 5, 3).library("geam")
 
 
-def test_edges_have_sizes_for_kernels_of_whole_vectors_and_are_thin_odd_and_prime() -> None:
+def test_edges_have_sizes_for_kernels_of_whole_vectors_and_are_thin_odd_and_prime() -> (
+    None
+):
     groups = PROBLEM.edges({})
     for group in groups:
         assert any(size["m"] % 8 == 0 == size["n"] % 8 for size in group), group

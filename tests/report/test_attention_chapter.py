@@ -29,27 +29,62 @@ from ladder.results.run_data import RunData
 from rendering import cells
 
 PEAK = 989.0
-RATES = {"1": 90, "2": 300, "3": 350, "4": 400, "5": 540, "6": 625, "6b": 320, "7": 560, "8": 640, "8b": 580}
+RATES = {
+    "1": 90,
+    "2": 300,
+    "3": 350,
+    "4": 400,
+    "5": 540,
+    "6": 625,
+    "6b": 320,
+    "7": 560,
+    "8": 640,
+    "8b": 580,
+}
 RATES |= {"9": 650, "9b": 590}
 """TFLOP/s of the rungs, at any length."""
 
 
-def timing(sweep: Sweep, entry: Entry, size: dict[str, int], against: Entry | None) -> dict[str, Any]:
+def timing(
+    sweep: Sweep, entry: Entry, size: dict[str, int], against: Entry | None
+) -> dict[str, Any]:
     """A row of a rung, timed against the sweep's reference or against the rung that it changes."""
     variant = entry.variant
-    other = RATES[against.rung.split()[0]] if against else RATES["6b" if variant.params["causal"] else "6"]
+    other = (
+        RATES[against.rung.split()[0]]
+        if against
+        else RATES["6b" if variant.params["causal"] else "6"]
+    )
     rate = RATES[entry.rung.split()[0]]
     us = PROBLEM.work(size, variant.dtype, variant.params).operations / rate / 1e6
-    row: dict[str, Any] = {"sweep": sweep.name, "problem": sweep.problem.name, "kernel": variant.kernel.name}
-    row |= {"variant": variant.id, "rung": entry.rung, "params": json.dumps(dict(variant.params)), **size}
-    row |= {"dtype": variant.dtype, "throttled": False, "busy": False, "fresh": False, "status": "ok"}
+    row: dict[str, Any] = {
+        "sweep": sweep.name,
+        "problem": sweep.problem.name,
+        "kernel": variant.kernel.name,
+    }
+    row |= {
+        "variant": variant.id,
+        "rung": entry.rung,
+        "params": json.dumps(dict(variant.params)),
+        **size,
+    }
+    row |= {
+        "dtype": variant.dtype,
+        "throttled": False,
+        "busy": False,
+        "fresh": False,
+        "status": "ok",
+    }
     row |= {"regime": "cold", "samples": 24, "stopped_by": "precision", "cv": 0.001}
     row |= {"median_us": us, "median_us_low": us * 0.999, "median_us_high": us * 1.001}
     row |= {
         "reference": against.variant.id if against else "6_overlap",
         "reference_median_us": us * rate / other,
     }
-    row |= {"baseline": against.variant.id if against else None, "speedup": rate / other}
+    row |= {
+        "baseline": against.variant.id if against else None,
+        "speedup": rate / other,
+    }
     row |= {"speedup_low": rate / other * 0.999, "speedup_high": rate / other * 1.001}
     return row | {"tflops": rate, "peak_fraction": rate / PEAK, "memory_fraction": 0.1}
 
@@ -60,7 +95,9 @@ CHAPTERS = ("Memory-bound kernels", "Attention")
 @pytest.fixture(scope="module")
 def data() -> RunData:
     """What is published of two chapters, with made-up rows of the ladder of attention alone."""
-    known = published_of(*(name for name, one in every_sweep().items() if title_of(one) in CHAPTERS))
+    known = published_of(
+        *(name for name, one in every_sweep().items() if title_of(one) in CHAPTERS)
+    )
     frames, sweep = known.frames, known.sweeps["attention"]
     rows = [
         timing(sweep, entry, dict(size), against)
@@ -79,9 +116,16 @@ def test_its_sweeps_are_a_chapter(data: RunData) -> None:
 
 
 def test_the_answer_names_the_fastest_rungs_and_their_rates(data: RunData) -> None:
-    (answer,) = (one for one in answers(data, Links(PUBLISHED, ROOT, data)) if one.name == "attention_speed")
+    (answer,) = (
+        one
+        for one in answers(data, Links(PUBLISHED, ROOT, data))
+        if one.name == "attention_speed"
+    )
     at = data.parts["attention"].size["sequence"]
-    assert answer.headline == f"bf16 attention over {at} keys of 128 elements reaches 650 TFLOP/s."
+    assert (
+        answer.headline
+        == f"bf16 attention over {at} keys of 128 elements reaches 650 TFLOP/s."
+    )
     assert answer.also == "Causal: 590."
     share = f"{100 * 650 / PEAK:.0f} % of the peak rate"
     assert answer.exceptions == f"That is {share}. Libraries were not timed beside it."
@@ -91,7 +135,10 @@ def test_the_answer_names_the_fastest_rungs_and_their_rates(data: RunData) -> No
         (mask, str(length)) for mask in ("none", "causal") for length in lengths
     ]
     assert {line["TFLOP/s"] for line in table} == {"650", "590"}
-    assert {line["fastest"] for line in table} == {"lean softmax", "causal, lean softmax"}
+    assert {line["fastest"] for line in table} == {
+        "lean softmax",
+        "causal, lean softmax",
+    }
     assert {line["library"] for line in table} == {""}
 
 
@@ -107,7 +154,11 @@ def beside_libraries(sweep: Sweep, library: float) -> list[dict[str, Any]]:
         rate = CAUSAL if variant.params["causal"] else BESIDE
         rate = IN_TRITON if variant.kernel.name.startswith("triton") else rate
         other = library / (2 if size["sequence"] == 16384 else 1)
-        us = PROBLEM.work(dict(size), variant.dtype, variant.params).operations / rate / 1e6
+        us = (
+            PROBLEM.work(dict(size), variant.dtype, variant.params).operations
+            / rate
+            / 1e6
+        )
         row = {
             "sweep": sweep.name,
             "problem": "attention",
@@ -115,16 +166,32 @@ def beside_libraries(sweep: Sweep, library: float) -> list[dict[str, Any]]:
             "status": "ok",
             **size,
         }
-        row |= {"variant": variant.id, "params": json.dumps(dict(variant.params)), "dtype": variant.dtype}
-        row |= {"regime": "cold", "median_us": us, "tflops": rate, "peak_fraction": rate / PEAK}
-        row |= {"reference": "cuDNN", "reference_median_us": us * rate / other, "memory_fraction": 0.1}
+        row |= {
+            "variant": variant.id,
+            "params": json.dumps(dict(variant.params)),
+            "dtype": variant.dtype,
+        }
+        row |= {
+            "regime": "cold",
+            "median_us": us,
+            "tflops": rate,
+            "peak_fraction": rate / PEAK,
+        }
+        row |= {
+            "reference": "cuDNN",
+            "reference_median_us": us * rate / other,
+            "memory_fraction": 0.1,
+        }
         ends = zip(("", "_low", "_high"), (1, 0.99, 1.01), strict=True)
-        rows.append(row | {f"speedup{end}": rate / other * factor for end, factor in ends})
+        rows.append(
+            row | {f"speedup{end}": rate / other * factor for end, factor in ends}
+        )
     return rows
 
 
 @pytest.mark.parametrize(
-    "names", [["attention_libraries"], ["attention_libraries", "attention_libraries_64"]]
+    "names",
+    [["attention_libraries"], ["attention_libraries", "attention_libraries_64"]],
 )
 def test_beside_libraries_it_says_how_much_faster_they_are_at_which_lengths(
     data: RunData, names: list[str]
@@ -132,16 +199,22 @@ def test_beside_libraries_it_says_how_much_faster_they_are_at_which_lengths(
     rows = [row for name in names for row in beside_libraries(data.sweeps[name], 650)]
     timings = data.frames["timings"]
     others = timings[~timings["sweep"].isin(names)]
-    other = replace_timings(data, tables.concat([others, tables.frame("timings", rows)], "timings"))
+    other = replace_timings(
+        data, tables.concat([others, tables.frame("timings", rows)], "timings")
+    )
     (answer,) = (
-        one for one in answers(other, Links(PUBLISHED, ROOT, other)) if one.name == "attention_speed"
+        one
+        for one in answers(other, Links(PUBLISHED, ROOT, other))
+        if one.name == "attention_speed"
     )
     said = "bf16 attention over 8192 keys of 128 elements reaches 600 TFLOP/s, 8 % slower than cuDNN."
     assert answer.headline == said, "without what is in Triton"
     range_ = "-8 to +85 %; causal +8 % to 2.2 times."
     at_length = "Causal: 700, 8 % faster than cuDNN."
     assert answer.also == at_length
-    assert answer.exceptions.endswith(f"Against the faster of cuDNN and torch, over all lengths: {range_}")
+    assert answer.exceptions.endswith(
+        f"Against the faster of cuDNN and torch, over all lengths: {range_}"
+    )
     table = cells(answer.table)
     depths = {line["elements in a row"] for line in table}
     assert depths == ({"128", "64"} if len(names) == 2 else {"128"})
@@ -151,7 +224,9 @@ def test_beside_libraries_it_says_how_much_faster_they_are_at_which_lengths(
 def test_its_path_is_that_of_attention_without_a_mask_though_causal_takes_half_the_time(
     data: RunData,
 ) -> None:
-    assert [entry.rung.split()[0] for entry in path_to_fastest(data.parts["attention"])] == [
+    assert [
+        entry.rung.split()[0] for entry in path_to_fastest(data.parts["attention"])
+    ] == [
         *"123456",
         "8",
         "9",
@@ -161,12 +236,22 @@ def test_its_path_is_that_of_attention_without_a_mask_though_causal_takes_half_t
 def test_its_chapter_has_its_ladder_and_its_answer(data: RunData) -> None:
     _, report = next(render(PUBLISHED, data, {}))
     chapter = report.partition("\n## Attention\n")[2].partition("\n## ")[0]
-    assert "at sequence\u00a0=\u00a08192, heads\u00a0=\u00a032, d\u00a0=\u00a0128, bf16." in chapter
-    assert chapter.count("|rung|it adds|predicted|measured|it brings|\n|---|---|--:|--:|--:|\n|1 scores") == 1
+    assert (
+        "at sequence\u00a0=\u00a08192, heads\u00a0=\u00a032, d\u00a0=\u00a0128, bf16."
+        in chapter
+    )
+    assert (
+        chapter.count(
+            "|rung|it adds|predicted|measured|it brings|\n|---|---|--:|--:|--:|\n|1 scores"
+        )
+        == 1
+    )
     assert "- How fast is attention? **bf16 attention over" in chapter
     assert report.count("How fast is attention?") == 1
     memory = report.partition("\n## Memory-bound kernels\n")[2].partition("\n## ")[0]
-    assert memory.count("|rung|it adds|") == 1, "of the other problems the sweeps' pages have them"
+    assert memory.count("|rung|it adds|") == 1, (
+        "of the other problems the sweeps' pages have them"
+    )
     assert "[its rungs](sweeps/softmax_bf16.md)" in memory
 
 
@@ -175,7 +260,9 @@ def test_without_rows_there_is_no_answer(data: RunData) -> None:
     frames = data.frames | {"timings": timings[timings["sweep"] != "attention"]}
     other = RunData(data.sweeps, frames, data.environment)
     (answer,) = (
-        one for one in answers(other, Links(PUBLISHED, ROOT, other)) if one.name == "attention_speed"
+        one
+        for one in answers(other, Links(PUBLISHED, ROOT, other))
+        if one.name == "attention_speed"
     )
     assert not answer.headline
     assert answer.absent == "attention has no timings"

@@ -36,39 +36,94 @@ from ladder.results.run_data import RunData
 from rendering import cells
 
 PEAK, COPY, FP32 = 4800.0, 4250.0, 66.9
-RATES = {"1": 3, "2": 700, "3": 800, "4": 1100, "5": 3800, "6": 4300, "7": 4290, "8": 4400}
+RATES = {
+    "1": 3,
+    "2": 700,
+    "3": 800,
+    "4": 1100,
+    "5": 3800,
+    "6": 4300,
+    "7": 4290,
+    "8": 4400,
+}
 """GB/s of the rungs of the sum."""
 ALL_RATES = {
     "reduction": RATES,
-    "softmax_fp32": {"1": 2000, "2": 2700, "3": 3900, "4": 4100, "5": 4000, "6": 3600, "7": 4050},
+    "softmax_fp32": {
+        "1": 2000,
+        "2": 2700,
+        "3": 3900,
+        "4": 4100,
+        "5": 4000,
+        "6": 3600,
+        "7": 4050,
+    },
 }
 TITLE = "Memory-bound kernels"
 
 
-def timing(sweep: Sweep, entry: Entry, size: dict[str, int], against: Entry | None) -> dict[str, Any]:
+def timing(
+    sweep: Sweep, entry: Entry, size: dict[str, int], against: Entry | None
+) -> dict[str, Any]:
     """A row of a rung, timed against the copy or against the rung that it changes."""
     variant, rates = entry.variant, ALL_RATES[sweep.name]
     work = PROBLEMS[sweep.problem.name].work(size, variant.dtype, variant.params)
     us = work.bytes / rates[entry.rung[0]] / 1e3
     other = work.bytes / (rates[against.rung[0]] if against else COPY) / 1e3
     tflops = work.operations / us / 1e6
-    row: dict[str, Any] = {"sweep": sweep.name, "problem": sweep.problem.name, "kernel": variant.kernel.name}
-    row |= {"variant": variant.id, "rung": entry.rung, "params": "{}", "dtype": variant.dtype, **size}
+    row: dict[str, Any] = {
+        "sweep": sweep.name,
+        "problem": sweep.problem.name,
+        "kernel": variant.kernel.name,
+    }
+    row |= {
+        "variant": variant.id,
+        "rung": entry.rung,
+        "params": "{}",
+        "dtype": variant.dtype,
+        **size,
+    }
     row |= {"throttled": False, "busy": False, "fresh": False}
-    row |= {"status": "ok", "regime": "cold", "samples": 24, "stopped_by": "precision", "cv": 0.001}
+    row |= {
+        "status": "ok",
+        "regime": "cold",
+        "samples": 24,
+        "stopped_by": "precision",
+        "cv": 0.001,
+    }
     row |= {"median_us": us, "median_us_low": us * 0.999, "median_us_high": us * 1.001}
-    row |= {"reference": against.variant.id if against else "copy", "reference_median_us": other}
+    row |= {
+        "reference": against.variant.id if against else "copy",
+        "reference_median_us": other,
+    }
     row |= {"baseline": against.variant.id if against else None}
-    row |= {"speedup": other / us, "speedup_low": other / us * 0.999, "speedup_high": other / us * 1.001}
-    row |= {"tflops": tflops, "peak_fraction": tflops / FP32, "gbytes_per_s": rates[entry.rung[0]]}
-    return row | {"memory_fraction": rates[entry.rung[0]] / PEAK, "copy_fraction": other / us}
+    row |= {
+        "speedup": other / us,
+        "speedup_low": other / us * 0.999,
+        "speedup_high": other / us * 1.001,
+    }
+    row |= {
+        "tflops": tflops,
+        "peak_fraction": tflops / FP32,
+        "gbytes_per_s": rates[entry.rung[0]],
+    }
+    return row | {
+        "memory_fraction": rates[entry.rung[0]] / PEAK,
+        "copy_fraction": other / us,
+    }
 
 
 @pytest.fixture(scope="module")
 def data() -> RunData:
     own = (name for name, sweep in every_sweep().items() if title_of(sweep) == TITLE)
     known = published_of(
-        *own, *PRODUCTS, *FILES.values(), "fp32_tiles", "bank_wide", "stencil_best", "attention"
+        *own,
+        *PRODUCTS,
+        *FILES.values(),
+        "fp32_tiles",
+        "bank_wide",
+        "stencil_best",
+        "attention",
     )
     sweeps, frames = known.sweeps, known.frames
     rows = [
@@ -77,19 +132,35 @@ def data() -> RunData:
         for entry, size in sweep.cells
         if entry.absent(size) is None
         for against in (None, entry.baseline)
-        if against is None or (against is entry.baseline and against.absent(size) is None)
+        if against is None
+        or (against is entry.baseline and against.absent(size) is None)
     ]
-    unique = {(row["variant"], *stats.size_of(row).items(), row["baseline"]): row for row in rows}
+    unique = {
+        (row["variant"], *stats.size_of(row).items(), row["baseline"]): row
+        for row in rows
+    }
     chapters_of_their_own = {"reduction", "transpose", "softmax", "gemv", "attention"}
-    others = frames["timings"][~frames["timings"]["problem"].isin(chapters_of_their_own)]
-    made = tables.concat([others, tables.frame("timings", [*unique.values()])], "timings")
+    others = frames["timings"][
+        ~frames["timings"]["problem"].isin(chapters_of_their_own)
+    ]
+    made = tables.concat(
+        [others, tables.frame("timings", [*unique.values()])], "timings"
+    )
     nothing_counted = tables.frame("metrics", [])
-    return RunData(sweeps, {**frames, "timings": made, "metrics": nothing_counted}, known.environment)
+    return RunData(
+        sweeps,
+        {**frames, "timings": made, "metrics": nothing_counted},
+        known.environment,
+    )
 
 
 def test_a_chapter_is_the_innermost_folder_with_a_title(data: RunData) -> None:
     titles = {name: title_of(sweep) for name, sweep in data.sweeps.items()}
-    wanted = {"fp32_tiles": "The FP32 ladder", "hopper_files": "Hopper", "bank_wide": "Memory banks"}
+    wanted = {
+        "fp32_tiles": "The FP32 ladder",
+        "hopper_files": "Hopper",
+        "bank_wide": "Memory banks",
+    }
     wanted |= {"reduction": TITLE, "reduction_libraries": TITLE}
     assert {name: titles[name] for name in wanted} == wanted
     found = [chapter.title for chapter in chapters(data, [])]
@@ -97,8 +168,12 @@ def test_a_chapter_is_the_innermost_folder_with_a_title(data: RunData) -> None:
     assert found.index("Hopper") < found.index(TITLE) < found.index("Register cache")
 
 
-def test_each_rung_stands_in_the_chapter_with_its_predicted_and_its_measured_share(data: RunData) -> None:
-    two = RunData({name: data.sweeps[name] for name in ALL_RATES}, data.frames, data.environment)
+def test_each_rung_stands_in_the_chapter_with_its_predicted_and_its_measured_share(
+    data: RunData,
+) -> None:
+    two = RunData(
+        {name: data.sweeps[name] for name in ALL_RATES}, data.frames, data.environment
+    )
     pages = dict(render(PUBLISHED, two, {}))
     report, page = pages[PUBLISHED.report], pages[PUBLISHED.sweep_page("reduction")]
     chapter = report.partition(f"## {TITLE}\n")[2].partition("\n## ")[0]
@@ -109,22 +184,36 @@ def test_each_rung_stands_in_the_chapter_with_its_predicted_and_its_measured_sha
         low, high = (f"{100 * end:.3g}" for end in entry.predicted)
         measured = f"{100 * RATES[entry.rung[0]] / PEAK:.3g} %"
         measured += " at 2^24" if entry.rung[0] == "1" else ""
-        assert f"|{low} to {high}\u00a0%|{measured}|" in sums[entry.rung], sums[entry.rung]
+        assert f"|{low} to {high}\u00a0%|{measured}|" in sums[entry.rung], sums[
+            entry.rung
+        ]
     assert "of the peak rate of the memory" in chapter
     assert "TFLOP/s" not in chapter
-    assert page.count("| as predicted |") + page.count("| not as predicted |") == len(RATES)
+    assert page.count("| as predicted |") + page.count("| not as predicted |") == len(
+        RATES
+    )
 
 
-def test_on_another_gpu_nothing_is_said_of_what_was_predicted_for_one(data: RunData) -> None:
+def test_on_another_gpu_nothing_is_said_of_what_was_predicted_for_one(
+    data: RunData,
+) -> None:
     two = {name: data.sweeps[name] for name in ALL_RATES}
-    environment = {**data.environment, "device": "nvidia-geforce-rtx-4090", "published": None}
+    environment = {
+        **data.environment,
+        "device": "nvidia-geforce-rtx-4090",
+        "published": None,
+    }
     pages = dict(render(PUBLISHED, RunData(two, data.frames, environment), {}))
     for page in (pages[PUBLISHED.report], pages[PUBLISHED.sweep_page("reduction")]):
-        assert "redict" not in re.sub(r"predicted on another GPU|another GPU is predicted", "", page)
+        assert "redict" not in re.sub(
+            r"predicted on another GPU|another GPU is predicted", "", page
+        )
     assert "|8 bulk copies|" in pages[PUBLISHED.report].replace("**", "")
 
 
-def test_a_prediction_without_a_rung_or_a_row_stands_under_the_variants_id(data: RunData) -> None:
+def test_a_prediction_without_a_rung_or_a_row_stands_under_the_variants_id(
+    data: RunData,
+) -> None:
     sweep = data.sweeps["reduction"]
     last = replace(sweep.entries[-1], rung="", baseline=None)
     bare = replace(sweep, entries=(*sweep.entries[:-1], last))
@@ -140,13 +229,21 @@ def test_the_larger_share_says_what_bounds_a_sweep(data: RunData) -> None:
     shares = shares_of(part)
     assert shares is not None
     assert (shares.of, len(shares.reached)) == ("the memory", len(RATES))
-    many = part.timings.assign(peak_fraction=2 * part.timings["memory_fraction"], copy_fraction=np.nan)
+    many = part.timings.assign(
+        peak_fraction=2 * part.timings["memory_fraction"], copy_fraction=np.nan
+    )
     other = shares_of(tables_of(part, many))
     assert other is not None
     assert other.of == "arithmetic"
     first = part.sweep.entries[1]
-    assert other.reached[first.variant.id].share == 2 * shares.reached[first.variant.id].share
-    assert size_label({"elements": 2**24}) == shares.reached[part.sweep.entries[0].variant.id].size
+    assert (
+        other.reached[first.variant.id].share
+        == 2 * shares.reached[first.variant.id].share
+    )
+    assert (
+        size_label({"elements": 2**24})
+        == shares.reached[part.sweep.entries[0].variant.id].size
+    )
     assert shares_of(data.parts["fp32_ladder"]) is None
     nothing = shares_of(tables_of(part, part.timings[:0]))
     assert nothing is not None
@@ -156,12 +253,18 @@ def test_the_larger_share_says_what_bounds_a_sweep(data: RunData) -> None:
     assert (attention.of, attention.reached) == ("arithmetic", {})
 
 
-def test_docs_show_each_rung_with_both_shares_its_gain_and_its_new_lines(data: RunData) -> None:
+def test_docs_show_each_rung_with_both_shares_its_gain_and_its_new_lines(
+    data: RunData,
+) -> None:
     drawn = ladders(PUBLISHED, data, ROOT)
-    part = drawn.partition("\n## The sum of a line of numbers\n")[2].partition("\n## ")[0]
+    part = drawn.partition("\n## The sum of a line of numbers\n")[2].partition("\n## ")[
+        0
+    ]
     assert "Shares are of the peak rate of the memory." in part
     assert "reduction-1-ladder.png" in part
-    rows = [line.split(" | ") for line in part.splitlines() if re.match(r"\| \W*\d ", line)]
+    rows = [
+        line.split(" | ") for line in part.splitlines() if re.match(r"\| \W*\d ", line)
+    ]
     for entry, row in zip(data.sweeps["reduction"].entries, rows, strict=True):
         shares = shares_of(data.parts["reduction"])
         assert shares is not None
@@ -172,9 +275,9 @@ def test_docs_show_each_rung_with_both_shares_its_gain_and_its_new_lines(data: R
             gain = RATES[entry.rung[0]] / RATES[below]
             assert row[7:8] == [below]
             assert row[8].startswith(f"{gain:.3f} [")
-    other = drawn.partition("\n## The transposition of a matrix of 4-byte elements\n")[2].partition("\n## ")[
-        0
-    ]
+    other = drawn.partition("\n## The transposition of a matrix of 4-byte elements\n")[
+        2
+    ].partition("\n## ")[0]
     assert "Nothing of it is published yet." in other
     assert "![" not in other
     assert other.count("not measured") == len(data.sweeps["transpose_fp32"].entries)
@@ -223,16 +326,26 @@ def test_what_texts_say_of_sums_and_softmax_is_decided_from_pairs_of_rungs(
     )
 
 
-def test_the_answer_names_the_fastest_rung_and_what_a_copy_reaches(data: RunData) -> None:
-    (answer,) = (one for one in answers(data, Links(PUBLISHED, ROOT, data)) if one.name == "memory_speed")
+def test_the_answer_names_the_fastest_rung_and_what_a_copy_reaches(
+    data: RunData,
+) -> None:
+    (answer,) = (
+        one
+        for one in answers(data, Links(PUBLISHED, ROOT, data))
+        if one.name == "memory_speed"
+    )
     reached = f"a sum reaches {100 * 4400 / PEAK:.0f} % of the memory's peak rate, softmax {100 * 4100 / PEAK:.0f} %"
-    assert re.fullmatch(rf"In FP32 {reached}, GEMV \d+ %\.", answer.headline), "GEMV as published"
+    assert re.fullmatch(rf"In FP32 {reached}, GEMV \d+ %\.", answer.headline), (
+        "GEMV as published"
+    )
     assert answer.also == "A copy reaches 89 %."
     rows = cells(answer.table)
     assert rows[0]["fastest rung"] == "bulk copies"
     assert answer.chapter == "memory_bound"
     assert {row["busy"] for row in rows} == {""}, "nothing was counted"
-    assert [row["size"] for row in rows] == [data.parts[name].size_text for name in (*ALL_RATES, "gemv_fp32")]
+    assert [row["size"] for row in rows] == [
+        data.parts[name].size_text for name in (*ALL_RATES, "gemv_fp32")
+    ]
 
 
 def test_the_numbers_of_the_answer_say_what_is_busy_where_it_was_counted(
@@ -247,10 +360,17 @@ def test_the_numbers_of_the_answer_say_what_is_busy_where_it_was_counted(
     counted = {"dram__bytes_read.sum": 1.1e9, "dram__bytes_write.sum": 0.06e9}
     counted |= {"smsp__issue_active.avg.pct_of_peak_sustained_active": 12.0}
     place = {name: row[name] for name in ("sweep", "variant")} | dict(row.size)
-    rows = [place | {"metric": name, "unit": "", "value": value} for name, value in counted.items()]
+    rows = [
+        place | {"metric": name, "unit": "", "value": value}
+        for name, value in counted.items()
+    ]
     metrics = tables.frame("metrics", rows)
     other = RunData(data.sweeps, data.frames | {"metrics": metrics}, data.environment)
-    (answer,) = (one for one in answers(other, Links(PUBLISHED, ROOT, other)) if one.name == "memory_speed")
+    (answer,) = (
+        one
+        for one in answers(other, Links(PUBLISHED, ROOT, other))
+        if one.name == "memory_speed"
+    )
     part = 1.16e9 / 2**30 * row["memory_fraction"]
     line, *others = cells(answer.table)
     assert line["busy"] == f"DRAM {100 * part:.0f} %, issue slots 12 %"

@@ -8,7 +8,13 @@ import pytest
 from checkout import every_sweep
 from conftest import ROOT
 from ladder.model.sweep import Entry
-from ladder.report.code_links import changed_lines, code_links, file_before, file_of, new_code
+from ladder.report.code_links import (
+    changed_lines,
+    code_links,
+    file_before,
+    file_of,
+    new_code,
+)
 
 SWEEPS = every_sweep()
 
@@ -16,12 +22,18 @@ SWEEPS = every_sweep()
 def lines_of(href: str) -> list[str]:
     path, _, ends = href.partition("#")
     lines = (ROOT / path.removeprefix("../")).read_text(encoding="utf-8").splitlines()
-    numbers = [int(one.removeprefix("L")) for one in ends.split("-")] if ends else [1, len(lines)]
+    numbers = (
+        [int(one.removeprefix("L")) for one in ends.split("-")]
+        if ends
+        else [1, len(lines)]
+    )
     return lines[numbers[0] - 1 : numbers[-1]]
 
 
 def entry_of(ladder: str, rung: str) -> Entry:
-    (entry,) = [one for one in SWEEPS[ladder].entries if one.rung.partition(" ")[0] == rung]
+    (entry,) = [
+        one for one in SWEEPS[ladder].entries if one.rung.partition(" ")[0] == rung
+    ]
     return entry
 
 
@@ -32,7 +44,9 @@ def new_lines(ladder: str, rung: str) -> tuple[str, list[str]]:
     assert own is not None
     assert before is not None
     return before.kernel.name, [
-        line.strip() for one in changed_lines(own, before.kernel, ROOT) for line in lines_of(one.href)
+        line.strip()
+        for one in changed_lines(own, before.kernel, ROOT)
+        for line in lines_of(one.href)
     ]
 
 
@@ -65,24 +79,43 @@ def test_the_lines_that_make_a_rung_are_among_those_that_the_file_before_lacks(
 
 
 def test_heads_and_braces_alone_are_no_new_lines() -> None:
-    for ladder in ("fp32_ladder", "hopper_ladder", "reduction", "transpose_fp32", "transpose_bf16"):
+    for ladder in (
+        "fp32_ladder",
+        "hopper_ladder",
+        "reduction",
+        "transpose_fp32",
+        "transpose_bf16",
+    ):
         for entry in SWEEPS[ladder].entries:
-            own, before = file_of(entry, SWEEPS), file_before(entry, SWEEPS[ladder], SWEEPS)
+            own, before = (
+                file_of(entry, SWEEPS),
+                file_before(entry, SWEEPS[ladder], SWEEPS),
+            )
             if own is None or before is None:
                 continue
             for one in changed_lines(own, before.kernel, ROOT):
                 first, *_, last = [*lines_of(one.href), lines_of(one.href)[-1]]
                 for line in (first, last):
-                    assert re.search(r"\w", line.partition("//")[0]), (own.name, one.text)
-                    assert not line.startswith(("template", "struct", "#include", "__global__")), (
+                    assert re.search(r"\w", line.partition("//")[0]), (
+                        own.name,
+                        one.text,
+                    )
+                    assert not line.startswith(
+                        ("template", "struct", "#include", "__global__")
+                    ), (
                         own.name,
                         one.text,
                     )
 
 
 def test_the_first_file_of_a_ladder_has_none_before_it() -> None:
-    assert file_before(entry_of("hopper_ladder", "1"), SWEEPS["hopper_ladder"], SWEEPS) is None
-    assert file_before(entry_of("fp32_ladder", "1"), SWEEPS["fp32_ladder"], SWEEPS) is None
+    assert (
+        file_before(entry_of("hopper_ladder", "1"), SWEEPS["hopper_ladder"], SWEEPS)
+        is None
+    )
+    assert (
+        file_before(entry_of("fp32_ladder", "1"), SWEEPS["fp32_ladder"], SWEEPS) is None
+    )
 
 
 @pytest.mark.parametrize(("ladder", "rung", "file", "line"), [
@@ -105,7 +138,10 @@ def test_each_rung_of_a_ladder_has_links_that_lead_somewhere() -> None:
     for name in ("fp32_ladder", "tensor_ladder_bf16", "hopper_ladder"):
         for entry in SWEEPS[name].entries:
             for one in code_links(entry, SWEEPS[name], ROOT):
-                assert any(line.strip() for line in lines_of(one.href)), (entry.rung, one)
+                assert any(line.strip() for line in lines_of(one.href)), (
+                    entry.rung,
+                    one,
+                )
 
 
 @pytest.mark.parametrize(("ladder", "rung", "files"), [
@@ -118,5 +154,7 @@ def test_a_rung_with_the_file_of_the_one_that_it_changes_has_the_header_of_what_
     ladder: str, rung: str, files: list[str]
 ) -> None:
     found = new_code(entry_of(ladder, rung), SWEEPS[ladder], SWEEPS, ROOT)
-    assert [*dict.fromkeys(one.href.partition("#")[0].rpartition("/")[2] for one in found)] == files
+    assert [
+        *dict.fromkeys(one.href.partition("#")[0].rpartition("/")[2] for one in found)
+    ] == files
     assert all(lines_of(one.href) for one in found)

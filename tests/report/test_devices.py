@@ -24,13 +24,19 @@ def data() -> RunData:
     return published_of("fp32_ladder", "bank_stride")
 
 
-def device(data: RunData, root: Path, name: str, times: float | None) -> PublishedFolder:
+def device(
+    data: RunData, root: Path, name: str, times: float | None
+) -> PublishedFolder:
     """Published rows under another GPU's name, so many times as fast; with None nothing has a result."""
     made = PublishedFolder(root / name)
     frames = {table: data.frames[table].copy() for table in NAMES}
     timings, claims = frames["timings"], frames["claims"]
     if times is None:
-        timings["status"], timings["reason"], claims["verdict"] = "unsupported", "no", "not measured"
+        timings["status"], timings["reason"], claims["verdict"] = (
+            "unsupported",
+            "no",
+            "not measured",
+        )
     else:
         timings["median_us"] /= times
         timings["speedup"] *= 1.25
@@ -43,9 +49,14 @@ def device(data: RunData, root: Path, name: str, times: float | None) -> Publish
 
 
 @pytest.fixture(scope="module")
-def others(data: RunData, tmp_path_factory: pytest.TempPathFactory) -> list[tuple[PublishedFolder, RunData]]:
+def others(
+    data: RunData, tmp_path_factory: pytest.TempPathFactory
+) -> list[tuple[PublishedFolder, RunData]]:
     root = tmp_path_factory.mktemp("published")
-    folders = device(data, root, "nvidia-fast", 2.0), device(data, root, "nvidia-none", None)
+    folders = (
+        device(data, root, "nvidia-fast", 2.0),
+        device(data, root, "nvidia-none", None),
+    )
     return [(one, RunData.read(one, data.sweeps)) for one in folders]
 
 
@@ -55,7 +66,10 @@ def test_the_report_compares_the_cells_that_devices_share_and_names_one_without_
 ) -> None:
     _, text = next(render(PUBLISHED, data, {}, beside=others))
     section = text.partition("## Devices\n")[2].partition("\n## ")[0]
-    rows = {line.split(" | ")[0].strip("| "): line.strip("| ").split(" | ") for line in section.splitlines()}
+    rows = {
+        line.split(" | ")[0].strip("| "): line.strip("| ").split(" | ")
+        for line in section.splitlines()
+    }
     timings, claims = data.frames["timings"], data.frames["claims"]
     cells = str(((timings["status"] == "ok") & timings["baseline"].isna()).sum())
     assert rows["NVIDIA H200"][1:5] == [cells, cells, "1.00", "1.00"]
@@ -90,11 +104,19 @@ def test_the_first_screen_sets_this_gpu_beside_those_that_were_measured(
 ) -> None:
     _, report = next(render(PUBLISHED, data, {}, beside=others))
     first = report.partition("## What to use")[0]
-    assert re.search(r"\| question \| NVIDIA H200, here \| NVIDIA-FAST \(published\d+\) \|\n", first)
-    (steps,) = [line for line in first.splitlines() if line.startswith("| Which three steps")]
+    assert re.search(
+        r"\| question \| NVIDIA H200, here \| NVIDIA-FAST \(published\d+\) \|\n", first
+    )
+    (steps,) = [
+        line for line in first.splitlines() if line.startswith("| Which three steps")
+    ]
     assert "| Coalesced loads (12 times), then" in steps, "here"
-    assert "| Coalesced loads (15 times), then" in steps, "whose steps are made 1.25 times as large"
-    assert "| Does double buffering pay?" not in first, "no sweep of it is part of this run"
+    assert "| Coalesced loads (15 times), then" in steps, (
+        "whose steps are made 1.25 times as large"
+    )
+    assert "| Does double buffering pay?" not in first, (
+        "no sweep of it is part of this run"
+    )
     assert "here |" not in next(render(PUBLISHED, data, {}))[1]
     page = render_page(PUBLISHED, data, ROOT, others)
     card = page.partition('data-name="three_steps"')[2].partition("</article>")[0]

@@ -31,7 +31,9 @@ def files(ladder: str) -> dict[str, File]:
                        "6_tma_store (rung 6b) 6c_stagger 6d_serpentine 6e_two_widths", "6d_serpentine 6f_l2_order",
                        "6_tma_store (rung 6b) 7_ping_pong", "6_tma_store (rung 6b) 8_stream_k"]),
 ])  # fmt: skip
-def test_each_file_is_compared_with_the_one_that_it_changes(ladder: str, chains: list[str]) -> None:
+def test_each_file_is_compared_with_the_one_that_it_changes(
+    ladder: str, chains: list[str]
+) -> None:
     found = files(ladder)
     before = {name: one.over for name, one in found.items()}
     names = [re.findall(r"\S+(?: \(.*?\))?", chain) for chain in chains]
@@ -51,12 +53,16 @@ def test_numbers_of_a_file_are_those_of_its_own_kernel(ladder: str) -> None:
 
 @functools.cache
 def timings() -> pd.DataFrame:
-    return pd.read_csv(ROOT / "results" / "published" / "nvidia-h200" / "timings.csv", low_memory=False)
+    return pd.read_csv(
+        ROOT / "results" / "published" / "nvidia-h200" / "timings.csv", low_memory=False
+    )
 
 
 @pytest.mark.published
 @pytest.mark.parametrize("ladder", FILES)
-def test_a_gain_that_was_not_measured_in_turn_is_the_quotient_of_two_speeds(ladder: str) -> None:
+def test_a_gain_that_was_not_measured_in_turn_is_the_quotient_of_two_speeds(
+    ladder: str,
+) -> None:
     rows = timings()[(timings()["m"] == 4096) & (timings()["regime"] == "cold")]
     libraries = rows[rows["reference"].isin(["cublas", "cublaslt"])]
     for name, one in files(ladder).items():
@@ -68,7 +74,9 @@ def test_a_gain_that_was_not_measured_in_turn_is_the_quotient_of_two_speeds(ladd
         quotients = (one.row["speedup"] / other["speedup"]).where(
             same, other["median_us"] / one.row["median_us"]
         )
-        assert any(math.isclose(one.gain.value, each, rel_tol=1e-9) for each in quotients), name
+        assert any(
+            math.isclose(one.gain.value, each, rel_tol=1e-9) for each in quotients
+        ), name
         assert one.gain.measured.low < one.gain.value < one.gain.measured.high
 
 
@@ -80,7 +88,8 @@ def test_a_gain_of_files_launched_in_turn_is_that_of_their_pairs() -> None:
     for name, one in found.items():
         assert one.before is not None
         pairs = timings()[
-            (timings()["variant"] == f"{name}-bf16") & (timings()["reference"] == one.before.id)
+            (timings()["variant"] == f"{name}-bf16")
+            & (timings()["reference"] == one.before.id)
         ]
         assert one.gain.value in set(pairs[pairs["m"] == 4096]["speedup"])
     assert not any(one.direct for one in files("fp32_ladder").values())
@@ -101,7 +110,10 @@ def test_speeds_are_over_a_library_a_copy_or_a_rung_by_its_number(
 ) -> None:
     data = published_data().parts[sweep.replace("_renumbered", "")]
     if sweep.endswith("renumbered"):
-        entries = [replace(one, rung=one.rung.replace("6 ", "12 ")) for one in data.sweep.entries]
+        entries = [
+            replace(one, rung=one.rung.replace("6 ", "12 "))
+            for one in data.sweep.entries
+        ]
         data = replace(data, sweep=replace(data.sweep, entries=tuple(entries)))
     own = Ladder(data, {}, {}, {}, {}, [], None)
     assert own.reference == reference
@@ -109,7 +121,9 @@ def test_speeds_are_over_a_library_a_copy_or_a_rung_by_its_number(
 
 
 def test_a_rung_over_its_own_reference_was_launched_in_turn_with_it() -> None:
-    found = {step.entry.rung: step for step in steps(published_data().parts["attention"])}
+    found = {
+        step.entry.rung: step for step in steps(published_data().parts["attention"])
+    }
     skipped = found["7 causal"]
     assert skipped.row["reference"] == skipped.below
     assert skipped.direct
@@ -117,7 +131,9 @@ def test_a_rung_over_its_own_reference_was_launched_in_turn_with_it() -> None:
 
 
 def test_three_decimals_and_never_an_end_that_reads_as_1_but_is_not() -> None:
-    assert [decimals(value) for value in (0.00976, 0.4361, 1.0094, 11.656, math.nan)] == [
+    assert [
+        decimals(value) for value in (0.00976, 0.4361, 1.0094, 11.656, math.nan)
+    ] == [
         "0.00976",
         "0.436",
         "1.009",

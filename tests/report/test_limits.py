@@ -19,7 +19,9 @@ ISSUED = "smsp__issue_active.avg.pct_of_peak_sustained_active"
 NEEDED = {"gbytes_per_s": 2000.0, "memory_fraction": 0.4}
 
 
-def test_units_are_busy_for_a_share_of_the_time_the_busiest_first_and_only_what_was_counted() -> None:
+def test_units_are_busy_for_a_share_of_the_time_the_busiest_first_and_only_what_was_counted() -> (
+    None
+):
     """In 1000 us: 4 GB, where the 2 that are needed are 0.4 of the peak; and 5e7 wavefronts in 1e8 cycles."""
     counted = {READ: 3e9, WRITTEN: 1e9, TENSOR: 70.0, ISSUED: 30.0, WAVEFRONTS: 5e7}
     found = busy(row(1000) | NEEDED, counted, GPU)
@@ -29,7 +31,9 @@ def test_units_are_busy_for_a_share_of_the_time_the_busiest_first_and_only_what_
         ("shared memory", pytest.approx(0.5)),
         ("issue slots", pytest.approx(0.3)),
     ]
-    assert "DRAM" not in busy(row(1000), counted, GPU), "what share of the peak its bytes are is not known"
+    assert "DRAM" not in busy(row(1000), counted, GPU), (
+        "what share of the peak its bytes are is not known"
+    )
     assert busy(row(1000) | NEEDED, {}, GPU) == {}
 
 
@@ -43,17 +47,26 @@ def test_the_longest_wait_has_its_share_of_the_time_of_warps() -> None:
 ASKED = {"sizes": [4096], "where": "rung == 'shared tile'"}
 
 
-def lab(root: Path, counted: dict[str, float], errors: dict[str, float], monkeypatch: Any) -> Lab:
+def lab(
+    root: Path, counted: dict[str, float], errors: dict[str, float], monkeypatch: Any
+) -> Lab:
     """A run in which one rung has these counters, and errors."""
     made = Lab(root)
     fields = {"errors": ASKED, "counters": ASKED | {"groups": ["compute", "memory"]}}
-    edit_yaml(made.project.sweeps / "fp32_ladder.yaml", lambda sweep: sweep.update(fields))
-    profile = [{"metric": name, "unit": "", "value": value} for name, value in counted.items()]
+    edit_yaml(
+        made.project.sweeps / "fp32_ladder.yaml", lambda sweep: sweep.update(fields)
+    )
+    profile = [
+        {"metric": name, "unit": "", "value": value} for name, value in counted.items()
+    ]
     monkeypatch.setattr("factory.make_profile", lambda place: profile)
 
     def change(place: Any, record: dict[str, Any]) -> dict[str, Any]:
         if place.variant.kernel.name == "gemm_shared_tile" and place.size["m"] == 4096:
-            seen = [{"metric": name, "unit": None, "value": value} for name, value in errors.items()]
+            seen = [
+                {"metric": name, "unit": None, "value": value}
+                for name, value in errors.items()
+            ]
             return record | {"observations": seen}
         return record
 
@@ -67,8 +80,14 @@ def test_the_page_of_a_sweep_has_errors_beside_the_librarys_and_what_its_kernels
 ) -> None:
     errors = {"max_error_uniform": 1e-7, "reference_max_error_uniform": 2e-7}
     errors |= {"max_error_wide": 3e-7, "reference_max_error_wide": NO_NUMBER}
-    page = report(lab(tmp_path, {TENSOR: 71.0, ISSUED: 34.0}, errors, monkeypatch))["fp32_ladder"]
-    heads, _, *lines = page.partition("by kind of inputs")[2].partition("<details>")[0].split("\n| ")[1:]
+    page = report(lab(tmp_path, {TENSOR: 71.0, ISSUED: 34.0}, errors, monkeypatch))[
+        "fp32_ladder"
+    ]
+    heads, _, *lines = (
+        page.partition("by kind of inputs")[2]
+        .partition("<details>")[0]
+        .split("\n| ")[1:]
+    )
     assert heads.startswith(
         "variant | size | inputs | largest error | of | its largest error | times its error"
     )
@@ -76,7 +95,10 @@ def test_the_page_of_a_sweep_has_errors_beside_the_librarys_and_what_its_kernels
         "shared tile | 4096 | uniform | 1e-07 | cuBLAS | 2e-07 | 0.500 |",
         "shared tile | 4096 | wide | 3e-07 | cuBLAS | no number |  |",
     ]
-    assert "\n| variant | size | tensor cores | issue slots |\n| --- | --- | --- | --- |\n" in page
+    assert (
+        "\n| variant | size | tensor cores | issue slots |\n| --- | --- | --- | --- |\n"
+        in page
+    )
     assert "\n| shared tile | 4096 | 71 % | 34 % |\n" in page
 
 

@@ -24,6 +24,13 @@ def test_nothing_that_is_missing_shows_in_what_make_wrote(report: Path) -> None:
 
 
 def test_what_a_missing_value_leaves_is_found_and_words_are_not() -> None:
-    for said in ("speed nan x", "over None keys", "| <NA> |", "What does it cost?** No registers."):
+    for said in (
+        "speed nan x",
+        "over None keys",
+        "| <NA> |",
+        "What does it cost?** No registers.",
+    ):
         assert LEFT_BEHIND.search(said), said
-    assert not LEFT_BEHIND.search("Nonetheless, **no difference** at 4096: nanoseconds.")
+    assert not LEFT_BEHIND.search(
+        "Nonetheless, **no difference** at 4096: nanoseconds."
+    )

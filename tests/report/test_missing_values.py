@@ -46,7 +46,9 @@ def a_run() -> RunData:
     frames = dict(whole.frames)
     for table in ("timings", "sessions", "metrics"):
         own = frames[table].groupby("sweep", sort=False)
-        frames[table] = pd.concat([stats.at_size(rows, whole.parts[str(name)].size) for name, rows in own])
+        frames[table] = pd.concat(
+            [stats.at_size(rows, whole.parts[str(name)].size) for name, rows in own]
+        )
     return RunData(whole.sweeps, frames, whole.environment)
 
 
@@ -79,7 +81,9 @@ def written(frames: Mapping[str, pd.DataFrame]) -> dict[str, str]:
 
 @pytest.mark.parametrize("every", [1, 2])
 @pytest.mark.parametrize("empty", rounds(), ids=lambda empty: empty["timings"])
-def test_a_report_is_written_whichever_columns_are_empty(empty: dict[str, str], every: int) -> None:
+def test_a_report_is_written_whichever_columns_are_empty(
+    empty: dict[str, str], every: int
+) -> None:
     frames = dict(a_run().frames)
     for table, column in empty.items():
         frames[table] = emptied(frames[table], column, every)

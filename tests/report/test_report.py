@@ -61,7 +61,10 @@ def test_without_a_gpu_the_first_lines_say_that_timings_are_published_and_what_w
     lab: Lab, tmp_path: Path
 ) -> None:
     here = {"timings_from": "published", "published": lab.environment(), "gpu": None}
-    here |= {"started": "2026-12-24T08:00:00Z", "reproduced_cubins": {"same": 41, "of": 42}}
+    here |= {
+        "started": "2026-12-24T08:00:00Z",
+        "reproduced_cubins": {"same": 41, "of": 42},
+    }
     pages = without_tables(tmp_path, lab.environment() | here)
     head = " ".join(pages["report"].split("\n|", 1)[0].replace(">", "").split())
     assert "This host has no GPU" in head
@@ -80,23 +83,39 @@ def test_without_a_gpu_the_first_lines_say_that_timings_are_published_and_what_w
             "on 2026-11-20",
             "| not known | 2026-11-20 10:00 | not known |",
         ),
-        ([{"uuid": "GPU-1"}], "on a day that is not known", "| GPU-1 | not known | not known |"),
         (
-            [{"started": "2026-11-21T10:00:00Z"}, {"uuid": "GPU-2", "started": "2026-11-20T11:00:00Z"}],
+            [{"uuid": "GPU-1"}],
+            "on a day that is not known",
+            "| GPU-1 | not known | not known |",
+        ),
+        (
+            [
+                {"started": "2026-11-21T10:00:00Z"},
+                {"uuid": "GPU-2", "started": "2026-11-20T11:00:00Z"},
+            ],
             "from 2026-11-20 to 2026-11-21 with 2 GPUs",
             "| GPU-2 | 2026-11-20 11:00 | not known |",
         ),
     ],
 )
 def test_when_and_where_it_was_measured_is_a_sentence_whatever_is_known(
-    lab: Lab, tmp_path: Path, source: str, cards: list[dict[str, Any]], says: str, row: str
+    lab: Lab,
+    tmp_path: Path,
+    source: str,
+    cards: list[dict[str, Any]],
+    says: str,
+    row: str,
 ) -> None:
     about = {**lab.environment(), "gpus": cards}
     over = {"published": about} if source == "published" else about
-    pages = without_tables(tmp_path, {**lab.environment(), **over, "timings_from": source})
+    pages = without_tables(
+        tmp_path, {**lab.environment(), **over, "timings_from": source}
+    )
     head = pages["report"].split("\n|", 1)[0].replace(">", "")
     start, end = (
-        ("Measured on **NVIDIA H200**", ":") if source == "measured" else ("of NVIDIA H200**, measured", ".")
+        ("Measured on **NVIDIA H200**", ":")
+        if source == "measured"
+        else ("of NVIDIA H200**, measured", ".")
     )
     assert f"{start} {says}{end}" in " ".join(head.split())
     assert row in section(pages["methodology"], "Environment")
@@ -115,7 +134,9 @@ def test_without_any_measurement_nothing_is_claimed(tmp_path: Path) -> None:
     lab.write_environment(timings_from="none", gpu=None)
     pages = report(lab)
     assert "no published measurements stand in" in pages["report"]
-    assert "1 not measured. Those that hold, and every part" in section(pages["report"], "Claims")
+    assert "1 not measured. Those that hold, and every part" in section(
+        pages["report"], "Claims"
+    )
     assert "### transpose-pays" in pages["evidence"]
     assert "No cell gave a result." in pages["fp32_ladder"]
     assert "boost clock that CUDA gives. Where" in pages["methodology"]
@@ -123,13 +144,18 @@ def test_without_any_measurement_nothing_is_claimed(tmp_path: Path) -> None:
 
 def test_peaks_name_the_clock_they_are_of(lab: Lab, pages: dict[str, str]) -> None:
     methodology = " ".join(pages["methodology"].split())
-    assert "`peak_fraction` are those at the boost clock that CUDA gives, 1980 MHz. Where" in methodology
+    assert (
+        "`peak_fraction` are those at the boost clock that CUDA gives, 1980 MHz. Where"
+        in methodology
+    )
     assert "| tensor peaks at that clock, dense | fp16 989 TFLOP/s |" in section(
         pages["methodology"], "Environment"
     )
 
 
-def test_every_sweep_has_question_figure_findings_and_table(lab: Lab, pages: dict[str, str]) -> None:
+def test_every_sweep_has_question_figure_findings_and_table(
+    lab: Lab, pages: dict[str, str]
+) -> None:
     for sweep in lab.sweeps(SWEEPS).values():
         part = pages[sweep.name]
         assert part.startswith(f"# {sweep.title}\n")
@@ -144,24 +170,35 @@ def test_findings_come_from_the_data(pages: dict[str, str]) -> None:
     best = r"the fastest is transposed A with 3[34]\.\d TFLOP/s, 0\.660 \[0\.65\d, 0\.66\d\] times the speed of cublas"
     assert re.search(best, ladder)
     assert re.search(
-        r"The largest step is coalesced, 6\.00 \[5\.9\d, 6\.\d+\] times as fast as naive", ladder
+        r"The largest step is coalesced, 6\.00 \[5\.9\d, 6\.\d+\] times as fast as naive",
+        ladder,
     )
     assert "faster in 8 of 8 cells" in pages["fp32_transpose"]
     assert "within 1.0 % in all 33 cells" in pages["bank_stride"]
     stencil = pages["stencil_reach"]
     assert "at radius 12, 16 no variant is ahead of it" in stencil
-    assert "coarsened too, it is ahead in int32 at radius 1, 2, 4, 6, 8 of 1, 2, 4, 6, 8, 12, 16." in stencil
+    assert (
+        "coarsened too, it is ahead in int32 at radius 1, 2, 4, 6, 8 of 1, 2, 4, 6, 8, 12, 16."
+        in stencil
+    )
     assert "Registers spill in 2 variants" in stencil
 
 
-def test_every_rung_of_a_ladder_has_a_sentence_of_its_own(lab: Lab, pages: dict[str, str]) -> None:
+def test_every_rung_of_a_ladder_has_a_sentence_of_its_own(
+    lab: Lab, pages: dict[str, str]
+) -> None:
     ladder = pages["fp32_ladder"]
     lines = [line for line in ladder.splitlines() if line.startswith("- **")]
     names = [line.split("**")[1] for line in lines]
-    assert names == [entry.rung for entry in lab.sweeps(["fp32_ladder"])["fp32_ladder"].entries]
-    assert re.match(r"- \*\*naive\*\* \(uncoalesced\): 0.77\d TFLOP/s, 0.0150\d? \[", lines[0])
+    assert names == [
+        entry.rung for entry in lab.sweeps(["fp32_ladder"])["fp32_ladder"].entries
+    ]
+    assert re.match(
+        r"- \*\*naive\*\* \(uncoalesced\): 0.77\d TFLOP/s, 0.0150\d? \[", lines[0]
+    )
     assert re.search(
-        r"\(lanes walk along a row\): 6.0\d+ \[5.9\d+, 6.0\d+\] times as fast as naive", lines[1]
+        r"\(lanes walk along a row\): 6.0\d+ \[5.9\d+, 6.0\d+\] times as fast as naive",
+        lines[1],
     )
     assert "- **" not in pages["fp32_transpose"].split("<details>")[0]
 
@@ -193,7 +230,8 @@ def test_fastest_is_the_largest_speed_up_and_who_has_the_most_tflops_is_said_bes
 
     part = report(made(tmp_path, ["fp32_ladder"], change=change))["fp32_ladder"]
     said = re.search(
-        r"fastest is transposed A .* The most TFLOP/s has register tile: (\d+\.\d+), but 0\.\d+ times", part
+        r"fastest is transposed A .* The most TFLOP/s has register tile: (\d+\.\d+), but 0\.\d+ times",
+        part,
     )
     assert said
     assert float(said[1]) > 50
@@ -201,14 +239,21 @@ def test_fastest_is_the_largest_speed_up_and_who_has_the_most_tflops_is_said_bes
     assert "The most TFLOP/s has" not in pages["fp32_ladder"]
 
 
-def test_rungs_that_change_none_are_listed_against_the_reference(lab: Lab, pages: dict[str, str]) -> None:
+def test_rungs_that_change_none_are_listed_against_the_reference(
+    lab: Lab, pages: dict[str, str]
+) -> None:
     data = RunData.read(lab.folder, lab.sweeps(["fp32_ladder"]))
     (ladder,), timings = data.sweeps.values(), data.frames["timings"]
-    bare = replace(ladder, entries=tuple(replace(entry, baseline=None) for entry in ladder.entries))
+    bare = replace(
+        ladder, entries=tuple(replace(entry, baseline=None) for entry in ladder.entries)
+    )
     frames = {**data.frames, "timings": timings[timings["baseline"].isna()]}
     data = RunData({ladder.name: bare}, frames, data.environment)
     part = dict(render(lab.folder, data, {}))[lab.folder.sweep_page(ladder.name)]
-    assert "\nEach rung against cublas, at M\u00a0=\u00a0N\u00a0=\u00a0K\u00a0=\u00a04096:\n" in part
+    assert (
+        "\nEach rung against cublas, at M\u00a0=\u00a0N\u00a0=\u00a0K\u00a0=\u00a04096:\n"
+        in part
+    )
     assert "against the rung that it changes" not in part
     assert "Each rung against the rung that it changes" in pages["fp32_ladder"]
 
@@ -230,7 +275,9 @@ def test_a_large_ratio_to_a_slow_baseline_makes_nothing_the_fastest() -> None:
     assert fastest(rows.assign(reference="cublas"))["variant"] == "half as fast"
 
 
-def test_a_baseline_is_not_counted_against_itself(lab: Lab, pages: dict[str, str]) -> None:
+def test_a_baseline_is_not_counted_against_itself(
+    lab: Lab, pages: dict[str, str]
+) -> None:
     timed = lab.frames("fp32_transpose")["timings"]
     cold = timed[(timed["regime"] == "cold") & (timed["status"] == "ok")]
     own = int((cold["variant"] != cold["reference"]).sum())
@@ -254,19 +301,30 @@ def failing(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         if variant.kernel.name != "gemm_shared_tile":
             return given
         reason = "x.cu(1): error: no\n" * 200
-        known = {name: given[name] for name in ("variant", "kernel", "params", "dtype", "layout", "arch")}
+        known = {
+            name: given[name]
+            for name in ("variant", "kernel", "params", "dtype", "layout", "arch")
+        }
         return known | {"status": "compile_error", "reason": reason}
 
     root = tmp_path_factory.mktemp("failing")
-    return report(made(root, ["fp32_ladder", "fp32_transpose"], change=change, facts=facts))
+    return report(
+        made(root, ["fp32_ladder", "fp32_transpose"], change=change, facts=facts)
+    )
 
 
 def failures(page: str, reason: str) -> list[str]:
     """Lines about a reason of a page's cells without a result."""
-    return [line for line in section(page, "Cells without a result").splitlines() if reason in line]
+    return [
+        line
+        for line in section(page, "Cells without a result").splitlines()
+        if reason in line
+    ]
 
 
-def test_an_incorrect_variant_is_listed_with_its_reason_and_never_ranked(failing: dict[str, str]) -> None:
+def test_an_incorrect_variant_is_listed_with_its_reason_and_never_ranked(
+    failing: dict[str, str],
+) -> None:
     part = failing["fp32_ladder"]
     table = part.split("<details>", 1)[0].split("| time µs", 1)[1]
     assert "transposed A" not in table
@@ -276,7 +334,9 @@ def test_an_incorrect_variant_is_listed_with_its_reason_and_never_ranked(failing
     assert "512, 1024, 2048, 4096, 8192" in line
 
 
-def test_what_a_sweep_leaves_out_for_one_reason_shares_a_line(failing: dict[str, str]) -> None:
+def test_what_a_sweep_leaves_out_for_one_reason_shares_a_line(
+    failing: dict[str, str],
+) -> None:
     (line,) = failures(failing["fp32_ladder"], "takes too long")
     assert "| naive; coalesced | 512, 1024, 2048, 4096, 8192 | unsupported |" in line
     assert re.search(r"Cells without a result: \d+ unsupported", failing["report"])
@@ -287,10 +347,16 @@ def test_a_cell_that_was_not_measured_is_listed_as_such(
 ) -> None:
     part = failing["fp32_transpose"]
     (line,) = failures(part, "not measured")
-    assert re.search(r"\| `gemm_register_tile-fp32-bm=64.*` \| 1024, 4096 \| not measured \|", line)
+    assert re.search(
+        r"\| `gemm_register_tile-fp32-bm=64.*` \| 1024, 4096 \| not measured \|", line
+    )
     assert "Every cell gave" not in part
-    assert "[6 cells without a result]" in part, "two are of the variant that is incorrect as a rung"
-    assert re.search(r"without a result: .*, 4 not measured \(reasons", failing["report"])
+    assert "[6 cells without a result]" in part, (
+        "two are of the variant that is incorrect as a rung"
+    )
+    assert re.search(
+        r"without a result: .*, 4 not measured \(reasons", failing["report"]
+    )
     assert "Every cell gave a verified result." in pages["fp32_transpose"]
 
 
@@ -310,8 +376,13 @@ def test_a_large_sweep_shows_its_best_and_worst(tmp_path: Path) -> None:
     lab.record(["stencil_reach"])
     lab.collect(["stencil_reach"])
     part = report(lab)["stencil_reach"]
-    assert "the 10 farthest ahead of their reference and the 3 farthest behind of 56 variants" in part
-    rows = [line for line in part.split("<details>")[0].splitlines() if "| 2^28 |" in line]
+    assert (
+        "the 10 farthest ahead of their reference and the 3 farthest behind of 56 variants"
+        in part
+    )
+    rows = [
+        line for line in part.split("<details>")[0].splitlines() if "| 2^28 |" in line
+    ]
     assert len(rows) == 13
     speeds = [float(row.split("|")[5].split("[")[0]) for row in rows]
     assert speeds == sorted(speeds, reverse=True)
@@ -330,37 +401,60 @@ def test_a_sweep_over_shapes_shows_the_fastest_at_each(tmp_path: Path) -> None:
     timed = lab.frames("fp32_ladder")["timings"]
     cold = timed[(timed["regime"] == "cold") & (timed["status"] == "ok")]
     shapes = int(cold["m"].nunique())
-    assert f"Shown: the fastest at each of {shapes} shapes; {len(cold)} cells in all" in part
+    assert (
+        f"Shown: the fastest at each of {shapes} shapes; {len(cold)} cells in all"
+        in part
+    )
     lines = part.split("<details>")[0].splitlines()
     rows = [line.split("|") for line in lines if re.match(r"\| .* \| \d+ \|", line)]
-    assert [int(row[2]) for row in rows] == sorted(int(size) for size in cold["m"].unique())
+    assert [int(row[2]) for row in rows] == sorted(
+        int(size) for size in cold["m"].unique()
+    )
     best = cold.groupby("m")["median_us"].min().sort_index()
-    assert [float(row[3].split("[")[0]) for row in rows] == pytest.approx(list(best), rel=1e-3)
+    assert [float(row[3].split("[")[0]) for row in rows] == pytest.approx(
+        list(best), rel=1e-3
+    )
     # The same variants in the other regime stand beside them, and the means of both below.
     fastest = cold.loc[cold.groupby("m")["median_us"].idxmin()].sort_values("m")
-    warm = timed[timed["regime"] == "warm"].merge(fastest[["variant", "m"]], on=["variant", "m"])
-    assert 0 < len(warm) < shapes, "short kernels alone are measured in a second regime here"
+    warm = timed[timed["regime"] == "warm"].merge(
+        fastest[["variant", "m"]], on=["variant", "m"]
+    )
+    assert 0 < len(warm) < shapes, (
+        "short kernels alone are measured in a second regime here"
+    )
     header = next(line for line in lines if "time µs" in line).split("|")
     column = header.index(" warm: time µs ")
     beside = {int(row[2]): row[column] for row in rows}
-    assert {m: float(text) for m, text in beside.items() if text.strip()} == pytest.approx(
+    assert {
+        m: float(text) for m, text in beside.items() if text.strip()
+    } == pytest.approx(
         dict(zip(warm["m"].astype(int), warm["median_us"], strict=True)), rel=1e-3
     )
     means = [math.exp(rows["speedup"].map(math.log).mean()) for rows in (fastest, warm)]
-    found = re.search(r"over the shapes: (\S+) \[(\S+), (\S+)\] \(cold\), (\S+) \[", part)
+    found = re.search(
+        r"over the shapes: (\S+) \[(\S+), (\S+)\] \(cold\), (\S+) \[", part
+    )
     assert found is not None
     value, low, high, warm_value = map(float, found.groups())
     assert (value, warm_value) == pytest.approx(means, rel=1e-3)
     # The factory's intervals are 0.2 % to either side of every speed; one session of a library adds 1.96 x 0.59 %.
     half = math.hypot(0.002, 1.96 * 0.0059)
-    assert (low / value, high / value) == pytest.approx((math.exp(-half), math.exp(half)), abs=5e-4)
+    assert (low / value, high / value) == pytest.approx(
+        (math.exp(-half), math.exp(half)), abs=5e-4
+    )
 
 
 def test_a_sweep_over_shapes_without_any_result_says_so(lab: Lab) -> None:
     (ladder,) = lab.sweeps(["fp32_ladder"]).values()
-    shapes = replace(ladder, figures=(Figure.model_validate({"kind": "shapes", "caption": "Every size."}),))
+    shapes = replace(
+        ladder,
+        figures=(Figure.model_validate({"kind": "shapes", "caption": "Every size."}),),
+    )
     data = RunData({ladder.name: shapes}, {}, lab.environment())
-    assert "No cell gave a result." in dict(render(lab.folder, data, {}))[lab.folder.sweep_page(ladder.name)]
+    assert (
+        "No cell gave a result."
+        in dict(render(lab.folder, data, {}))[lab.folder.sweep_page(ladder.name)]
+    )
 
 
 def test_the_clock_section_shows_what_the_jobs_took(tmp_path: Path) -> None:
@@ -388,14 +482,19 @@ def test_cells_of_a_kernel_against_itself_hold_the_timer_against_1(lab: Lab) -> 
     found = tables.read("sessions", lab.folder.tables)
     (first, *_) = found.index
     rows = found.loc[[first] * 40].reset_index(drop=True)
-    itself = rows.assign(reference=rows["variant"], sweep=["one"] * 10 + ["two"] * 30, speedup=1.0)
+    itself = rows.assign(
+        reference=rows["variant"], sweep=["one"] * 10 + ["two"] * 30, speedup=1.0
+    )
     others = found[found["reference"] != found["variant"]]
     itself = itself.assign(speedup_low=0.999, speedup_high=1.003, m=[64, 128] * 20)
     itself["session"] = [f"session {number}" for number in range(40)]
     itself.loc[[3, 20], ["speedup", "speedup_low", "speedup_high"]] = [0.98, 0.97, 0.99]
     again = itself.head(5).assign(sweep="another")  # shows what the first has measured
     part = clock(lab.folder, sessions=pd.concat([others, itself, again]))
-    assert "| `one` | 2 | 9 of 10 (90 % [60, 98]) | 1.00000 [1.00000, 1.00000] | 2.00 % | 0.20 % |" in part
+    assert (
+        "| `one` | 2 | 9 of 10 (90 % [60, 98]) | 1.00000 [1.00000, 1.00000] | 2.00 % | 0.20 % |"
+        in part
+    )
     assert "| `two` | 2 | 29 of 30 (97 % [83, 99]) |" in part
     assert "`another`" not in part
     assert "| all | 4 | 38 of 40 (95 % [83, 99]) |" in part
@@ -405,17 +504,24 @@ def test_cells_of_a_kernel_against_itself_hold_the_timer_against_1(lab: Lab) -> 
 def clock(folder: RunFolder, **frames: pd.DataFrame) -> str:
     """What the methodology of a folder says of the timer; `frames` stand in for its tables."""
     data = RunData.read(folder, {})
-    pages = dict(render(folder, RunData({}, {**data.frames, **frames}, data.environment), {}))
+    pages = dict(
+        render(folder, RunData({}, {**data.frames, **frames}, data.environment), {})
+    )
     return section(pages[folder.methodology], "How good is this clock?")
 
 
-def test_the_methodology_states_the_numbers_of_the_plan(lab: Lab, pages: dict[str, str]) -> None:
+def test_the_methodology_states_the_numbers_of_the_plan(
+    lab: Lab, pages: dict[str, str]
+) -> None:
     settings = lab.config().measure
     part = pages["methodology"]
     assert f"below {100 * settings.precision:g} %" in part
     assert f"{settings.max_pairs} pairs" in part
     assert "sm_90a" in part
-    assert f"of the first {settings.lt_heuristics} algorithms of cuBLASLt's heuristic list" in part
+    assert (
+        f"of the first {settings.lt_heuristics} algorithms of cuBLASLt's heuristic list"
+        in part
+    )
 
 
 def test_the_methodology_says_how_many_configurations_a_tuning_sweep_tries() -> None:
@@ -424,13 +530,20 @@ def test_the_methodology_says_how_many_configurations_a_tuning_sweep_tries() -> 
     tiles, stencils, _ = data.parts.values()
     most = tiles.ok.groupby(["m", "n", "k"])["variant"].nunique().max()
     assert tiles.most_competitors == most > 40
-    assert 1 < stencils.most_competitors < stencils.ok.groupby("elements")["variant"].nunique().max()
+    assert (
+        1
+        < stencils.most_competitors
+        < stencils.ok.groupby("elements")["variant"].nunique().max()
+    )
     without_rows = {"fp32_tiles": every_sweep()["fp32_tiles"]}
     some = RunData({**data.sweeps, **without_rows}, data.frames, data.environment)
     _, _, (_, methodology) = itertools.islice(render(PUBLISHED, some, {}), 3)
     said = methodology.partition("configurations have a result: ")[2]
     named = said.partition(".\n")[0].split(",\n")
-    assert named == [f"{most} in `hopper_tiles`", f"{stencils.most_competitors} in `stencil_best`"]
+    assert named == [
+        f"{most} in `hopper_tiles`",
+        f"{stencils.most_competitors} in `stencil_best`",
+    ]
 
 
 def test_notes_have_their_reasons(pages: dict[str, str]) -> None:
@@ -442,8 +555,12 @@ def test_notes_have_their_reasons(pages: dict[str, str]) -> None:
 def test_links_lead_somewhere(lab: Lab) -> None:
     for step in ("claims", "report"):
         assert main(["--root", str(lab.root), step, str(lab.folder.root), *SWEEPS]) == 0
-    for name in (name for sweep in lab.sweeps(SWEEPS).values() for name in sweep.figure_names()):
-        replace_file(lab.folder.figures / name, b"")  # the step writes these: see test_figures
+    for name in (
+        name for sweep in lab.sweeps(SWEEPS).values() for name in sweep.figure_names()
+    ):
+        replace_file(
+            lab.folder.figures / name, b""
+        )  # the step writes these: see test_figures
     files = [
         lab.folder.report,
         lab.folder.evidence,
@@ -453,7 +570,9 @@ def test_links_lead_somewhere(lab: Lab) -> None:
     headings = {}
     for path in files:
         titles = re.findall(r"^#+ (.+)$", path.read_text(), re.MULTILINE)
-        headings[path] = {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+        headings[path] = {
+            re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles
+        }
     for path in files:
         targets = re.findall(r"\]\(([^)]+)\)", path.read_text())
         assert targets
@@ -481,17 +600,27 @@ def test_an_interval_has_digits_enough_to_tell_its_ends_apart(
 
 def test_a_rung_is_held_against_its_baseline_by_their_own_pairs(lab: Lab) -> None:
     frames = {
-        name: tables.read(name, lab.folder.tables) for name in ("timings", "resources", "metrics", "notes")
+        name: tables.read(name, lab.folder.tables)
+        for name in ("timings", "resources", "metrics", "notes")
     }
     data = RunData(lab.sweeps(SWEEPS), frames, lab.environment())
     timed = frames["timings"]
-    (pair,) = records(timed[timed["baseline"].eq("naive") & timed["m"].eq(1024) & timed["regime"].eq("cold")])
+    (pair,) = records(
+        timed[
+            timed["baseline"].eq("naive")
+            & timed["m"].eq(1024)
+            & timed["regime"].eq("cold")
+        ]
+    )
     own, other = (
-        data.rows("fp32_ladder", variant=pair[name], m=1024)[0] for name in ("variant", "reference")
+        data.rows("fp32_ladder", variant=pair[name], m=1024)[0]
+        for name in ("variant", "reference")
     )
     direct, quotient = data.over(own, other), data.over(other, own)
     assert direct.measured == estimate(pair, "speedup")
-    assert quotient.measured == ratio(estimate(other, "speedup"), estimate(own, "speedup"))
+    assert quotient.measured == ratio(
+        estimate(other, "speedup"), estimate(own, "speedup")
+    )
 
 
 def test_what_pages_say_of_the_order_of_rungs_is_so() -> None:
@@ -501,11 +630,20 @@ def test_what_pages_say_of_the_order_of_rungs_is_so() -> None:
         {step.entry.rung: step for step in steps(data.parts[name])}
         for name in ("fp32_ladder", "fp32_ablation")
     )
-    assert all(ladder[rung].gain.measured.high < 1 for rung in ("17 snake", "18 five-stage pipeline"))
-    assert all(ablation[rung].gain.measured.high < 1 for rung in ("no snake", "two stages"))
-    assert ladder["19 any size"].entry.variant.params == ablation["all"].entry.variant.params
+    assert all(
+        ladder[rung].gain.measured.high < 1
+        for rung in ("17 snake", "18 five-stage pipeline")
+    )
+    assert all(
+        ablation[rung].gain.measured.high < 1 for rung in ("no snake", "two stages")
+    )
+    assert (
+        ladder["19 any size"].entry.variant.params
+        == ablation["all"].entry.variant.params
+    )
     fastest, shallow, tuned = (
-        ladder[rung].row["speedup"] for rung in ("20 warp-specialised", "20b shallow tiles", "19 any size")
+        ladder[rung].row["speedup"]
+        for rung in ("20 warp-specialised", "20b shallow tiles", "19 any size")
     )
     assert shallow < tuned < fastest
 
@@ -522,8 +660,13 @@ def test_tables_are_whole(pages: dict[str, str]) -> None:
     for name, text in pages.items():
         for block in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE):
             lines = block.splitlines()
-            assert re.fullmatch(r"\|(\s*:?-+:?\s*\|)+", lines[1] if len(lines) > 1 else ""), (name, lines[0])
-            assert len({len(re.findall(r"(?<!\\)\|", line)) for line in lines}) == 1, (name, lines)
+            assert re.fullmatch(
+                r"\|(\s*:?-+:?\s*\|)+", lines[1] if len(lines) > 1 else ""
+            ), (name, lines[0])
+            assert len({len(re.findall(r"(?<!\\)\|", line)) for line in lines}) == 1, (
+                name,
+                lines,
+            )
 
 
 def test_text_of_documents_shows_as_it_is(tmp_path: Path) -> None:
@@ -543,11 +686,14 @@ def test_text_of_documents_shows_as_it_is(tmp_path: Path) -> None:
     lab.record(["fp32_ladder", "fp32_transpose"], change)
     lab.collect(["fp32_ladder", "fp32_transpose"])
     environment = lab.environment()
-    lab.write_environment(gpu={**environment["gpu"], "name": f"G {hostile}"}, nvrtc=f"N {hostile}")
+    lab.write_environment(
+        gpu={**environment["gpu"], "name": f"G {hostile}"}, nvrtc=f"N {hostile}"
+    )
     pages = report(lab, claim(f"O {hostile}", f"S {hostile}", f"L {hostile}"))
     markdown = MarkdownIt().enable("table").enable("strikethrough")
     page = "".join(
-        markdown.render(pages[name]) for name in ("report", "evidence", "methodology", "fp32_ladder")
+        markdown.render(pages[name])
+        for name in ("report", "evidence", "methodology", "fp32_ladder")
     )
     for element, letter in (
         ("<h1>Kernel Ladder: ", "G"),
@@ -565,15 +711,25 @@ def test_text_of_documents_shows_as_it_is(tmp_path: Path) -> None:
         ("at n = 1024, 4096: ", "L"),
         ("<td>", "N"),
     ):
-        assert re.search(f"{element}{letter} {re.escape(escape(shown))}", page), (element, letter)
+        assert re.search(f"{element}{letter} {re.escape(escape(shown))}", page), (
+            element,
+            letter,
+        )
     assert "http://x" not in re.findall('href="([^"]*)"', page)
     assert not re.search(r"<b>|<s>", page)
 
 
 def test_a_variant_that_does_not_compile_is_listed_where_nothing_was_timed() -> None:
-    broken = {"kernel": "k", "variant": "k-fp32", "status": "compile_error", "reason": "k.cu(3): error: no"}
+    broken = {
+        "kernel": "k",
+        "variant": "k-fp32",
+        "status": "compile_error",
+        "reason": "k.cu(3): error: no",
+    }
     fine = {"kernel": "k", "variant": "k-fp32-bm=64", "status": "ok"}
-    (row,) = sections.group_failures(tables.frame("timings", []), tables.frame("resources", [broken, fine]))
+    (row,) = sections.group_failures(
+        tables.frame("timings", []), tables.frame("resources", [broken, fine])
+    )
     assert row["variant"] == "`k-fp32`"
     assert row["reason"] == "k.cu(3): error: no"
 
@@ -589,7 +745,10 @@ def test_deviations_of_two_speeds_add_up_as_squares_in_their_quotient() -> None:
     assert (ratio.measured.low, ratio.measured.high) == pytest.approx(
         (1.1 * math.exp(-low), 1.1 * math.exp(high))
     )
-    low, high = (math.hypot(math.log(1.1), math.log(1.1)), math.hypot(math.log(1.2 / 1.1), math.log(1 / 0.9)))
+    low, high = (
+        math.hypot(math.log(1.1), math.log(1.1)),
+        math.hypot(math.log(1.2 / 1.1), math.log(1 / 0.9)),
+    )
     assert (ratio.predicted.low, ratio.predicted.high) == pytest.approx(
         (1.1 * math.exp(-low), 1.1 * math.exp(high))
     )

@@ -28,7 +28,10 @@ Change = Callable[[Line], Line | None]
 def recorded_once(tmp_path_factory: pytest.TempPathFactory) -> Lab:
     """A run of one sweep with records, one of them of a choice; shared, so look at it only."""
     lab = Lab(tmp_path_factory.mktemp("recorded"))
-    edit_yaml(lab.project.sweeps / f"{SWEEP}.yaml", lambda sweep: sweep.update(references=LIBRARIES))
+    edit_yaml(
+        lab.project.sweeps / f"{SWEEP}.yaml",
+        lambda sweep: sweep.update(references=LIBRARIES),
+    )
     lab.record([SWEEP])
     return lab
 
@@ -44,7 +47,9 @@ def change_lines(lab: Lab, change: Change) -> None:
     """Change every line of the store, or leave it out (None)."""
     for path in lab.folder.records.iterdir():
         lines = [change(json.loads(line)) for line in path.read_text().splitlines()]
-        path.write_text("".join(json.dumps(line) + "\n" for line in lines if line is not None))
+        path.write_text(
+            "".join(json.dumps(line) + "\n" for line in lines if line is not None)
+        )
 
 
 def in_session(part: str, field: str, value: Any) -> Change:
@@ -106,13 +111,28 @@ REFUSED: list[tuple[Change, str]] = [
     (in_session("host", "gpus", 10**29), "host.gpus: 1000"),
     (in_session("host", "cpu", 3), "host.cpu: 3 is not accepted"),
     (in_session("host", "cores", "16"), "host.cores: '16' is not accepted"),
-    (in_session("host", "memory_bytes", 1e300), "host.memory_bytes: 1e+300 is not accepted"),
-    (in_session("versions", "python", ["3.12"]), "versions.python: ['3.12'] is not accepted"),
+    (
+        in_session("host", "memory_bytes", 1e300),
+        "host.memory_bytes: 1e+300 is not accepted",
+    ),
+    (
+        in_session("versions", "python", ["3.12"]),
+        "versions.python: ['3.12'] is not accepted",
+    ),
     (in_session("versions", "driver", 580), "versions.driver: 580 is not accepted"),
-    (in_session("versions", "packages", None), "versions.packages: None is not accepted"),
-    (in_session("versions", "packages", {"a": 1}), "versions.packages.a: 1 is not accepted"),
+    (
+        in_session("versions", "packages", None),
+        "versions.packages: None is not accepted",
+    ),
+    (
+        in_session("versions", "packages", {"a": 1}),
+        "versions.packages.a: 1 is not accepted",
+    ),
     (in_session("gpu", "sms", 10**29), "gpu.sms: 1000"),
-    (in_session("gpu", "copy_gbytes_per_s", -1.0), "gpu.copy_gbytes_per_s: -1.0 is not accepted"),
+    (
+        in_session("gpu", "copy_gbytes_per_s", -1.0),
+        "gpu.copy_gbytes_per_s: -1.0 is not accepted",
+    ),
     (in_result(speedup_high=1e308), "result.speedup_high: 1e+308 is not accepted"),
     (in_result(speedup_low=1e-300), "result.speedup_low: 1e-300 is not accepted"),
     (in_result(variant_us=[1e308] * 4), "result.variant_us.0: 1e+308 is not accepted"),
@@ -121,7 +141,10 @@ REFUSED: list[tuple[Change, str]] = [
     (in_result(copy_us=10**29), "result.copy_us: 1000"),
     (in_result(algorithm="\ud800"), "a text: '\\ud800' is not accepted"),
     (in_result(a_later_field="\ud800"), "a text: '\\ud800' is not accepted"),
-    (in_session("versions", "a_later_field", {"\udfff": 1}), "a text: '\\udfff' is not accepted"),
+    (
+        in_session("versions", "a_later_field", {"\udfff": 1}),
+        "a text: '\\udfff' is not accepted",
+    ),
 ]
 
 
@@ -187,7 +210,10 @@ TAKEN: dict[str, Change] = {
         in_session("gpu", "sm_clock_max_mhz", 1e18),
         of_speedups(1e9, 1e9, 1e9),
         of_times(1e12),
-        in_result(check={"max_error": NO_NUMBER, "error_bound": NO_NUMBER}, observations=OBSERVED),
+        in_result(
+            check={"max_error": NO_NUMBER, "error_bound": NO_NUMBER},
+            observations=OBSERVED,
+        ),
     ),
     "the least of everything": all_of(
         in_session("host", "cpu", ""),
@@ -198,14 +224,17 @@ TAKEN: dict[str, Change] = {
         of_times(1e-6),
     ),
     "an interval that says nothing": all_of(
-        of_speedups(1e-9, 1.0, 1e9), in_result(variant_us=[1.0] * 2000, reference_us=ALWAYS_SLOWER)
+        of_speedups(1e-9, 1.0, 1e9),
+        in_result(variant_us=[1.0] * 2000, reference_us=ALWAYS_SLOWER),
     ),
     "one time a side, and words of a later release": all_of(
         in_result(variant_us=[1.0], reference_us=[1.0], algorithm="\U0001f600"),
         in_session("versions", "gpu", 3),
     ),
     "a GPU of which NVML does not say the highest clock": without_clock,
-    "a store without the lines of its sessions": lambda line: None if "session" in line else line,
+    "a store without the lines of its sessions": lambda line: (
+        None if "session" in line else line
+    ),
 }
 """Stores are merged by copying their files, so that those with the sessions may be left behind."""
 
@@ -214,7 +243,9 @@ TAKEN: dict[str, Change] = {
 def test_what_is_accepted_is_reported(recorded: Lab, name: str) -> None:
     change_lines(recorded, TAKEN[name])
     assert steps(recorded) == [0] * 5
-    nothing_to_compare = 2 if name.startswith("one time") else 0  # one time has no interval
+    nothing_to_compare = (
+        2 if name.startswith("one time") else 0
+    )  # one time has no interval
     assert main(["compare", *[str(recorded.folder.root)] * 2]) == nothing_to_compare
     for page in recorded.folder.root.rglob("*.md"):
         found = LEFT_BEHIND.search(page.read_text())
@@ -246,7 +277,12 @@ def test_an_archive_of_a_release_before_v3_is_named_as_such(tmp_path: Path) -> N
     lab, path = Lab(tmp_path / "lab"), tmp_path / "archive" / "old.parquet"
     lab.record([SWEEP])
     records = [
-        replace(record, result={name: of for name, of in record.result.items() if name != "variant_us"})
+        replace(
+            record,
+            result={
+                name: of for name, of in record.result.items() if name != "variant_us"
+            },
+        )
         for record in read_store(lab.folder.records)
         if record.cell.kernel
     ]

@@ -56,7 +56,9 @@ def test_rates_follow_from_the_median_time(lab: Lab) -> None:
     assert best["tflops"] == pytest.approx(2 * 4096**3 / best["median_us"] / 1e6)
     assert best["tflops"] == pytest.approx(0.66 * CUBLAS_TFLOPS["fp32"], rel=0.01)
     assert best["peak_fraction"] == pytest.approx(best["tflops"] / 66.9)
-    assert best["gbytes_per_s"] == pytest.approx(3 * 4096**2 * 4 / best["median_us"] / 1e3)
+    assert best["gbytes_per_s"] == pytest.approx(
+        3 * 4096**2 * 4 / best["median_us"] / 1e3
+    )
     assert best["median_us_low"] < best["median_us"] < best["median_us_high"]
     assert 0 < best["cv"] < 0.01
 
@@ -64,12 +66,17 @@ def test_rates_follow_from_the_median_time(lab: Lab) -> None:
 def test_integers_have_no_tflops_but_a_share_of_the_copy(lab: Lab) -> None:
     rows = timings(lab, "stencil_reach")
     assert rows["tflops"].isna().all()
-    assert rows["copy_fraction"].iloc[0] == pytest.approx(503.0 / rows["median_us"].iloc[0])
+    assert rows["copy_fraction"].iloc[0] == pytest.approx(
+        503.0 / rows["median_us"].iloc[0]
+    )
     assert list(rows["taps"].unique()) == [3, 5, 9, 13, 17, 25, 33]
 
 
 def test_an_unknown_peak_leaves_the_share_empty(tmp_path: Path) -> None:
-    lab = Lab(tmp_path, session=replace(SESSION, gpu={**SESSION.gpu, "fp32_peak_tflops": None}))
+    lab = Lab(
+        tmp_path,
+        session=replace(SESSION, gpu={**SESSION.gpu, "fp32_peak_tflops": None}),
+    )
     lab.record(["fp32_ladder"])
     lab.collect(["fp32_ladder"])
     assert timings(lab, "fp32_ladder")["peak_fraction"].isna().all()
@@ -98,12 +105,19 @@ def test_a_cell_is_throttled_where_nvml_says_so_whatever_the_clock(
     lab.record(["fp32_transpose"], change)
     lab.collect(["fp32_transpose"])
     rows = timings(lab, "fp32_transpose")
-    assert {None if value is pd.NA else bool(value) for value in rows["throttled"]} == {throttled}
+    assert {None if value is pd.NA else bool(value) for value in rows["throttled"]} == {
+        throttled
+    }
 
 
 def test_the_longer_one_of_both_floors_says_which_rate_is_shown(tmp_path: Path) -> None:
     """A product of matrices takes its operations, one of a matrix and a vector its bytes; near the ridge TFLOP/s."""
-    lab = Lab(tmp_path, session=replace(SESSION, gpu={**SESSION.gpu, "memory_peak_gbytes_per_s": 4800.0}))
+    lab = Lab(
+        tmp_path,
+        session=replace(
+            SESSION, gpu={**SESSION.gpu, "memory_peak_gbytes_per_s": 4800.0}
+        ),
+    )
     lab.record(["fp32_ladder"])
     lab.collect(["fp32_ladder"])
     rows = timings(lab, "fp32_ladder")
@@ -119,7 +133,9 @@ def test_the_longer_one_of_both_floors_says_which_rate_is_shown(tmp_path: Path) 
 
 def test_what_the_kernel_and_the_profiler_report_becomes_metrics(lab: Lab) -> None:
     rows = lab.frames("bank_stride")["metrics"]
-    stride = rows[rows["variant"] == "bank_stride-int32-stride=16"].set_index("metric")["value"]
+    stride = rows[rows["variant"] == "bank_stride-int32-stride=16"].set_index("metric")[
+        "value"
+    ]
     assert stride["predicted_wavefronts"] == 16
     assert stride["l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum"] == 16_000_000
 
@@ -150,7 +166,9 @@ def test_merging_keeps_every_row_and_each_variant_once_a_sweep(lab: Lab) -> None
     resources = tables.read("resources", lab.folder.tables)
     sweeps = lab.sweeps().items()
     asked = [(name, variant.id) for name, sweep in sweeps for variant in sweep.variants]
-    assert sorted(resources[["sweep", "variant"]].itertuples(index=False, name=None)) == sorted(asked)
+    assert sorted(
+        resources[["sweep", "variant"]].itertuples(index=False, name=None)
+    ) == sorted(asked)
 
 
 @pytest.mark.parametrize(
@@ -161,7 +179,11 @@ def test_merging_keeps_every_row_and_each_variant_once_a_sweep(lab: Lab) -> None
             lambda text: text[: text.rindex(",")] + "\n",
             "not a CSV .*Expected 4 columns, got 3",
         ),
-        ("notes", lambda text: text.rstrip("\n"), "not a CSV table of notes: its last line is cut short"),
+        (
+            "notes",
+            lambda text: text.rstrip("\n"),
+            "not a CSV table of notes: its last line is cut short",
+        ),
         ("notes", lambda text: text.partition("\n")[0], "not a CSV table of notes: "),
         (
             "notes",
@@ -174,10 +196,22 @@ def test_merging_keeps_every_row_and_each_variant_once_a_sweep(lab: Lab) -> None
             "the columns are not those of notes: stage, stages",
         ),
         ("notes", lambda text: text + '"', "not a CSV table of notes: "),
-        ("notes", lambda text: text + "a,b,c,\udcff\n", "not a CSV table of notes: .*0xff"),
+        (
+            "notes",
+            lambda text: text + "a,b,c,\udcff\n",
+            "not a CSV table of notes: .*0xff",
+        ),
         ("notes", lambda text: "", "not a CSV table of notes: Empty"),
-        ("jobs", lambda text: text.replace("83", "nan", 1), "not a CSV table of jobs: .* float64"),
-        ("jobs", lambda text: text.replace(",25,", ",2.5,", 1), "not a CSV table of jobs: .* int64"),
+        (
+            "jobs",
+            lambda text: text.replace("83", "nan", 1),
+            "not a CSV table of jobs: .* float64",
+        ),
+        (
+            "jobs",
+            lambda text: text.replace(",25,", ",2.5,", 1),
+            "not a CSV table of jobs: .* int64",
+        ),
         (
             "timings",
             lambda text: text.replace(",False,", ",x,", 1),
@@ -198,7 +232,14 @@ def test_a_damaged_table_is_refused_by_name(
 
 
 def test_a_carriage_return_in_a_reason_breaks_no_line(tmp_path: Path) -> None:
-    notes = [{"sweep": "a", "stage": "profile", "subject": "ncu", "reason": "one\r\ntwo\rthree"}]
+    notes = [
+        {
+            "sweep": "a",
+            "stage": "profile",
+            "subject": "ncu",
+            "reason": "one\r\ntwo\rthree",
+        }
+    ]
     tables.write({"notes": tables.frame("notes", notes)}, tmp_path)
     assert list(tables.read("notes", tmp_path)["reason"]) == ["one \ntwo three"]
 
@@ -207,15 +248,25 @@ def test_parquet_says_the_same_as_csv(lab: Lab) -> None:
     csv = tables.read("timings", lab.folder.tables)
     parquet = pd.read_parquet(lab.folder.tables / "timings.parquet")
     assert list(parquet.columns) == list(csv.columns)
-    assert parquet["median_us"].to_numpy() == pytest.approx(csv["median_us"].to_numpy(), rel=1e-6)
+    assert parquet["median_us"].to_numpy() == pytest.approx(
+        csv["median_us"].to_numpy(), rel=1e-6
+    )
 
 
-@pytest.mark.parametrize("status", ["launch_error", "incorrect", "timeout", "unsupported"])
-def test_a_failed_cell_keeps_its_reason_and_has_no_time(tmp_path: Path, status: str) -> None:
+@pytest.mark.parametrize(
+    "status", ["launch_error", "incorrect", "timeout", "unsupported"]
+)
+def test_a_failed_cell_keeps_its_reason_and_has_no_time(
+    tmp_path: Path, status: str
+) -> None:
     lab = Lab(tmp_path)
 
     def change(place: Any, record: dict[str, Any]) -> dict[str, Any]:
-        return failed(status, "because")(record) if place.variant.kernel.name == "gemm_naive" else record
+        return (
+            failed(status, "because")(record)
+            if place.variant.kernel.name == "gemm_naive"
+            else record
+        )
 
     lab.record(["fp32_ladder"], change)
     lab.collect(["fp32_ladder"])
@@ -227,14 +278,22 @@ def test_a_failed_cell_keeps_its_reason_and_has_no_time(tmp_path: Path, status: 
     assert not bad.duplicated(["variant", "n"]).any()
 
 
-def test_a_variant_that_does_not_compile_has_rows_without_being_measured(tmp_path: Path) -> None:
+def test_a_variant_that_does_not_compile_has_rows_without_being_measured(
+    tmp_path: Path,
+) -> None:
     lab = Lab(tmp_path)
 
     def broken(variant: Any, facts: dict[str, Any]) -> dict[str, Any]:
         if variant.kernel.name != "gemm_shared_tile":
             return facts
-        lost = {"status": "compile_error", "reason": "error: expected a ';'", "registers": None}
-        return {name: value for name, value in facts.items() if name != "machine_code"} | lost
+        lost = {
+            "status": "compile_error",
+            "reason": "error: expected a ';'",
+            "registers": None,
+        }
+        return {
+            name: value for name, value in facts.items() if name != "machine_code"
+        } | lost
 
     lab.record(["fp32_ladder"], facts=broken)
     lab.collect(["fp32_ladder"])
@@ -248,16 +307,26 @@ def test_a_variant_that_does_not_compile_has_rows_without_being_measured(tmp_pat
 def test_where_a_compiler_is_missing_published_records_stand_in_and_own_cells_are_unsupported(
     tmp_path: Path,
 ) -> None:
-    lab, missing = Lab(tmp_path), {"status": "unsupported", "reason": "Triton is not installed"}
+    lab, missing = (
+        Lab(tmp_path),
+        {"status": "unsupported", "reason": "Triton is not installed"},
+    )
     lab.record(["tensor_ladder"])
     (sweep,) = lab.sweeps(["tensor_ladder"]).values()
     lab.compile(
-        sweep, lambda variant, facts: {**facts, **missing} if variant.kernel.name == "wmma_naive" else facts
+        sweep,
+        lambda variant, facts: (
+            {**facts, **missing} if variant.kernel.name == "wmma_naive" else facts
+        ),
     )
-    view = PlanRecords(read_plan(lab.folder.plan(sweep.name)), read_store(lab.folder.records))
+    view = PlanRecords(
+        read_plan(lab.folder.plan(sweep.name)), read_store(lab.folder.records)
+    )
     here = collect_sweep(view)["timings"]
     there = collect_sweep(replace(view, fall_back=True))["timings"]
-    assert set(here[here["kernel"] == "wmma_naive"]["reason"]) == {"Triton is not installed"}
+    assert set(here[here["kernel"] == "wmma_naive"]["reason"]) == {
+        "Triton is not installed"
+    }
     assert set(here[here["kernel"] != "wmma_naive"]["status"]) == {"ok"}
     assert set(there["status"]) == {"ok"}
     nothing = collect_sweep(replace(view, records=Records(), fall_back=True))["timings"]
@@ -270,7 +339,10 @@ def test_a_size_the_kernel_does_not_support_is_recorded(tmp_path: Path) -> None:
     path.write_text(
         path.read_text()
         .replace("- 512\n", "- 500\n")
-        .replace("kernel: gemm_register_tile", "unsupported: record\n  kernel: gemm_register_tile")
+        .replace(
+            "kernel: gemm_register_tile",
+            "unsupported: record\n  kernel: gemm_register_tile",
+        )
     )
     lab.record(["fp32_ladder"])
     lab.collect(["fp32_ladder"])
@@ -280,7 +352,9 @@ def test_a_size_the_kernel_does_not_support_is_recorded(tmp_path: Path) -> None:
     assert set(bad["reason"]) == {"M must be a multiple of BM"}
 
 
-def test_a_combination_that_a_constraint_excludes_is_recorded_where_asked(tmp_path: Path) -> None:
+def test_a_combination_that_a_constraint_excludes_is_recorded_where_asked(
+    tmp_path: Path,
+) -> None:
     lab = Lab(tmp_path)
     edit_yaml(lab.project.kernels / "gemm_register_tile.yaml", narrow_when_deep)
     sweep = lab.project.sweeps / "fp32_transpose.yaml"
@@ -295,16 +369,23 @@ def test_a_combination_that_a_constraint_excludes_is_recorded_where_asked(tmp_pa
     assert set(bad["variant"]) == {"gemm_register_tile-fp32-bk=16"}
     assert set(bad["reason"]) == {"deep tiles are narrow"}
     assert sorted(bad["n"]) == [1024, 4096]
-    assert "gemm_register_tile-fp32-bk=16" not in set(tables.read("resources", lab.folder.tables)["variant"])
+    assert "gemm_register_tile-fp32-bk=16" not in set(
+        tables.read("resources", lab.folder.tables)["variant"]
+    )
     sweep.write_text(plain)
     again = lab.sweeps(["fp32_transpose"])["fp32_transpose"]
     assert (len(again.entries), again.excluded) == (3, 1)
 
 
-def test_a_size_the_sweep_leaves_out_is_recorded_with_its_reason(tmp_path: Path) -> None:
+def test_a_size_the_sweep_leaves_out_is_recorded_with_its_reason(
+    tmp_path: Path,
+) -> None:
     lab = Lab(tmp_path)
     left_out = {"where": "m <= 4096", "reason": "a launch takes a second"}
-    edit_yaml(lab.project.sweeps / "fp32_ladder.yaml", lambda sweep: sweep["variants"][2].update(left_out))
+    edit_yaml(
+        lab.project.sweeps / "fp32_ladder.yaml",
+        lambda sweep: sweep["variants"][2].update(left_out),
+    )
     lab.record(["fp32_ladder"])
     lab.collect(["fp32_ladder"])
     rows = timings(lab, "fp32_ladder")
@@ -316,13 +397,17 @@ def test_a_size_the_sweep_leaves_out_is_recorded_with_its_reason(tmp_path: Path)
 
 def narrow_when_deep(kernel: dict[str, Any]) -> None:
     """A constraint on parameters alone."""
-    kernel["constraints"].append({"expr": "bm * bk <= 1024", "reason": "deep tiles are narrow"})
+    kernel["constraints"].append(
+        {"expr": "bm * bk <= 1024", "reason": "deep tiles are narrow"}
+    )
 
 
 def kept_where(lab: Lab, expression: str, **change: object) -> Sweep:
     """The sweep of tiles with a `where`, and what else is changed of its only entry."""
     path = lab.project.sweeps / "fp32_transpose.yaml"
-    edit_yaml(path, lambda sweep: sweep["variants"][0].update(where=expression, **change))
+    edit_yaml(
+        path, lambda sweep: sweep["variants"][0].update(where=expression, **change)
+    )
     return lab.sweeps(["fp32_transpose"])["fp32_transpose"]
 
 
@@ -347,19 +432,28 @@ def test_where_over_sizes_asks_for_a_combination_at_some_only(tmp_path: Path) ->
     sweep = kept_where(lab, "bm == 128 if m > 1024 else bk == 8")
     assert asked(sweep) == {(64, 8): [1024], (128, 8): [1024, 4096], (128, 16): [4096]}
     assert sweep.excluded == 1, "of bm=64, bk=16 nothing is asked"
-    assert [task.absent for task in plan_sweep(sweep, lab.config(), "sm_90a").tasks] == [None] * 4
+    assert [
+        task.absent for task in plan_sweep(sweep, lab.config(), "sm_90a").tasks
+    ] == [None] * 4
     lab.record(["fp32_transpose"])
     lab.collect(["fp32_transpose"])
     rows = timings(lab, "fp32_transpose")
     assert len(rows[rows["regime"] == "cold"]) == 4
     assert set(rows["status"]) == {"ok"}
     assert lab.frames("fp32_transpose")["notes"].query("stage == 'measure'").empty
-    assert not tables.read("resources", lab.folder.tables)["variant"].str.contains("bm=64-bk=16").any()
+    assert (
+        not tables.read("resources", lab.folder.tables)["variant"]
+        .str.contains("bm=64-bk=16")
+        .any()
+    )
 
 
 def absences(sweep: Sweep) -> list[tuple[object, int, str | None]]:
     """(bm, size, why there is no cell) of every row of the sweep."""
-    return [(entry.variant.params["bm"], size["m"], entry.absent(size)) for entry, size in sweep.cells]
+    return [
+        (entry.variant.params["bm"], size["m"], entry.absent(size))
+        for entry, size in sweep.cells
+    ]
 
 
 def test_where_with_a_reason_leaves_out_with_a_row(tmp_path: Path) -> None:
@@ -372,20 +466,29 @@ def test_where_with_a_reason_leaves_out_with_a_row(tmp_path: Path) -> None:
     ]
 
 
-def test_what_a_constraint_excludes_is_recorded_at_the_sizes_asked_for(tmp_path: Path) -> None:
+def test_what_a_constraint_excludes_is_recorded_at_the_sizes_asked_for(
+    tmp_path: Path,
+) -> None:
     lab = Lab(tmp_path)
     edit_yaml(lab.project.kernels / "gemm_register_tile.yaml", narrow_when_deep)
     sweep = kept_where(lab, "bk == 16 and m > 1024", unsupported="record")
     assert absences(sweep) == [(64, 4096, None), (128, 4096, "deep tiles are narrow")]
 
 
-def test_a_size_without_support_is_no_mistake_where_nothing_is_asked(tmp_path: Path) -> None:
+def test_a_size_without_support_is_no_mistake_where_nothing_is_asked(
+    tmp_path: Path,
+) -> None:
     lab = Lab(tmp_path)
-    edit_yaml(lab.project.sweeps / "fp32_transpose.yaml", lambda sweep: sweep["sizes"].append(1000))
+    edit_yaml(
+        lab.project.sweeps / "fp32_transpose.yaml",
+        lambda sweep: sweep["sizes"].append(1000),
+    )
     with pytest.raises(LadderError, match=r"no variant of variants\[0\]"):
         lab.sweeps(["fp32_transpose"])
     sweep = kept_where(lab, "m != 1000")
-    assert [size["m"] for size in sweep.sizes] == [1024, 4096], "those at which it has variants"
+    assert [size["m"] for size in sweep.sizes] == [1024, 4096], (
+        "those at which it has variants"
+    )
 
 
 def test_counters_are_of_the_first_size_asked_for(tmp_path: Path) -> None:
@@ -398,45 +501,79 @@ def test_counters_are_of_the_first_size_asked_for(tmp_path: Path) -> None:
 def named_rungs(lab: Lab, **second: object) -> list[dict[str, object]]:
     """fp32_transpose of two rungs, the second with these fields, and without those that are None."""
     variants = [
-        {"kernel": "gemm_register_tile", "params": {"transpose_a": flag}, "rung": f"rung {flag}"}
+        {
+            "kernel": "gemm_register_tile",
+            "params": {"transpose_a": flag},
+            "rung": f"rung {flag}",
+        }
         for flag in (0, 1)
     ]
-    variants[1] = {name: value for name, value in (variants[1] | second).items() if value is not None}
-    edit_yaml(lab.project.sweeps / "fp32_transpose.yaml", lambda sweep: sweep.update(variants=variants))
+    variants[1] = {
+        name: value
+        for name, value in (variants[1] | second).items()
+        if value is not None
+    }
+    edit_yaml(
+        lab.project.sweeps / "fp32_transpose.yaml",
+        lambda sweep: sweep.update(variants=variants),
+    )
     return variants
 
 
-def test_a_rung_is_paired_with_the_rung_it_changes_besides_the_reference(tmp_path: Path) -> None:
+def test_a_rung_is_paired_with_the_rung_it_changes_besides_the_reference(
+    tmp_path: Path,
+) -> None:
     lab = Lab(tmp_path)
     named_rungs(lab, baseline="rung 0")
     own = lab.plan(lab.sweeps(["fp32_transpose"])["fp32_transpose"])
-    assert not any(task.baseline for task in own.tasks), "the sweep's reference is that rung"
-    edit_yaml(lab.project.sweeps / "fp32_transpose.yaml", lambda sweep: sweep.update(references=["cublas"]))
+    assert not any(task.baseline for task in own.tasks), (
+        "the sweep's reference is that rung"
+    )
+    edit_yaml(
+        lab.project.sweeps / "fp32_transpose.yaml",
+        lambda sweep: sweep.update(references=["cublas"]),
+    )
     lab.record(["fp32_transpose"])
     plan = lab.view("fp32_transpose").plan
     pairs = [task for task in plan.tasks if task.baseline]
-    assert len(pairs) == len(plan.tasks) // 3 == len(lab.sweeps(["fp32_transpose"])["fp32_transpose"].sizes)
-    assert {(task.rung, task.baseline, task.cell.reference.kernel) for task in pairs} == {
-        ("rung 1", "rung 0", "gemm_register_tile")
-    }
+    assert (
+        len(pairs)
+        == len(plan.tasks) // 3
+        == len(lab.sweeps(["fp32_transpose"])["fp32_transpose"].sizes)
+    )
+    assert {
+        (task.rung, task.baseline, task.cell.reference.kernel) for task in pairs
+    } == {("rung 1", "rung 0", "gemm_register_tile")}
     assert all(plan.regimes_of(task) == plan.regimes[:1] for task in pairs)
     timings = lab.frames("fp32_transpose")["timings"]
     paired = timings[timings["baseline"].notna()]
-    assert set(paired["reference"]) == {pairs[0].reference.variant if pairs[0].reference else ""}
+    assert set(paired["reference"]) == {
+        pairs[0].reference.variant if pairs[0].reference else ""
+    }
     assert len(paired) == len(pairs)
     assert set(paired["regime"]) == {"cold"}
-    assert len(timings[timings["baseline"].isna() & (timings["regime"] == "cold")]) == 2 * len(pairs)
+    assert len(
+        timings[timings["baseline"].isna() & (timings["regime"] == "cold")]
+    ) == 2 * len(pairs)
 
 
 @pytest.mark.parametrize(
     ("second", "says"),
     [
-        ({"baseline": "rung 2"}, "variants[1].baseline: 'rung 2' is not accepted (did you mean"),
+        (
+            {"baseline": "rung 2"},
+            "variants[1].baseline: 'rung 2' is not accepted (did you mean",
+        ),
         ({"baseline": "rung 1"}, "variants[1].baseline: 'rung 1' is not accepted"),
-        ({"baseline": "rung 0", "rung": None}, "accepted: a baseline beside `rung` only"),
+        (
+            {"baseline": "rung 0", "rung": None},
+            "accepted: a baseline beside `rung` only",
+        ),
     ],
 )
-def test_a_baseline_is_another_rung(second: dict[str, object], says: str, tmp_path: Path) -> None:
+def test_a_baseline_is_another_rung(
+    second: dict[str, object], says: str, tmp_path: Path
+) -> None:
     lab = Lab(tmp_path)
     named_rungs(lab, **second)
     with pytest.raises(LadderError) as error:
@@ -448,14 +585,17 @@ def test_chosen_cells_are_sustained_and_repeated(tmp_path: Path) -> None:
     lab = Lab(tmp_path)
     chosen = {"sizes": [4096], "where": "bk == 8"}
     edit_yaml(
-        lab.project.sweeps / "fp32_transpose.yaml", lambda it: it.update(sustained=chosen, repeated=chosen)
+        lab.project.sweeps / "fp32_transpose.yaml",
+        lambda it: it.update(sustained=chosen, repeated=chosen),
     )
     sweep = lab.sweeps(["fp32_transpose"])["fp32_transpose"]
     plan = lab.plan(sweep)
     found = [task for task in plan.tasks if task.sustained]
     assert found
     assert found == [task for task in plan.tasks if task.repeated]
-    assert {(task.cell.size["m"], task.cell.params["bk"]) for task in found} == {(4096, 8)}
+    assert {(task.cell.size["m"], task.cell.params["bk"]) for task in found} == {
+        (4096, 8)
+    }
     assert plan.regimes_of(found[0]) == (*plan.regimes, "sustained")
 
 
@@ -463,7 +603,10 @@ def test_chosen_cells_are_sustained_and_repeated(tmp_path: Path) -> None:
     ("where", "expected"),
     [
         ("m == 4096 or bk == 8", {(1024, 8), (4096, 8), (4096, 16)}),
-        ("rung == 'deep' and m == 1024 and kernel == 'gemm_staged' and dtype == 'fp32'", {(1024, 16)}),
+        (
+            "rung == 'deep' and m == 1024 and kernel == 'gemm_staged' and dtype == 'fp32'",
+            {(1024, 16)},
+        ),
     ],
 )
 def test_cells_are_chosen_by_rung_kernel_dtype_and_size(
@@ -484,16 +627,24 @@ def test_cells_are_chosen_by_rung_kernel_dtype_and_size(
 
     edit_yaml(lab.project.sweeps / "fp32_transpose.yaml", change)
     plan = lab.plan(lab.sweeps(["fp32_transpose"])["fp32_transpose"])
-    found = {(task.cell.size["m"], task.cell.params["bk"]) for task in plan.tasks if task.repeated}
+    found = {
+        (task.cell.size["m"], task.cell.params["bk"])
+        for task in plan.tasks
+        if task.repeated
+    }
     assert found == expected
 
 
 def test_where_is_asked_of_each_dtype(tmp_path: Path) -> None:
     lab = Lab(tmp_path)
     edit_yaml(
-        lab.project.kernels / "gemm_register_tile.yaml", lambda kernel: kernel["dtypes"].update(fp16={})
+        lab.project.kernels / "gemm_register_tile.yaml",
+        lambda kernel: kernel["dtypes"].update(fp16={}),
     )
-    edit_yaml(lab.project.sweeps / "fp32_transpose.yaml", lambda sweep: sweep.update(dtypes=["fp32", "fp16"]))
+    edit_yaml(
+        lab.project.sweeps / "fp32_transpose.yaml",
+        lambda sweep: sweep.update(dtypes=["fp32", "fp16"]),
+    )
     sweep = kept_where(lab, "bm == 128 and bk == 16 and m * element_bytes <= 8192")
     shapes = [("fp32", 1024), ("fp16", 1024), ("fp16", 4096)]
     assert [(entry.variant.dtype, size["m"]) for entry, size in sweep.cells] == shapes
@@ -505,7 +656,11 @@ def test_a_truncated_last_line_is_a_cell_not_yet_there(tmp_path: Path) -> None:
     lab = Lab(tmp_path)
     lab.record(["tensor_ladder"], metrics=False)
     (path,) = lab.folder.records.glob("*.jsonl")
-    first = next(line for line in path.read_text().splitlines() if '"kernel": "wmma_tile"' in line)
+    first = next(
+        line
+        for line in path.read_text().splitlines()
+        if '"kernel": "wmma_tile"' in line
+    )
     path.write_text(path.read_text().partition(first)[0] + first[:-20])
     lab.collect(["tensor_ladder"])
     rows = timings(lab, "tensor_ladder")
@@ -528,7 +683,9 @@ def test_an_unreadable_line_in_the_middle_is_noted(tmp_path: Path) -> None:
 
 def again(lab: Lab, speedup: float, **session: Any) -> None:
     """Measure tensor_ladder once more, a day later."""
-    lab.session = replace(SESSION, id=f"session {speedup}", started="2026-11-21T10:00:00Z", **session)
+    lab.session = replace(
+        SESSION, id=f"session {speedup}", started="2026-11-21T10:00:00Z", **session
+    )
     lab.finished = "2026-11-21T10:20:00Z"
 
     def change(place: Any, record: dict[str, Any]) -> dict[str, Any]:
@@ -544,7 +701,9 @@ def test_the_algorithm_of_the_reference_stands_beside_its_name(tmp_path: Path) -
     lab, names = Lab(tmp_path), iter(["id 66 tile 20", "id 66 tile 30"])
 
     def change(place: Any, record: dict[str, Any]) -> dict[str, Any]:
-        for regime, name in zip(record["regimes"].values(), ("", next(names, "")), strict=False):
+        for regime, name in zip(
+            record["regimes"].values(), ("", next(names, "")), strict=False
+        ):
             regime["algorithm"] = name
         return record
 
@@ -555,11 +714,15 @@ def test_the_algorithm_of_the_reference_stands_beside_its_name(tmp_path: Path) -
     assert rows["cold"].isna().all(), "cuBLAS does not tell"
 
 
-def test_of_two_records_of_a_cell_the_later_counts_and_both_are_shown(tmp_path: Path) -> None:
+def test_of_two_records_of_a_cell_the_later_counts_and_both_are_shown(
+    tmp_path: Path,
+) -> None:
     lab = Lab(tmp_path)
     lab.record(["tensor_ladder"])
     again(lab, 3.0, gpu={**SESSION.gpu, "uuid": "GPU-2"})
-    assert set(timings(lab, "tensor_ladder").query("regime == 'cold'")["speedup"]) == {3.0}
+    assert set(timings(lab, "tensor_ladder").query("regime == 'cold'")["speedup"]) == {
+        3.0
+    }
     sessions = tables.read("sessions", lab.folder.tables).query("regime == 'cold'")
     assert list(sessions["gpu_uuid"]) == ["GPU-1", "GPU-2"] * 2
     assert list(sessions["session"].unique()) == [SESSION.id, "session 3.0"]
@@ -568,12 +731,16 @@ def test_of_two_records_of_a_cell_the_later_counts_and_both_are_shown(tmp_path: 
     assert [gpu["cells"] for gpu in environment["gpus"]] == [4, 4]
 
 
-def test_of_three_sessions_that_with_the_median_time_stands_for_the_columns_of_one(tmp_path: Path) -> None:
+def test_of_three_sessions_that_with_the_median_time_stands_for_the_columns_of_one(
+    tmp_path: Path,
+) -> None:
     lab, seen = Lab(tmp_path), dict[float, list[float]]()
     for factor in (1.0, 3.0, 2.0):
         lab.session = replace(SESSION, id=f"session {factor}")
 
-        def change(place: Any, record: dict[str, Any], factor: float = factor) -> dict[str, Any]:
+        def change(
+            place: Any, record: dict[str, Any], factor: float = factor
+        ) -> dict[str, Any]:
             for regime in record["regimes"].values():
                 regime["variant_us"] = [factor * one for one in regime["variant_us"]]
             return record
@@ -582,11 +749,15 @@ def test_of_three_sessions_that_with_the_median_time_stands_for_the_columns_of_o
         lab.collect(["tensor_ladder"])
         found = timings(lab, "tensor_ladder").query("regime == 'cold'")["median_us"]
         seen[factor] = found.tolist()
-    assert seen[3.0] == pytest.approx([3 * one for one in seen[1.0]]), "of two the later"
+    assert seen[3.0] == pytest.approx([3 * one for one in seen[1.0]]), (
+        "of two the later"
+    )
     assert seen[2.0] == pytest.approx([2 * one for one in seen[1.0]])
 
 
-def test_records_under_other_conditions_are_not_shown_as_sessions(tmp_path: Path) -> None:
+def test_records_under_other_conditions_are_not_shown_as_sessions(
+    tmp_path: Path,
+) -> None:
     lab = Lab(tmp_path)
     lab.record(["tensor_ladder"])
     lab.settings = {"measure": {"precision": 0.01}}
@@ -594,24 +765,40 @@ def test_records_under_other_conditions_are_not_shown_as_sessions(tmp_path: Path
     assert set(tables.read("sessions", lab.folder.tables)["session"]) == {"session 3.0"}
 
 
-def test_records_of_unknown_conditions_are_not_taken_for_one_another(tmp_path: Path) -> None:
+def test_records_of_unknown_conditions_are_not_taken_for_one_another(
+    tmp_path: Path,
+) -> None:
     """Such as those imported from tables: each of several publications stands for itself."""
     lab = Lab(tmp_path)
     lab.record(["tensor_ladder"])
     view = lab.view("tensor_ladder")
     imported = [
-        replace(record, conditions=Conditions(), session=name, time=f"2026-11-0{name}T10:00:00Z")
+        replace(
+            record,
+            conditions=Conditions(),
+            session=name,
+            time=f"2026-11-0{name}T10:00:00Z",
+        )
         for name in ("1", "2")
         for record in view.records
     ]
-    sessions = collect_sweep(replace(view, records=Records().add(imported), fall_back=True))["sessions"]
+    sessions = collect_sweep(
+        replace(view, records=Records().add(imported), fall_back=True)
+    )["sessions"]
     assert set(sessions["session"]) == {"2"}
 
 
-def test_the_environment_names_every_tree_driver_and_the_whole_time(tmp_path: Path) -> None:
+def test_the_environment_names_every_tree_driver_and_the_whole_time(
+    tmp_path: Path,
+) -> None:
     lab = Lab(tmp_path)
     lab.record(["tensor_ladder"])
-    again(lab, 3.0, tree={"digest": "e" * 64, "commit": None, "clean": None}, versions={"driver": "590.1"})
+    again(
+        lab,
+        3.0,
+        tree={"digest": "e" * 64, "commit": None, "clean": None},
+        versions={"driver": "590.1"},
+    )
     environment = json.loads(lab.folder.environment.read_text())
     assert [tree["digest"][0] for tree in environment["trees"]] == ["d", "e"]
     assert (environment["tree"]["digest"][0], environment["driver"]) == ("e", "590.1")
@@ -630,10 +817,15 @@ def published_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
     measured.record()
     measured.collect()
     published = measured.project.published("nvidia-h200")
-    tables.write({name: tables.read(name, measured.folder.tables) for name in SWEEP_TABLES}, published.tables)
+    tables.write(
+        {name: tables.read(name, measured.folder.tables) for name in SWEEP_TABLES},
+        published.tables,
+    )
     shutil.copy(measured.folder.environment, published.environment)
     store = read_store(measured.folder.records)
-    write_archive(published.records / "one.parquet", list(store), store.sessions.values())
+    write_archive(
+        published.records / "one.parquet", list(store), store.sessions.values()
+    )
     return measured.root
 
 
@@ -642,7 +834,10 @@ class TestWithoutAGpu:
 
     @pytest.fixture
     def here(self, published_once: Path, tmp_path: Path) -> Lab:
-        return Lab(Path(shutil.copytree(published_once, tmp_path, dirs_exist_ok=True)), device="no-gpu")
+        return Lab(
+            Path(shutil.copytree(published_once, tmp_path, dirs_exist_ok=True)),
+            device="no-gpu",
+        )
 
     def collect(
         self, here: Lab, name: str, device: str = "nvidia-h200", **compiled: Any
@@ -663,55 +858,92 @@ class TestWithoutAGpu:
         frames = self.collect(here, "fp32_ladder")
         published = tables.read("timings", here.project.published("nvidia-h200").tables)
         pd.testing.assert_frame_equal(
-            frames["timings"], published.query("sweep == 'fp32_ladder'").reset_index(drop=True)
+            frames["timings"],
+            published.query("sweep == 'fp32_ladder'").reset_index(drop=True),
         )
         assert set(frames["notes"]["stage"]) == {"predict"}
         sweep = here.sweeps(["fp32_ladder"])["fp32_ladder"]
-        assert set(frames["resources"]["variant"]) == {variant.id for variant in sweep.variants}
+        assert set(frames["resources"]["variant"]) == {
+            variant.id for variant in sweep.variants
+        }
 
-    def test_what_the_sweep_no_longer_has_is_dropped_and_what_is_new_is_noted(self, here: Lab) -> None:
+    def test_what_the_sweep_no_longer_has_is_dropped_and_what_is_new_is_noted(
+        self, here: Lab
+    ) -> None:
         path = here.project.sweeps / "fp32_ladder.yaml"
         path.write_text(path.read_text().replace("- 512\n", "- 640\n"))
         frames = self.collect(here, "fp32_ladder")
         assert 512 not in set(frames["timings"]["n"])
-        missing = frames["notes"][frames["notes"]["reason"] == "not in the published run"]
+        missing = frames["notes"][
+            frames["notes"]["reason"] == "not in the published run"
+        ]
         assert len(missing) == 5
         assert missing["subject"].str.contains("640").all()
 
-    def test_a_cell_asked_for_by_several_sweeps_comes_from_its_own(self, here: Lab) -> None:
+    def test_a_cell_asked_for_by_several_sweeps_comes_from_its_own(
+        self, here: Lab
+    ) -> None:
         # The same cell under conditions of two runs: the sweep that asked for it keeps its number.
-        frames = self.collect(here, "bank_stride", facts=lambda _, facts: facts | {"machine_code": "new"})
+        frames = self.collect(
+            here, "bank_stride", facts=lambda _, facts: facts | {"machine_code": "new"}
+        )
         assert set(frames["timings"]["status"]) == {"ok"}, "an earlier record stands in"
 
-    def test_machine_code_that_changed_since_then_is_noted_and_a_comment_is_not(self, here: Lab) -> None:
+    def test_machine_code_that_changed_since_then_is_noted_and_a_comment_is_not(
+        self, here: Lab
+    ) -> None:
         def changed(variant: Any, facts: dict[str, Any]) -> dict[str, Any]:
             comment = {"source_sha256": "b" * 64}
             code = {"machine_code": "b" * 64, "cubin_sha256": "b" * 64}
-            return facts | comment | (code if variant.kernel.name == "gemm_shared_tile" else {})
+            return (
+                facts
+                | comment
+                | (code if variant.kernel.name == "gemm_shared_tile" else {})
+            )
 
         notes = self.collect(here, "fp32_ladder", facts=changed)["notes"]
         notes = notes[notes["stage"] == "published"]
         assert list(notes["subject"]) == ["gemm_shared_tile"]
-        assert list(notes["reason"]) == ["machine code differs from the published run's (1 variant)"]
+        assert list(notes["reason"]) == [
+            "machine code differs from the published run's (1 variant)"
+        ]
 
     def test_nothing_published_is_a_note_not_an_error(self, here: Lab) -> None:
         frames = self.collect(here, "fp32_ladder", "nvidia-b200")
         assert len(frames["timings"]) == 0
-        assert list(frames["notes"]["reason"]) == ["no published measurements in nvidia-b200"]
+        assert list(frames["notes"]["reason"]) == [
+            "no published measurements in nvidia-b200"
+        ]
         assert len(frames["resources"]) == 5
 
 
-@pytest.mark.parametrize(("samples", "cv"), [([1.0], None), ([1.0, 1.0], 0.0), ([1.0, 3.0], 2**0.5 / 2)])
+@pytest.mark.parametrize(
+    ("samples", "cv"), [([1.0], None), ([1.0, 1.0], 0.0), ([1.0, 3.0], 2**0.5 / 2)]
+)
 def test_times_come_with_their_spread(samples: list[float], cv: float | None) -> None:
     alike = dict.fromkeys(("speedup", "speedup_low", "speedup_high"), 1.0)
     found = summarised({"variant_us": samples, "reference_us": samples, **alike})
     assert found["cv"] == (None if cv is None else pytest.approx(cv))
-    assert (found["samples"], found["median_us"]) == (len(samples), sum(samples) / len(samples))
+    assert (found["samples"], found["median_us"]) == (
+        len(samples),
+        sum(samples) / len(samples),
+    )
     assert found["median_us_low"] <= found["median_us"] <= found["median_us_high"]
 
 
-def test_text_that_a_spreadsheet_would_run_is_marked_in_the_csv_alone(tmp_path: Path) -> None:
-    texts = ['=HYPERLINK("http://evil/","x")', "+1", "-1", "@x", "'=1", "'quoted'", "plain = 1", None]
+def test_text_that_a_spreadsheet_would_run_is_marked_in_the_csv_alone(
+    tmp_path: Path,
+) -> None:
+    texts = [
+        '=HYPERLINK("http://evil/","x")',
+        "+1",
+        "-1",
+        "@x",
+        "'=1",
+        "'quoted'",
+        "plain = 1",
+        None,
+    ]
     notes = tables.frame("notes", [{"sweep": "s", "reason": text} for text in texts])
     tables.write({"notes": notes}, tmp_path)
     with (tmp_path / "notes.csv").open(newline="") as file:
@@ -722,7 +954,14 @@ def test_text_that_a_spreadsheet_would_run_is_marked_in_the_csv_alone(tmp_path: 
 
 
 @pytest.mark.parametrize("params", ["", "[]", "{"])
-def test_a_variant_without_parameters_that_can_be_read_is_refused(tmp_path: Path, params: str) -> None:
-    tables.write({"resources": tables.frame("resources", [{"variant": "v", "params": params}])}, tmp_path)
-    with pytest.raises(LadderError, match=r"resources\.csv: not a CSV table of resources"):
+def test_a_variant_without_parameters_that_can_be_read_is_refused(
+    tmp_path: Path, params: str
+) -> None:
+    tables.write(
+        {"resources": tables.frame("resources", [{"variant": "v", "params": params}])},
+        tmp_path,
+    )
+    with pytest.raises(
+        LadderError, match=r"resources\.csv: not a CSV table of resources"
+    ):
         tables.read("resources", tmp_path)

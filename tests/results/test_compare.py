@@ -26,7 +26,9 @@ def slower(share: float) -> Callable[[Any, dict[str, Any]], dict[str, Any]]:
     def change(place: Any, record: dict[str, Any]) -> dict[str, Any]:
         if place.variant.kernel.name == "wmma_tile":
             for regime in record["regimes"].values():
-                regime["variant_us"] = [value * (1 + share) for value in regime["variant_us"]]
+                regime["variant_us"] = [
+                    value * (1 + share) for value in regime["variant_us"]
+                ]
                 for name in ("speedup", "speedup_low", "speedup_high"):
                     regime[name] /= 1 + share
         return record
@@ -49,7 +51,11 @@ def other(base: Lab, change: Any, **more: Any) -> Lab:
 
 def on(uuid: str) -> dict[str, Any]:
     """A session on another GPU of the model."""
-    return {"session": replace(SESSION, id=f"session of {uuid}", gpu={**SESSION.gpu, "uuid": uuid})}
+    return {
+        "session": replace(
+            SESSION, id=f"session of {uuid}", gpu={**SESSION.gpu, "uuid": uuid}
+        )
+    }
 
 
 def unchanged(_: Any, record: dict[str, Any]) -> dict[str, Any]:
@@ -62,7 +68,9 @@ def compare(base: Lab, lab: Lab, *options: str) -> int:
     return main(["compare", str(base.folder.root), str(lab.folder.root), *options])
 
 
-def test_the_same_numbers_are_no_regression(base: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_same_numbers_are_no_regression(
+    base: Lab, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert compare(base, other(base, unchanged)) == 0
     assert "4 cells matched, 4 of them alike within noise" in capsys.readouterr().out
 
@@ -73,11 +81,19 @@ def test_noise_is_no_regression(base: Lab) -> None:
 
 
 def test_a_step_of_the_clock_is_no_regression(tmp_path: Path) -> None:
-    def short(own: float, clock: str) -> Callable[[Any, dict[str, Any]], dict[str, Any]]:
+    def short(
+        own: float, clock: str
+    ) -> Callable[[Any, dict[str, Any]], dict[str, Any]]:
         def change(_: Any, record: dict[str, Any]) -> dict[str, Any]:
-            times = {"variant_us": [own] * 20, "reference_us": [2.4] * 20, "clock": clock}
+            times = {
+                "variant_us": [own] * 20,
+                "reference_us": [2.4] * 20,
+                "clock": clock,
+            }
             for regime in record["regimes"].values():
-                regime |= times | dict.fromkeys(("speedup", "speedup_low", "speedup_high"), 2.4 / own)
+                regime |= times | dict.fromkeys(
+                    ("speedup", "speedup_low", "speedup_high"), 2.4 / own
+                )
             return record
 
         return change
@@ -91,7 +107,9 @@ def test_a_step_of_the_clock_is_no_regression(tmp_path: Path) -> None:
     assert found == [0, 1]
 
 
-def test_a_regression_above_the_threshold_exits_with_1(base: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_regression_above_the_threshold_exits_with_1(
+    base: Lab, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert compare(base, other(base, slower(0.05))) == 1
     shown = capsys.readouterr().out
     assert "slower (2):" in shown
@@ -106,7 +124,9 @@ def test_a_regression_below_the_threshold_is_shown_but_passes(
     assert "slower (2):" in capsys.readouterr().out
 
 
-def over(library: str, share: float = 0.0) -> Callable[[Any, dict[str, Any]], dict[str, Any]]:
+def over(
+    library: str, share: float = 0.0
+) -> Callable[[Any, dict[str, Any]], dict[str, Any]]:
     """The tile kernel over that library, by a share slower."""
 
     def change(place: Any, record: dict[str, Any]) -> dict[str, Any]:
@@ -158,7 +178,9 @@ def test_two_gpus_of_a_model_differ_by_more_than_one_from_day_to_day(
     assert "changes beyond 2.5 % count" in capsys.readouterr().out
 
 
-def test_one_gpu_agrees_with_itself_more_closely(base: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_gpu_agrees_with_itself_more_closely(
+    base: Lab, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert compare(base, other(base, slower(0.015)), "--threshold", "1") == 1
     assert "changes beyond 0.5 % count" in capsys.readouterr().out
 
@@ -168,14 +190,17 @@ def test_records_of_unknown_gpus_are_held_to_the_wider_margin(base: Lab) -> None
     assert compare(base, lab, "--threshold", "1") == 0
 
 
-def test_a_terminal_that_knows_ascii_only_gets_question_marks(base: Lab, tmp_path: Path) -> None:
+def test_a_terminal_that_knows_ascii_only_gets_question_marks(
+    base: Lab, tmp_path: Path
+) -> None:
     base.collect(SWEEP)
     place = shutil.copytree(base.folder.root, tmp_path / "é")
     command = [sys.executable, "-m", "ladder", "compare", str(place), str(place)]
     done = subprocess.run(
         command,
         capture_output=True,
-        env=environment() | {"PYTHONIOENCODING": "ascii", "PYTHONPATH": str(ROOT / "workflow")},
+        env=environment()
+        | {"PYTHONIOENCODING": "ascii", "PYTHONPATH": str(ROOT / "workflow")},
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -187,7 +212,9 @@ def test_a_gain_passes(base: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     assert "faster (2):" in capsys.readouterr().out
 
 
-def test_a_cell_no_longer_ok_is_a_regression(base: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_cell_no_longer_ok_is_a_regression(
+    base: Lab, capsys: pytest.CaptureFixture[str]
+) -> None:
     lab = other(base, lambda _, record: failed("incorrect", "wrong")(record))
     assert compare(base, lab) == 1
     assert "ok -> incorrect" in capsys.readouterr().out
@@ -195,15 +222,30 @@ def test_a_cell_no_longer_ok_is_a_regression(base: Lab, capsys: pytest.CaptureFi
     assert "incorrect -> ok" in capsys.readouterr().out
 
 
-def test_missing_and_new_cells_are_listed(base: Lab, capsys: pytest.CaptureFixture[str]) -> None:
-    lab = other(base, lambda place, record: None if place.variant.kernel.name == "wmma_tile" else record)
+def test_missing_and_new_cells_are_listed(
+    base: Lab, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lab = other(
+        base,
+        lambda place, record: (
+            None if place.variant.kernel.name == "wmma_tile" else record
+        ),
+    )
     assert compare(base, lab) == 0
-    assert "missing in B (2):\n  tensor_ladder/wmma_tile-fp16@4096:cold" in capsys.readouterr().out
+    assert (
+        "missing in B (2):\n  tensor_ladder/wmma_tile-fp16@4096:cold"
+        in capsys.readouterr().out
+    )
     assert compare(lab, base) == 0
-    assert "new in B (2):\n  tensor_ladder/wmma_tile-fp16@4096:cold" in capsys.readouterr().out
+    assert (
+        "new in B (2):\n  tensor_ladder/wmma_tile-fp16@4096:cold"
+        in capsys.readouterr().out
+    )
 
 
-def test_runs_without_a_common_cell_are_a_mistake(base: Lab, caplog: pytest.LogCaptureFixture) -> None:
+def test_runs_without_a_common_cell_are_a_mistake(
+    base: Lab, caplog: pytest.LogCaptureFixture
+) -> None:
     lab = Lab(base.root, run="other")
     lab.record(["bank_stride"])
     base.collect(SWEEP)
@@ -218,19 +260,27 @@ def test_a_published_folder_compares_as_well(base: Lab, tmp_path: Path) -> None:
     base.collect(SWEEP)
     published = shutil.copytree(base.folder.tables, tmp_path / "published")
     sessions = tables.read("sessions", published)
-    tables.write({"sessions": sessions.assign(gpu_uuid=sessions["gpu_uuid"].str[:12])}, published)
-    margin = margin_of(tables.read("sessions", published), tables.read("sessions", base.folder.tables))
+    tables.write(
+        {"sessions": sessions.assign(gpu_uuid=sessions["gpu_uuid"].str[:12])}, published
+    )
+    margin = margin_of(
+        tables.read("sessions", published), tables.read("sessions", base.folder.tables)
+    )
     assert margin == WITHIN_A_GPU, "the same GPUs, whose names are published shortened"
     assert main(["compare", str(published), str(base.folder.root)]) == 0
 
 
-def test_a_folder_without_tables_is_refused(base: Lab, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_folder_without_tables_is_refused(
+    base: Lab, caplog: pytest.LogCaptureFixture
+) -> None:
     assert main(["compare", str(base.folder.root), str(base.folder.root)]) == 2
     assert "RUN_A" in caplog.text
 
 
 @pytest.mark.parametrize("value", ["nan", "-1", "100", "inf"])
-def test_a_share_that_is_none_is_refused(base: Lab, value: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_share_that_is_none_is_refused(
+    base: Lab, value: str, caplog: pytest.LogCaptureFixture
+) -> None:
     assert compare(base, base, "--threshold", value) == 2
     assert f"--threshold: {value}" in caplog.text.replace(f"{float(value)}", value)
     assert "a percentage from 0 to 100" in caplog.text
@@ -254,5 +304,8 @@ def test_a_cell_that_breaks_on_one_gpu_of_two_is_a_regression(
     base.record(SWEEP)
     lab.record(SWEEP, lambda _, record: failed("incorrect", "wrong")(record))
     assert compare(base, lab) == 1
-    assert "regression: 0 cells slower by more than 2 %, 2 broken" in capsys.readouterr().out
+    assert (
+        "regression: 0 cells slower by more than 2 %, 2 broken"
+        in capsys.readouterr().out
+    )
     assert compare(lab, base) == 0

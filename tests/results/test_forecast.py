@@ -36,7 +36,8 @@ def measured_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The small project for a device that is not here, compiled, with a record of each cell; look at it only."""
     folder = make_project(tmp_path_factory.mktemp("measured") / "project")
     edit_yaml(
-        folder / "config/config.yaml", lambda config: config.update(device="nvidia-h200", arch="sm_90a")
+        folder / "config/config.yaml",
+        lambda config: config.update(device="nvidia-h200", arch="sm_90a"),
     )
     (folder / "workflow").unlink()
     shutil.copytree(ROOT / "workflow", folder / "workflow")
@@ -59,7 +60,14 @@ def measured_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
             for index, regimes in Schedule(view, on).due():
                 for regime in regimes:
                     append(
-                        view.new_record(plan.tasks[index], regime, on, "session", status="ok", result=spent)
+                        view.new_record(
+                            plan.tasks[index],
+                            regime,
+                            on,
+                            "session",
+                            status="ok",
+                            result=spent,
+                        )
                     )
     return folder
 
@@ -71,7 +79,9 @@ def measured(measured_once: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def prepared_once(measured_once: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def prepared_once(
+    measured_once: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
     """The same, with plans of Snakemake's, which knows what they were made from; look at it only."""
     folder = tmp_path_factory.mktemp("prepared") / "project"
     shutil.copytree(measured_once, folder, symlinks=True)
@@ -120,8 +130,12 @@ def test_a_measured_run_has_nothing_to_measure(measured: Path) -> None:
 TIMING = "gpu/timing.py"
 
 
-def test_another_version_of_the_check_measures_every_cell_of_its_problem_again(measured: Path) -> None:
-    package("problems/stencil/__init__.py", "check_version = 1", "check_version = 2")(measured)
+def test_another_version_of_the_check_measures_every_cell_of_its_problem_again(
+    measured: Path,
+) -> None:
+    package("problems/stencil/__init__.py", "check_version = 1", "check_version = 2")(
+        measured
+    )
     assert forecast(measured) == due(EVERY)
 
 
@@ -161,11 +175,25 @@ def words_alone(project: Path) -> None:
     ladder = project / "workflow/ladder"
     edit(ladder / TIMING, "# the longest that it holds a stream", "# at most")
     edit(ladder / TIMING, "_GRAPH_LAUNCHES = 100", "_GRAPH_LAUNCHES = 101")
-    edit(ladder / "gpu/harness.cuh", "#pragma once", "#pragma once  // for all problems")
-    edit(ladder / "problems/stencil/check.cu", "double worst = 0.0;", "double worst = 0.5;")
+    edit(
+        ladder / "gpu/harness.cuh", "#pragma once", "#pragma once  // for all problems"
+    )
+    edit(
+        ladder / "problems/stencil/check.cu",
+        "double worst = 0.0;",
+        "double worst = 0.5;",
+    )
     edit(ladder / "problems/gemm/instance.py", "INSTANCE =", "_ADDED = 1\nINSTANCE =")
-    edit(ladder / "results/collect.py", "def collect_sweep", "_ADDED = 1\n\n\ndef collect_sweep")
-    edit(ladder / "measure/schedule.py", "def is_settled", "_ADDED = 1\n\n\ndef is_settled")
+    edit(
+        ladder / "results/collect.py",
+        "def collect_sweep",
+        "_ADDED = 1\n\n\ndef collect_sweep",
+    )
+    edit(
+        ladder / "measure/schedule.py",
+        "def is_settled",
+        "_ADDED = 1\n\n\ndef is_settled",
+    )
     edit(project / "kernels/stencil/alone.cu", "T sum = 0;", "T sum = 0;  // so far")
     edit(project / "kernels/include/window.cuh", "// Extent", "// The extent")
     edit(project / "config/sweeps/alone.yaml", "Time over size", "Time")
@@ -182,11 +210,15 @@ CHANGES: dict[str, tuple[Callable[[Path], object], int]] = {
         WITH_HEADERS,
     ),
     "a compiler option that changes the code": (
-        lambda project: edit(project / "config/config.yaml", "options: []", "options: [--use_fast_math]"),
+        lambda project: edit(
+            project / "config/config.yaml", "options: []", "options: [--use_fast_math]"
+        ),
         EVERY,
     ),
     "another NVRTC, whose code is the same": (
-        package("build/nvrtc.py", 'return f"{major}.{minor}"', 'return f"{major}.{minor}.9"'),
+        package(
+            "build/nvrtc.py", 'return f"{major}.{minor}"', 'return f"{major}.{minor}.9"'
+        ),
         0,
     ),
 }
@@ -195,7 +227,9 @@ CHANGES: dict[str, tuple[Callable[[Path], object], int]] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_change_shows_the_cells_that_it_measures_again(prepared: Path, change: str) -> None:
+def test_a_change_shows_the_cells_that_it_measures_again(
+    prepared: Path, change: str
+) -> None:
     make, expected = CHANGES[change]
     make(prepared)
     line = forecast(prepared)
@@ -211,7 +245,16 @@ def test_a_cell_without_a_record_takes_as_long_as_others_in_its_regime() -> None
     def timed(dtype: str, regime: str, **spent: float) -> Record:
         cell = Cell("k", {}, dtype, "NN", {"m": 64}, regime, Reference(("cublas",)))
         result = {"spent": spent} if spent else {}
-        return Record(cell, Conditions(), "k", "s", "session", "2026-11-20T10:00:00Z", "ok", result=result)
+        return Record(
+            cell,
+            Conditions(),
+            "k",
+            "s",
+            "session",
+            "2026-11-20T10:00:00Z",
+            "ok",
+            result=result,
+        )
 
     records = [
         timed("fp32", "cold", wall_s=1.0, regimes=1),

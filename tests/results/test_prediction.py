@@ -28,8 +28,12 @@ LAUNCHES, GPUS, HOSTS = 0.001, 0.004, 0.006
 """Standard deviations of the synthetic log speed-ups within a session, from GPU to GPU, and between kinds of host."""
 
 Where = tuple[str, str, int]  # session, GPU, GPUs of the host
-ONE_HOST: Sequence[Where] = [(f"s{number}", f"GPU-{number % 6}", 8) for number in range(12)]
-THREE_HOSTS: Sequence[Where] = [(f"s{number}", f"GPU-{number % 9}", 1 << number % 3) for number in range(18)]
+ONE_HOST: Sequence[Where] = [
+    (f"s{number}", f"GPU-{number % 6}", 8) for number in range(12)
+]
+THREE_HOSTS: Sequence[Where] = [
+    (f"s{number}", f"GPU-{number % 9}", 1 << number % 3) for number in range(18)
+]
 
 
 def sessions_of(
@@ -45,13 +49,21 @@ def sessions_of(
     """sessions.csv of cells of `us` over a kernel; each is measured by a `share` of the sessions."""
     draw, rows = np.random.default_rng(seed), []
     for cell in range(cells):
-        of_gpu = {gpu: draw.normal(0, gpus) for gpu in dict.fromkeys(gpu for _, gpu, _ in where)}
-        of_host = {kind: draw.normal(0, hosts) for kind in dict.fromkeys(kind for _, _, kind in where)}
+        of_gpu = {
+            gpu: draw.normal(0, gpus)
+            for gpu in dict.fromkeys(gpu for _, gpu, _ in where)
+        }
+        of_host = {
+            kind: draw.normal(0, hosts)
+            for kind in dict.fromkeys(kind for _, _, kind in where)
+        }
         true, first = draw.normal(0, 0.5), draw.integers(len(where))
         for number, (session, gpu, kind) in enumerate(where):
             if number != first and draw.random() > share:
                 continue
-            speedup = np.exp(true + of_gpu[gpu] + of_host[kind] + draw.normal(0, LAUNCHES))
+            speedup = np.exp(
+                true + of_gpu[gpu] + of_host[kind] + draw.normal(0, LAUNCHES)
+            )
             row = {
                 "sweep": "a",
                 "variant": f"kernel-{cell}",
@@ -59,10 +71,26 @@ def sessions_of(
                 "layout": "NN",
                 "regime": "cold",
             }
-            row |= {"m": 64, "n": 64, "k": 64, "session": session, "gpu_uuid": gpu, "host_gpus": kind}
-            row |= {"reference": "kernel-0", "median_us": us, "reference_median_us": us * speedup}
+            row |= {
+                "m": 64,
+                "n": 64,
+                "k": 64,
+                "session": session,
+                "gpu_uuid": gpu,
+                "host_gpus": kind,
+            }
+            row |= {
+                "reference": "kernel-0",
+                "median_us": us,
+                "reference_median_us": us * speedup,
+            }
             ends = speedup * np.exp(np.array([-1, 0, 1]) * NORMAL * LAUNCHES)
-            rows.append(row | dict(zip(("speedup_low", "speedup", "speedup_high"), ends, strict=True)))
+            rows.append(
+                row
+                | dict(
+                    zip(("speedup_low", "speedup", "speedup_high"), ends, strict=True)
+                )
+            )
     return tables.frame("sessions", rows)
 
 
@@ -79,7 +107,13 @@ def frames_of(sessions: pd.DataFrame) -> dict[str, pd.DataFrame]:
 def reading(gpu: str, log: float, **columns: object) -> dict[str, object]:
     """A session on a GPU of a host with two, by default of one cell over a kernel."""
     row: dict[str, object] = {**ONE_CELL, "sweep": "a"}
-    row |= {"session": f"on {gpu}", "gpu_uuid": gpu, "host_gpus": 2, "reference": "w", "median_us": 50.0}
+    row |= {
+        "session": f"on {gpu}",
+        "gpu_uuid": gpu,
+        "host_gpus": 2,
+        "reference": "w",
+        "median_us": 50.0,
+    }
     row |= {
         "reference_median_us": 50.0,
         **dict.fromkeys(("speedup", "speedup_low", "speedup_high"), np.exp(log)),
@@ -100,22 +134,32 @@ def test_a_deviation_is_from_the_mean_of_the_other_gpus() -> None:
         reading("GPU-1", 0.5, variant="read by one GPU"),
     )
     found = deviations(rows).set_index("gpu")["deviation"]
-    assert found.to_dict() == pytest.approx({"GPU-1": 0.035, "GPU-2": 0.02, "GPU-3": 0.055})
+    assert found.to_dict() == pytest.approx(
+        {"GPU-1": 0.035, "GPU-2": 0.02, "GPU-3": 0.055}
+    )
 
 
-def test_the_rule_is_the_quantile_pooled_with_the_cells_own_and_once_more_for_another_host() -> None:
+def test_the_rule_is_the_quantile_pooled_with_the_cells_own_and_once_more_for_another_host() -> (
+    None
+):
     rows = prepared(
         reading("GPU-1", 0.00), reading("GPU-2", 0.02), reading("GPU-1", 0.0, variant="u"),
         reading("GPU-1", 0.0, variant="x"), reading("GPU-2", 0.02, variant="x", host_gpus=1),
     )  # fmt: skip
     found = half_widths(rows).rename(index=rows.set_index("cell")["variant"].to_dict())
     pooled = np.sqrt((0.02**2 + NORMAL**2 * 2 * 0.02**2) / 3)
-    assert found["alike"].to_dict() == pytest.approx({"v": pooled, "u": 0.02, "x": pooled})
+    assert found["alike"].to_dict() == pytest.approx(
+        {"v": pooled, "u": 0.02, "x": pooled}
+    )
     wider = {"v": np.hypot(pooled, 0.02), "u": np.hypot(0.02, 0.02), "x": pooled}
-    assert found["anywhere"].to_dict() == pytest.approx(wider), "x was read on two kinds of host"
+    assert found["anywhere"].to_dict() == pytest.approx(wider), (
+        "x was read on two kinds of host"
+    )
     measured = ranges(rows).rename(index=rows.set_index("entry")["variant"].to_dict())
     half = ((measured["high"] - measured["low"]) / 2).to_dict()
-    assert half == pytest.approx({"v": pooled / 2**0.5, "u": 0.02, "x": pooled / 2**0.5})
+    assert half == pytest.approx(
+        {"v": pooled / 2**0.5, "u": 0.02, "x": pooled / 2**0.5}
+    )
 
 
 def test_a_cell_that_one_gpu_read_takes_the_deviations_of_its_library() -> None:
@@ -123,23 +167,37 @@ def test_a_cell_that_one_gpu_read_takes_the_deviations_of_its_library() -> None:
     same = [reading(gpu, 0.0, variant="same", m=2) for gpu in ("GPU-1", "GPU-2")]
     calls = [
         reading("GPU-1", 0.00, variant="read by one GPU"),
-        reading("GPU-2", 0.00, variant="another", reference_median_us=50.0 * np.exp(0.03)),
+        reading(
+            "GPU-2", 0.00, variant="another", reference_median_us=50.0 * np.exp(0.03)
+        ),
     ]
     found = {}
     for references in (("cublas", "cublaslt"), ("w", "w")):
-        named = [row | {"reference": name} for row, name in zip(calls, references, strict=True)]
+        named = [
+            row | {"reference": name}
+            for row, name in zip(calls, references, strict=True)
+        ]
         rows = prepared(*[row | {"reference": references[0]} for row in same], *named)
-        widths = half_widths(rows)["alike"].groupby(rows.drop_duplicates("cell").set_index("cell")["variant"])
+        widths = half_widths(rows)["alike"].groupby(
+            rows.drop_duplicates("cell").set_index("cell")["variant"]
+        )
         found[references] = widths.first()["read by one GPU"]
-    assert found["cublas", "cublaslt"] == pytest.approx(np.sqrt(NORMAL**2 * 2 * 0.03**2 / 3))
+    assert found["cublas", "cublaslt"] == pytest.approx(
+        np.sqrt(NORMAL**2 * 2 * 0.03**2 / 3)
+    )
     assert found["w", "w"] == 0.0
 
 
 def test_a_class_of_few_deviations_takes_those_of_its_kind_of_reference() -> None:
     many, few = sessions_of(40, ONE_HOST), sessions_of(2, ONE_HOST, gpus=0.1, us=500.0)
     few["variant"] += "-short"
-    quantiles = class_quantiles(prepare_sessions(pd.concat([many, few], ignore_index=True)))
-    long, short = (quantiles[f"kernel, compute, {us} us, cold"] for us in ("over 1000", "100 to 1000"))
+    quantiles = class_quantiles(
+        prepare_sessions(pd.concat([many, few], ignore_index=True))
+    )
+    long, short = (
+        quantiles[f"kernel, compute, {us} us, cold"]
+        for us in ("over 1000", "100 to 1000")
+    )
     assert long == pytest.approx(NORMAL * GPUS * (6 / 5) ** 0.5, rel=0.15)
     assert long < short < 2 * long
     assert len(deviations(prepare_sessions(few))) < FEW
@@ -148,10 +206,13 @@ def test_a_class_of_few_deviations_takes_those_of_its_kind_of_reference() -> Non
 def test_pairs_bound_by_different_things_are_of_different_classes() -> None:
     calm, moved = (sessions_of(40, THREE_HOSTS, hosts=hosts) for hosts in (0.0, 0.03))
     moved["variant"] += "-moved"
-    both = pd.concat([calm.assign(bound="compute"), moved.assign(bound="memory")], ignore_index=True)
+    both = pd.concat(
+        [calm.assign(bound="compute"), moved.assign(bound="memory")], ignore_index=True
+    )
     quantiles = class_quantiles(prepare_sessions(both))
     assert (
-        quantiles["kernel, memory, over 1000 us, cold"] > 3 * quantiles["kernel, compute, over 1000 us, cold"]
+        quantiles["kernel, memory, over 1000 us, cold"]
+        > 3 * quantiles["kernel, compute, over 1000 us, cold"]
     )
 
 
@@ -160,26 +221,37 @@ def test_an_outlying_cell_widens_no_other_range() -> None:
     outlying = plain.copy()
     here = (plain["variant"] == "kernel-7") & (plain["session"] == "s3")
     outlying.loc[here, ["speedup", "speedup_low", "speedup_high"]] *= 3
-    before, after = (half_widths(prepare_sessions(sessions))["anywhere"] for sessions in (plain, outlying))
+    before, after = (
+        half_widths(prepare_sessions(sessions))["anywhere"]
+        for sessions in (plain, outlying)
+    )
     (cell,) = prepare_sessions(plain)["cell"][here]
     np.testing.assert_allclose(after.drop(cell), before.drop(cell), rtol=0.1)
     assert after[cell] > 10 * before[cell]
 
 
-def test_cells_that_repeat_well_have_narrower_ranges_than_others_of_their_class() -> None:
+def test_cells_that_repeat_well_have_narrower_ranges_than_others_of_their_class() -> (
+    None
+):
     sessions, draw = sessions_of(100, THREE_HOSTS, hosts=0.0), np.random.default_rng(3)
     noisy = sessions["variant"].str.removeprefix("kernel-").astype(int) % 3 == 0
     more = np.exp(draw.normal(0, np.where(noisy, 0.03, 0.0)))
     for name in ("speedup", "speedup_low", "speedup_high"):
         sessions[name] *= more
     rows = prepare_sessions(sessions)
-    widths = half_widths(rows)["anywhere"].groupby(noisy.groupby(rows["cell"]).first()).median()
+    widths = (
+        half_widths(rows)["anywhere"]
+        .groupby(noisy.groupby(rows["cell"]).first())
+        .median()
+    )
     assert widths[True] > 2 * widths[False]
 
 
 @pytest.mark.parametrize("where", [ONE_HOST, THREE_HOSTS])
 @pytest.mark.parametrize("share", [1.0, 0.2])
-def test_what_is_left_out_falls_into_its_range(where: Sequence[Where], share: float) -> None:
+def test_what_is_left_out_falls_into_its_range(
+    where: Sequence[Where], share: float
+) -> None:
     hosts = HOSTS if where == THREE_HOSTS else 0.0
     rows = prepare_sessions(sessions_of(100, where, share=share, hosts=hosts))
     found = pd.DataFrame(coverage(rows)).set_index(["left_out", "part"])["covered"]
@@ -188,7 +260,9 @@ def test_what_is_left_out_falls_into_its_range(where: Sequence[Where], share: fl
 
 
 def test_on_one_gpu_nothing_is_predicted_and_a_note_says_so() -> None:
-    made = combine_sessions(frames_of(sessions_of(50, [("s1", "GPU-1", 8), ("s2", "GPU-1", 8)])))
+    made = combine_sessions(
+        frames_of(sessions_of(50, [("s1", "GPU-1", 8), ("s2", "GPU-1", 8)]))
+    )
     assert made["timings"]["predicted_low"].isna().all()
     assert set(made["timings"]["sessions"]) == {2}
     assert set(made["timings"]["gpus"]) == {1}
@@ -220,20 +294,32 @@ def test_no_range_is_narrower_than_the_interval_over_what_was_measured() -> None
 
 def test_the_mean_of_a_few_gpus_is_as_sure_as_its_interval_says() -> None:
     """The mean over 20 GPUs is a cell's value; sessions on one GPU count as one GPU."""
-    sessions = sessions_of(100, [(f"s{number}", f"GPU-{number // 3}", 8) for number in range(60)], hosts=0.0)
+    sessions = sessions_of(
+        100,
+        [(f"s{number}", f"GPU-{number // 3}", 8) for number in range(60)],
+        hosts=0.0,
+    )
     every = prepare_sessions(sessions)
     values = every.groupby("entry")["log"].mean()
     for gpus in (2, 4):
-        found = ranges(every[every["gpu"].isin([f"GPU-{number}" for number in range(gpus)])])
-        assert ((found["low"] <= values) & (values <= found["high"])).mean() > 0.93, f"{gpus} GPUs"
+        found = ranges(
+            every[every["gpu"].isin([f"GPU-{number}" for number in range(gpus)])]
+        )
+        assert ((found["low"] <= values) & (values <= found["high"])).mean() > 0.93, (
+            f"{gpus} GPUs"
+        )
 
 
 def test_a_cell_that_several_sweeps_name_counts_once() -> None:
     sessions = sessions_of(20, THREE_HOSTS)
-    again = prepare_sessions(pd.concat([sessions, sessions.assign(sweep="another")], ignore_index=True))
+    again = prepare_sessions(
+        pd.concat([sessions, sessions.assign(sweep="another")], ignore_index=True)
+    )
     assert (again["cell"].nunique(), again["entry"].nunique()) == (20, 40)
     assert coverage(again) == coverage(prepare_sessions(sessions))
-    against_another = again.assign(reference=np.where(again["sweep"] == "another", "copy", "cublas"))
+    against_another = again.assign(
+        reference=np.where(again["sweep"] == "another", "copy", "cublas")
+    )
     assert prepare_sessions(against_another[sessions.columns])["cell"].nunique() == 40
 
 
@@ -256,36 +342,57 @@ def test_a_row_of_the_tables_is_of_all_its_sessions() -> None:
     """Its times agree with its speed-up and its rates with its times, though sessions read other clocks."""
     sessions = sessions_of(20, ONE_HOST[:3], us=1000.0)
     slower = sessions["session"].map({"s0": 1.0, "s1": 1.1, "s2": 1.05})
-    times = {name: sessions[name] * slower for name in ("median_us", "reference_median_us")}
-    sessions = sessions.assign(**times, sm_clock_mhz=1980 / slower, power_w=600.0 / slower)
+    times = {
+        name: sessions[name] * slower for name in ("median_us", "reference_median_us")
+    }
+    sessions = sessions.assign(
+        **times, sm_clock_mhz=1980 / slower, power_w=600.0 / slower
+    )
     frames = frames_of(sessions)
     own = frames["timings"]["median_us"]
     frames["timings"] = frames["timings"].assign(
         tflops=1000 / own, median_us_low=0.99 * own, energy_pj_per_flop=1.0
     )
     made = combine_sessions(frames)["timings"]
-    np.testing.assert_allclose(made["reference_median_us"] / made["median_us"], made["speedup"])
+    np.testing.assert_allclose(
+        made["reference_median_us"] / made["median_us"], made["speedup"]
+    )
     np.testing.assert_allclose(made["tflops"] * made["median_us"], 1000)
     np.testing.assert_allclose(made["median_us_low"], 0.99 * made["median_us"])
-    geometric = np.exp(np.log(sessions["median_us"]).groupby(sessions["variant"]).mean())
-    np.testing.assert_allclose(made.set_index("variant")["median_us"], geometric[made["variant"]])
-    np.testing.assert_allclose(made["sm_clock_mhz"], 1980 * np.mean([1, 1 / 1.1, 1 / 1.05]))
+    geometric = np.exp(
+        np.log(sessions["median_us"]).groupby(sessions["variant"]).mean()
+    )
+    np.testing.assert_allclose(
+        made.set_index("variant")["median_us"], geometric[made["variant"]]
+    )
+    np.testing.assert_allclose(
+        made["sm_clock_mhz"], 1980 * np.mean([1, 1 / 1.1, 1 / 1.05])
+    )
     joules = made["median_us"] * made["power_w"] / (own * frames["timings"]["power_w"])
     np.testing.assert_allclose(made["energy_pj_per_flop"], joules)
 
 
 def test_combining_twice_changes_no_digit(tmp_path: Path) -> None:
-    sessions = sessions_of(12, [("s0", "GPU-0", 1), ("s1", "GPU-1", 1), ("s2", "GPU-2", 8)], share=0.7)
+    sessions = sessions_of(
+        12, [("s0", "GPU-0", 1), ("s1", "GPU-1", 1), ("s2", "GPU-2", 8)], share=0.7
+    )
     sessions["median_us"] = 20000 * sessions["speedup"]
     frames = frames_of(sessions)
     frames["timings"]["tflops"] = 9.5  # the last of seven digits is a small part of it
     found = []
     for _ in range(2):
         tables.write(frames, tmp_path)
-        frames = combine_sessions({name: tables.read(name, tmp_path) for name in SWEEP_TABLES})
+        frames = combine_sessions(
+            {name: tables.read(name, tmp_path) for name in SWEEP_TABLES}
+        )
         assert all(len(frames[name]) for name in ("timings", "components", "coverage"))
         tables.write(frames, tmp_path)
-        found.append({path.name: path.read_text(encoding="utf-8") for path in tmp_path.glob("*.csv")})
+        found.append(
+            {
+                path.name: path.read_text(encoding="utf-8")
+                for path in tmp_path.glob("*.csv")
+            }
+        )
     assert found[0] == found[1]
 
 
@@ -294,10 +401,15 @@ def test_a_pair_with_a_baseline_is_a_cell_of_its_own() -> None:
     pairs = own.assign(baseline="plain", speedup=2 * own["speedup"])
     pairs[["speedup_low", "speedup_high"]] *= 2
     both = frames_of(own)
-    both["timings"] = tables.concat([both["timings"], frames_of(pairs)["timings"]], "timings")
+    both["timings"] = tables.concat(
+        [both["timings"], frames_of(pairs)["timings"]], "timings"
+    )
     both["sessions"] = tables.concat([own, pairs], "sessions")
     made = combine_sessions(both)["timings"].set_index("variant")
-    ratio = made[made["baseline"].notna()]["speedup"] / made[made["baseline"].isna()]["speedup"]
+    ratio = (
+        made[made["baseline"].notna()]["speedup"]
+        / made[made["baseline"].isna()]["speedup"]
+    )
     assert ratio.tolist() == pytest.approx([2.0] * 30)
     assert (made["sessions"] == 3).all()
 
@@ -309,8 +421,12 @@ def test_positive_correlation_widens_an_interval_and_negative_does_not() -> None
     assert lag_1([2.0] * 4 + [2.1] * 4) == pytest.approx(5 / 8)
     assert lag_1([1.14] * 20) == 0, "their mean is not 1.14: it is rounded"
     wider = (13 / 3) ** 0.5
-    assert summarised({**slow, **given})["speedup_low"] == pytest.approx(2.05 * (2 / 2.05) ** wider)
-    assert summarised({**slow, **given})["speedup_high"] == pytest.approx(2.05 * (2.1 / 2.05) ** wider)
+    assert summarised({**slow, **given})["speedup_low"] == pytest.approx(
+        2.05 * (2 / 2.05) ** wider
+    )
+    assert summarised({**slow, **given})["speedup_high"] == pytest.approx(
+        2.05 * (2.1 / 2.05) ** wider
+    )
     found = summarised({**fast, **given})
     assert (found["speedup_low"], found["speedup_high"]) == pytest.approx((2.0, 2.1))
 
@@ -318,11 +434,17 @@ def test_positive_correlation_widens_an_interval_and_negative_does_not() -> None
 def test_an_interval_is_not_narrower_than_the_steps_of_the_clock() -> None:
     """2.400 and 2.432 us are one step of 32 ns apart, so that both kernels may take as long."""
     known = {"variant_us": [2.4] * 16, "reference_us": [2.432] * 16}
-    given = known | dict.fromkeys(("speedup", "speedup_low", "speedup_high"), 2.432 / 2.4)
+    given = known | dict.fromkeys(
+        ("speedup", "speedup_low", "speedup_high"), 2.432 / 2.4
+    )
     ends = summarised({**given, "clock": "device"})
-    assert (ends["median_us_low"], ends["median_us_high"]) == pytest.approx((2.384, 2.416))
+    assert (ends["median_us_low"], ends["median_us_high"]) == pytest.approx(
+        (2.384, 2.416)
+    )
     assert ends["speedup_low"] < 1 < 1.026 < ends["speedup_high"] < 1.027
-    assert summarised({**given, "clock": "events"})["speedup_low"] == pytest.approx(2.432 / 2.4)
+    assert summarised({**given, "clock": "events"})["speedup_low"] == pytest.approx(
+        2.432 / 2.4
+    )
 
 
 def test_every_raw_time_is_published_in_the_order_it_was_taken(tmp_path: Path) -> None:
@@ -331,7 +453,10 @@ def test_every_raw_time_is_published_in_the_order_it_was_taken(tmp_path: Path) -
     def numbered(_: Place, record: dict[str, Any]) -> dict[str, Any]:
         for result in record["regimes"].values():
             # A B B A, B A A B
-            result |= {"variant_us": [1.0, 4.0, 6.0, 7.0], "reference_us": [2.0, 3.0, 5.0, 8.0]}
+            result |= {
+                "variant_us": [1.0, 4.0, 6.0, 7.0],
+                "reference_us": [2.0, 3.0, 5.0, 8.0],
+            }
         return record
 
     lab.record(["tensor_ladder"], numbered)
@@ -342,7 +467,9 @@ def test_every_raw_time_is_published_in_the_order_it_was_taken(tmp_path: Path) -
     assert list(rows["order"] + 1) == list(rows["us"])
     assert set(rows["side"]) == {"variant", "reference"}
     assert set(rows["session"]) == {SESSION.id, "session-2"}
-    taken = rows.groupby(["cell", "variant", "regime", "session", "m", "n", "k"])["order"]
+    taken = rows.groupby(["cell", "variant", "regime", "session", "m", "n", "k"])[
+        "order"
+    ]
     assert all(sorted(own) == [*range(8)] for _, own in taken)
 
 
@@ -351,8 +478,12 @@ def shortfalls(readings: pd.DataFrame, least: float) -> list[str]:
     covered = readings["outside"] == 0
     cells = readings.groupby("class")["cell"].transform("nunique")
     shares = covered[cells >= FEW].groupby(readings["class"]).mean()
-    found = [f"{name}: covered {share:.3f}" for name, share in shares.items() if share < 0.90]
-    return found + ([f"all: covered {covered.mean():.3f}"] if covered.mean() < least else [])
+    found = [
+        f"{name}: covered {share:.3f}" for name, share in shares.items() if share < 0.90
+    ]
+    return found + (
+        [f"all: covered {covered.mean():.3f}"] if covered.mean() < least else []
+    )
 
 
 @pytest.fixture(scope="module")
@@ -374,16 +505,22 @@ def test_published_ranges_hold_for_gpus_left_out_and_are_no_wider_than_by_varian
 
 
 @pytest.mark.published
-def test_published_ranges_hold_on_a_kind_of_host_that_is_left_out(published: pd.DataFrame) -> None:
+def test_published_ranges_hold_on_a_kind_of_host_that_is_left_out(
+    published: pd.DataFrame,
+) -> None:
     held = left_out(published, "host")
     assert (held["outside"] == 0).mean() >= 0.93
 
 
 @pytest.mark.published
 @pytest.mark.parametrize("seed", range(3))
-def test_half_of_the_gpus_give_ranges_that_hold_on_the_other_half(published: pd.DataFrame, seed: int) -> None:
+def test_half_of_the_gpus_give_ranges_that_hold_on_the_other_half(
+    published: pd.DataFrame, seed: int
+) -> None:
     gpus = sorted(published["gpu"].unique())
-    chosen = published["gpu"].isin(np.random.default_rng(seed).choice(gpus, len(gpus) // 2, replace=False))
+    chosen = published["gpu"].isin(
+        np.random.default_rng(seed).choice(gpus, len(gpus) // 2, replace=False)
+    )
     one, other = published[chosen], published[~chosen]
     held = pd.concat([against(one, other), against(other, one)])
     assert (held["outside"] == 0).mean() >= 0.95
@@ -406,9 +543,17 @@ def test_what_clocks_and_kinds_of_host_add_is_what_the_published_sessions_say() 
     empty_us = 0.7  # what an empty kernel takes itself, of the clock's floor
     floors = sessions.groupby("host_gpus")["clock_floor_us"].median() - empty_us
     said = " ".join((ROOT / "docs/trust.md").read_text(encoding="utf-8").split())
-    assert f"add {floors[1]:.0f} µs on a GPU alone in its host, and {floors[2]:.0f} µs on one of two" in said
+    assert (
+        f"add {floors[1]:.0f} µs on a GPU alone in its host, and {floors[2]:.0f} µs on one of two"
+        in said
+    )
     chains = prepare_sessions(sessions)
-    chains = chains[chains["regime"] == "warm"].groupby(["cell", "host"])["median_us"].median().unstack()
+    chains = (
+        chains[chains["regime"] == "warm"]
+        .groupby(["cell", "host"])["median_us"]
+        .median()
+        .unstack()
+    )
     chains = chains[chains[1.0].between(3, 30)].dropna()
     less = round(float((chains[2.0] - chains[1.0]).median()), 1)
     assert f"launches of 3 to 30 µs take {less} µs less (median)" in said

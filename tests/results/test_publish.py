@@ -41,7 +41,10 @@ SWEEPS = ["tensor_ladder", "bank_stride"]
 def settled(record: dict[str, Any] | None) -> dict[str, Any] | None:
     """A record whose times give its speed-up, and the interval that they give."""
     for regime in (record or {"regimes": {}})["regimes"].values():
-        scale = median(abba_ratios(regime["variant_us"], regime["reference_us"])) / regime["speedup"]
+        scale = (
+            median(abba_ratios(regime["variant_us"], regime["reference_us"]))
+            / regime["speedup"]
+        )
         regime["variant_us"] = [one * scale for one in regime["variant_us"]]
         ratios = abba_ratios(regime["variant_us"], regime["reference_us"])
         regime["speedup_low"], regime["speedup_high"] = median_interval(ratios)
@@ -56,7 +59,9 @@ class Run(Lab):
         for path in self.project.sweeps.glob("*.yaml"):
             if path.stem not in SWEEPS:
                 path.unlink()
-        self.project.config.joinpath("config.yaml").write_text((ROOT / "config" / "config.yaml").read_text())
+        self.project.config.joinpath("config.yaml").write_text(
+            (ROOT / "config" / "config.yaml").read_text()
+        )
         edit_yaml(self.project.config / "config.yaml", self.configure)
         if not (self.root / ".git").exists():
             self.git("init", "-q")
@@ -67,8 +72,19 @@ class Run(Lab):
         config.update(device=DEVICE, arch="sm_90a", sweeps="all")
 
     def git(self, *words: str) -> str:
-        command = ["git", "-C", str(self.root), "-c", "user.name=n", "-c", "user.email=e", *words]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+        command = [
+            "git",
+            "-C",
+            str(self.root),
+            "-c",
+            "user.name=n",
+            "-c",
+            "user.email=e",
+            *words,
+        ]
+        return subprocess.run(
+            command, capture_output=True, text=True, check=True
+        ).stdout.strip()
 
     def measure(
         self,
@@ -78,18 +94,30 @@ class Run(Lab):
         **session: Any,
     ) -> None:
         """A finished run of some sweeps, made by the tree as it stands."""
-        here = {"digest": tree_digest(self.root), "commit": self.git("rev-parse", "HEAD"), "clean": True}
+        here = {
+            "digest": tree_digest(self.root),
+            "commit": self.git("rev-parse", "HEAD"),
+            "clean": True,
+        }
         self.session = replace(SESSION, **({"tree": here} | session))
         self.record(names or SWEEPS, change, facts)
 
     def record(
-        self, names: Any = None, change: Any = lambda _, record: record, *rest: Any, **more: Any
+        self,
+        names: Any = None,
+        change: Any = lambda _, record: record,
+        *rest: Any,
+        **more: Any,
     ) -> None:
         """Records whose speed-ups are those of their times."""
-        super().record(names, lambda place, record: settled(change(place, record)), *rest, **more)
+        super().record(
+            names, lambda place, record: settled(change(place, record)), *rest, **more
+        )
 
     def publish(self, *options: str) -> int:
-        return main(["--root", str(self.root), "publish", self.run, self.device, *options])
+        return main(
+            ["--root", str(self.root), "publish", self.run, self.device, *options]
+        )
 
     @property
     def target(self) -> Path:
@@ -144,7 +172,9 @@ def untold(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
         for name in ("decide_tables", "titles", "write"):
             monkeypatch.setattr(f"ladder.cli.publish.{name}", lambda *_: {})
         monkeypatch.setattr("ladder.cli.publish.render", lambda *_: "")
-        monkeypatch.setattr("ladder.cli.publish.RunData.read", lambda *_: RunData({}, {}))
+        monkeypatch.setattr(
+            "ladder.cli.publish.RunData.read", lambda *_: RunData({}, {})
+        )
 
 
 @pytest.fixture
@@ -169,13 +199,34 @@ def without_gpu(released: Run) -> Run:
 
 def test_a_run_is_published_whole(published_once: Run) -> None:
     run = published_once
-    names = {path.relative_to(run.target).as_posix() for path in run.target.rglob("*") if path.is_file()}
-    assert {"timings.csv", "timings.parquet", "sessions.csv", "claims.csv", "jobs.csv", "facts.json"} <= names
-    assert {"environment.json", "index.html", "report.md", "figures/tensor_ladder-1-ladder.png"} <= names
+    names = {
+        path.relative_to(run.target).as_posix()
+        for path in run.target.rglob("*")
+        if path.is_file()
+    }
+    assert {
+        "timings.csv",
+        "timings.parquet",
+        "sessions.csv",
+        "claims.csv",
+        "jobs.csv",
+        "facts.json",
+    } <= names
+    assert {
+        "environment.json",
+        "index.html",
+        "report.md",
+        "figures/tensor_ladder-1-ladder.png",
+    } <= names
     assert len([name for name in names if name.startswith("records/")]) == 1
-    assert [path.name for path in run.target.parent.iterdir()] == [DEVICE], "nothing is left beside it"
+    assert [path.name for path in run.target.parent.iterdir()] == [DEVICE], (
+        "nothing is left beside it"
+    )
     environment = json.loads((run.target / "environment.json").read_text())
-    assert (environment["timings_from"], environment["gpu"]["uuid"]) == ("measured", "GPU-1")
+    assert (environment["timings_from"], environment["gpu"]["uuid"]) == (
+        "measured",
+        "GPU-1",
+    )
     assert environment["tree"]["commit"] == run.git("rev-parse", "HEAD")
     assert set(run.published()["sweep"]) == set(SWEEPS)
 
@@ -183,7 +234,9 @@ def test_a_run_is_published_whole(published_once: Run) -> None:
 def test_publishing_again_adds_nothing(released: Run) -> None:
     before = released.files()
     assert released.publish() == 0
-    differing = {name for name, data in released.files().items() if before.get(name) != data}
+    differing = {
+        name for name, data in released.files().items() if before.get(name) != data
+    }
     assert released.files().keys() == before.keys()
     assert differing <= {f"{DEVICE}/environment.json", f"{DEVICE}/methodology.md"}, (
         "which say when it was analysed"
@@ -199,13 +252,25 @@ def slower(_: Any, record: dict[str, Any]) -> dict[str, Any]:
 def test_a_subset_replaces_nothing_else(released: Run) -> None:
     before = released.published()
     released.run, released.finished = "subset", "2026-11-21T10:00:00Z"
-    released.measure(["tensor_ladder"], slower, id="session-2", started="2026-11-21T09:00:00Z")
+    released.measure(
+        ["tensor_ladder"], slower, id="session-2", started="2026-11-21T09:00:00Z"
+    )
     assert released.publish("--config", "sweeps=[tensor_ladder]") == 0
     after = released.published()
-    both = [table.query("sweep == 'tensor_ladder'").reset_index() for table in (before, after)]
-    assert set(both[1]["sessions"]) == {2}, "the code is the same, so that both sessions count"
-    assert list(both[1]["speedup"]) == pytest.approx(list((both[0]["speedup"] * 0.01) ** 0.5))
-    others = [table[table["sweep"] != "tensor_ladder"].reset_index(drop=True) for table in (before, after)]
+    both = [
+        table.query("sweep == 'tensor_ladder'").reset_index()
+        for table in (before, after)
+    ]
+    assert set(both[1]["sessions"]) == {2}, (
+        "the code is the same, so that both sessions count"
+    )
+    assert list(both[1]["speedup"]) == pytest.approx(
+        list((both[0]["speedup"] * 0.01) ** 0.5)
+    )
+    others = [
+        table[table["sweep"] != "tensor_ladder"].reset_index(drop=True)
+        for table in (before, after)
+    ]
     pd.testing.assert_frame_equal(*others)
     assert len(list((released.target / "records").iterdir())) == 2
     assert "](sweeps/bank_stride.md)" in (released.target / "report.md").read_text()
@@ -222,9 +287,15 @@ def test_each_sweep_keeps_the_resources_of_its_own_code(tmp_path: Path) -> None:
     assert run.publish() == 0
     run.run, run.finished = "subset", "2026-11-21T10:00:00Z"
     edited = {"registers": 99, "machine_code": "new", "cubin_sha256": "b" * 64}
-    run.measure(["tensor_ladder"], id="session-2", facts=lambda _, facts: facts | edited)
+    run.measure(
+        ["tensor_ladder"], id="session-2", facts=lambda _, facts: facts | edited
+    )
     assert run.publish("--config", "sweeps=[tensor_ladder]") == 0
-    published = run.published("resources").query(f"variant == '{kernel}'").set_index("sweep")["registers"]
+    published = (
+        run.published("resources")
+        .query(f"variant == '{kernel}'")
+        .set_index("sweep")["registers"]
+    )
     assert published.to_dict() == {"tensor_ladder": 99, "tensor_again": 36}
 
 
@@ -235,22 +306,34 @@ def test_older_records_stay_in_the_archive_and_count(released: Run) -> None:
     assert first.read_bytes() == data
     archive = read_archive(released.target / "records")
     assert set(archive.sessions) == {SESSION.id, "session-2"}
-    assert {*released.published()["sessions"]} == {2}, "the code is the same, so that both sessions count"
+    assert {*released.published()["sessions"]} == {2}, (
+        "the code is the same, so that both sessions count"
+    )
 
 
-def measure_next_commit(lab: Run, names: list[str] | None = None, **session: Any) -> None:
+def measure_next_commit(
+    lab: Run, names: list[str] | None = None, **session: Any
+) -> None:
     """A run that is measured again, a day later, from another commit."""
-    lab.finished = f"{date.fromisoformat(lab.finished[:10]) + timedelta(days=1)}T10:00:00Z"
+    lab.finished = (
+        f"{date.fromisoformat(lab.finished[:10]) + timedelta(days=1)}T10:00:00Z"
+    )
     shutil.rmtree(lab.folder.root)
     with (lab.project.kernels / "changes.md").open("a") as changes:
         changes.write("next\n")
     lab.git("add", "kernels")
     lab.git("commit", "-q", "-m", "next")
-    given = {"id": "session-2", "started": "2026-11-21T09:00:00Z", "versions": {"driver": "590.1"}}
+    given = {
+        "id": "session-2",
+        "started": "2026-11-21T09:00:00Z",
+        "versions": {"driver": "590.1"},
+    }
     lab.measure(names, slower, **given | session)
 
 
-def replacing(lab: Run, names: list[str] | None = None, only: str = "HEAD", **session: Any) -> int:
+def replacing(
+    lab: Run, names: list[str] | None = None, only: str = "HEAD", **session: Any
+) -> int:
     """Publish such a run, in place of what is published where `only` names its commit."""
     measure_next_commit(lab, names, **session)
     return lab.publish(*(["--only", only] if only else []))
@@ -264,18 +347,27 @@ def test_a_publication_of_one_commit_holds_its_records_alone(
     assert set(read_archive(released.target / "records").sessions) == {"session-2"}
     assert {*released.published("sessions")["session"]} == {"session-2"}
     assert len([*(released.target / "records").iterdir()]) == 1
-    assert (released.target / "sanitizer.json").exists(), "which names sources, and no commit"
+    assert (released.target / "sanitizer.json").exists(), (
+        "which names sources, and no commit"
+    )
 
 
-def test_what_would_leave_a_gap_replaces_nothing(released: Run, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_would_leave_a_gap_replaces_nothing(
+    released: Run, caplog: pytest.LogCaptureFixture
+) -> None:
     before = released.files()
     measure_next_commit(released, ["tensor_ladder"])
     assert released.publish("--only", "HEAD", "--config", "sweeps=[tensor_ladder]") == 2
-    assert "bank_stride: published, and not a sweep of this run: its rows would go" in caplog.text
+    assert (
+        "bank_stride: published, and not a sweep of this run: its rows would go"
+        in caplog.text
+    )
     assert released.files() == before
 
 
-@pytest.mark.parametrize("tree", [{"clean": False}, {"clean": True, "commit": "f" * 40}])
+@pytest.mark.parametrize(
+    "tree", [{"clean": False}, {"clean": True, "commit": "f" * 40}]
+)
 def test_what_is_of_no_commit_replaces_nothing(
     released: Run, tree: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -294,7 +386,8 @@ def test_what_one_commit_measured_piece_by_piece_replaces_the_rest_without_a_gpu
     assert released.publish("--config", "sweeps=[tensor_ladder]") == 0
     assert without_gpu.publish("--only", "HEAD") == 2
     assert (
-        "not measured by this checkout: its code, settings or kernels are others: bank_stride" in caplog.text
+        "not measured by this checkout: its code, settings or kernels are others: bank_stride"
+        in caplog.text
     )
     released.finished = "2026-11-21T12:00:00Z"
     released.measure(["bank_stride"], id="session-3", started="2026-11-21T11:00:00Z")
@@ -308,9 +401,14 @@ def test_what_one_commit_measured_piece_by_piece_replaces_the_rest_without_a_gpu
     pd.testing.assert_frame_equal(released.published("jobs"), jobs)
 
 
-def test_without_an_account_notes_are_made_from_records_but_for_what_the_profiler_said(released: Run) -> None:
+def test_without_an_account_notes_are_made_from_records_but_for_what_the_profiler_said(
+    released: Run,
+) -> None:
     said = {"sweep": "bank_stride", "stage": "profile", "reason": "for a reason"}
-    stale = [said | {"stage": "measure", "subject": "a cell"}, said | {"subject": OTHER_CODE}]
+    stale = [
+        said | {"stage": "measure", "subject": "a cell"},
+        said | {"subject": OTHER_CODE},
+    ]
     kept = said | {"subject": "Nsight Compute"}
     before = released.published("notes")
     changed = tables.concat([before, tables.frame("notes", [*stale, kept])], "notes")
@@ -318,22 +416,39 @@ def test_without_an_account_notes_are_made_from_records_but_for_what_the_profile
     for name in SWEEPS:
         for account in ("measured", "profiled"):
             released.folder.account(account, name).unlink()
-    assert main(["--root", str(released.root), "publish", "main", DEVICE, "--only", "HEAD"]) == 0
+    assert (
+        main(
+            ["--root", str(released.root), "publish", "main", DEVICE, "--only", "HEAD"]
+        )
+        == 0
+    )
     found = released.published("notes")
-    assert ("Nsight Compute", "for a reason") in {*zip(found["subject"], found["reason"], strict=True)}
+    assert ("Nsight Compute", "for a reason") in {
+        *zip(found["subject"], found["reason"], strict=True)
+    }
     assert not {"a cell", OTHER_CODE} & {*found["subject"]}
 
 
-def test_a_commit_that_is_not_there_is_refused(released: Run, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_commit_that_is_not_there_is_refused(
+    released: Run, caplog: pytest.LogCaptureFixture
+) -> None:
     assert released.publish("--only", "v7") == 2
     assert "--only: 'v7' is not accepted; accepted: a commit or a tag" in caplog.text
 
 
 def test_two_gpus_stand_in_one_publication(run: Run) -> None:
-    run.measure(["tensor_ladder"], id="session-2", gpu={**SESSION.gpu, "uuid": "GPU-22222222-3333"})
+    run.measure(
+        ["tensor_ladder"],
+        id="session-2",
+        gpu={**SESSION.gpu, "uuid": "GPU-22222222-3333"},
+    )
     assert run.publish() == 0
-    sessions = run.published("sessions").query("sweep == 'tensor_ladder' and regime == 'cold'")
-    assert set(sessions["gpu_uuid"]) == {"GPU-1", "GPU-22222222"}, "shortened, as in the archive"
+    sessions = run.published("sessions").query(
+        "sweep == 'tensor_ladder' and regime == 'cold'"
+    )
+    assert set(sessions["gpu_uuid"]) == {"GPU-1", "GPU-22222222"}, (
+        "shortened, as in the archive"
+    )
     environment = json.loads((run.target / "environment.json").read_text())
     assert {gpu["uuid"] for gpu in environment["gpus"]} == {"GPU-1", "GPU-22222222"}
 
@@ -341,15 +456,27 @@ def test_two_gpus_stand_in_one_publication(run: Run) -> None:
 def test_counters_of_other_code_are_named_with_their_date(released: Run) -> None:
     run, said = released, "Counters of 1 sweep (bank_stride) were read with other code"
     assert "other code" not in (run.target / "report.md").read_text()
-    run.session, run.finished = replace(run.session, id="session-2"), "2026-11-21T10:00:00Z"
-    run.record(["bank_stride"], facts=lambda _, facts: facts | {"machine_code": "new"}, metrics=False)
+    run.session, run.finished = (
+        replace(run.session, id="session-2"),
+        "2026-11-21T10:00:00Z",
+    )
+    run.record(
+        ["bank_stride"],
+        facts=lambda _, facts: facts | {"machine_code": "new"},
+        metrics=False,
+    )
     assert run.publish() == 0
     for name in ("report.md", "index.html"):
         assert said in (run.target / name).read_text(), name
 
 
-def test_what_another_checkout_measured_is_not_published(run: Run, caplog: pytest.LogCaptureFixture) -> None:
-    edit_yaml(run.project.sweeps / "tensor_ladder.yaml", lambda sweep: sweep.update(precision=0.01))
+def test_what_another_checkout_measured_is_not_published(
+    run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    edit_yaml(
+        run.project.sweeps / "tensor_ladder.yaml",
+        lambda sweep: sweep.update(precision=0.01),
+    )
     run.compile(run.sweeps()["tensor_ladder"])
     assert run.publish() == 2
     assert "2 cell(s) not measured by this checkout" in caplog.text
@@ -358,8 +485,13 @@ def test_what_another_checkout_measured_is_not_published(run: Run, caplog: pytes
     assert run.publish("--force") == 0
 
 
-def test_a_plan_that_is_not_its_files_is_refused(run: Run, caplog: pytest.LogCaptureFixture) -> None:
-    edit_yaml(run.project.sweeps / "tensor_ladder.yaml", lambda sweep: sweep.update(sizes=[4096, 2048]))
+def test_a_plan_that_is_not_its_files_is_refused(
+    run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    edit_yaml(
+        run.project.sweeps / "tensor_ladder.yaml",
+        lambda sweep: sweep.update(sizes=[4096, 2048]),
+    )
     assert run.publish() == 2
     assert "the plan of tensor_ladder is not that of its file" in caplog.text
 
@@ -368,23 +500,38 @@ def test_a_plan_with_launches_as_tritons_compiler_wants_them_is_that_of_its_file
     run: Run, caplog: pytest.LogCaptureFixture
 ) -> None:
     plan = read_plan(run.folder.plan("tensor_ladder"))
-    compiled = {"hidden_pointers": 2, "tensor_maps": [], "threads": 384, "shared_bytes": 0}
+    compiled = {
+        "hidden_pointers": 2,
+        "tensor_maps": [],
+        "threads": 384,
+        "shared_bytes": 0,
+    }
     facts = {name: {**of, **compiled} for name, of in plan.variants.items()}
     other = replace(plan, variants=facts, tasks=tasks_as_compiled(plan.tasks, facts))
     replace_file(run.folder.plan("tensor_ladder"), to_json(other))
     assert run.publish() == 2
-    assert "not measured by this checkout" in caplog.text, "the records are of other launches"
+    assert "not measured by this checkout" in caplog.text, (
+        "the records are of other launches"
+    )
     assert "not that of its file" not in caplog.text
 
 
-def test_a_tree_of_no_commit_is_refused_by_its_digest(run: Run, caplog: pytest.LogCaptureFixture) -> None:
-    run.measure(tree={"digest": "f" * 64, "commit": None, "clean": None}, id="session-2")
+def test_a_tree_of_no_commit_is_refused_by_its_digest(
+    run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    run.measure(
+        tree={"digest": "f" * 64, "commit": None, "clean": None}, id="session-2"
+    )
     assert run.publish() == 2
     assert "no commit is known for the tree of digest ffffffffffffffff" in caplog.text
 
 
-@pytest.mark.parametrize("known", [{"commit": None, "clean": None}, {"commit": "0" * 40, "clean": False}])
-def test_a_run_of_no_commit_gets_the_commit_of_the_very_same_tree(known: dict[str, Any], run: Run) -> None:
+@pytest.mark.parametrize(
+    "known", [{"commit": None, "clean": None}, {"commit": "0" * 40, "clean": False}]
+)
+def test_a_run_of_no_commit_gets_the_commit_of_the_very_same_tree(
+    known: dict[str, Any], run: Run
+) -> None:
     run.measure(tree={"digest": tree_digest(run.root), **known})
     assert run.publish() == 0
     assert set(run.published("sessions")["commit"]) == {run.git("rev-parse", "HEAD")}
@@ -414,13 +561,19 @@ def test_a_tree_that_is_published_is_known_however_old_its_commit_is(
     assert set(sessions["session"]) == {"session-1", "session-2"}
 
 
-def test_an_incorrect_cell_is_refused_by_name(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_incorrect_cell_is_refused_by_name(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     run = Run(tmp_path)
-    run.measure(["tensor_ladder"], lambda _, record: failed("incorrect", "wrong")(record))
+    run.measure(
+        ["tensor_ladder"], lambda _, record: failed("incorrect", "wrong")(record)
+    )
     run.measure(["bank_stride"], lambda _, record: record | {"check": None})
     assert run.publish() == 2
     assert "cell(s) with an incorrect result: wmma_naive-fp16@4096:cold" in caplog.text
-    assert "33 cell(s) timed but not verified: bank_stride-int32@1024:cold" in caplog.text
+    assert (
+        "33 cell(s) timed but not verified: bank_stride-int32@1024:cold" in caplog.text
+    )
     assert "and 28 more" in caplog.text
 
 
@@ -457,8 +610,16 @@ FORGED: list[tuple[str, Callable[[dict[str, Any]], Any], str]] = [
         lambda one: one["result"].update(check={"max_error": 1e9, "error_bound": 1e-5}),
         "cell(s) with an error above its bound",
     ),
-    ("record", lambda one: one.update(time="2999-01-01T00:00:00Z"), "cell(s) with a time in the future"),
-    ("session", lambda one: one.update(started="2999-01-01T00:00:00Z"), "began in the future, at 2999"),
+    (
+        "record",
+        lambda one: one.update(time="2999-01-01T00:00:00Z"),
+        "cell(s) with a time in the future",
+    ),
+    (
+        "session",
+        lambda one: one.update(started="2999-01-01T00:00:00Z"),
+        "began in the future, at 2999",
+    ),
     (
         "session",
         lambda one: one["tree"].update(commit="f" * 40),
@@ -472,9 +633,15 @@ FORGED: list[tuple[str, Callable[[dict[str, Any]], Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "change", "says"), FORGED, ids=map(str, range(len(FORGED))))
+@pytest.mark.parametrize(
+    ("kind", "change", "says"), FORGED, ids=map(str, range(len(FORGED)))
+)
 def test_what_does_not_follow_from_what_was_measured_is_refused(
-    run: Run, kind: str, change: Callable[[dict[str, Any]], Any], says: str, caplog: pytest.LogCaptureFixture
+    run: Run,
+    kind: str,
+    change: Callable[[dict[str, Any]], Any],
+    says: str,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     forge(run, kind, change)
     assert run.publish() == 2
@@ -484,7 +651,11 @@ def test_what_does_not_follow_from_what_was_measured_is_refused(
 
 def test_a_failed_variant_alone_is_no_objection(tmp_path: Path) -> None:
     def change(place: Any, record: dict[str, Any]) -> dict[str, Any]:
-        return failed("timeout", "60 s")(record) if place.variant.kernel.name == "wmma_naive" else record
+        return (
+            failed("timeout", "60 s")(record)
+            if place.variant.kernel.name == "wmma_naive"
+            else record
+        )
 
     run = Run(tmp_path)
     run.measure(change=change)
@@ -492,17 +663,22 @@ def test_a_failed_variant_alone_is_no_objection(tmp_path: Path) -> None:
     assert "timeout" in set(run.published()["status"])
 
 
-def test_an_incomplete_run_is_refused_even_when_forced(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_incomplete_run_is_refused_even_when_forced(
+    run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
     run.folder.account("measured", "bank_stride").unlink()
     assert run.publish("--force") == 2
-    assert "the sweep bank_stride is not measured; the run is not complete" in caplog.text
+    assert (
+        "the sweep bank_stride is not measured; the run is not complete" in caplog.text
+    )
     run.run = "other"
     assert run.publish("--force") == 2
     assert "no such run" in caplog.text
 
 
 @pytest.mark.parametrize(
-    ("name", "device"), [("../main", DEVICE), ("main", ".."), ("main", "a/../b"), ("", DEVICE)]
+    ("name", "device"),
+    [("../main", DEVICE), ("main", ".."), ("main", "a/../b"), ("", DEVICE)],
 )
 def test_no_folder_outside_is_replaced(
     run: Run, name: str, device: str, caplog: pytest.LogCaptureFixture
@@ -512,7 +688,9 @@ def test_no_folder_outside_is_replaced(
     assert not run.target.parent.exists()
 
 
-def test_nothing_is_not_published_even_when_forced(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_nothing_is_not_published_even_when_forced(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     run = Run(tmp_path)
     run.measure(change=lambda _, record: None)
     assert run.publish() == 2
@@ -542,7 +720,9 @@ def test_without_a_gpu_there_is_nothing_new_to_publish(
     assert without_gpu.files() == before
 
 
-def test_without_a_gpu_the_published_tables_are_made_anew_where_that_is_asked_for(without_gpu: Run) -> None:
+def test_without_a_gpu_the_published_tables_are_made_anew_where_that_is_asked_for(
+    without_gpu: Run,
+) -> None:
     before = without_gpu.published()
     tables.write({"timings": before.assign(speedup=1.0)}, without_gpu.target)
     assert without_gpu.publish("--force") == 0
@@ -555,7 +735,9 @@ NUMBERS = ["registers", "instructions", "cubin_sha256"]
 """What the compiler says of a variant, beside its own names and keys."""
 
 
-def test_what_is_published_of_variants_stays_where_their_compiler_is_missing(released: Run) -> None:
+def test_what_is_published_of_variants_stays_where_their_compiler_is_missing(
+    released: Run,
+) -> None:
     """As on a host with a GPU and without Triton, which measures the others."""
     kernel = "wmma_tile-fp16"
     of = (released.sweeps()["tensor_ladder"], released.project.include, "sm_90a", ())
@@ -566,7 +748,10 @@ def test_what_is_published_of_variants_stays_where_their_compiler_is_missing(rel
     replace_file(released.target / "facts.json", facts_to_json(known))
 
     def published() -> list[list[dict[str, Any]]]:
-        columns = {"resources": ["status", *NUMBERS], "timings": ["status", "sessions", "speedup"]}
+        columns = {
+            "resources": ["status", *NUMBERS],
+            "timings": ["status", "sessions", "speedup"],
+        }
         rows = [
             released.published(table).query(f"variant == '{kernel}'")[names]
             for table, names in columns.items()
@@ -576,7 +761,9 @@ def test_what_is_published_of_variants_stays_where_their_compiler_is_missing(rel
     def facts(variant: Variant, given: dict[str, Any]) -> dict[str, Any]:
         if variant.id != kernel:
             return given
-        return {name: of for name, of in given.items() if name not in NUMBERS} | WITHOUT_COMPILER
+        return {
+            name: of for name, of in given.items() if name not in NUMBERS
+        } | WITHOUT_COMPILER
 
     before = published()
     released.run, released.finished = "without", "2026-11-21T10:00:00Z"
@@ -586,19 +773,28 @@ def test_what_is_published_of_variants_stays_where_their_compiler_is_missing(rel
     assert set(read_facts(released.target / "facts.json")) >= set(known)
 
 
-def test_what_the_compiler_said_is_published_and_stays_without_the_cache(released: Run) -> None:
+def test_what_the_compiler_said_is_published_and_stays_without_the_cache(
+    released: Run,
+) -> None:
     requests = [
         request
         for sweep in released.sweeps().values()
-        for request in CompileRequests(sweep, released.project.include, "sm_90a", ()).requests
+        for request in CompileRequests(
+            sweep, released.project.include, "sm_90a", ()
+        ).requests
     ]
     cache = released.root / ".cache" / "cubins"
     for request in requests:
-        write_json(cache / f"{request.key}.json", {"status": "compile_error", "reason": "of a test"})
+        write_json(
+            cache / f"{request.key}.json",
+            {"status": "compile_error", "reason": "of a test"},
+        )
         replace_file(cache / f"{request.key}.cubin", b"")
     for _ in range(2):
         assert released.publish() == 0
-        assert read_facts(released.target / "facts.json").keys() == {one.key for one in requests}
+        assert read_facts(released.target / "facts.json").keys() == {
+            one.key for one in requests
+        }
         shutil.rmtree(cache, ignore_errors=True)
 
 
@@ -629,7 +825,10 @@ def test_a_killed_publication_is_refused_until_its_folder_is_gone_and_loses_noth
     target.rename(aside)
     fresh.mkdir()
     assert without_gpu.publish("--force") == 2
-    assert f"{fresh}: another process publishes. If it was killed, remove this folder" in caplog.text
+    assert (
+        f"{fresh}: another process publishes. If it was killed, remove this folder"
+        in caplog.text
+    )
     with pytest.raises(LadderError, match="half a publication"):
         set_up(without_gpu.root, (), {"device": "none"}).published  # noqa: B018
     fresh.rmdir()
@@ -638,7 +837,9 @@ def test_a_killed_publication_is_refused_until_its_folder_is_gone_and_loses_noth
     assert without_gpu.files() == before
 
 
-@pytest.mark.parametrize("part", ["timings.csv", "jobs.csv", "records", "environment.json"])
+@pytest.mark.parametrize(
+    "part", ["timings.csv", "jobs.csv", "records", "environment.json"]
+)
 def test_a_published_folder_that_lacks_a_part_is_refused(
     released: Run, part: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -647,7 +848,10 @@ def test_a_published_folder_that_lacks_a_part_is_refused(
     before = released.files()
     assert released.publish("--force") == 2
     said = "records/*.parquet" if part == "records" else part
-    assert f"{released.target}: half a publication: {said} missing. Restore it" in caplog.text
+    assert (
+        f"{released.target}: half a publication: {said} missing. Restore it"
+        in caplog.text
+    )
     assert released.files() == before
 
 
@@ -678,7 +882,9 @@ def test_a_published_sweep_without_a_file_is_refused_by_name(
 @pytest.mark.parametrize("kind", [Pairs, Blocks])
 def test_what_a_worker_records_follows_from_its_times(kind: type[Pairs]) -> None:
     random_numbers = random.Random(1)
-    own, reference = ([random_numbers.gauss(us, 0.05) for _ in range(12)] for us in (3.0, 4.0))
+    own, reference = (
+        [random_numbers.gauss(us, 0.05) for _ in range(12)] for us in (3.0, 4.0)
+    )
     pairs = kind(own, reference, "blocks" if kind is Blocks else "precision")
     result = recorded(pairs, {})
     assert publishing.follows(result)
@@ -688,6 +894,9 @@ def test_what_a_worker_records_follows_from_its_times(kind: type[Pairs]) -> None
 
 def test_a_choice_by_too_few_times_does_not_follow_from_them() -> None:
     candidates = [
-        {"reference": name, "algorithm": "", "us": [us, us]} for name, us in (("one", 1.0), ("other", 2.0))
+        {"reference": name, "algorithm": "", "us": [us, us]}
+        for name, us in (("one", 1.0), ("other", 2.0))
     ]
-    assert not publishing.follows({"candidates": candidates, "reference": "one", "algorithm": ""})
+    assert not publishing.follows(
+        {"candidates": candidates, "reference": "one", "algorithm": ""}
+    )

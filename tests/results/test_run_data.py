@@ -23,7 +23,9 @@ from tiles import cell, made
         ((math.nan, math.nan), "faster"),
     ],
 )
-def test_words_follow_the_predicted_range(expected: tuple[float, float], word: str) -> None:
+def test_words_follow_the_predicted_range(
+    expected: tuple[float, float], word: str
+) -> None:
     """The measured interval, 1.198 to 1.202, says faster of all of them."""
     low, high = expected
     row = cell(1024, 1.2, predicted_low=low, predicted_high=high)
@@ -37,12 +39,21 @@ def test_a_row_over_another_one_is_judged_by_both_predictions() -> None:
     fast = cell(1024, 1.02, pad=4, predicted_low=1.012, predicted_high=1.028)
     assert gain_over(fast, slow).verdict == "faster"
     assert gain_over({**fast, "predicted_low": 0.99}, slow).verdict == "tied"
-    assert gain_over({**fast, "reference": slow["variant"], "predicted_low": 0.99}, slow).verdict == "tied"
+    assert (
+        gain_over(
+            {**fast, "reference": slow["variant"], "predicted_low": 0.99}, slow
+        ).verdict
+        == "tied"
+    )
     assert gain_over(slow, slow).verdict == "tied"
 
 
-@pytest.mark.parametrize(("reference", "word"), [("another-fp32", "slower"), ("cublas", "tied")])
-def test_one_session_reads_no_more_than_sessions_agree_in(reference: str, word: str) -> None:
+@pytest.mark.parametrize(
+    ("reference", "word"), [("another-fp32", "slower"), ("cublas", "tied")]
+)
+def test_one_session_reads_no_more_than_sessions_agree_in(
+    reference: str, word: str
+) -> None:
     """Within the session the speed is sure to 0.01 %; libraries differ by more than 1 % from session to session."""
     found = in_one_session({**cell(1024, 0.99, spread=1e-4), "reference": reference})
     assert found.low < 0.984
@@ -74,11 +85,19 @@ def test_rows_are_selected_by_kernel_parameter_column_and_regime() -> None:
 def test_a_direct_pair_goes_before_the_quotient_of_two_speeds() -> None:
     plain, padded = cell(1024, 1.0), cell(1024, 1.5, pad=4)
     apart = made(plain, padded)
-    quotient = apart.speeds_over(apart.timed("tiles", pad=4), apart.timed("tiles", pad=0), "n")
+    quotient = apart.speeds_over(
+        apart.timed("tiles", pad=4), apart.timed("tiles", pad=0), "n"
+    )
     (value,) = quotient.values
-    assert value.measured == ratio(Estimate(1.5, 1.498, 1.502), Estimate(1.0, 0.998, 1.002))
-    paired = made(plain, padded, cell(1024, 1.4, "direct", pad=4, reference="new-pad=0"))
-    (value,) = paired.speeds_over(paired.timed("tiles", pad=4), paired.timed("tiles", pad=0), "n").values
+    assert value.measured == ratio(
+        Estimate(1.5, 1.498, 1.502), Estimate(1.0, 0.998, 1.002)
+    )
+    paired = made(
+        plain, padded, cell(1024, 1.4, "direct", pad=4, reference="new-pad=0")
+    )
+    (value,) = paired.speeds_over(
+        paired.timed("tiles", pad=4), paired.timed("tiles", pad=0), "n"
+    ).values
     assert value.measured == Estimate(1.4, 1.398, 1.402)
 
 
@@ -86,7 +105,9 @@ def test_a_rung_paired_with_its_baseline_is_no_further_cell() -> None:
     pair = cell(1024, 1.4, pad=4, reference="new-pad=0", baseline="plain")
     data = made(cell(1024, 1.0), cell(1024, 1.5, pad=4), pair)
     assert [row["speedup"] for row in data.timed("tiles").rows] == [1.0, 1.5]
-    (value,) = data.speeds_over(data.timed("tiles", pad=4), data.timed("tiles", pad=0), "n").values
+    (value,) = data.speeds_over(
+        data.timed("tiles", pad=4), data.timed("tiles", pad=0), "n"
+    ).values
     assert value.measured == Estimate(1.4, 1.398, 1.402)
 
 
@@ -95,7 +116,9 @@ def test_a_gain_over_another_gain_is_predicted_by_both_predictions() -> None:
     data = made(cell(1024, 1.0), cell(2048, 1.5), **ends)
     gains = data.speeds(data.timed("tiles"))
     (grown,) = gains.only(n=2048).over(gains.only(n=1024), "pad").values
-    assert grown.measured == ratio(Estimate(1.5, 1.498, 1.502), Estimate(1.0, 0.998, 1.002))
+    assert grown.measured == ratio(
+        Estimate(1.5, 1.498, 1.502), Estimate(1.0, 0.998, 1.002)
+    )
     assert grown.predicted == ratio(Estimate(1.5, 1.4, 1.6), Estimate(1.0, 0.97, 1.03))
     assert grown.deciding == grown.predicted
 
@@ -103,16 +126,25 @@ def test_a_gain_over_another_gain_is_predicted_by_both_predictions() -> None:
 def test_of_two_that_were_not_paired_both_predictions_decide() -> None:
     plain, padded = cell(1024, 1.0), cell(1024, 1.02, pad=4)
     narrow, wide = (
-        made(plain, padded, predicted_low=[1 - by, 1.02 - by], predicted_high=[1 + by, 1.02 + by])
+        made(
+            plain,
+            padded,
+            predicted_low=[1 - by, 1.02 - by],
+            predicted_high=[1 + by, 1.02 + by],
+        )
         for by in (0.005, 0.02)
     )
     for data, expected in ((narrow, "holds"), (wide, "undecided")):
-        over = data.speeds_over(data.timed("tiles", pad=4), data.timed("tiles", pad=0), "n")
+        over = data.speeds_over(
+            data.timed("tiles", pad=4), data.timed("tiles", pad=0), "n"
+        )
         assert decide_part("speed", over, least=1, per="n").verdict == expected
 
 
 def test_a_row_with_two_partners_is_refused() -> None:
     data = made(cell(1024, 1.0), cell(1024, 1.5, pad=4))
     rows = data.timed("tiles")
-    with pytest.raises(LadderError, match="tiles: new-pad=0: 2 rows agree in n; accepted: one"):
+    with pytest.raises(
+        LadderError, match="tiles: new-pad=0: 2 rows agree in n; accepted: one"
+    ):
         data.speeds_over(rows, rows, "n")

@@ -26,7 +26,11 @@ def timings(*rows: dict[str, object]) -> pd.DataFrame:
 
 
 def sessions(*rows: dict[str, object]) -> pd.DataFrame:
-    usual = {"reference": "cublas", "gpu_uuid": "GPU-new", "started": "2026-11-23T10:00:00Z"}
+    usual = {
+        "reference": "cublas",
+        "gpu_uuid": "GPU-new",
+        "started": "2026-11-23T10:00:00Z",
+    }
     return tables.frame("sessions", [ONE_CELL | usual | row for row in rows])
 
 
@@ -47,63 +51,104 @@ def test_a_reading_counts_once_where_it_has_a_range_and_says_something() -> None
         ),
     )
     found = unseen(held, sessions())
-    numbers = {row.part: (row.gpus, row.cells, row.readings, row.covered) for row in found.itertuples()}
+    numbers = {
+        row.part: (row.gpus, row.cells, row.readings, row.covered)
+        for row in found.itertuples()
+    }
     assert numbers["all"] == (2, 2, 3, pytest.approx(2 / 3))
     assert numbers["library"] == (2, 1, 2, 0.5)
     assert numbers["kernel"] == (1, 1, 1, 1.0)
     assert numbers["s"] == numbers["all"]
     assert found.set_index("part").loc["all", "host_gpus"] == "1 or 2"
-    assert (numbers["GPUs of the host: 1"][2], numbers["GPUs of the host: 2"][2]) == (1, 1)
+    assert (numbers["GPUs of the host: 1"][2], numbers["GPUs of the host: 2"][2]) == (
+        1,
+        1,
+    )
 
 
 def test_a_class_of_fifty_cells_is_a_part() -> None:
     times = {"speedup": 1.0, "median_us": 30.0, "reference_median_us": 30.0}
     cells = [times | {"m": m} for m in range(FEW)]
     cells += [
-        times | {"m": m, "median_us": 300.0, "reference_median_us": 300.0} for m in range(FEW, 2 * FEW - 1)
+        times | {"m": m, "median_us": 300.0, "reference_median_us": 300.0}
+        for m in range(FEW, 2 * FEW - 1)
     ]
     published = sessions(*cells).assign(bound="memory")
     ranges = [
-        {"m": one["m"], "predicted_low": 0.9, "predicted_high": 1.1 if one["m"] else 0.95} for one in cells
+        {
+            "m": one["m"],
+            "predicted_low": 0.9,
+            "predicted_high": 1.1 if one["m"] else 0.95,
+        }
+        for one in cells
     ]
-    found = unseen(readings(sessions(*cells), timings(*ranges)), published).set_index("part")
+    found = unseen(readings(sessions(*cells), timings(*ranges)), published).set_index(
+        "part"
+    )
     name = "library, memory, 20 to 100 us, cold"
-    assert [part for part in found.index if "," in part] == [name], "the other class is small"
-    assert found.loc[name, ["cells", "readings", "covered"]].to_list() == [FEW, FEW, 1 - 1 / FEW]
+    assert [part for part in found.index if "," in part] == [name], (
+        "the other class is small"
+    )
+    assert found.loc[name, ["cells", "readings", "covered"]].to_list() == [
+        FEW,
+        FEW,
+        1 - 1 / FEW,
+    ]
 
 
 def commit(folder: Path, readings: pd.DataFrame, high: float) -> None:
     tables.write(
-        {"sessions": readings, "timings": timings({"predicted_low": 0.9, "predicted_high": high})}, folder
+        {
+            "sessions": readings,
+            "timings": timings({"predicted_low": 0.9, "predicted_high": high}),
+        },
+        folder,
     )
     for command in (["add", "."], ["commit", "-qm", "publish"]):
         subprocess.run(["git", "-C", str(folder), *AUTHOR, *command], check=True)
 
 
-def test_each_gpu_is_held_against_the_ranges_of_the_last_publication_without_it(tmp_path: Path) -> None:
+def test_each_gpu_is_held_against_the_ranges_of_the_last_publication_without_it(
+    tmp_path: Path,
+) -> None:
     subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
     old = {"speedup": 1.0, "gpu_uuid": "GPU-old"}
     commit(tmp_path, sessions(old), 1.1)
     with pytest.raises(ValueError, match="git knows no publication before its GPUs"):
         when_new(tmp_path)
     commit(tmp_path, sessions(old, {"speedup": 1.2}), 1.3)
-    commit(tmp_path, sessions(old, {"speedup": 1.2}, {"speedup": 1.0}), 1.4)  # again, without another GPU
+    commit(
+        tmp_path, sessions(old, {"speedup": 1.2}, {"speedup": 1.0}), 1.4
+    )  # again, without another GPU
     newer = {"speedup": 1.35, "gpu_uuid": "GPU-newer"}
     commit(tmp_path, sessions(old, {"speedup": 1.2}, {"speedup": 1.0}, newer), 1.5)
     main(tmp_path, tmp_path / "unseen")
     found = tables.read("unseen", tmp_path / "unseen").set_index("part").loc["all"]
-    assert (found["gpus"], found["readings"], found["covered"]) == (2, 3, pytest.approx(2 / 3))
+    assert (found["gpus"], found["readings"], found["covered"]) == (
+        2,
+        3,
+        pytest.approx(2 / 3),
+    )
 
 
 def test_trust_is_of_the_published_ranges_alone(tmp_path: Path) -> None:
     """A run of one's own on the same GPU has ranges of its own."""
-    row = {"part": "all", "gpus": 3, "cells": 5, "readings": 10, "covered": 0.8, "day": "2026-11-23"}
+    row = {
+        "part": "all",
+        "gpus": 3,
+        "cells": 5,
+        "readings": 10,
+        "covered": 0.8,
+        "day": "2026-11-23",
+    }
     lab = Lab(tmp_path)
     lab.record(["fp32_ladder"])
     lab.collect(["fp32_ladder"])
     device = RunData.read(lab.folder, lab.sweeps(["fp32_ladder"])).source["device"]
     tables.write({"unseen": tables.frame("unseen", [row])}, lab.folder.unseen(device))
-    assert not len(RunData.read(lab.folder, lab.sweeps(["fp32_ladder"])).frames["unseen"])
+    assert not len(
+        RunData.read(lab.folder, lab.sweeps(["fp32_ladder"])).frames["unseen"]
+    )
 
 
 @pytest.mark.published
@@ -111,7 +156,10 @@ def test_the_table_is_of_the_ranges_that_were_published_before(tmp_path: Path) -
     if (ROOT / ".git/shallow").exists():
         pytest.skip("the clone is shallow: git does not know what was published before")
     main(PUBLISHED.root, tmp_path)
-    made, kept = (tables.read("unseen", folder) for folder in (tmp_path, PUBLISHED.unseen("nvidia-h200")))
+    made, kept = (
+        tables.read("unseen", folder)
+        for folder in (tmp_path, PUBLISHED.unseen("nvidia-h200"))
+    )
     assert made.equals(kept), "run tests/unseen.py again"
 
 
@@ -120,7 +168,9 @@ def test_the_page_on_trust_says_how_far_ranges_held() -> None:
     said = " ".join((ROOT / "docs/trust.md").read_text(encoding="utf-8").split())
     names = tables.read("timings", PUBLISHED.root)["sweep"].unique()
     sweeps = parts[parts.index.isin(names) & (parts["readings"] >= FEW)]
-    whole, alone, files = (parts.loc[name] for name in ("all", "GPUs of the host: 1", "fp32_files"))
+    whole, alone, files = (
+        parts.loc[name] for name in ("all", "GPUs of the host: 1", "fp32_files")
+    )
     least = sweeps.loc[sweeps["covered"].idxmin()]
     assert (alone["gpus"], files["host_gpus"]) == (3, "1 or 2")
     for text in (
@@ -134,7 +184,11 @@ def test_the_page_on_trust_says_how_far_ranges_held() -> None:
 
 def test_the_page_on_trust_says_what_the_start_of_a_chain_adds() -> None:
     timed = tables.read("timings", PUBLISHED.root)
-    sums = timed[(timed["sweep"] == "reduction") & (timed["regime"] == "warm") & (timed["elements"] == 65536)]
+    sums = timed[
+        (timed["sweep"] == "reduction")
+        & (timed["regime"] == "warm")
+        & (timed["elements"] == 65536)
+    ]
     assert set(sums["reference"]) == {"copy"}
     beside = sums.set_index("kernel")["reference_median_us"]
     said = " ".join((ROOT / "docs/trust.md").read_text(encoding="utf-8").split())

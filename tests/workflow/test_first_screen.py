@@ -19,7 +19,9 @@ exit {code}
 """
 
 
-def asked_of_make(folder: Path, *targets: str, code: int = 0) -> tuple[list[str], str, int]:
+def asked_of_make(
+    folder: Path, *targets: str, code: int = 0
+) -> tuple[list[str], str, int]:
     """What `make` runs with programs that only write it down, what it prints, and its exit code."""
     shutil.copy(ROOT / "Makefile", folder)
     programs = folder / ".venv/bin"
@@ -33,9 +35,19 @@ def asked_of_make(folder: Path, *targets: str, code: int = 0) -> tuple[list[str]
     (folder / ".venv/ready").touch()
     command = ["make", "CORES=3", *targets]
     # Of a make that runs these tests nothing is inherited: under it this one would name its folder.
-    alone = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
+    alone = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("MAKE", "MFLAGS"))
+    }
     done = subprocess.run(
-        command, cwd=folder, env=alone, capture_output=True, text=True, check=False, timeout=60
+        command,
+        cwd=folder,
+        env=alone,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
     )
     return (folder / "asked").read_text().splitlines(), done.stdout, done.returncode
 
@@ -44,9 +56,14 @@ needs_make = pytest.mark.skipif(shutil.which("make") is None, reason="there is n
 
 
 @needs_make
-def test_make_runs_the_first_screen_and_says_what_the_rest_takes(tmp_path: Path) -> None:
+def test_make_runs_the_first_screen_and_says_what_the_rest_takes(
+    tmp_path: Path,
+) -> None:
     asked, said, code = asked_of_make(tmp_path)
-    assert asked == ["python -m snakemake --cores 3 --configfile config/quick.yaml", "ladder check"]
+    assert asked == [
+        "python -m snakemake --cores 3 --configfile config/quick.yaml",
+        "ladder check",
+    ]
     assert said.endswith(
         "That was the first screen. The rest: `make full`, which is `snakemake --cores all`:\n"
         "12 cells to measure, about 3 min\n"
@@ -68,21 +85,29 @@ def test_make_fails_where_the_first_screen_does(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_some_cells_are_planned_then_all_and_what_is_compiled_stays(project: Path) -> None:
+def test_some_cells_are_planned_then_all_and_what_is_compiled_stays(
+    project: Path,
+) -> None:
     plan = project / "results/test/no-gpu/plans/alone.json"
-    assert run_snakemake(project, "compile", "--config", SOME).jobs == ["Preparing alone"]
+    assert run_snakemake(project, "compile", "--config", SOME).jobs == [
+        "Preparing alone"
+    ]
     some = json.loads(plan.read_text())
     assert [task["cell"]["params"]["radius"] for task in some["tasks"]] == [2, 2]
     assert len(some["variants"]) == 1
     outcome = run_snakemake(project, "compile")
     assert sorted(outcome.jobs) == ["Preparing alone", "Preparing with_headers"]
     every = json.loads(plan.read_text())
-    assert [task for task in every["tasks"] if task["cell"]["params"]["radius"] == 2] == some["tasks"]
+    assert [
+        task for task in every["tasks"] if task["cell"]["params"]["radius"] == 2
+    ] == some["tasks"]
     assert run_snakemake(project, "compile").nothing_to_do
 
 
 @pytest.mark.slow
-def test_on_a_gpu_some_cells_are_measured_and_reported_before_the_others(project: Path) -> None:
+def test_on_a_gpu_some_cells_are_measured_and_reported_before_the_others(
+    project: Path,
+) -> None:
     given = ("--config", "device=nvidia-made-up-gpu", "arch=sm_90a")
     outcome = run_snakemake(project, *given, SOME, gpu=True)
     assert outcome.code == 0, outcome.text
@@ -95,6 +120,8 @@ def test_on_a_gpu_some_cells_are_measured_and_reported_before_the_others(project
     assert outcome.code == 0, outcome.text
     assert "not measured yet" not in (folder / "report.md").read_text()
     account = json.loads((folder / "sweeps/alone/measured.json").read_text())
-    assert (account["kept"], account["measured"]) == (2, 2), "what was measured first counts"
+    assert (account["kept"], account["measured"]) == (2, 2), (
+        "what was measured first counts"
+    )
     assert all(path.read_text().startswith(before) for path, before in records.items())
     assert run_snakemake(project, *given, gpu=True).nothing_to_do

@@ -32,7 +32,9 @@ ANALYSED = (RESULTS / "tables/claims.csv").as_posix()
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, pd.DataFrame], float]:
+def undisturbed(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> tuple[dict[str, pd.DataFrame], float]:
     """Tables of a run nobody disturbs, and the seconds it takes."""
     project = make_project(tmp_path_factory.mktemp("undisturbed") / "project")
     start = time.monotonic()
@@ -62,7 +64,10 @@ def kill_after(project: Path, seconds: float, everyone: bool) -> None:
 def written(project: Path) -> dict[str, int]:
     """When each cubin and the tables were written last."""
     times: dict[str, int] = {}
-    for path in (*project.glob(".cache/cubins/*.cubin"), *(project / RESULTS).glob("tables/*.csv")):
+    for path in (
+        *project.glob(".cache/cubins/*.cubin"),
+        *(project / RESULTS).glob("tables/*.csv"),
+    ):
         job = path.stem if path.suffix == ".cubin" else path.parent.name
         times[job] = max(times.get(job, 0), path.stat().st_mtime_ns)
     return times
@@ -71,7 +76,9 @@ def written(project: Path) -> dict[str, int]:
 KILLS = 5
 
 
-@pytest.mark.parametrize("everyone", [True, False], ids=["every process", "snakemake alone"])
+@pytest.mark.parametrize(
+    "everyone", [True, False], ids=["every process", "snakemake alone"]
+)
 def test_a_run_killed_at_random_moments_goes_on_and_ends_in_the_same_tables(
     everyone: bool, project: Path, undisturbed: tuple[dict[str, pd.DataFrame], float]
 ) -> None:

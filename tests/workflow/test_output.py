@@ -29,7 +29,9 @@ def run(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_run_says_what_its_jobs_do_and_where_report_and_page_are(project: Path) -> None:
+def test_a_run_says_what_its_jobs_do_and_where_report_and_page_are(
+    project: Path,
+) -> None:
     done = run(project)
     assert done.returncode == 0, done.stdout
     assert f"stands in its log, in {RESULTS}/logs" in done.stdout
@@ -40,7 +42,9 @@ def test_a_run_says_what_its_jobs_do_and_where_report_and_page_are(project: Path
     assert "Nothing to be done" in run(project).stdout
 
 
-def test_a_failed_step_is_named_at_the_end_by_its_last_words_and_a_log_that_repeats_it(project: Path) -> None:
+def test_a_failed_step_is_named_at_the_end_by_its_last_words_and_a_log_that_repeats_it(
+    project: Path,
+) -> None:
     assert run(project, "compile").returncode == 0
     plan = project / RESULTS / "plans" / "alone.json"
     times = plan.stat()
@@ -51,13 +55,18 @@ def test_a_failed_step_is_named_at_the_end_by_its_last_words_and_a_log_that_repe
     log = RESULTS / "logs/collect_tables.log"
     lines = (project / log).read_text().strip().splitlines()
     shown = done.stdout.splitlines()
-    at = shown.index("These steps failed. The first line of a log is the command that repeats the step.")
+    at = shown.index(
+        "These steps failed. The first line of a log is the command that repeats the step."
+    )
     assert shown[at + 1] == f"  {log}: {lines[-1].strip()}"
     again = subprocess.run(
         ["bash", "-c", lines[0]],
         cwd=project,
         env=environment()
-        | {"PYTHONPATH": "workflow", "PATH": f"{Path(snakemake_command()[0]).parent}:/usr/bin:/bin"},
+        | {
+            "PYTHONPATH": "workflow",
+            "PATH": f"{Path(snakemake_command()[0]).parent}:/usr/bin:/bin",
+        },
         capture_output=True,
         text=True,
         check=False,

@@ -13,7 +13,14 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from conftest import ROOT, edit, environment, make_project, run_snakemake, snakemake_command
+from conftest import (
+    ROOT,
+    edit,
+    environment,
+    make_project,
+    run_snakemake,
+    snakemake_command,
+)
 from ladder.measure.store import Records, read_store
 from ladder.model.files import read_json
 from slurm import NODES, Cluster, running_cluster, wait_for, why_no_slurm
@@ -45,7 +52,9 @@ def made_up(**more: str) -> dict[str, str]:
 def three_sweeps(folder: Path) -> Path:
     """The small project with a third sweep, and without what needs a real GPU."""
     project = make_project(folder)
-    shutil.copy(project / "config/sweeps/alone.yaml", project / "config/sweeps/again.yaml")
+    shutil.copy(
+        project / "config/sweeps/alone.yaml", project / "config/sweeps/again.yaml"
+    )
     edit(project / "config/sweeps/again.yaml", "2**16", "2**18")
     edit(project / "config/sweeps/again.yaml", "2**20", "2**19")
     return project
@@ -53,7 +62,12 @@ def three_sweeps(folder: Path) -> Path:
 
 def cluster_command(*words: str) -> list[str]:
     # The cluster has no accounting: of ended jobs the controller knows.
-    command = [sys.executable, str(MADE_UP / "snakemake_looks_often.py"), "--profile", "profiles/slurm"]
+    command = [
+        sys.executable,
+        str(MADE_UP / "snakemake_looks_often.py"),
+        "--profile",
+        "profiles/slurm",
+    ]
     return [*command, "--slurm-status-command", "squeue", *words, *CONFIG]
 
 
@@ -65,7 +79,9 @@ def step(job: dict[str, str]) -> str:
 def running(cluster: Cluster) -> dict[str, dict[str, str]]:
     """Running jobs that measure, by sweep."""
     jobs = [job for job in cluster.jobs() if job["JobState"] == "RUNNING"]
-    return {step(job).split()[1]: job for job in jobs if step(job).startswith("time_sweep ")}
+    return {
+        step(job).split()[1]: job for job in jobs if step(job).startswith("time_sweep ")
+    }
 
 
 def records(project: Path) -> Records:
@@ -95,12 +111,18 @@ def plan(project: Path, sweep: str) -> Any:
 def report(project: Path) -> str:
     """The report without where and when it was measured, and how long that took."""
     folder = project / RESULTS
-    pages = [folder / "report.md", folder / "methodology.md", *sorted((folder / "sweeps").glob("*.md"))]
+    pages = [
+        folder / "report.md",
+        folder / "methodology.md",
+        *sorted((folder / "sweeps").glob("*.md")),
+    ]
     text = "\n".join(page.read_text() for page in pages)
     kept = [
         line
         for line in text.splitlines()
-        if not line.startswith(("Measured on ", "| GPU-", *(f"| {one} | 4 |" for one in SWEEPS)))
+        if not line.startswith(
+            ("Measured on ", "| GPU-", *(f"| {one} | 4 |" for one in SWEEPS))
+        )
     ]
     return "\n".join(kept)
 
@@ -127,14 +149,20 @@ def test_a_run_on_a_cluster_that_loses_jobs_and_a_node_equals_a_local_run(
         )
         try:
             wait_for(
-                "the first cells", lambda: run.poll() is not None or sweeps_begun(project) == {*SWEEPS}, 150
+                "the first cells",
+                lambda: run.poll() is not None or sweeps_begun(project) == {*SWEEPS},
+                150,
             )
             begun = running(cluster)
             assert {*begun} == {*SWEEPS}, log.read_text()
             gpus = {one.gpu["uuid"] for one in records(project).sessions.values()}
-            assert gpus == {"GPU-gpu1-0", "GPU-gpu2-0", "GPU-gpu2-1"}, "no GPU twice, on no other node"
+            assert gpus == {"GPU-gpu1-0", "GPU-gpu2-0", "GPU-gpu2-1"}, (
+                "no GPU twice, on no other node"
+            )
 
-            beside = [sweep for sweep, job in begun.items() if job["NodeList"] == "gpu2"]
+            beside = [
+                sweep for sweep, job in begun.items() if job["NodeList"] == "gpu2"
+            ]
             urgent = (
                 "--partition=urgent",
                 "--nodelist=gpu2",
@@ -144,7 +172,10 @@ def test_a_run_on_a_cluster_that_loses_jobs_and_a_node_equals_a_local_run(
                 "--wrap=sleep 1",
             )
             cluster.ask("sbatch", *urgent)
-            wait_for("a preemption", lambda: len([one for one in beside if one in running(cluster)]) == 1)
+            wait_for(
+                "a preemption",
+                lambda: len([one for one in beside if one in running(cluster)]) == 1,
+            )
             (left,) = (one for one in beside if one in running(cluster))
             cluster.ask("scancel", begun[left]["JobId"])
             cluster.fail_node("gpu1")
@@ -168,14 +199,19 @@ def test_a_run_on_a_cluster_that_loses_jobs_and_a_node_equals_a_local_run(
         needs_gpu = step(job).startswith("time_sweep ") or job["Partition"] == "urgent"
         assert ("gpu:1" in job.get("TresPerNode", "")) == needs_gpu, job
         assert not needs_gpu or job["NodeList"] in ("gpu1", "gpu2")
-    ended = Counter(job["JobState"] for job in jobs if step(job).startswith("time_sweep "))
+    ended = Counter(
+        job["JobState"] for job in jobs if step(job).startswith("time_sweep ")
+    )
     assert ended["COMPLETED"] == 3
     assert ended["CANCELLED"] == 1
-    assert any(job["Restarts"] == "1" for job in jobs), "the preempted one goes on as the same job"
+    assert any(job["Restarts"] == "1" for job in jobs), (
+        "the preempted one goes on as the same job"
+    )
     assert "SLURM status is: 'CANCELLED'" in log.read_text()
 
     measured, expected = (
-        Counter((one.cell.id, one.status) for one in records(one)) for one in (project, local)
+        Counter((one.cell.id, one.status) for one in records(one))
+        for one in (project, local)
     )
     assert measured == expected, "no cell was lost, and none measured twice"
     assert {*measured.values()} == {1}

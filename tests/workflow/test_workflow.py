@@ -13,7 +13,15 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from conftest import ROOT, edit, edit_yaml, environment, make_project, run_snakemake, snakemake_command
+from conftest import (
+    ROOT,
+    edit,
+    edit_yaml,
+    environment,
+    make_project,
+    run_snakemake,
+    snakemake_command,
+)
 from ladder.model.folders import PACKAGE
 
 pytestmark = pytest.mark.slow
@@ -22,7 +30,9 @@ RESULTS = Path("results/test/no-gpu")
 
 
 def facts(project: Path, variant: str) -> dict[str, Any]:
-    made = json.loads((project / RESULTS / "plans" / f"{variant.partition('-')[0]}.json").read_text())
+    made = json.loads(
+        (project / RESULTS / "plans" / f"{variant.partition('-')[0]}.json").read_text()
+    )
     found: dict[str, Any] = made["variants"][variant]
     return found
 
@@ -56,9 +66,15 @@ def test_a_comment_in_a_nested_header_recompiles_those_who_include_it_to_the_sam
     assert after["source_sha256"] != before["source_sha256"]
 
 
-def test_a_changed_header_changes_the_cubins_of_those_who_include_it(compiled: Path) -> None:
+def test_a_changed_header_changes_the_cubins_of_those_who_include_it(
+    compiled: Path,
+) -> None:
     before = facts(compiled, "with_headers-fp32")["cubin_sha256"]
-    edit(compiled / "kernels/include/mean.cuh", "sum / static_cast", "T(2) * sum / static_cast")
+    edit(
+        compiled / "kernels/include/mean.cuh",
+        "sum / static_cast",
+        "T(2) * sum / static_cast",
+    )
     assert run_snakemake(compiled, "compile").jobs == ["Preparing with_headers"]
     assert facts(compiled, "with_headers-fp32")["cubin_sha256"] != before
 
@@ -70,7 +86,9 @@ def test_a_header_behind_a_link_counts(compiled: Path, tmp_path: Path) -> None:
     assert run_snakemake(compiled, "-n", "compile").jobs == ["Preparing with_headers"]
 
 
-def test_a_new_value_in_a_sweep_compiles_the_new_variant_and_plans_that_sweep(compiled: Path) -> None:
+def test_a_new_value_in_a_sweep_compiles_the_new_variant_and_plans_that_sweep(
+    compiled: Path,
+) -> None:
     edit(compiled / "config/sweeps/alone.yaml", "radius: [2, 4]", "radius: [2, 4, 8]")
     assert sorted(run_snakemake(compiled, "compile").jobs) == ["Preparing alone"]
     assert compiled_of(compiled, "alone") == ["alone<float, 8>"]
@@ -82,21 +100,33 @@ def test_a_new_size_compiles_nothing_and_plans_that_sweep(compiled: Path) -> Non
     assert compiled_of(compiled, "alone") == []
 
 
-def test_a_check_from_another_folder_does_not_disturb_the_workflow(project: Path, tmp_path: Path) -> None:
+def test_a_check_from_another_folder_does_not_disturb_the_workflow(
+    project: Path, tmp_path: Path
+) -> None:
     command = [sys.executable, "-m", "ladder", "--root", str(project), "check"]
     here = environment() | {"PYTHONPATH": str(PACKAGE.parent)}
     assert subprocess.run(command, cwd=tmp_path, env=here, check=False).returncode == 0
     assert run_snakemake(project, "-n", "compile").code == 0
 
 
-def test_rewording_a_sweep_or_a_caption_plans_and_compiles_nothing(compiled: Path) -> None:
-    edit(compiled / "config/sweeps/alone.yaml", "How does its time grow", "How does time grow")
+def test_rewording_a_sweep_or_a_caption_plans_and_compiles_nothing(
+    compiled: Path,
+) -> None:
+    edit(
+        compiled / "config/sweeps/alone.yaml",
+        "How does its time grow",
+        "How does time grow",
+    )
     edit(compiled / "config/sweeps/alone.yaml", "Time over size", "Time over the size")
     assert run_snakemake(compiled, "compile").nothing_to_do
 
 
-def test_a_measuring_setting_plans_every_sweep_and_compiles_nothing(compiled: Path) -> None:
-    outcome = run_snakemake(compiled, "compile", "--config", "measure={precision: 0.01}")
+def test_a_measuring_setting_plans_every_sweep_and_compiles_nothing(
+    compiled: Path,
+) -> None:
+    outcome = run_snakemake(
+        compiled, "compile", "--config", "measure={precision: 0.01}"
+    )
     assert sorted(outcome.jobs) == ["Preparing alone", "Preparing with_headers"]
     assert compiled_of(compiled, "alone") == []
     plan = json.loads((compiled / RESULTS / "plans/alone.json").read_text())
@@ -104,18 +134,25 @@ def test_a_measuring_setting_plans_every_sweep_and_compiles_nothing(compiled: Pa
 
 
 def test_a_changed_compiler_option_recompiles_every_variant(compiled: Path) -> None:
-    outcome = run_snakemake(compiled, "compile", "--config", 'compile={options: ["--fmad=false"]}')
+    outcome = run_snakemake(
+        compiled, "compile", "--config", 'compile={options: ["--fmad=false"]}'
+    )
     assert sorted(outcome.jobs) == ["Preparing alone", "Preparing with_headers"]
     assert len(compiled_of(compiled, "alone")) == 2
     assert run_snakemake(compiled, "compile").code == 0
-    assert compiled_of(compiled, "alone") == [], "what was compiled before is in the cache"
+    assert compiled_of(compiled, "alone") == [], (
+        "what was compiled before is in the cache"
+    )
 
 
 def test_another_run_compiles_nothing(compiled: Path) -> None:
     assert run_snakemake(compiled, "compile", "--config", "run=other").code == 0
     log = compiled / "results/other/no-gpu/logs/prepare_sweep/alone.log"
     assert "[1/" not in log.read_text()
-    made = [compiled / "results" / run / "no-gpu/plans/alone.json" for run in ("test", "other")]
+    made = [
+        compiled / "results" / run / "no-gpu/plans/alone.json"
+        for run in ("test", "other")
+    ]
     assert made[0].read_bytes() == made[1].read_bytes()
 
 
@@ -128,7 +165,9 @@ def test_one_sweep_is_made_and_nothing_else(project: Path) -> None:
     assert run_snakemake(project, "sweep_alone").nothing_to_do
 
 
-def test_a_kernel_that_does_not_compile_is_data_and_the_run_goes_on(compiled: Path) -> None:
+def test_a_kernel_that_does_not_compile_is_data_and_the_run_goes_on(
+    compiled: Path,
+) -> None:
     edit(compiled / "kernels/stencil/alone.cu", "T sum = 0;", "T sum = undeclared;")
     edit(
         compiled / "kernels/stencil/with_headers.cu",
@@ -142,20 +181,30 @@ def test_a_kernel_that_does_not_compile_is_data_and_the_run_goes_on(compiled: Pa
     )
     outcome = run_snakemake(compiled, "report")
     assert outcome.code == 0, outcome.text
-    resources = pd.read_csv(compiled / RESULTS / "tables/resources.csv").set_index("variant")
+    resources = pd.read_csv(compiled / RESULTS / "tables/resources.csv").set_index(
+        "variant"
+    )
     assert set(resources["status"]) == {"compile_error"}
-    assert 'identifier "undeclared" is undefined' in resources.loc["alone-fp32", "reason"]
+    assert (
+        'identifier "undeclared" is undefined' in resources.loc["alone-fp32", "reason"]
+    )
     assert "too much shared" in resources.loc["with_headers-fp32", "reason"]
     assert "Variants compiled: 0 of 4" in (compiled / RESULTS / "report.md").read_text()
 
 
-def test_the_whole_run_ends_in_a_report_that_says_what_was_not_measured(compiled: Path) -> None:
-    edit(compiled / "config/sweeps/alone.yaml", "The mean (alone)", "'{k} </script> $ {'")
+def test_the_whole_run_ends_in_a_report_that_says_what_was_not_measured(
+    compiled: Path,
+) -> None:
+    edit(
+        compiled / "config/sweeps/alone.yaml", "The mean (alone)", "'{k} </script> $ {'"
+    )
     outcome = run_snakemake(compiled)
     assert outcome.code == 0, outcome.text
     lines = (compiled / RESULTS / "report.md").read_text().splitlines()
     assert lines[0] == "# Kernel Ladder: no measurements"
-    assert lines[2].startswith("> **This host has no GPU, and no published measurements stand in.**")
+    assert lines[2].startswith(
+        "> **This host has no GPU, and no published measurements stand in.**"
+    )
     assert run_snakemake(compiled).nothing_to_do
     page = run_snakemake(compiled, "--report", "report.html")
     assert page.code == 0, page.text
@@ -168,7 +217,9 @@ def test_the_whole_run_ends_in_a_report_that_says_what_was_not_measured(compiled
 
 
 @pytest.fixture(scope="session")
-def finished_once(compiled_once: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def finished_once(
+    compiled_once: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
     """A small project after a whole run, with a package of its own; shared, so look at it only."""
     folder = tmp_path_factory.mktemp("finished") / "project"
     shutil.copytree(compiled_once, folder, symlinks=True)
@@ -209,7 +260,9 @@ def test_a_change_under_an_old_file_time_is_seen(file: str, finished: Path) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("gone", ["tables", "tables/samples.parquet", "environment.json", "figures"])
+@pytest.mark.parametrize(
+    "gone", ["tables", "tables/samples.parquet", "environment.json", "figures"]
+)
 def test_what_was_deleted_of_a_run_is_made_again(gone: str, finished: Path) -> None:
     path = finished / RESULTS / gone
     shutil.rmtree(path) if path.is_dir() else path.unlink()
@@ -223,7 +276,16 @@ def test_the_commands_of_the_report_repeat_its_steps(finished: Path) -> None:
     text = report.read_text()
     commands = re.findall(r"^ladder (.*?)(?:  #.*)?$", text, re.MULTILINE)
     assert [command.split()[0] for command in commands] == (
-        ["prepare", "measure", "profile", "collect", "environment", "claims", "figures", "report"]
+        [
+            "prepare",
+            "measure",
+            "profile",
+            "collect",
+            "environment",
+            "claims",
+            "figures",
+            "report",
+        ]
     )
     for command in commands:
         if command.split()[0] in ("measure", "profile"):  # need a GPU
@@ -240,11 +302,16 @@ def test_the_commands_of_the_report_repeat_its_steps(finished: Path) -> None:
     assert report.read_text().count("\n") == text.count("\n")
 
 
-def test_with_a_device_each_sweep_is_measured_once_on_a_gpu_to_itself(project: Path) -> None:
+def test_with_a_device_each_sweep_is_measured_once_on_a_gpu_to_itself(
+    project: Path,
+) -> None:
     edit_yaml(
-        project / "config/sweeps/alone.yaml", lambda sweep: sweep.update(counters={"groups": ["memory"]})
+        project / "config/sweeps/alone.yaml",
+        lambda sweep: sweep.update(counters={"groups": ["memory"]}),
     )
-    outcome = run_snakemake(project, "-n", "-p", "--config", "device=nvidia-h200", "arch=sm_90a")
+    outcome = run_snakemake(
+        project, "-n", "-p", "--config", "device=nvidia-h200", "arch=sm_90a"
+    )
     assert outcome.code == 0, outcome.text
     count = {message: outcome.jobs.count(message) for message in outcome.jobs}
     assert count["Measuring alone"] == count["Measuring with_headers"] == 1
@@ -291,20 +358,34 @@ def test_what_runs_no_job_needs_no_cores(words: list[str], finished: Path) -> No
 def test_a_compiling_job_fits_beside_a_gpu_that_measures(tmp_path: Path) -> None:
     """Else it would wait until no GPU measures, and GPUs would wait for it."""
     project = make_project(tmp_path / "project")
-    edit_yaml(project / "config/config.yaml", lambda config: config.update(device="nvidia-made-up-gpu"))
+    edit_yaml(
+        project / "config/config.yaml",
+        lambda config: config.update(device="nvidia-made-up-gpu"),
+    )
     edit_yaml(
         project / "config/sweeps/alone.yaml",
-        lambda sweep: sweep["variants"][0].update(params={"radius": [2, 4, 8], "threads": [128, 256, 512]}),
+        lambda sweep: sweep["variants"][0].update(
+            params={"radius": [2, 4, 8], "threads": [128, 256, 512]}
+        ),
     )
-    there = environment() | {"PYTHONPATH": str(ROOT / "tests/made_up_gpu"), "MADE_UP_GPUS": "here:2"}
+    there = environment() | {
+        "PYTHONPATH": str(ROOT / "tests/made_up_gpu"),
+        "MADE_UP_GPUS": "here:2",
+    }
 
     def threads(cores: int, gpus: int, *more: str) -> int:
         command = snakemake_command(
             "compile", "-n", "-p", "--cores", str(cores), "--resources", f"gpu={gpus}"
         )
         command += ["--config", "arch=sm_90a", *more]
-        done = subprocess.run(command, cwd=project, env=there, capture_output=True, text=True, check=False)
-        (line,) = [one for one in done.stdout.splitlines() if "ladder prepare" in one and " alone " in one]
+        done = subprocess.run(
+            command, cwd=project, env=there, capture_output=True, text=True, check=False
+        )
+        (line,) = [
+            one
+            for one in done.stdout.splitlines()
+            if "ladder prepare" in one and " alone " in one
+        ]
         return int(line.partition("--jobs ")[2].split()[0])
 
     # Eight variants are work for two cores.

@@ -14,7 +14,9 @@ class AxpyInstance(instance.Instance):
     outputs = ("y",)
 
     def shapes(self) -> dict[str, tuple[tuple[int, ...], str]]:
-        return dict.fromkeys(("x", "y", "before"), ((self.size["elements"],), self.dtype))
+        return dict.fromkeys(
+            ("x", "y", "before"), ((self.size["elements"],), self.dtype)
+        )
 
     def fill_inputs(self, seed: int) -> None:
         self.scalars["a"] = 1.5
@@ -22,7 +24,9 @@ class AxpyInstance(instance.Instance):
         self.draw("before", seed + 1)
 
     def _poison_outputs(self) -> None:
-        self.gpu.copy(self.pointer("y"), self.pointer("before"), 4 * self.size["elements"])
+        self.gpu.copy(
+            self.pointer("y"), self.pointer("before"), 4 * self.size["elements"]
+        )
 
     def error_bound(self, params: Params) -> float:
         """One rounding of the product and one of the sum, or one of both together, over |a*x| + |y|."""
@@ -34,15 +38,21 @@ class AxpyInstance(instance.Instance):
 
     def check(self, params: Params) -> Check:
         harness = self.gpu.harness
-        maximum, _ = harness.reduce("compare_axpy", self.size["elements"], harness.maximum, *self._compared())
+        maximum, _ = harness.reduce(
+            "compare_axpy", self.size["elements"], harness.maximum, *self._compared()
+        )
         return Check(maximum, self.error_bound(params))
 
     def _inspect(self, params: Params, slot: CheckResultSlot) -> None:
-        self.gpu.harness.run("check_axpy", self.size["elements"], slot, *self._compared())
+        self.gpu.harness.run(
+            "check_axpy", self.size["elements"], slot, *self._compared()
+        )
 
     def library(self, name: str) -> dict[str, Launcher]:
         return {
-            "": lambda: self.gpu.copy(self.pointer("y"), self.pointer("before"), 4 * self.size["elements"])
+            "": lambda: self.gpu.copy(
+                self.pointer("y"), self.pointer("before"), 4 * self.size["elements"]
+            )
         }
 
 

@@ -35,7 +35,10 @@ def _wanted(offsets: Sequence[int], lanes: range, width: int) -> Wanted:
 def _in_pairs(offsets: Sequence[int]) -> bool:
     """Whether two neighbouring phases, given by the offsets of their lanes, are served as one."""
     lanes = range(len(offsets))
-    return any(all(offsets[at] == offsets[at ^ bit] for at in lanes if at ^ bit in lanes) for bit in (1, 2))
+    return any(
+        all(offsets[at] == offsets[at ^ bit] for at in lanes if at ^ bit in lanes)
+        for bit in (1, 2)
+    )
 
 
 def groups(offsets: Sequence[int], width: int = 4, merges: bool = True) -> list[range]:
@@ -43,11 +46,21 @@ def groups(offsets: Sequence[int], width: int = 4, merges: bool = True) -> list[
     if width not in (1, 2, 4, 8, 16):
         raise ValueError(f"an access is 1, 2, 4, 8 or 16 bytes wide, not {width}")
     # Where nothing merges there is one phase, 2 of 8 bytes a lane, and 4 of 16.
-    lanes, active, joined = LANES // max(1, width // WORD_BYTES), range(LANES)[: len(offsets)], list[range]()
+    lanes, active, joined = (
+        LANES // max(1, width // WORD_BYTES),
+        range(LANES)[: len(offsets)],
+        list[range](),
+    )
     # Only the phases 2i and 2i + 1 merge: the halves of a warp, or the quarters of one half.
     for pair in (active[start : start + 2 * lanes] for start in active[:: 2 * lanes]):
-        together = merges and len(pair) > lanes and _in_pairs(offsets[pair.start : pair.stop])
-        joined += [pair] if together else [part for part in (pair[:lanes], pair[lanes:]) if part]
+        together = (
+            merges and len(pair) > lanes and _in_pairs(offsets[pair.start : pair.stop])
+        )
+        joined += (
+            [pair]
+            if together
+            else [part for part in (pair[:lanes], pair[lanes:]) if part]
+        )
     return joined
 
 
@@ -58,7 +71,9 @@ def served(offsets: Sequence[int], width: int = 4, merges: bool = True) -> list[
 
 def wavefronts(offsets: Sequence[int], width: int = 4, merges: bool = True) -> int:
     """Wavefronts of one access, from the byte offsets of its lanes and the bytes a lane moves. Raises ValueError."""
-    return sum(max(map(len, wanted.values())) for wanted in served(offsets, width, merges))
+    return sum(
+        max(map(len, wanted.values())) for wanted in served(offsets, width, merges)
+    )
 
 
 def least_cycles(offsets: Sequence[int], width: int = 4) -> int:

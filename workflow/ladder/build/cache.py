@@ -25,7 +25,9 @@ from ladder.build.triton_request import TritonRequest
 from ladder.model.errors import LadderError, refuse
 from ladder.model.files import read_json, replace_file, sha256, write_json
 
-_MEMORY_BYTES = 8 * 2**30  # of one compiler: templates that grow exponentially must not take the host down
+_MEMORY_BYTES = (
+    8 * 2**30
+)  # of one compiler: templates that grow exponentially must not take the host down
 
 _BATCH = 32  # cubins at most that one run of the disassembler counts
 
@@ -62,7 +64,9 @@ class Cache:
     not compiled, and known where its compiler is missing.
     """
 
-    def __init__(self, folder: Path, published: Mapping[str, dict[str, Any]] | None = None) -> None:
+    def __init__(
+        self, folder: Path, published: Mapping[str, dict[str, Any]] | None = None
+    ) -> None:
         self.folder, self.published = folder, published or {}
 
     def facts(self, request: Compilable) -> dict[str, Any] | None:
@@ -74,9 +78,13 @@ class Cache:
                 return facts
         return self.published.get(request.keys[-1])
 
-    def _keep(self, answers: Sequence[tuple[Compilable, bytes, dict[str, Any]]]) -> None:
+    def _keep(
+        self, answers: Sequence[tuple[Compilable, bytes, dict[str, Any]]]
+    ) -> None:
         """Count the instructions of cubins for one architecture, and write all down."""
-        listings = disassemble([cubin for _, cubin, _ in answers if cubin], answers[0][0].arch)
+        listings = disassemble(
+            [cubin for _, cubin, _ in answers if cubin], answers[0][0].arch
+        )
         found = iter(listings)
         for request, cubin, facts in answers:
             if cubin:
@@ -97,10 +105,16 @@ class Cache:
         except OSError as error:
             why = f"no file can be written there ({error.strerror})"
             raise refuse(
-                "configuration", "compile.cache", str(self.folder), "a folder to write to", why
+                "configuration",
+                "compile.cache",
+                str(self.folder),
+                "a folder to write to",
+                why,
             ) from error
 
-    def fill(self, requests: Sequence[Compilable], jobs: int, timeout_s: float) -> dict[str, dict[str, Any]]:
+    def fill(
+        self, requests: Sequence[Compilable], jobs: int, timeout_s: float
+    ) -> dict[str, dict[str, Any]]:
         """Facts by key; what is missing is compiled, `jobs` at once. All are for one architecture.
 
         A compiler that crashes, takes longer than `timeout_s` or needs too much memory costs its own request alone, and
@@ -119,13 +133,20 @@ class Cache:
         # Not forked: the pool replaces a crashed process while this one has threads, and a lock that one of them holds
         # would stay locked in the fork. No fork server: its socket fails under a long TMPDIR.
         context = multiprocessing.get_context("spawn")
-        number, limit = min(jobs, len(missing)), (resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
+        number, limit = (
+            min(jobs, len(missing)),
+            (resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES)),
+        )
         batch, kept = max(1, min(_BATCH, len(missing) // number)), list[Future[None]]()
         with (
-            ProcessPool(number, initializer=resource.setrlimit, initargs=limit, context=context) as pool,
+            ProcessPool(
+                number, initializer=resource.setrlimit, initargs=limit, context=context
+            ) as pool,
             ThreadPoolExecutor(number) as disassemblers,
         ):
-            results = pool.map(operator.methodcaller("compile"), missing, timeout=timeout_s).result()
+            results = pool.map(
+                operator.methodcaller("compile"), missing, timeout=timeout_s
+            ).result()
             for done, request in enumerate(missing, 1):
                 reason = ""
                 try:
@@ -145,4 +166,6 @@ class Cache:
                     answers = []
         for one in kept:
             one.result()
-        return {key: facts or self.facts(by_key[key]) or {} for key, facts in found.items()}
+        return {
+            key: facts or self.facts(by_key[key]) or {} for key, facts in found.items()
+        }

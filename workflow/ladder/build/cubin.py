@@ -34,23 +34,32 @@ _SYSTEM_CALLS = ("__cuda_syscall_cp_async_bulk",)
 """How begin the names of the driver's functions that carry out one instruction: on sm_120 a bulk copy to a cluster."""
 _INSTRUCTION_BYTES = 16  # of every architecture since sm_70
 _COLUMNS = "ffma hmma hgmma ldsm sts ldg stg ldgsts utmaldg shfl bar ldl stl"
-COUNTED = {name: (name.upper(),) for name in _COLUMNS.split()} | {"hgmma": ("HGMMA", "QGMMA", "IGMMA")}
+COUNTED = {name: (name.upper(),) for name in _COLUMNS.split()} | {
+    "hgmma": ("HGMMA", "QGMMA", "IGMMA")
+}
 """Table column -> SASS opcodes counted in it."""
 
-_PARTS = re.compile(r"(\.rela)?(\.text|\.nv\.(?:constant\d+|shared|global\.init|global|info))(?=\.|$)")
+_PARTS = re.compile(
+    r"(\.rela)?(\.text|\.nv\.(?:constant\d+|shared|global\.init|global|info))(?=\.|$)"
+)
 """Sections of instructions, constants, memory and launch attributes; not of names, debug information and notes."""
 
 
 def disassemble(cubins: Sequence[bytes], arch: str) -> list[list[str]]:
     """SASS instructions of each cubin, by one run of nvdisasm, which starts slowly. Raises LadderError if it fails."""
     files = [ELFFile(io.BytesIO(cubin)).iter_sections() for cubin in cubins]
-    codes = [b"".join(one.data() for one in file if one.name.startswith(".text")) for file in files]
+    codes = [
+        b"".join(one.data() for one in file if one.name.startswith(".text"))
+        for file in files
+    ]
     lengths = [len(code) // _INSTRUCTION_BYTES for code in codes]
     if not any(lengths):
         return [[] for _ in codes]
     tool = find_nvidia_binary_utility("nvdisasm") or shutil.which("nvdisasm")
     if tool is None:
-        raise LadderError("no nvdisasm was found: install nvidia-cuda-nvdisasm or a CUDA toolkit")
+        raise LadderError(
+            "no nvdisasm was found: install nvidia-cuda-nvdisasm or a CUDA toolkit"
+        )
     with tempfile.NamedTemporaryFile() as file:
         file.write(b"".join(codes))
         file.flush()
@@ -58,7 +67,9 @@ def disassemble(cubins: Sequence[bytes], arch: str) -> list[list[str]]:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     found = _INSTRUCTION.findall(done.stdout)
     if done.returncode != 0 or len(found) != sum(lengths):
-        why = done.stderr.strip()[:400] or f"{len(found)} instructions of {sum(lengths)}"
+        why = (
+            done.stderr.strip()[:400] or f"{len(found)} instructions of {sum(lengths)}"
+        )
         raise LadderError(f"{tool} failed: {why}")
     left = iter(found)
     return [list(itertools.islice(left, length)) for length in lengths]
@@ -67,7 +78,9 @@ def disassemble(cubins: Sequence[bytes], arch: str) -> list[list[str]]:
 def kernel_names(cubin: bytes) -> list[str]:
     """Symbols of the kernels in a cubin, each of which has a section of instructions and one of arguments."""
     sections = [section.name for section in ELFFile(io.BytesIO(cubin)).iter_sections()]
-    functions = [name.removeprefix(_CODE) for name in sections if name.startswith(_CODE)]
+    functions = [
+        name.removeprefix(_CODE) for name in sections if name.startswith(_CODE)
+    ]
     return [name for name in functions if _ARGUMENTS + name in sections]
 
 
@@ -104,7 +117,9 @@ def instruction_counts(instructions: Iterable[str]) -> dict[str, int]:
     return counts
 
 
-def persistent_symbols(cubin: bytes, instructions: Sequence[str], tables: Collection[str] = ()) -> list[str]:
+def persistent_symbols(
+    cubin: bytes, instructions: Sequence[str], tables: Collection[str] = ()
+) -> list[str]:
     """What a cubin's code uses that outlives a launch: names of global variables and device functions.
 
     `tables`: global variables that are only read, which are no state (ptx.py finds them).
@@ -116,21 +131,36 @@ def persistent_symbols(cubin: bytes, instructions: Sequence[str], tables: Collec
     for section in sections:
         if found := _RELOCATED.match(section.name):
             relocations = section.iter_relocations()
-            names = {one["r_offset"]: symbols.get_symbol(one["r_info_sym"]).name for one in relocations}
+            names = {
+                one["r_offset"]: symbols.get_symbol(one["r_info_sym"]).name
+                for one in relocations
+            }
             banks.setdefault(found[1], {}).update(names)
     # Code takes addresses from constant bank 4, and constants of other banks may be addresses themselves.
     addresses = banks.pop("4")
     used = {name for bank in banks.values() for name in bank.values()}
     if any(_CONSTANTS.search(line) for line in instructions):
         used.add("constant memory by its address")
-    offsets = {found[1].replace("RZ", "0x0") for line in instructions for found in _ADDRESS.finditer(line)}
+    offsets = {
+        found[1].replace("RZ", "0x0")
+        for line in instructions
+        for found in _ADDRESS.finditer(line)
+    }
     if offsets:
-        undefined = [one for one in symbols.iter_symbols() if one["st_shndx"] == "SHN_UNDEF"]
-        functions = [one.name for one in undefined if one["st_info"]["type"] == "STT_FUNC"]
-        if calls := sorted(name for name in functions if not name.startswith(_SYSTEM_CALLS)):
+        undefined = [
+            one for one in symbols.iter_symbols() if one["st_shndx"] == "SHN_UNDEF"
+        ]
+        functions = [
+            one.name for one in undefined if one["st_info"]["type"] == "STT_FUNC"
+        ]
+        if calls := sorted(
+            name for name in functions if not name.startswith(_SYSTEM_CALLS)
+        ):
             return calls
         if all(offset.startswith("0x") for offset in offsets):
-            used.update(addresses[int(offset, 16) & ~7] for offset in offsets)  # an address is two words
+            used.update(
+                addresses[int(offset, 16) & ~7] for offset in offsets
+            )  # an address is two words
         else:  # a computed index may be of any
             used.update(addresses.values())
         used.difference_update(functions)
@@ -143,7 +173,9 @@ def global_variables(cubin: bytes) -> set[str]:
     symbols: Any = elf.get_section_by_name(".symtab")
     names = [section.name for section in elf.iter_sections()]
     placed = [one for one in symbols.iter_symbols() if isinstance(one["st_shndx"], int)]
-    return {one.name for one in placed if names[one["st_shndx"]].startswith(".nv.global")}
+    return {
+        one.name for one in placed if names[one["st_shndx"]].startswith(".nv.global")
+    }
 
 
 def machine_code_digest(cubin: bytes) -> str:
@@ -151,6 +183,8 @@ def machine_code_digest(cubin: bytes) -> str:
     total = hashlib.sha256()
     for section in ELFFile(io.BytesIO(cubin)).iter_sections():
         if part := _PARTS.match(section.name):
-            total.update(f"{part[0]}\0{section['sh_flags']}\0{section['sh_size']}\0".encode())
+            total.update(
+                f"{part[0]}\0{section['sh_flags']}\0{section['sh_size']}\0".encode()
+            )
             total.update(section.data() if section["sh_type"] != "SHT_NOBITS" else b"")
     return total.hexdigest()

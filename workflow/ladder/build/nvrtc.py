@@ -14,7 +14,12 @@ from typing import Any, NamedTuple
 
 from cuda.bindings import nvrtc
 
-from ladder.build.cubin import FACTS_VERSION, kernel_names, machine_code_digest, parameter_bytes
+from ladder.build.cubin import (
+    FACTS_VERSION,
+    kernel_names,
+    machine_code_digest,
+    parameter_bytes,
+)
 from ladder.build.ptx import tables
 from ladder.build.sources import header_folders, include_closure, read_source
 from ladder.model.errors import LadderError
@@ -38,7 +43,9 @@ _IGNORED = re.compile(r"\(?\b(C7508|C7511|C7515)\b\)?")
 
 
 _NO_FILE = "cannot open source file"
-_HINT = "NVRTC has no headers of the host: see 'From nvcc to NVRTC' in docs/add-a-kernel.md"
+_HINT = (
+    "NVRTC has no headers of the host: see 'From nvcc to NVRTC' in docs/add-a-kernel.md"
+)
 
 
 class CompileError(LadderError):
@@ -58,7 +65,9 @@ def nvrtc_version() -> str:
     return f"{major}.{minor}"
 
 
-_ONE_FILE = threading.Lock()  # A process has one standard error, whatever thread compiles.
+_ONE_FILE = (
+    threading.Lock()
+)  # A process has one standard error, whatever thread compiles.
 
 
 @contextlib.contextmanager
@@ -74,15 +83,26 @@ def _standard_error() -> Iterator[Any]:
             os.close(kept)
 
 
-def _refuse_other_files(opened: Sequence[str], files: Collection[Path], folders: Sequence[Path]) -> None:
+def _refuse_other_files(
+    opened: Sequence[str], files: Collection[Path], folders: Sequence[Path]
+) -> None:
     """Raises CompileError for a file that was opened and is none of `files` nor CUDA's own: no digest holds it."""
     if not any(name.startswith(_BUILT_IN) for name in opened):
-        raise LadderError(f"NVRTC {nvrtc_version()} does not list the files that it opens")
+        raise LadderError(
+            f"NVRTC {nvrtc_version()} does not list the files that it opens"
+        )
     known = {os.path.realpath(file) for file in files}
-    own, cuda = ([Path(os.path.realpath(one)) for one in of] for of in (folders, header_folders()))
+    own, cuda = (
+        [Path(os.path.realpath(one)) for one in of]
+        for of in (folders, header_folders())
+    )
     for name in opened:
         path = Path(os.path.realpath(name))
-        if name.startswith(_BUILT_IN) or str(path) in known or any(map(path.is_relative_to, cuda)):
+        if (
+            name.startswith(_BUILT_IN)
+            or str(path) in known
+            or any(map(path.is_relative_to, cuda))
+        ):
             continue
         if any(map(path.is_relative_to, own)):
             why = 'by an include that its digest does not follow; accepted: #include "FILE" on a line of its own'
@@ -115,35 +135,63 @@ def compile_source(
     Raises CompileError and MemoryError.
     """
     # A cached cubin comes without the log, and with the compile time of a cache.
-    flags = [f"--gpu-architecture={arch}", "--std=c++17", "--ptxas-options=-v", "--no-cache", _LIST_FILES]
-    flags += [*(f"--include-path={folder}" for folder in [*includes, *header_folders()]), *options]
-    program = _succeeded(nvrtc.nvrtcCreateProgram(text.encode(), name.encode(), 0, [], []))
+    flags = [
+        f"--gpu-architecture={arch}",
+        "--std=c++17",
+        "--ptxas-options=-v",
+        "--no-cache",
+        _LIST_FILES,
+    ]
+    flags += [
+        *(f"--include-path={folder}" for folder in [*includes, *header_folders()]),
+        *options,
+    ]
+    program = _succeeded(
+        nvrtc.nvrtcCreateProgram(text.encode(), name.encode(), 0, [], [])
+    )
     try:
         for entry in entries:
             _succeeded(nvrtc.nvrtcAddNameExpression(program, entry.encode()))
         with _standard_error() as listing:
-            (status,) = nvrtc.nvrtcCompileProgram(program, len(flags), [flag.encode() for flag in flags])
+            (status,) = nvrtc.nvrtcCompileProgram(
+                program, len(flags), [flag.encode() for flag in flags]
+            )
             listing.seek(0)
-            lines = [line.strip() for line in listing.read().decode(errors="replace").splitlines()]
-        said = [line for line in lines if _PTXAS.match(line) and not os.path.exists(line)]
+            lines = [
+                line.strip()
+                for line in listing.read().decode(errors="replace").splitlines()
+            ]
+        said = [
+            line for line in lines if _PTXAS.match(line) and not os.path.exists(line)
+        ]
         log_bytes = b" " * _succeeded(nvrtc.nvrtcGetProgramLogSize(program))
         _succeeded(nvrtc.nvrtcGetProgramLog(program, log_bytes))
         # Where ptxas fails, its part of the log is joined by a NUL.
         log = log_bytes.rstrip(b"\0 \n").replace(b"\0", b"").decode(errors="replace")
         if files is not None and status != nvrtc.nvrtcResult.NVRTC_ERROR_INVALID_OPTION:
             # Ahead of the log, which may quote them.
-            _refuse_other_files([line for line in lines if line not in said], files, includes)
+            _refuse_other_files(
+                [line for line in lines if line not in said], files, includes
+            )
         log = "\n".join(filter(None, [log, *said]))
         if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
-            if _NO_MEMORY.search(log) or status == nvrtc.nvrtcResult.NVRTC_ERROR_OUT_OF_MEMORY:
+            if (
+                _NO_MEMORY.search(log)
+                or status == nvrtc.nvrtcResult.NVRTC_ERROR_OUT_OF_MEMORY
+            ):
                 raise MemoryError(": ".join(["the compiler ran out of memory", *said]))
             raise CompileError(log or status.name)
         cubin = b" " * _succeeded(nvrtc.nvrtcGetCUBINSize(program))
         _succeeded(nvrtc.nvrtcGetCUBIN(program, cubin))
         ptx = b" " * _succeeded(nvrtc.nvrtcGetPTXSize(program))
         _succeeded(nvrtc.nvrtcGetPTX(program, ptx))
-        names = [_succeeded(nvrtc.nvrtcGetLoweredName(program, entry.encode())) for entry in entries]
-        symbols = {entry: name.decode() for entry, name in zip(entries, names, strict=True)}
+        names = [
+            _succeeded(nvrtc.nvrtcGetLoweredName(program, entry.encode()))
+            for entry in entries
+        ]
+        symbols = {
+            entry: name.decode() for entry, name in zip(entries, names, strict=True)
+        }
         return Compiled(cubin, symbols, log, ptx.rstrip(b"\0").decode(errors="replace"))
     finally:
         nvrtc.nvrtcDestroyProgram(program)
@@ -152,9 +200,18 @@ def compile_source(
 def refuse_options(arch: str, options: Sequence[str]) -> None:
     """Raises LadderError for an architecture or an option that this NVRTC does not know."""
     try:
-        compile_source("__global__ void empty() {}", "empty.cu", ["empty"], [], arch, tuple(options))
+        compile_source(
+            "__global__ void empty() {}",
+            "empty.cu",
+            ["empty"],
+            [],
+            arch,
+            tuple(options),
+        )
     except CompileError as error:
-        raise LadderError(f"compile: NVRTC {nvrtc_version()} takes no {[arch, *options]}: {error}") from error
+        raise LadderError(
+            f"compile: NVRTC {nvrtc_version()} takes no {[arch, *options]}: {error}"
+        ) from error
 
 
 @dataclass(frozen=True)
@@ -203,9 +260,13 @@ class Request:
                 raise CompileError(f"{ignored[1]}: {why}: {log[:2000]}")
             kernels = kernel_names(cubin)
             if len(self.entries) == 1 and kernels != [*facts["symbols"].values()]:
-                others = ", ".join(one for one in kernels if one not in facts["symbols"].values())
+                others = ", ".join(
+                    one for one in kernels if one not in facts["symbols"].values()
+                )
                 why = f"{self.entries[0]} is the kernel that is described; accepted: one __global__ function a file"
-                raise CompileError(f"{self.source.name} has other kernels, {others}: {why}")
+                raise CompileError(
+                    f"{self.source.name} has other kernels, {others}: {why}"
+                )
         except CompileError as error:
             cubin = b""
             reason = f"{error}\n{_HINT}" if _NO_FILE in str(error) else str(error)
@@ -217,8 +278,18 @@ class Request:
             # The last ones: a warning of the front end, which comes first, may quote anything.
             found = [*re.finditer(lines, log, re.MULTILINE)]
             if not found:
-                raise LadderError(f"the compiler's log has no resource lines: {log[:400]}")
-            facts |= {fact: int(number or 0) for fact, number in found[-1].groupdict().items()}
-            facts |= {"cubin_sha256": sha256(cubin), "machine_code": machine_code_digest(cubin)}
-            facts |= {"parameter_bytes": parameter_bytes(cubin, symbol), "tables": tables(ptx)}
+                raise LadderError(
+                    f"the compiler's log has no resource lines: {log[:400]}"
+                )
+            facts |= {
+                fact: int(number or 0) for fact, number in found[-1].groupdict().items()
+            }
+            facts |= {
+                "cubin_sha256": sha256(cubin),
+                "machine_code": machine_code_digest(cubin),
+            }
+            facts |= {
+                "parameter_bytes": parameter_bytes(cubin, symbol),
+                "tables": tables(ptx),
+            }
         return cubin, facts

@@ -13,13 +13,18 @@ WARP = 32
 _BLOCK_THREADS = 1024  # the most of a block, on every compute capability
 
 
-def occupancy(limits: Architecture, threads: int, registers: int, shared_bytes: int) -> dict[str, Any]:
+def occupancy(
+    limits: Architecture, threads: int, registers: int, shared_bytes: int
+) -> dict[str, Any]:
     """Blocks an SM holds at once, the share of its warps they fill, and what limits them: columns of resources.csv.
 
     From registers a thread and shared bytes a block (static + dynamic); 0 blocks if one block is too large.
     """
     warps = ceil_div(threads, WARP)
-    by = {"warps": limits.warps // warps if threads <= _BLOCK_THREADS else 0, "blocks": limits.blocks}
+    by = {
+        "warps": limits.warps // warps if threads <= _BLOCK_THREADS else 0,
+        "blocks": limits.blocks,
+    }
     if registers:
         # The register file is split between the SM's four schedulers, each serving whole warps.
         per_warp = align_up(registers * WARP, 256)

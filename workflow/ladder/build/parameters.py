@@ -5,7 +5,11 @@ from collections.abc import Sequence
 from ladder.model.kernel import SCALAR_BYTES, Argument, Kernel
 
 _POINTER_BYTES, _MAP_BYTES = 8, 128
-_FIT = {4: "int32 or float32", _POINTER_BYTES: "int64, a pointer or a workspace", _MAP_BYTES: "a tensor map"}
+_FIT = {
+    4: "int32 or float32",
+    _POINTER_BYTES: "int64, a pointer or a workspace",
+    _MAP_BYTES: "a tensor map",
+}
 """What an argument may be, by the bytes of its parameter."""
 
 
@@ -22,7 +26,11 @@ def _bytes(argument: Argument, triton: bool) -> list[int]:
 def _described(kernel: Kernel) -> list[tuple[int, int]]:
     """Of each parameter that a description leads to the argument's number and the bytes."""
     triton = kernel.triton is not None
-    return [(number, size) for number, one in enumerate(kernel.arguments) for size in _bytes(one, triton)]
+    return [
+        (number, size)
+        for number, one in enumerate(kernel.arguments)
+        for size in _bytes(one, triton)
+    ]
 
 
 def hidden_pointers(kernel: Kernel, takes: Sequence[int]) -> int:
@@ -51,11 +59,17 @@ def other_parameters(kernel: Kernel, takes: Sequence[int]) -> str:
 def _differs(kernel: Kernel, number: int, size: int) -> str:
     """What to do about the argument in whose place a kernel takes `size` bytes."""
     argument = kernel.arguments[number]
-    kind = f"{argument.kind} {argument.name}" + (f" as {argument.type}" if argument.type else "")
+    kind = f"{argument.kind} {argument.name}" + (
+        f" as {argument.type}" if argument.type else ""
+    )
     accepted = _FIT.get(size, "none, so that the source must take another type")
     return f"arguments[{number}] is the {kind}; accepted, of {size} bytes: {accepted}"
 
 
 def _counted(sizes: Sequence[int]) -> str:
     """Such as: 3 arguments of 8, 8, 4 bytes."""
-    return f"{len(sizes)} arguments of {', '.join(map(str, sizes))} bytes" if sizes else "no arguments"
+    return (
+        f"{len(sizes)} arguments of {', '.join(map(str, sizes))} bytes"
+        if sizes
+        else "no arguments"
+    )

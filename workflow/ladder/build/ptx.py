@@ -31,7 +31,9 @@ _INSTRUCTION = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 """An instruction behind labels, a line number and its predicate."""
-_COPY = re.compile(r"(?:mov|add|sub|selp|mad\.lo|mad\.wide|cvta\.global|cvta\.to\.global)\.[subf]\d\d")
+_COPY = re.compile(
+    r"(?:mov|add|sub|selp|mad\.lo|mad\.wide|cvta\.global|cvta\.to\.global)\.[subf]\d\d"
+)
 """Instructions whose result may be an address if a source is one. No flag or predicate tells anything of it."""
 _LOAD, _PLACE = re.compile(r"ld(?:\.[\w:]+)*"), re.compile(r"\[[^\[\]]*\]\s*")
 
@@ -90,10 +92,14 @@ def tables(ptx: str) -> list[str]:
     if any(map(_INNER.search, bodies)):
         return []
     variables, others = set[str](), set[str]()
-    for statement in ";".join(part for is_body, part in parts if not is_body).split(";"):
+    for statement in ";".join(part for is_body, part in parts if not is_body).split(
+        ";"
+    ):
         found = _VARIABLE.fullmatch(statement)
         variables |= {found["name"]} if found else set()
         others |= set() if found else _names(statement)
     used = (variables - others) & _names("\n".join(bodies))
     functions = [re.split("[;{}]", body) for body in bodies] if used else []
-    return sorted(one for one in used if all(_only_read(one, body) for body in functions))
+    return sorted(
+        one for one in used if all(_only_read(one, body) for body in functions)
+    )

@@ -15,7 +15,8 @@ from ladder.model.files import digest_files, read_text
 _UNREAD = re.compile(r'("[^"\n]*")|//[^\n]*|/\*.*?(?:\*/|\Z)', re.DOTALL)
 """Text in quotes, and comments."""
 _DIRECTIVE = re.compile(
-    r'^[ \t]*#[ \t]*(include|if|el|endif)\w*[ \t]*(?:"(.+?)"|<(.+?)>|(0)[ \t]*$)?', re.MULTILINE
+    r'^[ \t]*#[ \t]*(include|if|el|endif)\w*[ \t]*(?:"(.+?)"|<(.+?)>|(0)[ \t]*$)?',
+    re.MULTILINE,
 )
 """What it is, the file that is included, by quotes or by brackets, and whether the condition is 0."""
 
@@ -24,16 +25,32 @@ _DIRECTIVE = re.compile(
 def header_folders() -> tuple[str, ...]:
     """Folders of CUDA's headers (cuda_fp16.h, mma.h), wheels before a toolkit. Raises LadderError without any."""
     # Wheels may lie in more than one site folder, and each holds only some of the headers.
-    candidates = [Path(entry) / "nvidia" / "cu13" / "include" for entry in sys.path if entry]
-    homes = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"]
-    toolkits = [find_nvidia_header_directory("cudart"), *(f"{home}/include" for home in homes if home)]
+    candidates = [
+        Path(entry) / "nvidia" / "cu13" / "include" for entry in sys.path if entry
+    ]
+    homes = [
+        os.environ.get("CUDA_HOME"),
+        os.environ.get("CUDA_PATH"),
+        "/usr/local/cuda",
+    ]
+    toolkits = [
+        find_nvidia_header_directory("cudart"),
+        *(f"{home}/include" for home in homes if home),
+    ]
     candidates += [Path(folder) for folder in toolkits if folder]
     folders = list(dict.fromkeys(folder for folder in candidates if folder.is_dir()))
     for needed in ("cuda_fp16.h", "crt/mma.h"):
         if not any((folder / needed).is_file() for folder in folders):
             wheels = "nvidia-cuda-runtime, nvidia-cuda-crt and nvidia-cuda-cccl"
-            raise LadderError(f"CUDA's {needed} is missing: install {wheels}, or set CUDA_HOME to a toolkit")
-    return tuple(str(path) for folder in folders for path in (folder, folder / "cccl") if path.is_dir())
+            raise LadderError(
+                f"CUDA's {needed} is missing: install {wheels}, or set CUDA_HOME to a toolkit"
+            )
+    return tuple(
+        str(path)
+        for folder in folders
+        for path in (folder, folder / "cccl")
+        if path.is_dir()
+    )
 
 
 def read_source(path: Path) -> str:
@@ -54,7 +71,11 @@ def _direct_includes(path: Path) -> tuple[tuple[str, bool], ...]:
     found, unread = list[tuple[str, bool]](), 0  # how many #if deep in what is not read
     for directive, quoted, bracketed, never in _DIRECTIVE.findall(text):
         if directive == "include":
-            found += [(quoted or bracketed, bool(quoted))] if quoted + bracketed and not unread else []
+            found += (
+                [(quoted or bracketed, bool(quoted))]
+                if quoted + bracketed and not unread
+                else []
+            )
         elif directive == "if":
             unread += bool(never or unread)
         elif unread == 1 or (unread and directive == "endif"):
@@ -80,12 +101,21 @@ def include_closure(source: Path, *includes: Path) -> list[Path]:
             continue
         found.add(path)
         for name, quoted in _direct_includes(path):
-            places = [folder / name for folder in ([path.parent, *folders] if quoted else folders)]
-            own = [one for one in places if any(map(Path(os.path.realpath(one)).is_relative_to, inside))]
+            places = [
+                folder / name
+                for folder in ([path.parent, *folders] if quoted else folders)
+            ]
+            own = [
+                one
+                for one in places
+                if any(map(Path(os.path.realpath(one)).is_relative_to, inside))
+            ]
             header = next((place for place in own if place.is_file()), None)
             if header is not None:
                 todo.append(Path(os.path.normpath(header)))
-            elif quoted and not (own and any(Path(one, name).is_file() for one in header_folders())):
+            elif quoted and not (
+                own and any(Path(one, name).is_file() for one in header_folders())
+            ):
                 where = " or ".join(map(str, [path.parent, *includes]))
                 raise LadderError(f'{path}: #include "{name}": not found in {where}')
     return sorted(found)

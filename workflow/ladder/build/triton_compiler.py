@@ -15,11 +15,23 @@ from pathlib import Path
 from typing import Any
 
 REQUEST, ANSWER, CUBIN = "request.json", "answer.json", "kernel.cubin"
-_NEEDED = ("global_scratch_size", "profile_scratch_size", "launch_cooperative_grid", "launch_pdl")
+_NEEDED = (
+    "global_scratch_size",
+    "profile_scratch_size",
+    "launch_cooperative_grid",
+    "launch_pdl",
+)
 """Metadata of what a launch would have to provide."""
 _HOST = ("/dev", "/proc", "/sys", "/usr")
 _PROGRAM = {"subprocess.Popen", "os.exec", "os.posix_spawn"}
-_UNSEEN = {"os.fork", "os.forkpty", "os.system", "ctypes.dlopen", "ctypes.dlsym", "socket.connect"}
+_UNSEEN = {
+    "os.fork",
+    "os.forkpty",
+    "os.system",
+    "ctypes.dlopen",
+    "ctypes.dlsym",
+    "socket.connect",
+}
 """Audit events of what reads files unseen: programs, which they name first, and others."""
 
 
@@ -39,7 +51,11 @@ class Opened:
     def _note(self, event: str, given: tuple[Any, ...]) -> None:
         if event == "open" and isinstance(given[0], str | bytes):
             path = os.path.realpath(os.fsdecode(given[0]))
-            self.files.add(importlib.util.source_from_cache(path) if "__pycache__" in path else path)
+            self.files.add(
+                importlib.util.source_from_cache(path)
+                if "__pycache__" in path
+                else path
+            )
         elif event in _PROGRAM:
             self.programs.add(os.path.realpath(os.fsdecode(given[0])))
         elif event in _UNSEEN:
@@ -51,15 +67,27 @@ class Opened:
         import triton
 
         package = Path(triton.__file__).parent.resolve()
-        if programs := sorted(one for one in self.programs if not Path(one).is_relative_to(package)):
+        if programs := sorted(
+            one for one in self.programs if not Path(one).is_relative_to(package)
+        ):
             return f"starts {programs[0]}"
         if self.unseen:
             return f"does {min(self.unseen)}"
-        folders = (sys.prefix, sys.base_prefix, str(package.parent), os.getcwd(), *_HOST)
+        folders = (
+            sys.prefix,
+            sys.base_prefix,
+            str(package.parent),
+            os.getcwd(),
+            *_HOST,
+        )
         rooms = [os.path.realpath(one) for one in folders]
         allowed = {os.path.realpath(one) for one in [*known, __file__]}
         others = (one for one in sorted(self.files - allowed) if Path(one).is_file())
-        opens = (f"opens {one}" for one in others if not any(map(Path(one).is_relative_to, rooms)))
+        opens = (
+            f"opens {one}"
+            for one in others
+            if not any(map(Path(one).is_relative_to, rooms))
+        )
         return next(opens, "")
 
 
@@ -96,9 +124,13 @@ def _compile(asked: dict[str, Any]) -> Any:
         signature[name] = "constexpr" if name in constants else next(types)
         if name not in constants and next(hints):
             divisible[(place,)] = [["tt.divisibility", 16]]
-    fixed = {(function.arg_names.index(name),): value for name, value in constants.items()}
+    fixed = {
+        (function.arg_names.index(name),): value for name, value in constants.items()
+    }
     source = ASTSource(function, signature, fixed, divisible)
-    return triton.compile(source, target=GPUTarget("cuda", asked["arch"], 32), options=asked["options"])
+    return triton.compile(
+        source, target=GPUTarget("cuda", asked["arch"], 32), options=asked["options"]
+    )
 
 
 def answer(asked: dict[str, Any]) -> dict[str, Any]:
@@ -112,18 +144,24 @@ def answer(asked: dict[str, Any]) -> dict[str, Any]:
             )
     maps = [dict(one) for one in getattr(about, "tensordesc_meta", None) or ()]
     if any(one.get("fp4_padded") or one.get("is_im2col") for one in maps):
-        raise Refused("has a tensor descriptor of fp4 or im2col; accepted: tiles of other types")
+        raise Refused(
+            "has a tensor descriptor of fp4 or im2col; accepted: tiles of other types"
+        )
     Path(CUBIN).write_bytes(made.asm["cubin"])
     return {
         "symbol": about.name,
         "threads": 32 * about.num_warps,
         "shared_bytes": about.shared,
-        "tensor_maps": [{"box": [*one["block_size"]], "swizzle": one["swizzle"]} for one in maps],
+        "tensor_maps": [
+            {"box": [*one["block_size"]], "swizzle": one["swizzle"]} for one in maps
+        ],
     }
 
 
 def main() -> int:
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: it ends with the process that started it
+    ctypes.CDLL(None).prctl(
+        1, signal.SIGKILL
+    )  # PR_SET_PDEATHSIG: it ends with the process that started it
     # It looks through the packages on the path: before what the kernel opens is noted.
     importlib.import_module("triton.backends")
     asked, opened = json.loads(Path(REQUEST).read_text()), Opened()
@@ -134,7 +172,9 @@ def main() -> int:
     except Exception as error:
         kind = "" if isinstance(error, Refused) else f"{type(error).__name__}: "
         found = {"error": f"{kind}{error}"}
-    if unseen := opened.refused(asked["files"]):  # in place of messages, which may quote it
+    if unseen := opened.refused(
+        asked["files"]
+    ):  # in place of messages, which may quote it
         found = {"error": f"its file {unseen}, which its digest does not follow"}
     Path(ANSWER).write_text(json.dumps(found))
     return 0

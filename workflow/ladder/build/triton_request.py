@@ -18,14 +18,17 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field, ValidationError
 
 from ladder.build import triton_compiler as program
-from ladder.build.cubin import FACTS_VERSION, kernel_names, machine_code_digest, parameter_bytes
+from ladder.build.cubin import (
+    FACTS_VERSION,
+    kernel_names,
+    machine_code_digest,
+    parameter_bytes,
+)
 from ladder.build.triton_sources import import_closure
 from ladder.model.architecture import arch_number
 from ladder.model.files import digest_json, sha256
 
-MISSING = (
-    "Triton is not installed: pip install -e '.[triton]', or compile on a host that has it and copy the cache"
-)
+MISSING = "Triton is not installed: pip install -e '.[triton]', or compile on a host that has it and copy the cache"
 _RESOURCES = (
     r"(?P<local_bytes>\d+) bytes stack frame, (?P<spill_store_bytes>\d+) bytes spill stores, "
     r"(?P<spill_load_bytes>\d+) bytes spill loads\n"
@@ -41,7 +44,9 @@ Count = Annotated[int, Field(ge=0, lt=2**31)]
 
 
 class _TensorMap(BaseModel):
-    box: Annotated[list[Annotated[int, Field(ge=1, le=256)]], Field(min_length=1, max_length=3)]
+    box: Annotated[
+        list[Annotated[int, Field(ge=1, le=256)]], Field(min_length=1, max_length=3)
+    ]
     swizzle: Annotated[int, Field(ge=0, lt=len(_SWIZZLES))]
 
 
@@ -64,8 +69,13 @@ def compiler() -> str:
     spec = importlib.util.find_spec("triton")
     for folder in (spec.submodule_search_locations or ()) if spec else ():
         for tool in sorted(Path(folder, "backends", "nvidia", "bin").glob("ptxas*")):
-            done = subprocess.run([tool, "--version"], capture_output=True, text=True, check=False)
-            found += [f"{tool.name} {one}" for one in re.findall(r"\bV(\d[\d.]*)", done.stdout)]
+            done = subprocess.run(
+                [tool, "--version"], capture_output=True, text=True, check=False
+            )
+            found += [
+                f"{tool.name} {one}"
+                for one in re.findall(r"\bV(\d[\d.]*)", done.stdout)
+            ]
     return ", ".join(found)
 
 
@@ -127,10 +137,25 @@ class TritonRequest:
                 cubin = (Path(place) / program.CUBIN).read_bytes()
                 facts |= self._launch(_Answer.model_validate(found), cubin)
                 resources = [*re.finditer(_RESOURCES, log)]
-                facts |= {name: int(number or 0) for name, number in resources[-1].groupdict().items()}
-            except (OSError, LookupError, ValueError, TypeError, ValidationError) as error:
-                return b"", facts | {"status": "compile_error", "reason": str(error)[:_LONGEST]}
-        return cubin, facts | {"cubin_sha256": sha256(cubin), "machine_code": machine_code_digest(cubin)}
+                facts |= {
+                    name: int(number or 0)
+                    for name, number in resources[-1].groupdict().items()
+                }
+            except (
+                OSError,
+                LookupError,
+                ValueError,
+                TypeError,
+                ValidationError,
+            ) as error:
+                return b"", facts | {
+                    "status": "compile_error",
+                    "reason": str(error)[:_LONGEST],
+                }
+        return cubin, facts | {
+            "cubin_sha256": sha256(cubin),
+            "machine_code": machine_code_digest(cubin),
+        }
 
     def _run(self, place: Path) -> str:
         """Have the program compile in an empty folder: what it prints."""
@@ -138,12 +163,18 @@ class TritonRequest:
             "source": str(self.source.resolve()),
             "folders": [str(one.resolve()) for one in self.folders],
         }
-        asked["files"] = [str(one.resolve()) for one in import_closure(self.source, *self.folders)]
+        asked["files"] = [
+            str(one.resolve()) for one in import_closure(self.source, *self.folders)
+        ]
         names = ("entry", "types", "hints", "constants", "options")
         asked |= {name: getattr(self, name) for name in names}
-        (place / program.REQUEST).write_text(json.dumps({**asked, "arch": arch_number(self.arch)}))
+        (place / program.REQUEST).write_text(
+            json.dumps({**asked, "arch": arch_number(self.arch)})
+        )
         own = {name: os.environ[name] for name in _KEPT if name in os.environ}
-        own["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, filter(None, sys.path)))
+        own["PYTHONPATH"] = os.pathsep.join(
+            map(os.path.abspath, filter(None, sys.path))
+        )
         # No GPU to look at, and nothing left behind. Line numbers would make a cubin another one in each folder.
         own |= {
             "HOME": str(place),
@@ -164,20 +195,29 @@ class TritonRequest:
             errors="replace",
         )
         if done.returncode:
-            raise ChildProcessError(f"{done.returncode}: {done.stderr.strip().rpartition(chr(10))[2][:400]}")
+            raise ChildProcessError(
+                f"{done.returncode}: {done.stderr.strip().rpartition(chr(10))[2][:400]}"
+            )
         return done.stdout
 
     def _launch(self, found: _Answer, cubin: bytes) -> dict[str, Any]:
         """What a launch must know. Raises ValueError for other kernels, or as many descriptors as no arguments are."""
         if (kernels := kernel_names(cubin)) != [found.symbol]:
-            raise ValueError(f"its cubin has the kernels {kernels}; accepted: one, {found.symbol}")
+            raise ValueError(
+                f"its cubin has the kernels {kernels}; accepted: one, {found.symbol}"
+            )
         maps = [one for one in self.types if one.startswith("tensordesc")]
         if len(maps) != len(found.tensor_maps):
-            raise ValueError(f"the compiler made {len(found.tensor_maps)} tensor maps; accepted: {len(maps)}")
+            raise ValueError(
+                f"the compiler made {len(found.tensor_maps)} tensor maps; accepted: {len(maps)}"
+            )
         return {
             "symbols": {self.entry: found.symbol},
             "threads": found.threads,
             "shared_bytes": found.shared_bytes,
             "parameter_bytes": parameter_bytes(cubin, found.symbol),
-            "tensor_maps": [{"box": one.box, "swizzle": _SWIZZLES[one.swizzle]} for one in found.tensor_maps],
+            "tensor_maps": [
+                {"box": one.box, "swizzle": _SWIZZLES[one.swizzle]}
+                for one in found.tensor_maps
+            ],
         }

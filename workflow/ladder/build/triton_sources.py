@@ -29,19 +29,28 @@ def _called(decorator: ast.expr) -> str:
 
 def function(path: Path, name: str) -> ast.FunctionDef:
     """A function of a file under triton.jit. Raises LadderError where there is none, or where it tunes itself."""
-    found = {one.name: one for one in _tree(path).body if isinstance(one, ast.FunctionDef)}
-    kernels = [one for one, node in found.items() if "jit" in map(_called, node.decorator_list)]
+    found = {
+        one.name: one for one in _tree(path).body if isinstance(one, ast.FunctionDef)
+    }
+    kernels = [
+        one for one, node in found.items() if "jit" in map(_called, node.decorator_list)
+    ]
     refuse_unknown(path, "entry", name, kernels, "no such function under @triton.jit")
     for decorator in found[name].decorator_list:
         if (tuner := _called(decorator)) in _TUNERS:
             accepted = "parameters in the description, which a sweep tunes"
-            raise LadderError(f"{path}: @{tuner} of {name} is not accepted; accepted: {accepted}")
+            raise LadderError(
+                f"{path}: @{tuner} of {name} is not accepted; accepted: {accepted}"
+            )
     return found[name]
 
 
 def parameters(node: ast.FunctionDef) -> dict[str, bool]:
     """Parameters of a function in order: whether each says that it is a constant, by tl.constexpr."""
-    return {one.arg: "constexpr" in ast.unparse(one.annotation or ast.Constant("")) for one in node.args.args}
+    return {
+        one.arg: "constexpr" in ast.unparse(one.annotation or ast.Constant(""))
+        for one in node.args.args
+    }
 
 
 def _imported(path: Path) -> Iterator[tuple[int, str, tuple[str, ...]]]:
@@ -60,7 +69,11 @@ def _module(name: str, folders: tuple[Path, ...]) -> Iterator[Path]:
     for folder in folders:
         for length in range(1, len(parts) + 1):
             place = folder.joinpath(*parts[:length])
-            yield from (one for one in (place / "__init__.py", place.with_suffix(".py")) if one.is_file())
+            yield from (
+                one
+                for one in (place / "__init__.py", place.with_suffix(".py"))
+                if one.is_file()
+            )
 
 
 def import_closure(source: Path, *folders: Path) -> list[Path]:
@@ -75,13 +88,21 @@ def import_closure(source: Path, *folders: Path) -> list[Path]:
         found.add(path)
         for line, name, taken in _imported(path):
             own = [*_module(name, places)]
-            if not own and name.partition(".")[0] not in {"triton", *sys.stdlib_module_names}:
+            if not own and name.partition(".")[0] not in {
+                "triton",
+                *sys.stdlib_module_names,
+            }:
                 accepted = f"triton, Python's own modules, and files in {' or '.join(map(str, places))} by their names"
                 raise LadderError(
                     f"{path}: line {line}: the import of {name} is not accepted; accepted: {accepted}"
                 )
             todo += own
-            todo += [file for one in taken if own for file in _module(f"{name}.{one}", places)]
+            todo += [
+                file
+                for one in taken
+                if own
+                for file in _module(f"{name}.{one}", places)
+            ]
     return sorted(Path(os.path.normpath(one)) for one in found)
 
 

@@ -29,24 +29,37 @@ _SCALARS = {"int32": "i32", "int64": "i64", "float32": "fp32"}
 
 def _about(variant: Variant, arch: str) -> dict[str, Any]:
     about: dict[str, Any] = {"variant": variant.id, "kernel": variant.kernel.name}
-    about |= {"params": dict(variant.params), "dtype": variant.dtype, "layout": variant.layout}
+    about |= {
+        "params": dict(variant.params),
+        "dtype": variant.dtype,
+        "layout": variant.layout,
+    }
     return about | {"arch": arch, "entry": variant.entry}
 
 
 def variant_facts(
-    variant: Variant, request: Compilable, found: Mapping[str, Any], reserved: Collection[str] = ()
+    variant: Variant,
+    request: Compilable,
+    found: Mapping[str, Any],
+    reserved: Collection[str] = (),
 ) -> dict[str, Any]:
     """Facts of a variant from what was `found` out about its machine code: a row of resources.csv.
 
     `reserved` are symbols of the harness, by which timestamps tell its kernels from others.
     """
-    facts: dict[str, Any] = {**_about(variant, request.arch), "cubin": request.key, **found}
+    facts: dict[str, Any] = {
+        **_about(variant, request.arch),
+        "cubin": request.key,
+        **found,
+    }
     if found.get("status") != "ok":
         return facts
     if taken := sorted({*found["symbols"].values()} & {*reserved}):
         reason = f"the symbol {taken[0]} is that of a kernel of the harness; accepted: any other name"
         return facts | {"status": "compile_error", "reason": reason}
-    if "parameter_bytes" in found:  # what was published before they were looked at has none
+    if (
+        "parameter_bytes" in found
+    ):  # what was published before they were looked at has none
         takes = found["parameter_bytes"]
         if reason := other_parameters(variant.kernel, takes):
             return facts | {"status": "compile_error", "reason": reason}
@@ -63,7 +76,10 @@ def variant_facts(
     dynamic = found.get("shared_bytes", geometry.shared_bytes)
     facts |= {"threads_per_block": threads, "shared_bytes_dynamic": dynamic}
     if limits := limits_of(request.arch):
-        shared_bytes, most = found["shared_bytes_static"] + dynamic, limits.block_shared_bytes
+        shared_bytes, most = (
+            found["shared_bytes_static"] + dynamic,
+            limits.block_shared_bytes,
+        )
         if shared_bytes > most:
             reason = f"needs {shared_bytes} bytes of shared memory per block, {request.arch} has {most}"
             return facts | {"status": "unsupported", "reason": reason}
@@ -106,13 +122,23 @@ def variant_request(
     if kernel.triton is None:
         folders = (include, *kernel.includes)
         digest = digest_by(source_digest, kernel.source, folders)
-        return Request(kernel.source, digest, folders, (variant.entry,), arch, tuple(options))
+        return Request(
+            kernel.source, digest, folders, (variant.entry,), arch, tuple(options)
+        )
     digest = digest_by(import_digest, kernel.source, kernel.includes)
     names = variant.names()
-    asked = {name: whole(getattr(kernel.triton, name), names) for name in ("num_warps", "num_stages")}
-    asked["num_ctas"] = math.prod(whole(one, names) for one in kernel.launch.cluster or ())
+    asked = {
+        name: whole(getattr(kernel.triton, name), names)
+        for name in ("num_warps", "num_stages")
+    }
+    asked["num_ctas"] = math.prod(
+        whole(one, names) for one in kernel.launch.cluster or ()
+    )
     pointers = ("pointer", "workspace")  # all begin at multiples of 256 bytes
-    hints = [one.kind in pointers or whole(one.divisible_by, names) == 16 for one in kernel.arguments]
+    hints = [
+        one.kind in pointers or whole(one.divisible_by, names) == 16
+        for one in kernel.arguments
+    ]
     return TritonRequest(
         kernel.source,
         digest,
@@ -131,7 +157,11 @@ def harness(problem: Problem, dtype: str, arch: str) -> Request:
     """Our own device kernels for cells of a dtype: those of gpu/harness.cuh, and of the problem's check.cu."""
     include, source = PACKAGE / "gpu", PACKAGE / "problems" / problem.name / "check.cu"
     return Request(
-        source, source_digest(source, include), (include,), (*HARNESS, *problem.harness(dtype)), arch
+        source,
+        source_digest(source, include),
+        (include,),
+        (*HARNESS, *problem.harness(dtype)),
+        arch,
     )
 
 
@@ -141,13 +171,18 @@ class CompileRequests:
     Raises LadderError for a missing header.
     """
 
-    def __init__(self, sweep: Sweep, include: Path, arch: str, options: Sequence[str]) -> None:
+    def __init__(
+        self, sweep: Sweep, include: Path, arch: str, options: Sequence[str]
+    ) -> None:
         absent = sweep.never_launched(arch)
         launched = [one for one in sweep.variants if one not in absent]
         dtypes = sorted({one.dtype for one in launched})
         self.harness = {dtype: harness(sweep.problem, dtype, arch) for dtype in dtypes}
         digest_by = functools.cache(_digest)
-        self.variants = {one: variant_request(one, include, arch, options, digest_by) for one in launched}
+        self.variants = {
+            one: variant_request(one, include, arch, options, digest_by)
+            for one in launched
+        }
         self.absent = {
             one.id: {**_about(one, arch), "status": "unsupported", "reason": why}
             for one, why in absent.items()
@@ -157,7 +192,9 @@ class CompileRequests:
     def planned(self, plan: Plan, found: Mapping[str, Mapping[str, Any]]) -> Plan:
         """A plan with the facts `found` by key: those of harness and variants, and launches that follow from them."""
         reserved = {
-            symbol for one in self.harness.values() for symbol in found[one.key].get("symbols", {}).values()
+            symbol
+            for one in self.harness.values()
+            for symbol in found[one.key].get("symbols", {}).values()
         }
         own = {
             one.id: variant_facts(one, given, found[given.key], reserved)
@@ -165,12 +202,18 @@ class CompileRequests:
         }
         return replace(
             plan,
-            harness={dtype: {**found[one.key], "cubin": one.key} for dtype, one in self.harness.items()},
+            harness={
+                dtype: {**found[one.key], "cubin": one.key}
+                for dtype, one in self.harness.items()
+            },
             variants=own | self.absent,
             tasks=tasks_as_compiled(plan.tasks, own),
             edges={
                 name: tuple(
-                    replace(one, launch=as_compiled(one.launch, own[one.launch.variant])) for one in edges
+                    replace(
+                        one, launch=as_compiled(one.launch, own[one.launch.variant])
+                    )
+                    for one in edges
                 )
                 for name, edges in plan.edges.items()
             },

@@ -10,16 +10,27 @@ Positive = Annotated[float, Field(gt=0)]
 Pairs = Annotated[int, Field(ge=12, le=1_000_000)]
 _FILES = "time|create-pch|pch|pch-dir|use-pch|fdevice-time-trace"
 _TARGET = "gpu-architecture|arch"
-_NO_KERNEL = "device-debug|G|dlink-time-opt|dlto|gen-opt-lto|optix-ir|fdevice-syntax-only"
-_LINKED = "relocatable-device-code|rdc|device-c|dc|device-w|dw|extensible-whole-program|ewp"
+_NO_KERNEL = (
+    "device-debug|G|dlink-time-opt|dlto|gen-opt-lto|optix-ir|fdevice-syntax-only"
+)
+_LINKED = (
+    "relocatable-device-code|rdc|device-c|dc|device-w|dw|extensible-whole-program|ewp"
+)
 _OPTION = (
     "an NVRTC option that begins with a dash, such as -lineinfo, --use_fast_math or --maxrregcount=64, and concerns no "
     "other file, no architecture (which is `arch`), no debugging (-G) and no linking (-dlto, -rdc)"
 )
-Option = Annotated[str, *matching(rf"-(?!-?({_FILES}|{_TARGET}|{_NO_KERNEL}|{_LINKED})(?![\w-])).*", _OPTION)]
+Option = Annotated[
+    str,
+    *matching(
+        rf"-(?!-?({_FILES}|{_TARGET}|{_NO_KERNEL}|{_LINKED})(?![\w-])).*", _OPTION
+    ),
+]
 Folder = Annotated[str, *matching(r"[^\0]{1,1000}", "a folder")]
 _RUN = "a folder name of up to 100 letters, digits, '.', '_' and '-', other than published and null"
-RunName = Annotated[str, *matching(r"(?!(published|null)$)[A-Za-z0-9][A-Za-z0-9._-]{0,99}", _RUN)]
+RunName = Annotated[
+    str, *matching(r"(?!(published|null)$)[A-Za-z0-9][A-Za-z0-9._-]{0,99}", _RUN)
+]
 _DEVICE = "auto, none, or the slug of a GPU, of up to 100 letters, digits and '-', such as nvidia-h200"
 Device = Annotated[str, *matching(r"[a-z0-9][a-z0-9-]{0,99}", _DEVICE)]
 _A_PUBLISHED = "a folder name under results/published, such as nvidia-h200"
@@ -28,13 +39,15 @@ AutoArch = Annotated[str, *matching(f"auto|{ARCH}", f"auto or {AN_ARCH}")]
 
 def _is_choice(value: Any) -> bool:
     given = [*value, *value.values()] if isinstance(value, dict) else value
-    listed = isinstance(given, list) and bool(given) and all(isinstance(word, str) for word in given)
+    listed = (
+        isinstance(given, list)
+        and bool(given)
+        and all(isinstance(word, str) for word in given)
+    )
     return value == "all" or listed
 
 
-_CHOICE = (
-    "all, a list of sweep names, or a mapping of sweep names to expressions that keep some of their cells"
-)
+_CHOICE = "all, a list of sweep names, or a mapping of sweep names to expressions that keep some of their cells"
 Chosen = Annotated[str | list[str] | dict[str, str], *taking(_CHOICE, _is_choice)]
 
 
@@ -103,5 +116,7 @@ class Config(Document):
     compile: CompileConfig
     measure: MeasureConfig
     profile: ProfileConfig
-    published: Annotated[str, *matching(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", _A_PUBLISHED)]
+    published: Annotated[
+        str, *matching(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", _A_PUBLISHED)
+    ]
     """device under results/published whose measurements a host without a GPU reports"""

@@ -33,7 +33,9 @@ class _Constructor(SafeConstructor):
         return merged_keys
 
 
-_Constructor.add_constructor("tag:yaml.org,2002:timestamp", SafeConstructor.construct_yaml_str)
+_Constructor.add_constructor(
+    "tag:yaml.org,2002:timestamp", SafeConstructor.construct_yaml_str
+)
 
 
 def _loader(as_written: bool = False) -> YAML:
@@ -53,18 +55,26 @@ def parse_yaml(text: str, where: File, as_written: bool = False) -> Any:
     depth = 0
     try:
         if len(text) > _MOST_CHARACTERS:
-            raise ValueError(f"{len(text)} characters; accepted: at most {_MOST_CHARACTERS}")
+            raise ValueError(
+                f"{len(text)} characters; accepted: at most {_MOST_CHARACTERS}"
+            )
         for event in _loader().parse(text):  # loading recurses, and its C code crashes
-            depth += isinstance(event, CollectionStartEvent) - isinstance(event, CollectionEndEvent)
+            depth += isinstance(event, CollectionStartEvent) - isinstance(
+                event, CollectionEndEvent
+            )
             if depth > _MOST_LEVELS or len(getattr(event, "value", "")) > _LONGEST:
                 line = event.start_mark.line + 1
-                raise ValueError(f"line {line}: over {_MOST_LEVELS} levels or {_LONGEST} characters")
+                raise ValueError(
+                    f"line {line}: over {_MOST_LEVELS} levels or {_LONGEST} characters"
+                )
         return _loader(as_written).load(text)
     except MarkedYAMLError as error:
         mark = error.problem_mark
         line = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
         raise LadderError(f"{where}: {line}not valid YAML: {error.problem}") from error
-    except Exception as error:  # what the checks above raise, and what a parser in C does
+    except (
+        Exception
+    ) as error:  # what the checks above raise, and what a parser in C does
         raise LadderError(f"{where}: not valid YAML: {error}") from error
 
 
@@ -73,8 +83,15 @@ def documents_in(folder: Path, pattern: str) -> Iterator[Path]:
     for path in sorted(folder.glob(pattern)):
         if path.suffix.lower() not in (".yaml", ".yml"):
             continue
-        if path.suffix != ".yaml" or not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_-]*", path.stem):
-            raise refuse(path, "file name", path.name, "NAME.yaml, of letters, digits, '_' and '-'")
+        if path.suffix != ".yaml" or not re.fullmatch(
+            r"[A-Za-z0-9_][A-Za-z0-9_-]*", path.stem
+        ):
+            raise refuse(
+                path,
+                "file name",
+                path.name,
+                "NAME.yaml, of letters, digits, '_' and '-'",
+            )
         yield path
 
 
@@ -82,16 +99,22 @@ def read_yaml(path: Path) -> dict[str, Any]:
     """Parse one YAML file. Raises LadderError where it is missing, unreadable, malformed or no mapping."""
     document = parse_yaml(read_text(path), path)
     if not isinstance(document, dict):
-        raise LadderError(f"{path}: a mapping of fields is expected, found {type(document).__name__}")
+        raise LadderError(
+            f"{path}: a mapping of fields is expected, found {type(document).__name__}"
+        )
     return document
 
 
-_SAID_ANYWAY = re.compile(r"^(Input should be|(List|String) should have) |( after validation)?, not .*$")
+_SAID_ANYWAY = re.compile(
+    r"^(Input should be|(List|String) should have) |( after validation)?, not .*$"
+)
 
 
 def _field(loc: tuple[int | str, ...]) -> str:
     parts = (
-        f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc if not str(part).startswith("[")
+        f"[{part}]" if isinstance(part, int) else f".{part}"
+        for part in loc
+        if not str(part).startswith("[")
     )
     return "".join(parts).removeprefix(".") or "the document"
 
@@ -100,13 +123,20 @@ def _explain(file: Path | str, error: ErrorDetails) -> LadderError:
     """An error of pydantic as ours: file, field, value and what is accepted."""
     kind, context, loc = error["type"], error.get("ctx") or {}, error["loc"]
     if kind == "missing":
-        return LadderError(f"{file}: {_field(loc[:-1])}: the field {str(loc[-1])!r} is missing")
+        return LadderError(
+            f"{file}: {_field(loc[:-1])}: the field {str(loc[-1])!r} is missing"
+        )
     if kind == NO_FIELD:
-        return refuse(file, _field(loc), context["name"], context["fields"], why="no such field")
+        return refuse(
+            file, _field(loc), context["name"], context["fields"], why="no such field"
+        )
     if kind == NOT_ACCEPTED:
         accepted: Any = context["accepted"]
     elif kind == "literal_error":
-        accepted = [word.strip("'") for word in context["expected"].replace(" or ", ", ").split(", ")]
+        accepted = [
+            word.strip("'")
+            for word in context["expected"].replace(" or ", ", ").split(", ")
+        ]
     elif kind == "value_error":
         accepted = str(context["error"])
     elif kind == "model_type":  # its own message names a class
@@ -116,7 +146,9 @@ def _explain(file: Path | str, error: ErrorDetails) -> LadderError:
     return refuse(file, _field(loc), error["input"], accepted)
 
 
-def parse(kind: type[Kind], document: Mapping[str, Any], file: Path | str, **context: Any) -> Kind:
+def parse(
+    kind: type[Kind], document: Mapping[str, Any], file: Path | str, **context: Any
+) -> Kind:
     """Hold a document to its model. Raises LadderError for the first mistake; `context` is handed to validators."""
     try:
         return kind.model_validate(document, context={"file": file, **context})
@@ -137,7 +169,13 @@ def parse_size(problem: Problem, given: Any, file: Path, where: str) -> dict[str
             raise LadderError(f"{file}: {where}: the size field {key!r} is missing")
         with within(f"{file}: {where}.{key}"):
             value = evaluate(given[key], {})
-        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 2**31:
-            raise refuse(file, f"{where}.{key}", given[key], "a whole number >= 1 and < 2**31")
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int)
+            or not 1 <= value < 2**31
+        ):
+            raise refuse(
+                file, f"{where}.{key}", given[key], "a whole number >= 1 and < 2**31"
+            )
         size[key] = value
     return size

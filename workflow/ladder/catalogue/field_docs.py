@@ -11,8 +11,18 @@ from ladder.model.document import Document
 BEGIN = "<!-- written by `make reference` -->"
 END = "<!-- until here -->"
 
-_WORDS = {"integer": "whole number", "string": "text", "boolean": "true or false", "object": "mapping"}
-_SIGNS = {"minimum": ">=", "exclusiveMinimum": ">", "maximum": "<=", "exclusiveMaximum": "<"}
+_WORDS = {
+    "integer": "whole number",
+    "string": "text",
+    "boolean": "true or false",
+    "object": "mapping",
+}
+_SIGNS = {
+    "minimum": ">=",
+    "exclusiveMinimum": ">",
+    "maximum": "<=",
+    "exclusiveMaximum": "<",
+}
 
 Schema = Mapping[str, Any]
 
@@ -25,7 +35,10 @@ def _resolved(part: Schema, root: Schema) -> Schema:
 def _branches(part: Schema, root: Schema) -> list[Schema]:
     """The types that a field accepts, except null."""
     part = _resolved(part, root)
-    given = [_resolved(branch, root) for branch in part.get("anyOf", part.get("oneOf", (part,)))]
+    given = [
+        _resolved(branch, root)
+        for branch in part.get("anyOf", part.get("oneOf", (part,)))
+    ]
     return [branch for branch in given if branch.get("type") != "null"]
 
 
@@ -37,23 +50,40 @@ def accepted(part: Schema, root: Schema) -> str:
     if {"type": "null"} in part.get("anyOf", ()) and "default" not in part:
         return f"{accepted({**part, 'default': None}, root)} or null"
     if "const" in part or "enum" in part:
-        return ", ".join(f"`{value}`" for value in part.get("enum", [part.get("const")]))
+        return ", ".join(
+            f"`{value}`" for value in part.get("enum", [part.get("const")])
+        )
     if "anyOf" in part:
         return " or ".join(accepted(branch, root) for branch in _branches(part, root))
     kind = str(part.get("type", "any value"))
-    words = f"list of: {accepted(part['items'], root)}" if kind == "array" else _WORDS.get(kind, kind)
-    bounds = ", ".join(f"{sign} {part[key]}" for key, sign in _SIGNS.items() if key in part)
+    words = (
+        f"list of: {accepted(part['items'], root)}"
+        if kind == "array"
+        else _WORDS.get(kind, kind)
+    )
+    bounds = ", ".join(
+        f"{sign} {part[key]}" for key, sign in _SIGNS.items() if key in part
+    )
     return f"{words} {bounds}".strip()
 
 
-def _rows(part: Schema, root: Schema, path: str = "") -> Iterator[tuple[str, str, str, str]]:
+def _rows(
+    part: Schema, root: Schema, path: str = ""
+) -> Iterator[tuple[str, str, str, str]]:
     """(field, accepted, required or optional, meaning) of every field below `part`, in the model's order."""
     for name, given in part["properties"].items():
         field = f"{path}.{name}".removeprefix(".")
         need = "required" if name in part.get("required", ()) else "optional"
         forms = _branches(given, root)
-        meanings = [form["description"] for form in (given, *forms) if "description" in form]
-        yield field, accepted(given, root), need, " ".join("".join(meanings[:1]).split())
+        meanings = [
+            form["description"] for form in (given, *forms) if "description" in form
+        ]
+        yield (
+            field,
+            accepted(given, root),
+            need,
+            " ".join("".join(meanings[:1]).split()),
+        )
         for form in forms:
             inner, suffix = form, ""
             if "items" in form:
@@ -68,8 +98,17 @@ def _rows(part: Schema, root: Schema, path: str = "") -> Iterator[tuple[str, str
 def field_reference(name: str, place: str, kind: type[Document]) -> str:
     """Markdown section of one document kind: heading, description and a table of its fields."""
     root = kind.model_json_schema()
-    lines = [f"## {name}: `{place}`", "", " ".join(str(root["description"]).split()), ""]
+    lines = [
+        f"## {name}: `{place}`",
+        "",
+        " ".join(str(root["description"]).split()),
+        "",
+    ]
     lines += ["| field | takes | | meaning |", "|---|---|---|---|"]
     for field, *words in _rows(root, root):
-        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in (f"`{field}`", *words)) + " |")
+        lines.append(
+            "| "
+            + " | ".join(cell.replace("|", "\\|") for cell in (f"`{field}`", *words))
+            + " |"
+        )
     return "\n".join(lines) + "\n"

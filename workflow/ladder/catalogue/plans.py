@@ -18,7 +18,9 @@ _MOST_BYTES = 2**40  # of a workspace, more than any GPU has
 _JOB = ("deadline_s", "busy", "remeasure", "sessions")
 
 
-def _argument(argument: Argument, variant: Variant, names: Mapping[str, Any], where: str) -> dict[str, Any]:
+def _argument(
+    argument: Argument, variant: Variant, names: Mapping[str, Any], where: str
+) -> dict[str, Any]:
     """An argument of a launch as a plan has it. `where` names it in the description."""
     name = argument.name
     if argument.kind == "pointer":
@@ -27,9 +29,15 @@ def _argument(argument: Argument, variant: Variant, names: Mapping[str, Any], wh
         with within(f"{where}.bytes"):
             size = whole(argument.bytes or 0, names)
         if not 0 <= size <= _MOST_BYTES:
-            raise refuse(where, "bytes", size, f"a whole number from 0 to {_MOST_BYTES}")
+            raise refuse(
+                where, "bytes", size, f"a whole number from 0 to {_MOST_BYTES}"
+            )
         # A buffer for each size: one that grew would move, and kernels that are loaded hold its address.
-        return {"pointer": f"{name} workspace of {size} bytes", "workspace": name, "bytes": size}
+        return {
+            "pointer": f"{name} workspace of {size} bytes",
+            "workspace": name,
+            "bytes": size,
+        }
     if name in variant.kernel.problem.scalars:
         return {"scalar": name, "type": argument.type}
     if argument.kind == "scalar":
@@ -38,11 +46,16 @@ def _argument(argument: Argument, variant: Variant, names: Mapping[str, Any], wh
     with within(f"{where}.box"):
         box = [whole(extent, names) for extent in argument.box or ()]
     if not all(1 <= extent <= 256 for extent in box):
-        raise LadderError(f"{where}.box: {box} is not accepted; accepted: extents from 1 to 256")
+        raise LadderError(
+            f"{where}.box: {box} is not accepted; accepted: extents from 1 to 256"
+        )
     tensor_map = {"tensor_map": name, "box": box}
     if argument.shape is not None:  # Triton's compiler chooses swizzle and promotion
         with within(f"{where}.shape"):
-            return {**tensor_map, "shape": [whole(extent, names) for extent in argument.shape]}
+            return {
+                **tensor_map,
+                "shape": [whole(extent, names) for extent in argument.shape],
+            }
     promotion = names.get(argument.l2_promotion, argument.l2_promotion)
     return {**tensor_map, "swizzle": argument.swizzle, "l2_promotion": promotion}
 
@@ -54,7 +67,12 @@ def _launch(variant: Variant, size: Size) -> Launch:
         where = f"{variant.kernel.path}: arguments[{index}]"
         arguments.append(_argument(argument, variant, names, where))
     geometry = vars(variant.geometry(size))
-    return Launch(**geometry, variant=variant.id, params=variant.params, arguments=tuple(arguments))
+    return Launch(
+        **geometry,
+        variant=variant.id,
+        params=variant.params,
+        arguments=tuple(arguments),
+    )
 
 
 def _kernel_reference(variant: Variant) -> Reference:
@@ -66,12 +84,17 @@ def _task(sweep: Sweep, entry: Entry, size: Size, arch: str) -> Task:
     variant, absent = entry.variant, sweep.absent(entry, size, arch)
     against, reference = None, Reference()
     if variant.absent() is None:
-        against, reference = sweep.reference.variant_for(variant), Reference(sweep.reference.libraries)
+        against, reference = (
+            sweep.reference.variant_for(variant),
+            Reference(sweep.reference.libraries),
+        )
     if against is not None:
         reference = _kernel_reference(against)
     place = (variant.dtype, variant.layout, size, sweep.regimes[0])
     cell = Cell(variant.kernel.name, variant.record_params, *place, reference)
-    task = Task(variant.id, cell, entry.rung, absent, launch=None, reference=None, counted=False)
+    task = Task(
+        variant.id, cell, entry.rung, absent, launch=None, reference=None, counted=False
+    )
     if absent is not None:
         return task
     return replace(
@@ -141,14 +164,20 @@ def plan_edges(sweep: Sweep, arch: str) -> dict[str, tuple[Edge, ...]]:
                 f"{variant.absent(groups[-1][-1], arch)}; accepted is at least one of them"
             )
         departs = kernel.nan_at_alpha_zero
-        edges[variant.id] = tuple([Edge(size, _launch(variant, size), departs) for size in sizes])
+        edges[variant.id] = tuple(
+            [Edge(size, _launch(variant, size), departs) for size in sizes]
+        )
     return edges
 
 
 def plan_sweep(sweep: Sweep, config: Config, arch: str) -> Plan:
     settings = config.measure.model_dump()
     job = {name: settings.pop(name) for name in _JOB}
-    job |= {"tuning": sweep.tuning, "profile": config.profile.model_dump(), "cubins": config.compile.cache}
+    job |= {
+        "tuning": sweep.tuning,
+        "profile": config.profile.model_dump(),
+        "cubins": config.compile.cache,
+    }
     if sweep.precision:
         settings["precision"] = sweep.precision
     plan = Plan(

@@ -28,7 +28,11 @@ class Run(Setup):
 
 def external_files(plans: Mapping[str, Plan]) -> dict[str, str]:
     """Files of external references, which may lie in any folder, with their digests."""
-    return {one.file: one.sha256 for plan in plans.values() for one in plan.external.values()}
+    return {
+        one.file: one.sha256
+        for plan in plans.values()
+        for one in plan.external.values()
+    }
 
 
 def load(setup: Setup) -> Run:
@@ -44,6 +48,11 @@ def load(setup: Setup) -> Run:
         source_files(kernel, project.include)
     every = load_sweeps(project.sweeps, catalog, None)
     chosen = every if isinstance(config.sweeps, str) else named([*config.sweeps], every)
-    chosen = {name: chosen_cells(sweep, config.sweeps) for name, sweep in chosen.items()}
-    plans = {name: plan_sweep(sweep, config, arch) for name, sweep in {**every, **chosen}.items()}
+    chosen = {
+        name: chosen_cells(sweep, config.sweeps) for name, sweep in chosen.items()
+    }
+    plans = {
+        name: plan_sweep(sweep, config, arch)
+        for name, sweep in {**every, **chosen}.items()
+    }
     return Run(project, config, setup.device, arch, catalog, chosen, every, plans)

@@ -8,7 +8,15 @@ from ladder.model.kernel import Kernel, Variant
 from ladder.model.problem import Problem, Size
 from ladder.model.sweep import Entry, Reference, Sweep
 
-_EXTENTS = {"m": 531, "n": 563, "k": 301, "elements": 5003, "sequence": 531, "heads": 5, "d": 128}
+_EXTENTS = {
+    "m": 531,
+    "n": 563,
+    "k": 301,
+    "elements": 5003,
+    "sequence": 531,
+    "heads": 5,
+    "d": 128,
+}
 """Several tiles and a part of one in each dimension; no two extents of a problem are equal."""
 
 
@@ -39,7 +47,9 @@ def small_size(variant: Variant) -> Size:
     return max(taken, key=lambda size: math.prod(size.values()), default=least)
 
 
-def sanitizer_sweeps(catalog: Mapping[str, Kernel], sweeps: Mapping[str, Sweep]) -> Iterator[Sweep]:
+def sanitizer_sweeps(
+    catalog: Mapping[str, Kernel], sweeps: Mapping[str, Sweep]
+) -> Iterator[Sweep]:
     """One sweep per problem, with a variant of each kernel in each of its dtypes.
 
     That is the kernel's defaults in each layout that admits them, else a variant that one of `sweeps` has.
@@ -49,13 +59,24 @@ def sanitizer_sweeps(catalog: Mapping[str, Kernel], sweeps: Mapping[str, Sweep])
     for kernel in catalog.values():
         for dtype in kernel.dtypes:
             layouts = kernel.layouts or kernel.problem.layouts[:1]
-            default = [kernel.variant({}, dtype, layout, excluded=True) for layout in layouts]
-            others = [one for one in used if one.kernel is kernel and one.dtype == dtype]
-            known = [Entry(one, sizes=(small_size(one),)) for one in dict.fromkeys([*default, *others])]
+            default = [
+                kernel.variant({}, dtype, layout, excluded=True) for layout in layouts
+            ]
+            others = [
+                one for one in used if one.kernel is kernel and one.dtype == dtype
+            ]
+            known = [
+                Entry(one, sizes=(small_size(one),))
+                for one in dict.fromkeys([*default, *others])
+            ]
             good = [one for one in known if one.absent(one.sizes[0]) is None]
             own = [one for one in good if one.variant in default]
             entries.setdefault(kernel.problem, []).extend(own or good[:1] or known[:1])
     for problem, asked in entries.items():
-        sizes = tuple({tuple(one.sizes[0].values()): one.sizes[0] for one in asked}.values())
+        sizes = tuple(
+            {tuple(one.sizes[0].values()): one.sizes[0] for one in asked}.values()
+        )
         name = f"sanitize-{problem.name}"
-        yield Sweep(name, problem, problem.dtypes, sizes, tuple(asked), Reference(), ("cold",))
+        yield Sweep(
+            name, problem, problem.dtypes, sizes, tuple(asked), Reference(), ("cold",)
+        )

@@ -14,7 +14,14 @@ from ladder.catalogue.documents import parse, parse_yaml, read_yaml
 from ladder.gpu.discovery import find_gpus
 from ladder.model.architecture import TUNED_FOR
 from ladder.model.errors import LadderError, refuse
-from ladder.model.files import digest_files, digest_json, file_sha256, read_json, read_text, write_json
+from ladder.model.files import (
+    digest_files,
+    digest_json,
+    file_sha256,
+    read_json,
+    read_text,
+    write_json,
+)
 from ladder.model.folders import NO_GPU, PACKAGE, Project, PublishedFolder, RunFolder
 
 
@@ -52,11 +59,26 @@ class Setup:
     def _read(self) -> str:
         """Digest of documents, kernels, settings and this code."""
         root, documents = self.project.root, list[Path]()
-        for room in (self.project.kernels, self.project.config):  # through links too, as includes go
-            paths = glob.iglob(f"{glob.escape(str(room))}/**", recursive=True, include_hidden=True)
+        for room in (
+            self.project.kernels,
+            self.project.config,
+        ):  # through links too, as includes go
+            paths = glob.iglob(
+                f"{glob.escape(str(room))}/**", recursive=True, include_hidden=True
+            )
             documents += filter(Path.is_file, map(Path, paths))
-        code = [path for path in PACKAGE.rglob("*") if path.suffix in (".py", ".json", ".cu", ".cuh")]
-        installed = sorted({path.name for place in sys.path for path in Path(place).glob("*.dist-info")})
+        code = [
+            path
+            for path in PACKAGE.rglob("*")
+            if path.suffix in (".py", ".json", ".cu", ".cuh")
+        ]
+        installed = sorted(
+            {
+                path.name
+                for place in sys.path
+                for path in Path(place).glob("*.dist-info")
+            }
+        )
         files = [str(root), digest_files(documents, root), digest_files(code, PACKAGE)]
         config = self.config.model_dump(mode="json")
         return digest_json([*files, sys.version, installed, config, self.arch])
@@ -94,17 +116,25 @@ def _read_settings(path: Path) -> dict[str, Any]:
     """The fields of a file. The name of a run is text as it is written: it may be a date or a number."""
     fields = read_yaml(path)
     if "run" in fields:
-        fields["run"] = parse_yaml(read_text(path), path, as_written=True).get("run", fields["run"])
+        fields["run"] = parse_yaml(read_text(path), path, as_written=True).get(
+            "run", fields["run"]
+        )
     return fields
 
 
-def read_settings(project: Project, files: Iterable[Path], over: Mapping[str, Any]) -> Config:
+def read_settings(
+    project: Project, files: Iterable[Path], over: Mapping[str, Any]
+) -> Config:
     """config/config.yaml, then `files`, then `over`, merged and checked. Raises LadderError for the first mistake."""
     paths, settings = [project.config / "config.yaml", *files], dict[str, Any]()
     for path in paths:
         settings = merged(settings, _read_settings(path))
     config = parse(Config, settings, " + ".join(map(str, paths)))
-    return parse(Config, merged(settings, over), "command line: --config") if over else config
+    return (
+        parse(Config, merged(settings, over), "command line: --config")
+        if over
+        else config
+    )
 
 
 def choose_device(config: Config) -> tuple[str, str]:
@@ -120,17 +150,28 @@ def choose_device(config: Config) -> tuple[str, str]:
     if device in ("auto", "none"):
         return NO_GPU, TUNED_FOR if arch == "auto" else arch
     why = f"this host has no {device}, whose architecture is needed"
-    raise refuse("configuration", "arch", "auto", "an architecture such as sm_90a", why=why)
+    raise refuse(
+        "configuration", "arch", "auto", "an architecture such as sm_90a", why=why
+    )
 
 
-def set_up(root: Path, files: Iterable[Path] = (), over: Mapping[str, Any] | None = None) -> Setup:
+def set_up(
+    root: Path, files: Iterable[Path] = (), over: Mapping[str, Any] | None = None
+) -> Setup:
     """The settings of a run, checked for themselves, and its device. Raises LadderError for the first mistake."""
     project = Project(root)
     if project.results.exists() and not project.results.is_dir():
-        raise LadderError(f"{project.results}: a folder is expected, for runs and publications")
+        raise LadderError(
+            f"{project.results}: a folder is expected, for runs and publications"
+        )
     config = read_settings(project, files, over or {})
     if (least := config.measure.min_pairs) > (most := config.measure.max_pairs):
-        raise refuse("configuration", "measure.min_pairs", least, f"at most max_pairs, which is {most}")
+        raise refuse(
+            "configuration",
+            "measure.min_pairs",
+            least,
+            f"at most max_pairs, which is {most}",
+        )
     return Setup(project, config, *choose_device(config))
 
 
@@ -143,7 +184,9 @@ def parse_over(given: Iterable[str]) -> dict[str, Any]:
     for text in given:
         key, equals, value = text.partition("=")
         if not equals or not key:
-            raise refuse("command line", "--config", text, "KEY=VALUE, such as run=quick")
+            raise refuse(
+                "command line", "--config", text, "KEY=VALUE, such as run=quick"
+            )
         where = f"command line: --config: {text!r}"
         over = merged(over, {key: parse_yaml(value, where, as_written=key == "run")})
     return over

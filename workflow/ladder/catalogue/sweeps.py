@@ -12,7 +12,17 @@ from pydantic import Discriminator, Field, Tag
 
 from ladder.catalogue.documents import documents_in, parse, parse_size, read_yaml
 from ladder.model.cell import SUSTAINED, External
-from ladder.model.document import A_VALUE, Document, Share, Some, Text, Value, is_parameter, matching, taking
+from ladder.model.document import (
+    A_VALUE,
+    Document,
+    Share,
+    Some,
+    Text,
+    Value,
+    is_parameter,
+    matching,
+    taking,
+)
 from ladder.model.errors import LadderError, refuse, refuse_unknown, within
 from ladder.model.expressions import evaluate
 from ladder.model.files import file_sha256
@@ -27,16 +37,22 @@ def _is_axis(value: Any) -> bool:
     return all(map(is_parameter, values))
 
 
-Axis = Annotated[Value | list[Value], *taking(f"{A_VALUE}, or a list of them", _is_axis)]
+Axis = Annotated[
+    Value | list[Value], *taking(f"{A_VALUE}, or a list of them", _is_axis)
+]
 _PREDICTED = "two numbers from 0 to 1, the lower first"
 
 
 def _is_prediction(value: Any) -> bool:
-    numbers = isinstance(value, list) and all(type(share) in (int, float) for share in value)
+    numbers = isinstance(value, list) and all(
+        type(share) in (int, float) for share in value
+    )
     return numbers and len(value) == 2 and 0 <= value[0] <= value[1] <= 1
 
 
-Slug = Annotated[str, *matching(r"[a-z0-9][a-z0-9-]*", "the slug of a GPU such as nvidia-h200")]
+Slug = Annotated[
+    str, *matching(r"[a-z0-9][a-z0-9-]*", "the slug of a GPU such as nvidia-h200")
+]
 Predicted = Annotated[list[float], *taking(_PREDICTED, _is_prediction)]
 _MOST_CELLS = 200_000
 """Most combinations of a sweep, with those that constraints exclude: to look at so many takes half a minute."""
@@ -83,22 +99,32 @@ class ReferenceDocument(Document):
 _A_NAME = "letters, digits and any of _ . : + -, a letter or digit first"
 _FUNCTION = r"([A-Za-z_]|\{(dtype|layout)\})([A-Za-z0-9_]|\{(dtype|layout)\})*"
 _Function = Annotated[
-    str, *matching(_FUNCTION, "the name of a function; {dtype} and {layout} stand for the cell's")
+    str,
+    *matching(
+        _FUNCTION, "the name of a function; {dtype} and {layout} stand for the cell's"
+    ),
 ]
 
 
 class ExternalDocument(Document):
     """A reference of one's own (docs/references.md)."""
 
-    shared_object: Annotated[str, *matching(r".*\.so(\.\d+)*", "a file name that ends in .so")] | None = None
+    shared_object: (
+        Annotated[str, *matching(r".*\.so(\.\d+)*", "a file name that ends in .so")]
+        | None
+    ) = None
     """shared object with a C entry; a path relative to the project"""
-    python: Annotated[str, *matching(r".*\.py", "a file name that ends in .py")] | None = None
+    python: (
+        Annotated[str, *matching(r".*\.py", "a file name that ends in .py")] | None
+    ) = None
     """Python file with a callable; a path relative to the project"""
     entry: _Function
     """its function; in that of a shared object {dtype} and {layout} stand for the cell's"""
     setup: _Function | None = None
     """function of the shared object that is called once a size, untimed"""
-    name: Annotated[str, *matching(r"[A-Za-z0-9][A-Za-z0-9_.:+-]*", _A_NAME)] | None = None
+    name: Annotated[str, *matching(r"[A-Za-z0-9][A-Za-z0-9_.:+-]*", _A_NAME)] | None = (
+        None
+    )
     """its name in tables (default FILE:ENTRY, the file without folder and ending)"""
 
     @property
@@ -131,7 +157,11 @@ _ANY = (
     | Annotated[ReferenceDocument, Tag("[kernel]")]
     | Annotated[ExternalDocument, Tag("[external]")]
 )
-Against = Annotated[_ANY, Discriminator(_kind), *taking(_AGAINST, lambda value: _kind(value) is not None)]
+Against = Annotated[
+    _ANY,
+    Discriminator(_kind),
+    *taking(_AGAINST, lambda value: _kind(value) is not None),
+]
 
 
 class SelectionDocument(Document):
@@ -193,7 +223,11 @@ class SweepDocument(Document):
 
 def _names_of(entry: Entry, size: Size) -> dict[str, Any]:
     """Names that an expression which selects cells may use."""
-    about = {"kernel": entry.variant.kernel.name, "dtype": entry.variant.dtype, "rung": entry.rung}
+    about = {
+        "kernel": entry.variant.kernel.name,
+        "dtype": entry.variant.dtype,
+        "rung": entry.rung,
+    }
     return about | entry.variant.names(size)
 
 
@@ -204,7 +238,11 @@ class _SweepFile:
     """
 
     def __init__(
-        self, path: Path, fields: Mapping[str, Any], catalog: Mapping[str, Kernel], root: Path
+        self,
+        path: Path,
+        fields: Mapping[str, Any],
+        catalog: Mapping[str, Kernel],
+        root: Path,
     ) -> None:
         self.path, self.catalog, self.root = path, catalog, root
         self.document = parse(SweepDocument, fields, path, problems=PROBLEMS)
@@ -247,8 +285,14 @@ class _SweepFile:
         """Raises LadderError where all entries together stand for more than can be looked at in half a minute."""
         count = 0
         for item in self.document.variants:
-            axes = [len(value) for value in item.params.values() if isinstance(value, list)]
-            count += math.prod(axes) * len(item.dtypes or self.document.dtypes) * len(self.sizes)
+            axes = [
+                len(value) for value in item.params.values() if isinstance(value, list)
+            ]
+            count += (
+                math.prod(axes)
+                * len(item.dtypes or self.document.dtypes)
+                * len(self.sizes)
+            )
         if count > _MOST_CELLS:
             raise LadderError(
                 f"{self.path}: variants: {count} combinations of parameters, dtypes and sizes; accepted: at most "
@@ -269,20 +313,37 @@ class _SweepFile:
                 same = names.setdefault(variant.id, variant)
                 if same is not variant:
                     both = f"{dict(same.params)} and {dict(variant.params)} have one name, {variant.id}"
-                    raise refuse(self.path, f"{field}.params", both, "values that lead to different names")
+                    raise refuse(
+                        self.path,
+                        f"{field}.params",
+                        both,
+                        "values that lead to different names",
+                    )
         return entries
 
     def _pair_rungs(self) -> None:
         """Give each rung that names a baseline the entry of that rung in its dtype."""
-        rungs = {(entry.rung, entry.variant.dtype): entry for entry in self.entries.values() if entry.rung}
+        rungs = {
+            (entry.rung, entry.variant.dtype): entry
+            for entry in self.entries.values()
+            if entry.rung
+        }
         for index, item in enumerate(self.document.variants):
             if not item.baseline:
                 continue
             field = f"variants[{index}].baseline"
             if not item.rung:
-                raise refuse(self.path, field, item.baseline, "a baseline beside `rung` only")
+                raise refuse(
+                    self.path, field, item.baseline, "a baseline beside `rung` only"
+                )
             others = {rung for rung, _ in rungs} - {item.rung}
-            refuse_unknown(self.path, field, item.baseline, sorted(others), "the sweep has no such rung")
+            refuse_unknown(
+                self.path,
+                field,
+                item.baseline,
+                sorted(others),
+                "the sweep has no such rung",
+            )
             for dtype in self.document.dtypes:
                 if entry := rungs.get((item.rung, dtype)):
                     baseline = rungs.get((item.baseline, dtype))
@@ -293,8 +354,14 @@ class _SweepFile:
         refuse_unknown(self.path, field, name, self.catalog, "no such kernel")
         kernel = self.catalog[name]
         if kernel.problem is not self.problem:
-            same = [other.name for other in self.catalog.values() if other.problem is self.problem]
-            refuse_unknown(self.path, field, name, same, f"its problem is {kernel.problem.name}")
+            same = [
+                other.name
+                for other in self.catalog.values()
+                if other.problem is self.problem
+            ]
+            refuse_unknown(
+                self.path, field, name, same, f"its problem is {kernel.problem.name}"
+            )
         return kernel
 
     def _size(self, text: Any, field: str) -> Size:
@@ -309,21 +376,44 @@ class _SweepFile:
         """Variants of one item, with the excluded ones if there are several combinations or they are recorded."""
         kernel = self._kernel(f"{field}.kernel", item.kernel)
         if item.reason and not item.where:
-            raise refuse(self.path, f"{field}.reason", item.reason, "a reason beside `where` only")
+            raise refuse(
+                self.path,
+                f"{field}.reason",
+                item.reason,
+                "a reason beside `where` only",
+            )
         for index, dtype in enumerate(item.dtypes or ()):
             why = "the sweep has no such dtype"
-            refuse_unknown(self.path, f"{field}.dtypes[{index}]", dtype, self.document.dtypes, why)
-        axes = [value if isinstance(value, list) else [value] for value in item.params.values()]
-        combinations = [dict(zip(item.params, values, strict=True)) for values in itertools.product(*axes)]
+            refuse_unknown(
+                self.path, f"{field}.dtypes[{index}]", dtype, self.document.dtypes, why
+            )
+        axes = [
+            value if isinstance(value, list) else [value]
+            for value in item.params.values()
+        ]
+        combinations = [
+            dict(zip(item.params, values, strict=True))
+            for values in itertools.product(*axes)
+        ]
         several = len(combinations) > 1
         if item.rung and several:
             raise refuse(
-                self.path, f"{field}.rung", item.rung, "a rung for one combination of parameters only"
+                self.path,
+                f"{field}.rung",
+                item.rung,
+                "a rung for one combination of parameters only",
             )
         excluded = several or item.unsupported == "record"
         layout = self.document.layout
         return [
-            kernel.variant(params, dtype, layout, where=f"{field}.", file=self.path, excluded=excluded)
+            kernel.variant(
+                params,
+                dtype,
+                layout,
+                where=f"{field}.",
+                file=self.path,
+                excluded=excluded,
+            )
             for dtype in item.dtypes or self.document.dtypes
             for params in combinations
         ]
@@ -341,18 +431,29 @@ class _SweepFile:
                 item.technique,
                 item.where,
                 item.reason,
-                predicted=(item.predicted[0], item.predicted[1]) if item.predicted else None,
+                predicted=(item.predicted[0], item.predicted[1])
+                if item.predicted
+                else None,
             )
             with within(f"{self.path}: {field}.where"):
-                sizes = tuple(size for size in self.sizes if entry.excluded_by_where(size) != "")
+                sizes = tuple(
+                    size for size in self.sizes if entry.excluded_by_where(size) != ""
+                )
             if sizes:
                 entries.append(replace(entry, sizes=sizes))
         self.excluded += len(variants) - len(entries)
         if not entries:
             why = "no combination is left after the constraints and where"
             raise LadderError(f"{self.path}: {field}.params: {why}")
-        if all(entry.excluded_by_where(size) for entry in entries for size in entry.sizes):
-            raise refuse(self.path, f"{field}.where", item.where, "an expression that keeps a size")
+        if all(
+            entry.excluded_by_where(size) for entry in entries for size in entry.sizes
+        ):
+            raise refuse(
+                self.path,
+                f"{field}.where",
+                item.where,
+                "an expression that keeps a size",
+            )
         if item.unsupported == "refuse":
             self._refuse_unsupported_sizes(field, entries)
         return entries
@@ -373,18 +474,39 @@ class _SweepFile:
         if given.python is not None:
             kind = "python"
             if given.shared_object is not None:
-                raise refuse(self.path, f"{field}.python", given.python, "shared_object or python, not both")
+                raise refuse(
+                    self.path,
+                    f"{field}.python",
+                    given.python,
+                    "shared_object or python, not both",
+                )
             if given.setup is not None:
                 raise refuse(
-                    self.path, f"{field}.setup", given.setup, "a setup entry of a shared object only"
+                    self.path,
+                    f"{field}.setup",
+                    given.setup,
+                    "a setup entry of a shared object only",
                 )
             if not given.entry.isidentifier():
-                raise refuse(self.path, f"{field}.entry", given.entry, "the name of a function of the module")
+                raise refuse(
+                    self.path,
+                    f"{field}.entry",
+                    given.entry,
+                    "the name of a function of the module",
+                )
         file = self.root / given.file
         if not file.is_file():
             accepted = "a file, relative to the project"
-            raise refuse(self.path, f"{field}.{kind}", given.file, accepted, f"{file} is no file")
-        return External(kind, os.path.abspath(file), given.entry, given.setup or "", file_sha256(file))
+            raise refuse(
+                self.path, f"{field}.{kind}", given.file, accepted, f"{file} is no file"
+            )
+        return External(
+            kind,
+            os.path.abspath(file),
+            given.entry,
+            given.setup or "",
+            file_sha256(file),
+        )
 
     def _reference(self) -> Reference:
         """Libraries and references of one's own, or one kernel."""
@@ -402,13 +524,21 @@ class _SweepFile:
             else:
                 name = given.name or given.usual_name
                 if name in (*self.problem.libraries, *libraries):
-                    raise refuse(self.path, f"{field}.name", name, "a name that no other reference has")
+                    raise refuse(
+                        self.path,
+                        f"{field}.name",
+                        name,
+                        "a name that no other reference has",
+                    )
                 external[name] = self._external(given, field)
                 libraries.append(name)
         if kernels and len(kernels) + len(libraries) > 1:
             both = [*libraries, *(given.kernel for given in kernels)]
             raise refuse(
-                self.path, "references", both, "libraries and references of one's own, or one kernel"
+                self.path,
+                "references",
+                both,
+                "libraries and references of one's own, or one kernel",
             )
         if kernels:
             return self._reference_kernel(kernels[0])
@@ -419,7 +549,9 @@ class _SweepFile:
         kernel = self._kernel("references[0].kernel", given.kernel)
         dtype = next(iter(kernel.dtypes))
         # Its own parameters first, so that a mistake in them names this file.
-        kernel.variant(given.params, dtype, where="references[0].", file=self.path, excluded=True)
+        kernel.variant(
+            given.params, dtype, where="references[0].", file=self.path, excluded=True
+        )
         reference = Reference(kernel=kernel, params=given.params)
         with within(f"{self.path}: references[0]"):
             for variant in self.entries:
@@ -431,23 +563,32 @@ class _SweepFile:
         """The cells that `where` keeps at the sizes, which are the first one where none is named."""
         if given is None:
             return ()
-        sizes = [self._size(text, f"{field}.sizes[{index}]") for index, text in enumerate(given.sizes or ())]
+        sizes = [
+            self._size(text, f"{field}.sizes[{index}]")
+            for index, text in enumerate(given.sizes or ())
+        ]
         cells: list[tuple[Variant, Size]] = []
         for variant, entry in self.entries.items():
             if variant.absent() is not None:
                 continue
             for size in sizes or self.sizes_with_cells[:1]:
                 with within(f"{self.path}: {field}.where"):
-                    if size in entry.sizes and evaluate(given.where or 1, _names_of(entry, size)):
+                    if size in entry.sizes and evaluate(
+                        given.where or 1, _names_of(entry, size)
+                    ):
                         cells.append((variant, size))
         if given.where and not cells:
-            accepted = "an expression that keeps a variant asked for at one of these sizes"
+            accepted = (
+                "an expression that keeps a variant asked for at one of these sizes"
+            )
             raise refuse(self.path, f"{field}.where", given.where, accepted)
         return tuple(cells)
 
     def _figure(self, index: int, figure: Figure) -> Figure:
         field = f"figures[{index}]"
-        parameters = sorted({name for variant in self.entries for name in variant.params})
+        parameters = sorted(
+            {name for variant in self.entries for name in variant.params}
+        )
         for axis in ("x", "y", "hue"):
             if (name := getattr(figure, axis)) is not None:
                 refuse_unknown(self.path, f"{field}.{axis}", name, parameters)
@@ -463,7 +604,9 @@ class _SweepFile:
             problem=self.problem,
             dtypes=tuple(document.dtypes),
             sizes=self.sizes_with_cells,
-            sizes_without_cells=tuple(size for size in self.sizes if size not in self.sizes_with_cells),
+            sizes_without_cells=tuple(
+                size for size in self.sizes if size not in self.sizes_with_cells
+            ),
             entries=tuple(self.entries.values()),
             excluded=self.excluded,
             reference=self._reference(),
@@ -476,7 +619,10 @@ class _SweepFile:
             errors=self._selected(document.errors, "errors"),
             tuning=document.tuning,
             predicted_for=document.predicted_for or "",
-            figures=tuple(self._figure(index, figure) for index, figure in enumerate(document.figures)),
+            figures=tuple(
+                self._figure(index, figure)
+                for index, figure in enumerate(document.figures)
+            ),
         )
 
 
@@ -485,7 +631,9 @@ def load_sweep(path: Path, catalog: Mapping[str, Kernel]) -> Sweep:
     return make_sweep(path, read_yaml(path), catalog, path.parent.parent.parent)
 
 
-def make_sweep(path: Path, fields: Mapping[str, Any], catalog: Mapping[str, Kernel], root: Path) -> Sweep:
+def make_sweep(
+    path: Path, fields: Mapping[str, Any], catalog: Mapping[str, Kernel], root: Path
+) -> Sweep:
     """The sweep that the fields of a sweep file describe; `path` gives its name, and mistakes name it as the file.
 
     Files that it names are relative to `root`.
@@ -502,7 +650,9 @@ def named(names: Sequence[str], known: Mapping[str, Any]) -> dict[str, Any]:
     return {name: known[name] for name in names}
 
 
-def chosen_cells(sweep: Sweep, choice: str | Sequence[str] | Mapping[str, str]) -> Sweep:
+def chosen_cells(
+    sweep: Sweep, choice: str | Sequence[str] | Mapping[str, str]
+) -> Sweep:
     """A sweep with the cells that a configuration's `sweeps` keeps of it, which are all where it only names sweeps.
 
     Raises LadderError where the expression is none or keeps no cell.
@@ -516,40 +666,58 @@ def chosen_cells(sweep: Sweep, choice: str | Sequence[str] | Mapping[str, str]) 
             return bool(evaluate(where, {**_names_of(entry, size), "regime": regime}))
 
     def some(selection: Selection) -> Selection:
-        return tuple((one, size) for one, size in selection if one in own and size in own[one].sizes)
+        return tuple(
+            (one, size)
+            for one, size in selection
+            if one in own and size in own[one].sizes
+        )
 
     first = sweep.regimes[0]
     cut = [
-        replace(entry, sizes=tuple(size for size in entry.sizes if keeps(entry, size, first)))
+        replace(
+            entry,
+            sizes=tuple(size for size in entry.sizes if keeps(entry, size, first)),
+        )
         for entry in sweep.entries
     ]
     own = {entry.variant: entry for entry in cut if entry.sizes}
     if not own:
         raise refuse("configuration", field, where, "an expression that keeps a cell")
     paired = [
-        replace(entry, baseline=own.get(entry.baseline.variant) if entry.baseline else None)
+        replace(
+            entry, baseline=own.get(entry.baseline.variant) if entry.baseline else None
+        )
         for entry in own.values()
     ]
     return replace(
         sweep,
         entries=tuple(paired),
-        sizes=tuple(size for size in sweep.sizes if any(size in entry.sizes for entry in paired)),
+        sizes=tuple(
+            size for size in sweep.sizes if any(size in entry.sizes for entry in paired)
+        ),
         counted=some(sweep.counted),
         sustained=tuple(
-            (one, size) for one, size in some(sweep.sustained) if keeps(own[one], size, SUSTAINED)
+            (one, size)
+            for one, size in some(sweep.sustained)
+            if keeps(own[one], size, SUSTAINED)
         ),
         repeated=some(sweep.repeated),
         errors=some(sweep.errors),
     )
 
 
-def load_sweeps(folder: Path, catalog: Mapping[str, Kernel], chosen: list[str] | None) -> dict[str, Sweep]:
+def load_sweeps(
+    folder: Path, catalog: Mapping[str, Kernel], chosen: list[str] | None
+) -> dict[str, Sweep]:
     """The chosen sweeps by name, or all, by problem and name. Raises LadderError where a chosen one has no file."""
     paths = {path.stem: path for path in documents_in(folder, "*.[yY]*[mM][lL]")}
     if not paths:
         raise LadderError(f"{folder}: no sweep (*.yaml) found")
     if chosen is not None:
-        return {name: load_sweep(path, catalog) for name, path in named(chosen, paths).items()}
+        return {
+            name: load_sweep(path, catalog)
+            for name, path in named(chosen, paths).items()
+        }
     sweeps = [load_sweep(path, catalog) for path in paths.values()]
     problems = list(PROBLEMS)
     sweeps.sort(key=lambda sweep: (problems.index(sweep.problem.name), sweep.name))

@@ -17,7 +17,9 @@ def _rung(data: RunData, rung: str, **wanted: object) -> Rows:
 
 
 def _gains(data: RunData, rung: str, below: str, **wanted: object) -> Values:
-    return data.speeds_over(_rung(data, rung, **wanted), _rung(data, below, **wanted), "sequence")
+    return data.speeds_over(
+        _rung(data, rung, **wanted), _rung(data, below, **wanted), "sequence"
+    )
 
 
 def scores_on_chip(data: RunData) -> Parts:
@@ -27,7 +29,9 @@ def scores_on_chip(data: RunData) -> Parts:
     """
     gains = _gains(data, "2 fused", "1 scores in memory")
     label = "speed of fused over scores in memory"
-    faster = yield decide_part(label, gains, least=3, most=10, more=True, per="sequence")
+    faster = yield decide_part(
+        label, gains, least=3, most=10, more=True, per="sequence"
+    )
     return f"Fuse both products and the softmax: {faster.span} the speed."
 
 
@@ -38,7 +42,9 @@ def masked_tiles_are_skipped(data: RunData) -> Parts:
     """
     gains = _gains(data, "7 causal", "6b causal, all tiles", sequence=_LONG)
     label = "speed of skipped over masked tiles"
-    faster = yield decide_part(label, gains, least=1.7, most=1.8, more=True, per="sequence")
+    faster = yield decide_part(
+        label, gains, least=1.7, most=1.8, more=True, per="sequence"
+    )
     return f"Leave out tiles that are masked, the longest rows first: {faster.span} the speed."
 
 

@@ -8,7 +8,9 @@ from ladder.claims.counters import ENOUGH, LOADS, over_fewest, per_request
 from ladder.claims.primitives import Part, Parts, decide_part
 from ladder.results.run_data import Row, Rows, RunData
 
-_CYCLES = 0.15  # share by which cycles may exceed wavefronts: an access has a cost of its own
+_CYCLES = (
+    0.15  # share by which cycles may exceed wavefronts: an access has a cost of its own
+)
 
 
 def _three_views(
@@ -20,12 +22,20 @@ def _three_views(
         return gcd(row["stride"], 32) if by_stride else 1
 
     over = "gcd(stride, 32)" if by_stride else "one"
-    model = data.numbers(rows, lambda row: row.metric("predicted_wavefronts") / degree(row))
+    model = data.numbers(
+        rows, lambda row: row.metric("predicted_wavefronts") / degree(row)
+    )
     yield decide_part(f"wavefronts of the bank model over {over}", model, near=1)
     counted = data.numbers(rows, lambda row: per_request(row, access) / degree(row))
-    yield decide_part(f"wavefronts by the profiler over {over}", counted, near=1, margin=ENOUGH - 1)
-    timed = data.numbers(rows, lambda row: row.metric("cycles_per_access") / degree(row))
-    clock: Part = yield decide_part(f"cycles by the clock over {over}", timed, near=1, margin=_CYCLES)
+    yield decide_part(
+        f"wavefronts by the profiler over {over}", counted, near=1, margin=ENOUGH - 1
+    )
+    timed = data.numbers(
+        rows, lambda row: row.metric("cycles_per_access") / degree(row)
+    )
+    clock: Part = yield decide_part(
+        f"cycles by the clock over {over}", timed, near=1, margin=_CYCLES
+    )
     return clock
 
 
@@ -34,7 +44,9 @@ def stride_gcd(data: RunData) -> Parts:
 
     Source: bank-conflicts (strides).
     """
-    clock = yield from _three_views(data, data.timed("bank_stride", "bank_stride"), by_stride=True)
+    clock = yield from _three_views(
+        data, data.timed("bank_stride", "bank_stride"), by_stride=True
+    )
     return f"Use odd strides: a stride s costs {clock.span} gcd(s, 32) cycles."
 
 
@@ -43,7 +55,11 @@ def broadcast_free(data: RunData) -> Parts:
 
     Source: bank-conflicts (broadcast).
     """
-    shared = data.timed("bank_broadcast", "bank_broadcast", pattern=lambda pattern: pattern != "two_words")
+    shared = data.timed(
+        "bank_broadcast",
+        "bank_broadcast",
+        pattern=lambda pattern: pattern != "two_words",
+    )
     clock = yield from _three_views(data, shared)
     return f"Let lanes read the same word: it takes {clock.span} the cycles of an access without conflicts."
 
@@ -54,7 +70,9 @@ def same_word_write(data: RunData) -> Parts:
     Source: bank-conflicts (writes).
     """
     clock = yield from _three_views(
-        data, data.timed("bank_write", "bank_access", access="write", stride=0), access="st"
+        data,
+        data.timed("bank_write", "bank_access", access="write", stride=0),
+        access="st",
     )
     return f"Do not guard writes to one word for speed: they take {clock.span} the cycles of one access."
 

@@ -16,7 +16,9 @@ def metric(name: str) -> Callable[[Row], float]:
 
 def conflicts(row: Row, access: str = "ld") -> float:
     """Conflicts by the hardware's own counter per shared load (ld) or store (st)."""
-    counted = row.metric(f"l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{access}.sum")
+    counted = row.metric(
+        f"l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{access}.sum"
+    )
     return counted / row.metric(SHARED_REQUESTS_OF.format(access))
 
 

@@ -2,7 +2,15 @@
 
 from typing import Any
 
-from ladder.claims.counters import ENOUGH, FEW, LOADS, conflicts, over_fewest, per_request, stalled
+from ladder.claims.counters import (
+    ENOUGH,
+    FEW,
+    LOADS,
+    conflicts,
+    over_fewest,
+    per_request,
+    stalled,
+)
 from ladder.claims.primitives import SLIGHT, Parts, decide_part, note
 from ladder.results.run_data import Rows, RunData, Values
 
@@ -11,14 +19,25 @@ CONFLICTS = "conflicts a shared load"
 
 def _lanes(data: RunData, lane_map: Any, split: Any, **wanted: Any) -> Rows:
     """Cells of lane maps, with tiles of 128 x 128 that are not interleaved."""
-    given = {"lane_map": lane_map, "split": split, "bm": 128, "tiles": "padded", **wanted}
+    given = {
+        "lane_map": lane_map,
+        "split": split,
+        "bm": 128,
+        "tiles": "padded",
+        **wanted,
+    }
     return data.timed("fp32_lane_maps", "gemm_staged", **given)
 
 
 def _buffering(data: RunData, **wanted: Any) -> Rows:
     """Cells of register staging that store a tile after the FFMAs."""
     return data.timed(
-        "fp32_buffering", "gemm_staged", loader="staged", deposits="behind", min_blocks=2, **wanted
+        "fp32_buffering",
+        "gemm_staged",
+        loader="staged",
+        deposits="behind",
+        min_blocks=2,
+        **wanted,
     )
 
 
@@ -38,14 +57,20 @@ def double_buffer_barriers(data: RunData) -> Parts:
     Source: double-buffering (double buffering).
     """
     one, two = (
-        data.compiled("fp32_buffering", "gemm_staged", loader="staged", stages=count) for count in (1, 2)
+        data.compiled("fp32_buffering", "gemm_staged", loader="staged", stages=count)
+        for count in (1, 2)
     )
     yield decide_part(
-        "BAR in the loop, one pair of tiles", data.numbers(one, lambda row: row["bar"]), near=2, unit=""
+        "BAR in the loop, one pair of tiles",
+        data.numbers(one, lambda row: row["bar"]),
+        near=2,
+        unit="",
     )
     # With two pairs there is one barrier more before the loop, after the first pair is filled.
     double = data.numbers(two, lambda row: row["bar"] - 1)
-    part = yield decide_part("BAR in the loop, two pairs of tiles", double, near=1, unit="")
+    part = yield decide_part(
+        "BAR in the loop, two pairs of tiles", double, near=1, unit=""
+    )
     return f"Count on {part.span} barrier per tile with two pairs of tiles; it alone does not make the kernel faster."
 
 
@@ -55,12 +80,15 @@ def double_buffer_faster(data: RunData) -> Parts:
     Source: double-buffering (double buffering).
     """
     speeds = _pairs(data, "double buffer", "kernel 6")
-    speed = yield decide_part("speed over kernel 6", speeds, least=1, margin=SLIGHT, per="n")
+    speed = yield decide_part(
+        "speed over kernel 6", speeds, least=1, margin=SLIGHT, per="n"
+    )
     yield note("over prefetch alone", _pairs(data, "double buffer", "prefetch"), "x")
     alone = _pairs(data, "double buffer, one block", "prefetch, one block")
     yield note("over prefetch alone, one block a multiprocessor", alone, "x")
     waits = data.numbers(
-        _written(data, ("kernel 6", "prefetch", "double buffer"), n=4096), stalled("long_scoreboard")
+        _written(data, ("kernel 6", "prefetch", "double buffer"), n=4096),
+        stalled("long_scoreboard"),
     )
     yield note("cycles an instruction waits for global memory", waits)
     if not alone.values:
@@ -75,9 +103,15 @@ def store_after_load(data: RunData) -> Parts:
     """
     speeds = _pairs(data, "prefetch", "kernel 6")
     speed = yield decide_part(
-        "speed of storing behind the multiplications over at once", speeds, least=1, margin=SLIGHT, per="n"
+        "speed of storing behind the multiplications over at once",
+        speeds,
+        least=1,
+        margin=SLIGHT,
+        per="n",
     )
-    waits = data.numbers(_written(data, ("kernel 6", "prefetch"), n=4096), stalled("long_scoreboard"))
+    waits = data.numbers(
+        _written(data, ("kernel 6", "prefetch"), n=4096), stalled("long_scoreboard")
+    )
     yield note("cycles an instruction waits for global memory", waits)
     return f"Store a tile behind the multiplications of the one before: {speed.span} the speed."
 
@@ -87,10 +121,17 @@ def linear_map_conflicts_b(data: RunData) -> Parts:
 
     Source: double-buffering (lane maps).
     """
-    both, a = (_lanes(data, "rows_2x16", "adjacent", n=1024, tiles=one) for one in ("padded", "interleaved"))
-    part = yield decide_part(f"{CONFLICTS}, A and B", data.numbers(both, conflicts), least=FEW, unit="")
+    both, a = (
+        _lanes(data, "rows_2x16", "adjacent", n=1024, tiles=one)
+        for one in ("padded", "interleaved")
+    )
+    part = yield decide_part(
+        f"{CONFLICTS}, A and B", data.numbers(both, conflicts), least=FEW, unit=""
+    )
     # Interleaved B is read in single words without conflicts, and A as before.
-    yield decide_part(f"{CONFLICTS}, B interleaved", data.numbers(a, conflicts), most=FEW, unit="")
+    yield decide_part(
+        f"{CONFLICTS}, B interleaved", data.numbers(a, conflicts), most=FEW, unit=""
+    )
     yield note(LOADS, data.numbers(both, over_fewest), "x")
     advice = part.either("Do not number", "Number")
     return f"{advice} a warp's threads 2 x 16: a load has {part.span} conflicts."
@@ -102,7 +143,9 @@ def zigzag_map_conflict_free(data: RunData) -> Parts:
     Source: double-buffering (lane maps), after maxas.
     """
     rows = _lanes(data, "zigzag_8x4", "quadrants", n=1024)
-    part = yield decide_part(CONFLICTS, data.numbers(rows, conflicts), most=FEW, unit="")
+    part = yield decide_part(
+        CONFLICTS, data.numbers(rows, conflicts), most=FEW, unit=""
+    )
     yield note(LOADS, data.numbers(rows, over_fewest), "x")
     return f"{part.either('Use', 'Check')} a zigzag in quadrants: a load has {part.span} conflicts."
 
@@ -116,8 +159,12 @@ def plain_map_also_conflict_free(data: RunData) -> Parts:
     yield decide_part(CONFLICTS, data.numbers(rows, conflicts), most=FEW, unit="")
     # Not needed: slower by no more than a slight difference.
     values = data.speeds(_lanes(data, "rows_4x8", "quadrants"))
-    speed = yield decide_part("speed over the zigzag", values, least=1 - SLIGHT, per="n")
-    yield note("wavefronts a load, the mysterious conflict", data.numbers(rows, per_request))
+    speed = yield decide_part(
+        "speed over the zigzag", values, least=1 - SLIGHT, per="n"
+    )
+    yield note(
+        "wavefronts a load, the mysterious conflict", data.numbers(rows, per_request)
+    )
     # Of adjacent outputs `warp_4x16_over_8x8` says the opposite.
     return f"With outputs in quadrants take a plain 4 x 8: {speed.span} the speed of the zigzag."
 
@@ -127,9 +174,14 @@ def transposed_store_conflicts(data: RunData) -> Parts:
 
     Source: double-buffering (transposed A).
     """
-    rows = data.numbers(data.timed("fp32_transpose", transpose_a=1, n=1024), lambda row: conflicts(row, "st"))
+    rows = data.numbers(
+        data.timed("fp32_transpose", transpose_a=1, n=1024),
+        lambda row: conflicts(row, "st"),
+    )
     plain, padded = (rows.only(tiles="padded", pad=pad) for pad in (0, 4))
-    stores = yield decide_part("conflicts a shared store, without padding", plain, least=FEW, unit="")
+    stores = yield decide_part(
+        "conflicts a shared store, without padding", plain, least=FEW, unit=""
+    )
     yield note("with four words of padding", padded)
     yield note("XOR-swizzled in groups of four", rows.only(tiles="xor_groups"))
     advice = stores.either("Pad or swizzle", "Leave")
@@ -141,11 +193,19 @@ def compute_first_faster_large(data: RunData) -> Parts:
 
     Source: double-buffering (double buffering).
     """
-    first, fetch = (_buffering(data, order=order) for order in ("compute_first", "prefetch_first"))
+    first, fetch = (
+        _buffering(data, order=order) for order in ("compute_first", "prefetch_first")
+    )
     # Sometimes and slightly: one buffering at one size is enough, and any gain counts.
-    values = data.speeds_over(first, fetch, "n", "stages", "buffers").only(n=lambda n: n >= 2048)
+    values = data.speeds_over(first, fetch, "n", "stages", "buffers").only(
+        n=lambda n: n >= 2048
+    )
     speed = yield decide_part(
-        "speed over the same kernel that fetches first", values, least=1, per="n", some=True
+        "speed over the same kernel that fetches first",
+        values,
+        least=1,
+        per="n",
+        some=True,
     )
     return f"Try both orders last of all: computing first has {speed.span} the speed."
 
@@ -155,13 +215,29 @@ def b_swizzle_loses_vectors(data: RunData) -> Parts:
 
     Source: double-buffering (interleaved B, its kernel 7).
     """
-    loads = data.numbers(_lanes(data, "rows_2x16", "adjacent", tiles="interleaved", n=1024), over_fewest)
+    loads = data.numbers(
+        _lanes(data, "rows_2x16", "adjacent", tiles="interleaved", n=1024), over_fewest
+    )
     yield decide_part(LOADS, loads, most=ENOUGH)
-    own, plain = (data.compiled("fp32_lane_maps", tiles=tiles) for tiles in ("interleaved", "padded"))
-    vectors = data.ratios(own, plain, lambda row: row["lds_128"], "bm", "bn", "lane_map", "split", "loader")
+    own, plain = (
+        data.compiled("fp32_lane_maps", tiles=tiles)
+        for tiles in ("interleaved", "padded")
+    )
+    vectors = data.ratios(
+        own,
+        plain,
+        lambda row: row["lds_128"],
+        "bm",
+        "bn",
+        "lane_map",
+        "split",
+        "loader",
+    )
     yield decide_part("LDS.128 over those of the plain layout", vectors, most=0.99)
     values = data.speeds(_lanes(data, "rows_2x16", "adjacent", tiles="interleaved"))
-    speed = yield decide_part("speed over the zigzag in quadrants", values, most=1, margin=SLIGHT, per="n")
+    speed = yield decide_part(
+        "speed over the zigzag in quadrants", values, most=1, margin=SLIGHT, per="n"
+    )
     return f"{speed.either('Prefer', 'Compare')} other lane maps: interleaved B has {speed.span} the speed."
 
 
@@ -173,9 +249,19 @@ def quadrants_vs_contiguous(data: RunData) -> Parts:
     values = _pairs(data, "one piece, 128 threads", "four pieces")
     label = "speed of kernel 10's single piece over sgemm_v3's four pieces"
     speed = yield decide_part(label, values, most=1, margin=SLIGHT, per="n")
-    yield note("of a single piece, 256 threads", _pairs(data, "one piece, 256 threads", "four pieces"), "x")
-    yield note("with a zigzag of 4 x 8", data.speeds(_lanes(data, "zigzag_4x8", "contiguous")), "x")
-    contiguous, quadrants = (data.timed("fp32_ablation", rung=name) for name in ("contiguous warps", "all"))
+    yield note(
+        "of a single piece, 256 threads",
+        _pairs(data, "one piece, 256 threads", "four pieces"),
+        "x",
+    )
+    yield note(
+        "with a zigzag of 4 x 8",
+        data.speeds(_lanes(data, "zigzag_4x8", "contiguous")),
+        "x",
+    )
+    contiguous, quadrants = (
+        data.timed("fp32_ablation", rung=name) for name in ("contiguous warps", "all")
+    )
     yield note("in the tuned kernel", data.speeds_over(contiguous, quadrants, "n"), "x")
     return f"Let a warp own a piece of each quarter: a single piece has {speed.span} the speed."
 
@@ -187,7 +273,9 @@ def async_copy_helps(data: RunData) -> Parts:
     """
     kernel = {"kernel": "gemm_staged", "buffers": 2, "bk": 8}
     values = data.speeds(data.timed("fp32_async_stages", stages=2, **kernel))
-    speed = yield decide_part("speed over register staging", values, least=1, margin=SLIGHT, per="n")
+    speed = yield decide_part(
+        "speed over register staging", values, least=1, margin=SLIGHT, per="n"
+    )
     more = data.timed("fp32_async_stages", stages=(3, 4, 5), n=4096, **kernel)
     yield note("speed of more stages at 4096", data.speeds(more), "x")
     return f"{speed.either('Use', 'Try')} cp.async: {speed.span} the speed of register staging."

@@ -2,13 +2,23 @@
 
 from typing import Any
 
-from ladder.claims.counters import ENOUGH, LOADS, metric, over_fewest, shared_bytes, stalled, wavefronts
+from ladder.claims.counters import (
+    ENOUGH,
+    LOADS,
+    metric,
+    over_fewest,
+    shared_bytes,
+    stalled,
+    wavefronts,
+)
 from ladder.claims.primitives import SLIGHT, Parts, decide_part, note
 from ladder.results.counters import DRAM_READ
 from ladder.results.run_data import Row, Rows, RunData, Value, Values
 from ladder.results.statistics import Estimate, estimate, ratio
 
-_SHARED = 228 * 1024  # bytes of a multiprocessor of compute capability 9.0; the system takes 1 KiB per block
+_SHARED = (
+    228 * 1024
+)  # bytes of a multiprocessor of compute capability 9.0; the system takes 1 KiB per block
 _STAGED = ("mma_staged", "wmma_staged")
 _PLAIN, _TRANSPOSED = "practice_plain_a", "practice_transposed_a"
 
@@ -59,11 +69,15 @@ def transpose_pays(data: RunData) -> Parts:
     Source: gemm-practice (why transpose, why though it is slower).
     """
     speeds = _pairs(data, "transposed A", "plain A")
-    speed = yield decide_part("speed over plain A", speeds, least=1, margin=SLIGHT, per="n")
+    speed = yield decide_part(
+        "speed over plain A", speeds, least=1, margin=SLIGHT, per="n"
+    )
     yield note("with OFFSET 4", _pairs(data, "transposed A, OFFSET 4", "plain A"), "x")
     own, plain = (_written(data, rung, n=4096) for rung in ("transposed A", "plain A"))
     yield note(
-        "wavefronts of stores over those of plain A", data.ratios(own, plain, _store_wavefronts, "n"), "x"
+        "wavefronts of stores over those of plain A",
+        data.ratios(own, plain, _store_wavefronts, "n"),
+        "x",
     )
     return f"{speed.either('Transpose A', 'Time both')}: {speed.span} the speed."
 
@@ -76,7 +90,10 @@ def plain_a_needs_four_loads(data: RunData) -> Parts:
     plain = data.compiled("fp32_as_written", _PLAIN)
     own = data.compiled("fp32_as_written", _TRANSPOSED, offset=0)
     single = yield decide_part(
-        "LDS.32 of the kernel with plain A", data.numbers(plain, lambda row: row["lds_32"]), least=1, unit=""
+        "LDS.32 of the kernel with plain A",
+        data.numbers(plain, lambda row: row["lds_32"]),
+        least=1,
+        unit="",
     )
     vectors = data.ratios(plain, own, lambda row: row["lds_128"], "dtype")
     yield note("LDS.128 of plain over those of transposed A", vectors, "x")
@@ -91,17 +108,25 @@ def stalls_of_conflicts(data: RunData) -> Parts:
     """
     given = {"bm": 128, "tiles": "padded", "n": 4096}
     with_, without = (
-        data.timed("fp32_lane_maps", "gemm_staged", lane_map=lane_map, split=split, **given)
+        data.timed(
+            "fp32_lane_maps", "gemm_staged", lane_map=lane_map, split=split, **given
+        )
         for lane_map, split in (("rows_2x16", "adjacent"), ("zigzag_8x4", "quadrants"))
     )
     short = data.ratios(with_, without, stalled("short_scoreboard"), "n")
-    part = yield decide_part("waits by short scoreboard, with conflicts over without", short, least=ENOUGH)
+    part = yield decide_part(
+        "waits by short scoreboard, with conflicts over without", short, least=ENOUGH
+    )
     queue = data.numbers(with_, stalled("mio_throttle"))
     yield decide_part(
-        "cycles an instruction waits by MIO throttle, with conflicts", queue, least=0.1, unit=""
+        "cycles an instruction waits by MIO throttle, with conflicts",
+        queue,
+        least=0.1,
+        unit="",
     )
     yield note(
-        "cycles an instruction waits by short scoreboard", data.numbers(with_, stalled("short_scoreboard"))
+        "cycles an instruction waits by short scoreboard",
+        data.numbers(with_, stalled("short_scoreboard")),
     )
     return f"Look at short scoreboard where loads conflict: {part.span} the waits."
 
@@ -113,7 +138,9 @@ def registers_for_64_sums(data: RunData) -> Parts:
     """
     kernels = data.compiled("fp32_as_written", (_PLAIN, _TRANSPOSED))
     registers = data.numbers(kernels, lambda row: row["registers"])
-    part = yield decide_part("registers a thread", registers, least=80, most=100, some=True, unit="")
+    part = yield decide_part(
+        "registers a thread", registers, least=80, most=100, some=True, unit=""
+    )
     return f"Plan for {part.span} registers a thread with 64 sums."
 
 
@@ -123,11 +150,22 @@ def padding_needs_alignment(data: RunData) -> Parts:
     Source: gemm-practice (padding).
     """
     kernel = {"kernel": "gemm_staged", "loader": "direct"}
-    narrow = data.numbers(data.compiled("fp32_padding", **kernel), lambda row: row["lds_32"] + row["lds_64"])
-    aligned, others = (narrow.only(pad=pads) for pads in ((0, 4, 8), (1, 2, 3, 5, 6, 7)))
-    yield decide_part("loads narrower than LDS.128 with 0, 4 or 8 words", aligned, near=0, unit="")
-    yield decide_part("loads narrower than LDS.128 with other paddings", others, least=1, unit="")
-    broken = data.speeds(data.timed("fp32_padding", pad=(1, 2, 3, 5, 6, 7), n=4096, **kernel))
+    narrow = data.numbers(
+        data.compiled("fp32_padding", **kernel),
+        lambda row: row["lds_32"] + row["lds_64"],
+    )
+    aligned, others = (
+        narrow.only(pad=pads) for pads in ((0, 4, 8), (1, 2, 3, 5, 6, 7))
+    )
+    yield decide_part(
+        "loads narrower than LDS.128 with 0, 4 or 8 words", aligned, near=0, unit=""
+    )
+    yield decide_part(
+        "loads narrower than LDS.128 with other paddings", others, least=1, unit=""
+    )
+    broken = data.speeds(
+        data.timed("fp32_padding", pad=(1, 2, 3, 5, 6, 7), n=4096, **kernel)
+    )
     return f"Pad by multiples of four words: others have {broken.span()} the speed of none in tiles of 128 x 128."
 
 
@@ -160,7 +198,9 @@ def smem_formula(data: RunData) -> Parts:
         ("fp16", "tensor_layouts", _STAGED),
     ):
         bytes_over = data.numbers(data.compiled(sweep, kernel), over_formula)
-        yield decide_part(f"bytes without padding over the formula's, {name}", bytes_over, near=1)
+        yield decide_part(
+            f"bytes without padding over the formula's, {name}", bytes_over, near=1
+        )
     return "Budget shared memory by the formula, and add the padding."
 
 
@@ -174,17 +214,28 @@ def occupancy_collapse(data: RunData) -> Parts:
         ("tensor", "tensor_tiles", "mma_staged"),
     ):
         rows = data.compiled(sweep, kernel)
-        above = Rows(sweep, [row for row in rows.rows if shared_bytes(row) + 1024 > _SHARED / 2], rows.why)
+        above = Rows(
+            sweep,
+            [row for row in rows.rows if shared_bytes(row) + 1024 > _SHARED / 2],
+            rows.why,
+        )
         blocks = data.numbers(above, lambda row: row["blocks_per_sm"])
-        yield decide_part(f"blocks a multiprocessor above half, {name} kernels", blocks, near=1, unit="")
+        yield decide_part(
+            f"blocks a multiprocessor above half, {name} kernels",
+            blocks,
+            near=1,
+            unit="",
+        )
     # Registers leave one block here, in place of shared memory: the kernel is the same otherwise.
     kernels = ("prefetch", "double buffer")
     ratios = [_over_two(data, rung) for rung in kernels]
-    large = Values("fp32_as_written", [one for own in ratios for one in own.values], ratios[0].why)
-    speed = yield decide_part("speed of one block over two, from 2048 on", large, most=0.9, per="rung")
-    return (
-        f"One block a multiprocessor is enough for a kernel that is pipelined: {speed.span} the speed of two."
+    large = Values(
+        "fp32_as_written", [one for own in ratios for one in own.values], ratios[0].why
     )
+    speed = yield decide_part(
+        "speed of one block over two, from 2048 on", large, most=0.9, per="rung"
+    )
+    return f"One block a multiprocessor is enough for a kernel that is pipelined: {speed.span} the speed of two."
 
 
 def block_swizzle_l2(data: RunData) -> Parts:
@@ -193,17 +244,39 @@ def block_swizzle_l2(data: RunData) -> Parts:
     Source: gemm-practice (block swizzle).
     """
     tf32 = {"kernel": "mma_staged", "stages": 3}
-    for name, sweep, wanted in (("FP32", "fp32_block_swizzle", {}), ("TF32", "tensor_stages_swizzle", tf32)):
-        own, rows = (data.timed(sweep, strip=strip, **wanted) for strip in (lambda strip: strip > 0, 0))
+    for name, sweep, wanted in (
+        ("FP32", "fp32_block_swizzle", {}),
+        ("TF32", "tensor_stages_swizzle", tf32),
+    ):
+        own, rows = (
+            data.timed(sweep, strip=strip, **wanted)
+            for strip in (lambda strip: strip > 0, 0)
+        )
         # What matters is the width that suits a size. Counters repeat within 0.5 %, and bytes within 1 %.
-        hits = data.ratios(own, rows, metric("lts__t_sector_hit_rate.pct"), "n").best("n")
-        yield decide_part(f"L2 hit rate of the best width over rows, {name}", hits, least=1.005, per="n")
+        hits = data.ratios(own, rows, metric("lts__t_sector_hit_rate.pct"), "n").best(
+            "n"
+        )
+        yield decide_part(
+            f"L2 hit rate of the best width over rows, {name}",
+            hits,
+            least=1.005,
+            per="n",
+        )
         read = data.ratios(own, rows, metric(DRAM_READ), "n").best("n", min)
-        yield decide_part(f"bytes from DRAM of the best width over rows, {name}", read, most=0.99, per="n")
+        yield decide_part(
+            f"bytes from DRAM of the best width over rows, {name}",
+            read,
+            most=0.99,
+            per="n",
+        )
     # The text's kernel is WMMA in TF32, and it speaks of 16384.
     wmma = _rungs(data, "6 threadblock swizzle", "5 three-stage pipeline").only(n=16384)
-    speed = yield decide_part("speed over rows at 16384, WMMA in TF32", wmma, least=1, margin=2 * SLIGHT)
-    fp32 = data.speeds(data.timed("fp32_block_swizzle", strip=lambda strip: strip > 0)).best("n")
+    speed = yield decide_part(
+        "speed over rows at 16384, WMMA in TF32", wmma, least=1, margin=2 * SLIGHT
+    )
+    fp32 = data.speeds(
+        data.timed("fp32_block_swizzle", strip=lambda strip: strip > 0)
+    ).best("n")
     yield note("speed of the fastest width over rows, FP32", fp32, "x")
     return f"Swizzle large TF32 products: {speed.span} the speed at 16384."
 
@@ -213,13 +286,25 @@ def cublas_best_small(data: RunData) -> Parts:
 
     Source: gemm-practice (results).
     """
-    fp32 = data.speeds(data.timed("fp32_ladder", n=lambda n: n < 1024, rung=_TEXTBOOK)).best("n")
+    fp32 = data.speeds(
+        data.timed("fp32_ladder", n=lambda n: n < 1024, rung=_TEXTBOOK)
+    ).best("n")
     part = yield decide_part(
-        "best speed over cuBLAS, rungs 4 to 13 in FP32", fp32, most=1, margin=SLIGHT, per="n"
+        "best speed over cuBLAS, rungs 4 to 13 in FP32",
+        fp32,
+        most=1,
+        margin=SLIGHT,
+        per="n",
     )
-    wmma = data.speeds(data.timed("tensor_ladder_tf32", "wmma_staged", n=lambda n: n < 1024)).best("n")
-    yield decide_part("best speed over cuBLAS, WMMA in TF32", wmma, most=1, margin=SLIGHT, per="n")
-    small = data.speeds(data.timed("fp32_ladder", rung="19c small tile", n=lambda n: n < 1024))
+    wmma = data.speeds(
+        data.timed("tensor_ladder_tf32", "wmma_staged", n=lambda n: n < 1024)
+    ).best("n")
+    yield decide_part(
+        "best speed over cuBLAS, WMMA in TF32", wmma, most=1, margin=SLIGHT, per="n"
+    )
+    small = data.speeds(
+        data.timed("fp32_ladder", rung="19c small tile", n=lambda n: n < 1024)
+    )
     yield note("a tile of 32 x 64 made for such sizes", small, "x")
     return f"Below 1024 use cuBLAS or a small tile: the text's rungs have {part.span} its speed."
 
@@ -229,18 +314,29 @@ def tf32_overtakes_at_2048(data: RunData) -> Parts:
 
     Source: gemm-practice (results).
     """
-    rows, others = data.timed("tensor_ladder_tf32", "wmma_staged"), data.timed("fp32_ladder")
+    rows, others = (
+        data.timed("tensor_ladder_tf32", "wmma_staged"),
+        data.timed("fp32_ladder"),
+    )
     found = []
     for row in rows.rows:
         # FP32 cuBLAS is timed beside every rung: the spread of these times is its interval.
-        times = sorted(one["reference_median_us"] for one in others.rows if one["n"] == row["n"])
+        times = sorted(
+            one["reference_median_us"] for one in others.rows if one["n"] == row["n"]
+        )
         if times:
             cublas = Estimate(times[len(times) // 2], times[0], times[-1])
-            found.append(Value(ratio(cublas, estimate(row, "median_us")), row=row, timed=(row,)))
+            found.append(
+                Value(ratio(cublas, estimate(row, "median_us")), row=row, timed=(row,))
+            )
     best = Values(rows.sweep, found, rows.why or others.why).best("n")
     large = best.only(n=lambda n: n >= 2048)
-    speed = yield decide_part("speed of the fastest WMMA rung over FP32 cuBLAS", large, least=1, per="n")
-    yield note("speed of the fastest rung below 2048", best.only(n=lambda n: n < 2048), "x")
+    speed = yield decide_part(
+        "speed of the fastest WMMA rung over FP32 cuBLAS", large, least=1, per="n"
+    )
+    yield note(
+        "speed of the fastest rung below 2048", best.only(n=lambda n: n < 2048), "x"
+    )
     advice = speed.either("Use TF32 where its precision is enough", "Time TF32")
     return f"{advice}: {speed.span} the speed of FP32 cuBLAS from 2048 on."
 
@@ -252,9 +348,14 @@ def stage3_for_16384(data: RunData) -> Parts:
     """
     wmma = _rungs(data, "5 three-stage pipeline", "4 two-stage pipeline")
     speed = yield decide_part(
-        "speed of three stages over two at 16384, WMMA", wmma.only(n=16384), least=1, margin=2 * SLIGHT
+        "speed of three stages over two at 16384, WMMA",
+        wmma.only(n=16384),
+        least=1,
+        margin=2 * SLIGHT,
     )
-    three, two = (data.timed("tensor_stages_swizzle", n=16384, stages=stages) for stages in (3, 2))
+    three, two = (
+        data.timed("tensor_stages_swizzle", n=16384, stages=stages) for stages in (3, 2)
+    )
     yield note("the same by mma.sync", data.speeds_over(three, two, "n", "strip"), "x")
     return f"Take three stages at 16384: {speed.span} the speed of two."
 
@@ -268,11 +369,20 @@ def large_size_retention(data: RunData) -> Parts:
 
     def rate(row: Row) -> Estimate:
         time = estimate(row, "median_us")
-        return Estimate(*(row["tflops"] * time.value / end for end in (time.value, time.high, time.low)))
+        return Estimate(
+            *(
+                row["tflops"] * time.value / end
+                for end in (time.value, time.high, time.low)
+            )
+        )
 
     best = max(rows.rows, key=lambda row: float(row["tflops"]), default=None)
     large = [row for row in rows.rows if row["n"] == 16384]
-    kept = [Value(ratio(rate(row), rate(best)), row=row, timed=(row, best)) for row in large if best]
+    kept = [
+        Value(ratio(rate(row), rate(best)), row=row, timed=(row, best))
+        for row in large
+        if best
+    ]
     values = Values(rows.sweep, kept, rows.why)
     part = yield decide_part("rate at 16384 over its best", values, least=26 / 28)
     yield note("clock", data.numbers(rows, lambda row: row["sm_clock_mhz"]), "MHz")
@@ -288,26 +398,46 @@ def xor_no_extra_memory(data: RunData) -> Parts:
     def over_fewest_ldmatrix(row: Row) -> float:
         """Four wavefronts for an ldmatrix.x4. The collective store adds a few."""
         warps = row["m"] / row["wm"] * row["n"] / row["wn"]
-        return float(wavefronts(row) / (warps * row["k"] / 16 * (row["wm"] / 16 + row["wn"] / 16) * 4))
+        return float(
+            wavefronts(row)
+            / (warps * row["k"] / 16 * (row["wm"] / 16 + row["wn"] / 16) * 4)
+        )
 
     def over_tiles(row: Row) -> float:
-        return float(row["shared_bytes_dynamic"] / (2 * row["stages"] * row["bk"] * (row["bm"] + row["bn"])))
+        return float(
+            row["shared_bytes_dynamic"]
+            / (2 * row["stages"] * row["bk"] * (row["bm"] + row["bn"]))
+        )
 
-    loads = data.numbers(data.timed("tensor_layouts", "mma_staged"), over_fewest_ldmatrix)
+    loads = data.numbers(
+        data.timed("tensor_layouts", "mma_staged"), over_fewest_ldmatrix
+    )
     memory = data.numbers(data.compiled("tensor_layouts", "mma_staged"), over_tiles)
     padded = memory.only(pad=(8, 16))
     best = yield decide_part(
-        "wavefronts over those without conflicts, XOR", loads.only(swizzle="xor"), most=ENOUGH
+        "wavefronts over those without conflicts, XOR",
+        loads.only(swizzle="xor"),
+        most=ENOUGH,
     )
-    yield decide_part("bytes over those of the tiles, XOR", memory.only(swizzle="xor"), near=1)
+    yield decide_part(
+        "bytes over those of the tiles, XOR", memory.only(swizzle="xor"), near=1
+    )
     plain = loads.only(swizzle="none", pad=0)
-    yield decide_part("wavefronts over those without conflicts, plain", plain, least=1.5)
+    yield decide_part(
+        "wavefronts over those without conflicts, plain", plain, least=1.5
+    )
     yield decide_part("bytes over those of the tiles, padded", padded, least=1.01)
     matrices = data.timed("bank_ldmatrix", "bank_matrix", tile_layout="xor")
-    model = data.numbers(matrices, lambda row: row.metric("predicted_wavefronts") / row["matrices"])
+    model = data.numbers(
+        matrices, lambda row: row.metric("predicted_wavefronts") / row["matrices"]
+    )
     yield decide_part("wavefronts per matrix by the bank model, XOR", model, near=1)
     yield note("wavefronts, padded", loads.only(pad=(8, 16)), "x")
-    yield note("speed over cuBLAS", data.speeds(data.timed("tensor_layouts", "mma_staged")), "x")
+    yield note(
+        "speed over cuBLAS",
+        data.speeds(data.timed("tensor_layouts", "mma_staged")),
+        "x",
+    )
     return f"Swizzle with XOR: {best.span} the fewest wavefronts; padding takes {padded.span()} the bytes."
 
 

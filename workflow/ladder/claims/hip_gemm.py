@@ -8,15 +8,64 @@ from ladder.results.run_data import Rows, RunData
 _LADDER, _WRITTEN, _BUFFERING = "fp32_ladder", "fp32_as_written", "fp32_buffering"
 _STEPS = (
     # step of the source, what it changes, the sweep, its rung, the rung below, and whether it was faster in the source
-    ("2", "32 x 32 tiles in shared memory", _LADDER, "3 shared tile", "2 coalesced loads", True),
-    ("3", "several outputs per thread", _LADDER, "4 register tile", "3 shared tile", True),
-    ("3.1", "one step of K at a time", _LADDER, "5 outer product", "4 register tile", False),
-    ("3.2", "one element of A at a time", _LADDER, "5b element of A", "5 outer product", True),
-    ("3.3", "a transposed A and vector loads", _LADDER, "7 transposed A", "5b element of A", True),
+    (
+        "2",
+        "32 x 32 tiles in shared memory",
+        _LADDER,
+        "3 shared tile",
+        "2 coalesced loads",
+        True,
+    ),
+    (
+        "3",
+        "several outputs per thread",
+        _LADDER,
+        "4 register tile",
+        "3 shared tile",
+        True,
+    ),
+    (
+        "3.1",
+        "one step of K at a time",
+        _LADDER,
+        "5 outer product",
+        "4 register tile",
+        False,
+    ),
+    (
+        "3.2",
+        "one element of A at a time",
+        _LADDER,
+        "5b element of A",
+        "5 outer product",
+        True,
+    ),
+    (
+        "3.3",
+        "a transposed A and vector loads",
+        _LADDER,
+        "7 transposed A",
+        "5b element of A",
+        True,
+    ),
     ("3.4", "split loaders", _LADDER, "7b split loaders", "7 transposed A", False),
     ("4", "padding", _LADDER, "8 padding", "7 transposed A", True),
-    ("5", "shared memory into registers ahead of the multiplications", _WRITTEN, "HIP 5", "HIP 4", True),
-    ("6", "two shared tiles, in C", _LADDER, "12 double-buffered tiles", "11 register prefetch", False),
+    (
+        "5",
+        "shared memory into registers ahead of the multiplications",
+        _WRITTEN,
+        "HIP 5",
+        "HIP 4",
+        True,
+    ),
+    (
+        "6",
+        "two shared tiles, in C",
+        _LADDER,
+        "12 double-buffered tiles",
+        "11 register prefetch",
+        False,
+    ),
     ("7", "two steps of K at a time", _WRITTEN, "HIP 7", "HIP 5", True),
     ("7.1", "two-dimensional arrays", _LADDER, "8b declared array", "8 padding", False),
     ("7.2", "a function that reads shared memory", _WRITTEN, "HIP 7.2", "HIP 7", False),
@@ -59,7 +108,11 @@ def ladder_order(data: RunData) -> Parts:
     for step, *_, faster in _STEPS:
         bound = {"least" if faster else "most": 1}
         steps[step] = yield _step(data, step, margin=SLIGHT, **bound)
-    paid = [f"{step} ({part.span})" for step, part in steps.items() if part.values.least > 1 + SLIGHT]
+    paid = [
+        f"{step} ({part.span})"
+        for step, part in steps.items()
+        if part.values.least > 1 + SLIGHT
+    ]
     return f"Climb the steps that pay here: {', '.join(paid)}."
 
 
@@ -72,11 +125,19 @@ def small_tile_beats_large(data: RunData) -> Parts:
     def best(bm: int, bk: int) -> Rows:
         """The best thread tile and padding at each size."""
         rows = data.timed("fp32_tiles", "gemm_staged", bm=bm, bn=bm, bk=bk)
-        return Rows(rows.sweep, [value.row for value in data.speeds(rows).best("n").values], rows.why)
+        return Rows(
+            rows.sweep,
+            [value.row for value in data.speeds(rows).best("n").values],
+            rows.why,
+        )
 
     values = data.speeds_over(best(64, 16), best(128, 8), "n")
     speed = yield decide_part(
-        "speed of the best small over the best large tile", values, least=1, margin=2 * SLIGHT, per="n"
+        "speed of the best small over the best large tile",
+        values,
+        least=1,
+        margin=2 * SLIGHT,
+        per="n",
     )
     return f"Choose the tile by the size: the small one has {speed.span} the speed ({speed.where})."
 
@@ -89,17 +150,27 @@ def warp_4x16_over_8x8(data: RunData) -> Parts:
 
     def lanes(lane_map: str) -> Rows:
         """With adjacent outputs, as in the source."""
-        given = {"lane_map": lane_map, "split": "adjacent", "bm": 128, "tiles": "padded"}
+        given = {
+            "lane_map": lane_map,
+            "split": "adjacent",
+            "bm": 128,
+            "tiles": "padded",
+        }
         return data.timed("fp32_lane_maps", "gemm_staged", **given)
 
     shapes = data.speeds_over(lanes("rows_4x16"), lanes("rows_8x8"), "n")
-    shape = yield decide_part("speed of 4 x 16 threads over 8 x 8", shapes, least=1, margin=SLIGHT, per="n")
+    shape = yield decide_part(
+        "speed of 4 x 16 threads over 8 x 8", shapes, least=1, margin=SLIGHT, per="n"
+    )
     # Far faster means 20 %; the source saw 70 %.
     order = data.speeds_over(lanes("zigzag_8x4"), lanes("rows_2x16"), "n")
     zigzag = yield decide_part(
         "speed of the zigzag over 2 x 16 threads row by row", order, least=1.2, per="n"
     )
-    first, then = f"a zigzag ({zigzag.span} the speed of rows of 2 x 16)", f"4 x 16 over 8 x 8 ({shape.span})"
+    first, then = (
+        f"a zigzag ({zigzag.span} the speed of rows of 2 x 16)",
+        f"4 x 16 over 8 x 8 ({shape.span})",
+    )
     return f"With a thread's outputs adjacent time {first} first, then {then}."
 
 
@@ -111,8 +182,18 @@ def padding_variant_neutral(data: RunData) -> Parts:
     # Nothing means less than 1 %. Paddings that break the alignment are another claim.
     parts = []
     for pad in (4, 8):
-        values = data.speeds(data.timed("fp32_padding", "gemm_staged", loader="async", pad=pad))
-        parts.append(decide_part(f"speed with {pad} words over none", values, near=1, margin=SLIGHT, per="n"))
+        values = data.speeds(
+            data.timed("fp32_padding", "gemm_staged", loader="async", pad=pad)
+        )
+        parts.append(
+            decide_part(
+                f"speed with {pad} words over none",
+                values,
+                near=1,
+                margin=SLIGHT,
+                per="n",
+            )
+        )
         yield parts[-1]
     four, eight = (part.span for part in parts)
     return f"Try paddings that keep the alignment: four words have {four} the speed of none, eight {eight}."
@@ -123,7 +204,13 @@ def split_loader_neutral(data: RunData) -> Parts:
 
     Source: hip-gemm (split loaders).
     """
-    speed = yield _step(data, "3.4", near=0.98, margin=SLIGHT)  # about 2 %: from 1 to 3 %
+    speed = yield _step(
+        data, "3.4", near=0.98, margin=SLIGHT
+    )  # about 2 %: from 1 to 3 %
     pays = speed.values.least > 1 + SLIGHT  # as `ladder_order` counts it
-    advice = "Split the loaders" if pays else "Split the loaders or not, as the code reads better"
+    advice = (
+        "Split the loaders"
+        if pays
+        else "Split the loaders or not, as the code reads better"
+    )
     return f"{advice} of a kernel without overlap: {speed.span} the speed."

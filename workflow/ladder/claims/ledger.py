@@ -44,14 +44,24 @@ def _claims(module: ModuleType) -> Iterator[Claim]:
     Raises LadderError for one that is no claim.
     """
     for name, function in vars(module).items():
-        if inspect.isfunction(function) and function.__module__ == module.__name__ and name[0] != "_":
-            statement, _, source = " ".join((function.__doc__ or "").split()).partition(" Source: ")
+        if (
+            inspect.isfunction(function)
+            and function.__module__ == module.__name__
+            and name[0] != "_"
+        ):
+            statement, _, source = " ".join((function.__doc__ or "").split()).partition(
+                " Source: "
+            )
             takes = [*inspect.signature(function).parameters]
             if sys.flags.optimize > 1:
                 raise LadderError(
                     "python -OO: docstrings are needed: they hold the claims; accepted: python -O"
                 )
-            if takes != ["data"] or not inspect.isgeneratorfunction(function) or not source:
+            if (
+                takes != ["data"]
+                or not inspect.isgeneratorfunction(function)
+                or not source
+            ):
                 raise LadderError(
                     f"{inspect.getfile(function)}: {name}: it is public, and no claim; accepted: a function of `data` "
                     "that yields parts and whose docstring ends with `Source: KEY (place).`, or a helper with _ ahead"
@@ -91,11 +101,24 @@ def rows_of(claim: Claim, data: RunData) -> list[dict[str, object]]:
     notes = [one for one in found if isinstance(one, str)]
     rows = []
     for part in parts:
-        row: dict[str, object] = {"id": claim.id, "source": claim.source, "statement": claim.statement}
-        row |= {"part": part.label, "verdict": part.verdict, "where": part.where or None, "advice": advice}
+        row: dict[str, object] = {
+            "id": claim.id,
+            "source": claim.source,
+            "statement": claim.statement,
+        }
+        row |= {
+            "part": part.label,
+            "verdict": part.verdict,
+            "where": part.where or None,
+            "advice": advice,
+        }
         if part.decisive is not None:
             effect, elsewhere = part.decisive.measured, part.decisive.predicted
-            row |= {"effect": effect.value, "effect_low": effect.low, "effect_high": effect.high}
+            row |= {
+                "effect": effect.value,
+                "effect_low": effect.low,
+                "effect_high": effect.high,
+            }
             row |= {"predicted_low": elsewhere.low, "predicted_high": elsewhere.high}
         rows.append(row | {"evidence": part.evidence})
     if notes:
@@ -106,7 +129,9 @@ def rows_of(claim: Claim, data: RunData) -> list[dict[str, object]]:
 def decide_tables(folder: Path, sweeps: Mapping[str, Sweep]) -> pd.DataFrame:
     """Decide the claims over the tables in a folder, which are about `sweeps`, and write claims.csv beside them."""
     data = RunData(sweeps, read_frames(folder))
-    frame = tables.frame("claims", [row for claim in CLAIMS for row in rows_of(claim, data)])
+    frame = tables.frame(
+        "claims", [row for claim in CLAIMS for row in rows_of(claim, data)]
+    )
     tables.write({"claims": frame}, folder)
     return frame
 
@@ -114,7 +139,9 @@ def decide_tables(folder: Path, sweeps: Mapping[str, Sweep]) -> pd.DataFrame:
 class _WithoutRows(RunData):
     """A run that has measured nothing, and refuses names and values that no cell of a sweep has."""
 
-    def _select(self, rows: Iterable[Row], sweep: str, kernel: Any, wanted: Mapping[str, Any]) -> Rows:
+    def _select(
+        self, rows: Iterable[Row], sweep: str, kernel: Any, wanted: Mapping[str, Any]
+    ) -> Rows:
         if sweep in self.sweeps:
             known, where = _names_and_values(self.sweeps[sweep]), f"the sweep {sweep}"
             for name, asked in {"kernel": kernel or (), **wanted}.items():
@@ -128,12 +155,19 @@ class _WithoutRows(RunData):
 def _names_and_values(sweep: Sweep) -> dict[str, list[Any]]:
     """What rows of a sweep are selected by, with the values that it has: columns, parameters, fields of the size."""
     found: dict[str, dict[Any, None]] = {
-        "regime": dict.fromkeys([*sweep.regimes, *([SUSTAINED] if sweep.sustained else [])]),
+        "regime": dict.fromkeys(
+            [*sweep.regimes, *([SUSTAINED] if sweep.sustained else [])]
+        ),
         "status": dict.fromkeys(STATUSES),
         "rung": dict.fromkeys(entry.rung for entry in sweep.entries if entry.rung),
     }
     variants = [
-        {**one.params, "kernel": one.kernel.name, "dtype": one.dtype, "layout": one.layout}
+        {
+            **one.params,
+            "kernel": one.kernel.name,
+            "dtype": one.dtype,
+            "layout": one.layout,
+        }
         for one in sweep.variants
     ]
     for names in (*variants, *sweep.sizes):

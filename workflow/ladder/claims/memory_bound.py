@@ -24,7 +24,9 @@ def _speeds(data: RunData, rung: str, below: str) -> Values:
     return data.speeds_over(_sums(data, rung), _sums(data, below), "elements")
 
 
-def _faster(data: RunData, what: str, rung: str, below: str, times: float) -> Generator[Part, Part, Part]:
+def _faster(
+    data: RunData, what: str, rung: str, below: str, times: float
+) -> Generator[Part, Part, Part]:
     """That a rung is faster than another one, and by so many times; the first of the two parts."""
     values = _speeds(data, rung, below)
     faster = yield decide_part(f"speed of {what}", values, least=1, margin=_SLIGHT)
@@ -39,7 +41,9 @@ def sequential_addressing(data: RunData) -> Parts:
     Source: harris-reduction (kernel 3 over kernel 2).
     """
     what = "sequential over interleaved addressing"
-    faster = yield from _faster(data, what, "3 sequential addressing", "2 shared-memory tree", 2.01)
+    faster = yield from _faster(
+        data, what, "3 sequential addressing", "2 shared-memory tree", 2.01
+    )
     return f"Add the upper half to the lower half ({faster.span}); better, let warps add up in registers."
 
 
@@ -50,7 +54,9 @@ def many_numbers_a_thread(data: RunData) -> Parts:
     Source: harris-reduction (kernel 7 over kernel 6).
     """
     what = "many numbers a thread over a round of the block each"
-    faster = yield from _faster(data, what, "5 many numbers a thread", "4 warp shuffles", 1.42)
+    faster = yield from _faster(
+        data, what, "5 many numbers a thread", "4 warp shuffles", 1.42
+    )
     return f"Let each thread add up all of its numbers first: {faster.span} the speed."
 
 
@@ -61,7 +67,9 @@ def sums_in_all(data: RunData) -> Parts:
     Source: harris-reduction (kernel 7 over kernel 2).
     """
     values = _speeds(data, "8 bulk copies", "2 shared-memory tree")
-    whole = yield decide_part("speed of the last rung over the shared-memory tree", values, least=12.9)
+    whole = yield decide_part(
+        "speed of the last rung over the shared-memory tree", values, least=12.9
+    )
     return f"Expect {whole.span} from a tree to the last rung at 2^22 numbers, and more at more."
 
 
@@ -70,10 +78,14 @@ def padding_frees_transposition(data: RunData) -> Parts:
 
     Source: harris-transpose (shared memory bank conflicts).
     """
-    padded, plain = (data.timed("transpose_fp32", rung=rung) for rung in ("3 padded tile", "2 tile"))
+    padded, plain = (
+        data.timed("transpose_fp32", rung=rung) for rung in ("3 padded tile", "2 tile")
+    )
     # What meets other traffic counts as a conflict too, also where all banks differ: 3 to 10 % of accesses.
     left = data.ratios(padded, plain, lambda row: per_request(row) - 1, "m")
-    yield decide_part("conflicts of shared loads, of those without padding", left, most=_FEW, unit="")
+    yield decide_part(
+        "conflicts of shared loads, of those without padding", left, most=_FEW, unit=""
+    )
     faster = yield decide_part(
         "speed of padded over plain tiles",
         data.speeds_over(padded, plain, "m"),
@@ -81,7 +93,9 @@ def padding_frees_transposition(data: RunData) -> Parts:
         margin=SLIGHT,
         per="m",
     )
-    copied = yield decide_part("speed over a copy", data.speeds(padded), least=1, margin=_AS_FAST, per="m")
+    copied = yield decide_part(
+        "speed over a copy", data.speeds(padded), least=1, margin=_AS_FAST, per="m"
+    )
     return f"Pad the tile ({faster.span}); it has {copied.span} the speed of a copy, and wider accesses bring more."
 
 
@@ -91,7 +105,9 @@ def online_normalizer(data: RunData) -> Parts:
 
     Source: milakov-softmax (abstract; online normalizer over safe softmax).
     """
-    one, two = (data.timed("softmax_fp32", rung=rung) for rung in ("2 online", "1 three passes"))
+    one, two = (
+        data.timed("softmax_fp32", rung=rung) for rung in ("2 online", "1 three passes")
+    )
     gains = data.speeds_over(one, two, "n")
     label = "speed of two reads of a row over three"
     faster = yield decide_part(label, gains, least=1, margin=SLIGHT, per="n")

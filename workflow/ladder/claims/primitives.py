@@ -108,7 +108,11 @@ def _room(value: Estimate, least: float, most: float) -> float:
 
 
 def corrected(
-    values: Sequence[Estimate], verdicts: Sequence[str], least: float, most: float, some: bool = False
+    values: Sequence[Estimate],
+    verdicts: Sequence[str],
+    least: float,
+    most: float,
+    some: bool = False,
 ) -> list[str]:
     """Verdicts of a part's values, of which those that decide the part alone have passed Holm's correction.
 
@@ -116,14 +120,18 @@ def corrected(
     the level 0.05 / n, the next one at 0.05 / (n - 1), and so on; from the first that does not all are undecided. A
     value that is refuted lies beyond one edge only. Counts have no chance in them, and are no values of these n.
     """
-    from scipy.special import ndtri  # slow to import, and the report imports claims for their words
+    from scipy.special import (
+        ndtri,
+    )  # slow to import, and the report imports claims for their words
 
     alone, found = HOLDS if some else REFUTED, [*verdicts]
     chance = [place for place, value in enumerate(values) if value.low < value.high]
     edges = dict.fromkeys(chance, (least, most))
     if alone == REFUTED:
         for place in chance:
-            edges[place] = (least, math.inf) if values[place].value < least else (-math.inf, most)
+            edges[place] = (
+                (least, math.inf) if values[place].value < least else (-math.inf, most)
+            )
     hasty = [place for place in chance if found[place] == alone]
     ranked = sorted(hasty, key=lambda place: -_room(values[place], *edges[place]))
     for rank, place in enumerate(ranked):
@@ -159,7 +167,11 @@ def decide_part(
     if margin is None:
         timed = near is None and any(one.timed for one in values.values)
         margin = max(SESSION["kernel"], values.noise) if timed else 0.0
-    said = f"at least {number(least)}" if math.isfinite(least) else f"at most {number(most)}"
+    said = (
+        f"at least {number(least)}"
+        if math.isfinite(least)
+        else f"at most {number(most)}"
+    )
     if math.isfinite(least) and math.isfinite(most):
         said = f"from {number(least)} to {number(most)}"
     if near is not None:
@@ -171,7 +183,12 @@ def decide_part(
         raise refuse(f"part {label!r}", "margin", margin, measured)
     if not values.values:
         return Part(
-            label, NOT_MEASURED, "", f"Not measured: {values.why or 'no pair of rows'}.", values, unit
+            label,
+            NOT_MEASURED,
+            "",
+            f"Not measured: {values.why or 'no pair of rows'}.",
+            values,
+            unit,
         )
     equal = margin if near is None else 0.0
     decisive = [one.deciding for one in values.values]
@@ -185,15 +202,39 @@ def decide_part(
 
     def favour(value: Value) -> float:
         found = value.value
-        return -abs(found - near) if near is not None else found if math.isfinite(least) else -found
+        return (
+            -abs(found - near)
+            if near is not None
+            else found
+            if math.isfinite(least)
+            else -found
+        )
 
     worst = REFUTED if verdict == ONLY_WHERE else verdict
-    deciding = [one for one, own in zip(values.values, verdicts, strict=True) if own == worst]
-    shown = [(own, [str(key) for key in groups if groups[key] == own]) for own in VERDICTS]
-    where = "; ".join(f"{own} at {per} = {', '.join(keys)}" for own, keys in shown if per and keys)
+    deciding = [
+        one for one, own in zip(values.values, verdicts, strict=True) if own == worst
+    ]
+    shown = [
+        (own, [str(key) for key in groups if groups[key] == own]) for own in VERDICTS
+    ]
+    where = "; ".join(
+        f"{own} at {per} = {', '.join(keys)}" for own, keys in shown if per and keys
+    )
     evidence = _found(values, verdicts, unit)
-    evidence += f"; left out because of missing data: {values.left_out}." if values.left_out else "."
-    return Part(label, verdict, where, evidence, values, unit, (max if some else min)(deciding, key=favour))
+    evidence += (
+        f"; left out because of missing data: {values.left_out}."
+        if values.left_out
+        else "."
+    )
+    return Part(
+        label,
+        verdict,
+        where,
+        evidence,
+        values,
+        unit,
+        (max if some else min)(deciding, key=favour),
+    )
 
 
 def _shown(values: Values, unit: str, ends: bool) -> list[str]:
@@ -201,7 +242,10 @@ def _shown(values: Values, unit: str, ends: bool) -> list[str]:
     rows = [one.row for one in values.values]
     params = [json.loads(row["params"]) for row in rows]
     differing = stats.changing(params)
-    kernels, sizes = len({row["kernel"] for row in rows}) > 1, len({str(row.size) for row in rows}) > 1
+    kernels, sizes = (
+        len({row["kernel"] for row in rows}) > 1,
+        len({str(row.size) for row in rows}) > 1,
+    )
     found = []
     for one, own in zip(values.values, params, strict=True):
         estimate = one.measured
@@ -209,11 +253,13 @@ def _shown(values: Values, unit: str, ends: bool) -> list[str]:
         if ends and estimate.low != estimate.high:
             text += f" [{number(estimate.low)}, {number(estimate.high)}]"
         if ends and one.predicted.known:
-            text += (
-                f" (predicted on another GPU: {number(one.predicted.low)} to {number(one.predicted.high)})"
-            )
-        place = [one.row["kernel"]] * kernels + [f"{name}={own[name]}" for name in differing if name in own]
-        place = [one.row["rung"]] if place and "rung" in one.row else place  # which says more
+            text += f" (predicted on another GPU: {number(one.predicted.low)} to {number(one.predicted.high)})"
+        place = [one.row["kernel"]] * kernels + [
+            f"{name}={own[name]}" for name in differing if name in own
+        ]
+        place = (
+            [one.row["rung"]] if place and "rung" in one.row else place
+        )  # which says more
         place += [f"size {size_label(one.row.size)}"] * sizes
         found.append(text + (f" at {', '.join(place)}" if place else ""))
     return found
@@ -235,4 +281,6 @@ def note(label: str, values: Values, unit: str = "") -> str:
     """Numbers printed next to a claim as an explanation; they do not affect its verdict."""
     if not values.values:
         return f"{label}: not measured: {values.why}"
-    return f"{label}: {stats.listed(_shown(values, unit, ends=False), _MOST_LISTED, ', ')}"
+    return (
+        f"{label}: {stats.listed(_shown(values, unit, ends=False), _MOST_LISTED, ', ')}"
+    )

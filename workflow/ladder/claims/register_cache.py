@@ -39,7 +39,11 @@ def register_cache_speedup(data: RunData) -> Parts:
     """
     alone = data.speeds(_timed(data, _CACHE, coarsen=1))
     single = yield decide_part(
-        "speed with one output per thread over shared memory", alone, least=1, margin=SLIGHT, per="radius"
+        "speed with one output per thread over shared memory",
+        alone,
+        least=1,
+        margin=SLIGHT,
+        per="radius",
     )
     coarse = data.speeds(_timed(data, _CACHE, coarsen=_several))
     label = "speed with several outputs per thread over shared memory with one, at some radius and number"
@@ -47,9 +51,7 @@ def register_cache_speedup(data: RunData) -> Parts:
     cached, shared = (_timed(data, kernel, coarsen=8) for kernel in (_CACHE, _SHARED))
     fair = data.speeds_over(cached, shared, "radius", "elements")
     yield note("speed over shared memory, eight outputs per thread in both", fair, "x")
-    return (
-        f"Give each thread several outputs ({best.span}); the register cache by itself brings {single.span}."
-    )
+    return f"Give each thread several outputs ({best.span}); the register cache by itself brings {single.span}."
 
 
 def register_cache_saturates(data: RunData) -> Parts:
@@ -60,9 +62,14 @@ def register_cache_saturates(data: RunData) -> Parts:
     # An output takes 2 k shuffles or 2 k + 1 shared loads, at 32 lanes a cycle each: these counts predict no
     # growing gain.
     gains = data.speeds(_timed(data, _CACHE, coarsen=1))
-    short, middle, long = (gains.only(radius=one) for one in (1, 12, lambda radius: radius > 12))
+    short, middle, long = (
+        gains.only(radius=one) for one in (1, 12, lambda radius: radius > 12)
+    )
     growth = yield decide_part(
-        "speed-up at radius 12 over that at radius 1", middle.over(short), least=1, margin=SLIGHT
+        "speed-up at radius 12 over that at radius 1",
+        middle.over(short),
+        least=1,
+        margin=SLIGHT,
     )
     yield decide_part(
         "speed-up beyond radius 12 over that at radius 12",
@@ -100,12 +107,22 @@ def redundant_loads(data: RunData) -> Parts:
         label = f"words at radius {radius} over shared memory's, by the formula"
         words = yield decide_part(label, data.numbers(rows, _words), **condition)
         # The hardware moves sectors of eight words, so that two words of halo cost a whole sector.
-        cached, shared = (_timed(data, kernel, coarsen=1, radius=radius) for kernel in (_CACHE, _SHARED))
-        sectors, dram = (
-            data.ratios(cached, shared, metric(name), "elements") for name in (SECTORS, DRAM_READ)
+        cached, shared = (
+            _timed(data, kernel, coarsen=1, radius=radius)
+            for kernel in (_CACHE, _SHARED)
         )
-        yield note(f"sectors at radius {radius} over shared memory's, by the profiler", sectors, "x")
-        yield note(f"bytes from DRAM at radius {radius} over shared memory's", dram, "x")
+        sectors, dram = (
+            data.ratios(cached, shared, metric(name), "elements")
+            for name in (SECTORS, DRAM_READ)
+        )
+        yield note(
+            f"sectors at radius {radius} over shared memory's, by the profiler",
+            sectors,
+            "x",
+        )
+        yield note(
+            f"bytes from DRAM at radius {radius} over shared memory's", dram, "x"
+        )
     return (
         f"At radius 16 expect {words.span} the words and {sectors.span()} the sectors, but {dram.span()} the bytes "
         "from DRAM."
@@ -118,7 +135,9 @@ def coarsening_pays_then_spills(data: RunData) -> Parts:
     Source: register-cache (results).
     """
     one, several = (_timed(data, _CACHE, coarsen=outputs) for outputs in (1, _several))
-    shorter = data.speeds_over(several, one, "radius", "elements").only(radius=lambda radius: radius < 25)
+    shorter = data.speeds_over(several, one, "radius", "elements").only(
+        radius=lambda radius: radius < 25
+    )
     speed = yield decide_part(
         "speed of several outputs per thread over one, below radius 25",
         shorter,
@@ -150,10 +169,14 @@ def coarsening_pays_then_spills(data: RunData) -> Parts:
     )
     shares = []
     for radius in (16, 25):
-        yield note(f"registers per thread at radius {radius}", resource("registers", radius))
+        yield note(
+            f"registers per thread at radius {radius}", resource("registers", radius)
+        )
         shares.append(resource("occupancy", radius, 100))
         yield note(f"occupancy at radius {radius}", shares[-1], "%")
-    advice = speed.either("Give a thread several outputs", "Time several outputs per thread")
+    advice = speed.either(
+        "Give a thread several outputs", "Time several outputs per thread"
+    )
     spills = spilled.either("registers spill", "no register spills")
     before_it, there = (one.span("%") for one in shares)
     return (
@@ -168,13 +191,24 @@ def activemask(data: RunData) -> Parts:
     Source: register-cache (one_stencil_with_rc).
     """
     wanted = {"coarsen": 1, "radius": 1}
-    full, active = (_compiled(data, _CACHE, mask=mask, **wanted) for mask in ("full", "active"))
+    full, active = (
+        _compiled(data, _CACHE, mask=mask, **wanted) for mask in ("full", "active")
+    )
     instructions = data.ratios(full, active, lambda row: row["instructions"])
-    yield decide_part("instructions with a full mask over those with __activemask()", instructions, most=1)
-    full, active = (_timed(data, _CACHE, mask=mask, **wanted) for mask in ("full", "active"))
+    yield decide_part(
+        "instructions with a full mask over those with __activemask()",
+        instructions,
+        most=1,
+    )
+    full, active = (
+        _timed(data, _CACHE, mask=mask, **wanted) for mask in ("full", "active")
+    )
     speeds = data.speeds_over(full, active, "elements")
     speed = yield decide_part(
-        "speed with a full mask over that with __activemask()", speeds, near=1, margin=SLIGHT
+        "speed with a full mask over that with __activemask()",
+        speeds,
+        near=1,
+        margin=SLIGHT,
     )
     return (
         f"Name all lanes ({speed.span}): in a divergent branch __activemask() names only who happens to be there, and "

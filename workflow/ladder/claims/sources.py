@@ -12,6 +12,8 @@ def titles() -> dict[str, str]:
     if not _PAGE.is_file():
         return {}
     rows = [
-        line.split("|") for line in _PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("| `")
+        line.split("|")
+        for line in _PAGE.read_text(encoding="utf-8").splitlines()
+        if line.startswith("| `")
     ]
     return {row[1].strip(" `"): row[2].strip().replace("*", "") for row in rows}

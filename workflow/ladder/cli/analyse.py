@@ -22,7 +22,12 @@ from ladder.model.plan_file import read_plan
 from ladder.model.schemas import SAMPLES, SWEEP_TABLES
 from ladder.results import tables
 from ladder.results.collect import accounts_of, changed_code, collect_sweep, merge
-from ladder.results.environment import analysed_here, measured_on, read_environment, reproduced
+from ladder.results.environment import (
+    analysed_here,
+    measured_on,
+    read_environment,
+    reproduced,
+)
 from ladder.results.publish import copy_beside, kept_rows
 from ladder.results.published_records import records_of, write_samples
 from ladder.results.statistics import count
@@ -36,13 +41,25 @@ def _stand_in(view: PlanRecords, published: PublishedFolder) -> dict[str, pd.Dat
     reasons = [(subject, "not in the published run") for subject in missing]
     for kernel, variants in changed_code(view).items():
         number = count(variants, "variant")
-        reasons.append((kernel, f"machine code differs from the published run's ({number})"))
+        reasons.append(
+            (kernel, f"machine code differs from the published run's ({number})")
+        )
     if not view.records.by_cell:
         reasons = [(sweep, f"no published measurements in {published.root.name}")]
     row = {"sweep": sweep, "stage": "published"}
-    rows = [{**row, "subject": subject, "reason": reason} for subject, reason in reasons]
+    rows = [
+        {**row, "subject": subject, "reason": reason} for subject, reason in reasons
+    ]
     kept = kept_rows(sweep, published, ("notes", "jobs"))
-    return frames | kept | {"notes": tables.concat([kept["notes"], tables.frame("notes", rows)], "notes")}
+    return (
+        frames
+        | kept
+        | {
+            "notes": tables.concat(
+                [kept["notes"], tables.frame("notes", rows)], "notes"
+            )
+        }
+    )
 
 
 def collect(
@@ -63,7 +80,10 @@ def collect(
         else:
             frames = collect_sweep(view, *accounts_of(folder, plan))
         counts = frames["timings"]["status"].value_counts()
-        summary = ", ".join(f"{count} {status}" for status, count in counts.items()) or "no timings"
+        summary = (
+            ", ".join(f"{count} {status}" for status, count in counts.items())
+            or "no timings"
+        )
         logging.info("[%d/%d] %s: %s", done, len(plans), plan.sweep, summary)
         parts[plan.sweep] = frames
     tables.write(merge(parts), into or folder.tables)
@@ -82,7 +102,9 @@ def environment(
     folder = RunFolder(folder_)
     if not re.fullmatch(ARCH, arch):
         raise refuse("command line", "--arch", arch, AN_ARCH)
-    measured = measured_on(read_store(folder.records), tables.read("sessions", folder.tables))
+    measured = measured_on(
+        read_store(folder.records), tables.read("sessions", folder.tables)
+    )
     document = analysed_here(project(context).root, folder.root.name, arch) | measured
     document |= {"timings_from": "measured" if measured else "none", "published": None}
     if published is not None and not (source := PublishedFolder(published)).is_empty:
@@ -96,7 +118,9 @@ def claims(context: typer.Context, folder_: Folder, names: SweepNames) -> None:
     from ladder.claims.ledger import decide_tables
     from ladder.results.statistics import records
 
-    for row in records(decide_tables(RunFolder(folder_).tables, sweeps_of(context, names))):
+    for row in records(
+        decide_tables(RunFolder(folder_).tables, sweeps_of(context, names))
+    ):
         logging.info("%s: %s: %s", row["id"], row["verdict"], row["part"])
 
 
@@ -115,7 +139,9 @@ def figures(
     from ladder.results.run_data import RunData
 
     folder = RunFolder(folder_)
-    frames = {table: tables.read(table, into or folder.tables) for table in SWEEP_TABLES}
+    frames = {
+        table: tables.read(table, into or folder.tables) for table in SWEEP_TABLES
+    }
     environment = measured_on(records_of(folder, published, []), frames["sessions"])
     if published is not None:
         environment = {"published": environment, "timings_from": "published"}

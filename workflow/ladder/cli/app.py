@@ -28,8 +28,13 @@ _MODULES = [
 STEPS = {step: module for module, steps in _MODULES for step in steps.split()}
 """Step -> the module of this folder that holds it as a function."""
 
-MISTAKE, CRASH = 2, 3  # exit codes: something that the user gave is wrong; the program itself failed
-UNJUDGED = 5  # in place of both for `judge`, whose exit codes up to 4 speak of the kernel
+MISTAKE, CRASH = (
+    2,
+    3,
+)  # exit codes: something that the user gave is wrong; the program itself failed
+UNJUDGED = (
+    5  # in place of both for `judge`, whose exit codes up to 4 speak of the kernel
+)
 
 
 def _show_version(wanted: bool) -> None:
@@ -41,7 +46,9 @@ def _show_version(wanted: bool) -> None:
 def _begin(
     context: typer.Context,
     root: Annotated[Path, typer.Option(help="Project folder.")] = Path(),
-    version: Annotated[bool, typer.Option("--version", callback=_show_version, is_eager=True)] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True)
+    ] = False,
 ) -> None:
     """Every step of the pipeline, as the workflow runs it and by hand."""
     context.obj = root.resolve() if ".." in root.parts else root
@@ -49,7 +56,9 @@ def _begin(
 
 def _app(words: Sequence[str]) -> typer.Typer:
     """The command line. Only a step among its words is imported: a compile job must not pay for plotting."""
-    app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+    app = typer.Typer(
+        add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False
+    )
     app.callback()(_begin)
     for name in [step for step in STEPS if step in words] or STEPS:  # all for the help
         module = importlib.import_module(f"ladder.cli.{STEPS[name]}")
@@ -80,7 +89,9 @@ def main(arguments: list[str] | None = None) -> int:
     if next((word for word in words if word in STEPS), "") == "judge":
         mistake = crash = unread = UNJUDGED
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # of a terminal that knows no "…" or "µ"
+        sys.stdout.reconfigure(
+            errors="replace"
+        )  # of a terminal that knows no "…" or "µ"
     try:
         try:
             _app(words)(words, prog_name="ladder")

@@ -17,7 +17,16 @@ from ladder.catalogue.runs import Run
 from ladder.catalogue.settings import choose_device, read_settings
 from ladder.catalogue.sweeps import chosen_cells, load_sweeps
 from ladder.cli.load import settings_of
-from ladder.cli.options import Arch, Config, Configfile, Folder, Jobs, Published, SweepName, project
+from ladder.cli.options import (
+    Arch,
+    Config,
+    Configfile,
+    Folder,
+    Jobs,
+    Published,
+    SweepName,
+    project,
+)
 from ladder.model.errors import LadderError
 from ladder.model.files import replace_file
 from ladder.model.folders import Project, PublishedFolder, RunFolder
@@ -27,7 +36,12 @@ from ladder.model.sweep import Sweep
 
 
 def compiled(
-    own: Project, sweep: Sweep, settings: Settings, arch: str, jobs: int, published: Path | None = None
+    own: Project,
+    sweep: Sweep,
+    settings: Settings,
+    arch: str,
+    jobs: int,
+    published: Path | None = None,
 ) -> Plan:
     """The plan of a sweep, with what is known of its kernels; those that are not in the cache are compiled.
 
@@ -38,11 +52,15 @@ def compiled(
     refuse_options(arch, compiling.options)
     asked = CompileRequests(sweep, own.include, arch, compiling.options)
     known = read_facts(PublishedFolder(published).facts) if published else None
-    found = Cache(own.root / compiling.cache, known).fill(asked.requests, jobs, compiling.timeout_s)
+    found = Cache(own.root / compiling.cache, known).fill(
+        asked.requests, jobs, compiling.timeout_s
+    )
     for harness in asked.harness.values():
         if found[harness.key]["status"] != "ok":
             raise LadderError(f"{harness.source}: {found[harness.key]['reason']}")
-    return asked.planned(replace(plan_sweep(sweep, settings, arch), edges=plan_edges(sweep, arch)), found)
+    return asked.planned(
+        replace(plan_sweep(sweep, settings, arch), edges=plan_edges(sweep, arch)), found
+    )
 
 
 def compiled_facts(run: Run, published: PublishedFolder) -> dict[str, dict[str, Any]]:
@@ -50,10 +68,20 @@ def compiled_facts(run: Run, published: PublishedFolder) -> dict[str, dict[str, 
 
     By the last of a request's keys, which is the same on a host without its compiler.
     """
-    cache = Cache(run.project.root / run.config.compile.cache, read_facts(published.facts))
+    cache = Cache(
+        run.project.root / run.config.compile.cache, read_facts(published.facts)
+    )
     of = (run.project.include, run.arch, run.config.compile.options)
-    requests = (one for sweep in run.every_sweep.values() for one in CompileRequests(sweep, *of).requests)
-    return {one.keys[-1]: facts for one in requests if (facts := cache.facts(one)) is not None}
+    requests = (
+        one
+        for sweep in run.every_sweep.values()
+        for one in CompileRequests(sweep, *of).requests
+    )
+    return {
+        one.keys[-1]: facts
+        for one in requests
+        if (facts := cache.facts(one)) is not None
+    }
 
 
 def write_plan(plan: Plan, folder: RunFolder) -> Path:

@@ -48,7 +48,10 @@ def check(
 def reference(
     context: typer.Context,
     write: Annotated[
-        bool, typer.Option("--write", help="Update both README.md, ladder.md and the schemas.")
+        bool,
+        typer.Option(
+            "--write", help="Update both README.md, ladder.md and the schemas."
+        ),
     ] = False,
 ) -> None:
     """Print the field reference of all documents, or write it down with schemas, README's numbers and ladder.md."""
@@ -58,11 +61,15 @@ def reference(
         return
     own = project(context)
     for name, (_, document) in KINDS.items():
-        write_json(own.config / "schemas" / f"{name}.json", document.model_json_schema())
+        write_json(
+            own.config / "schemas" / f"{name}.json", document.model_json_schema()
+        )
     run = run_of(context, None, None)
     published = own.published(run.config.published)
     data = RunData.read(published, run.every_sweep)
-    replace_file(own.root / "docs" / "ladder.md", ladders(published, data, own.root).encode())
+    replace_file(
+        own.root / "docs" / "ladder.md", ladders(published, data, own.root).encode()
+    )
     for readme, lines in (
         (own.config / "README.md", text),
         (own.root / "README.md", learnt(published, data, own.root)),
@@ -71,28 +78,49 @@ def reference(
         if old.count(BEGIN) != 1 or old.count(END) != 1:
             raise LadderError(f"{readme}: the marks {BEGIN} and {END} are missing")
         before, after = old.split(BEGIN)[0], old.split(END)[1]
-        replace_file(readme, f"{before}{BEGIN}\n\n{lines.strip()}\n\n{END}{after}".encode())
+        replace_file(
+            readme, f"{before}{BEGIN}\n\n{lines.strip()}\n\n{END}{after}".encode()
+        )
 
 
-RunA = Annotated[Path, typer.Argument(metavar="RUN_A", help="results/RUN/DEVICE or results/published/DEVICE")]
+RunA = Annotated[
+    Path,
+    typer.Argument(
+        metavar="RUN_A", help="results/RUN/DEVICE or results/published/DEVICE"
+    ),
+]
 RunB = Annotated[Path, typer.Argument(metavar="RUN_B", help="The run held against it.")]
-Threshold = Annotated[float, typer.Option(help="Regressions above this many percent count.")]
+Threshold = Annotated[
+    float, typer.Option(help="Regressions above this many percent count.")
+]
 
 
 def compare(run_a: RunA, run_b: RunB, threshold: Threshold = 2.0) -> None:
     """Compare the speed-ups in the tables of two runs; exits 1 on a regression."""
     if not 0 <= threshold < 100:
-        raise refuse("command line", "--threshold", threshold, "a percentage from 0 to 100")
+        raise refuse(
+            "command line", "--threshold", threshold, "a percentage from 0 to 100"
+        )
     sides = []
     for path, field in ((run_a, "RUN_A"), (run_b, "RUN_B")):
         (folder,) = folders([path], field)
-        sides.append({table: tables.read(table, folder.tables) for table in ("timings", "sessions")})
+        sides.append(
+            {
+                table: tables.read(table, folder.tables)
+                for table in ("timings", "sessions")
+            }
+        )
     result = comparing.compare(*sides)
     broken = result.others["broken"]
     if not (
-        len(result.cells) or broken or result.others["repaired"] or result.others["over another library"]
+        len(result.cells)
+        or broken
+        or result.others["repaired"]
+        or result.others["over another library"]
     ):
-        raise LadderError(f"{run_a} and {run_b} have no cell in common that gave a result")
+        raise LadderError(
+            f"{run_a} and {run_b} have no cell in common that gave a result"
+        )
     worse = int((result.slower["faster"] < -threshold / 100).sum())
     gpus = [len(comparing.gpus_of(side["sessions"])) for side in sides]
     said = {"runs": [("A", run_a, gpus[0]), ("B", run_b, gpus[1])], "result": result}

@@ -54,7 +54,9 @@ def the_gpu() -> FoundGpu:
     raise LadderError("no GPU is visible, and this step measures on one")
 
 
-def measured(own: Project, sweep: Sweep, settings: Settings, arch: str, folder: RunFolder) -> PlanRecords:
+def measured(
+    own: Project, sweep: Sweep, settings: Settings, arch: str, folder: RunFolder
+) -> PlanRecords:
     """Compile a sweep and measure what the folder's store does not have of it: its plan with the records.
 
     Raises LadderError where a kernel that others are timed against does not compile.
@@ -65,7 +67,9 @@ def measured(own: Project, sweep: Sweep, settings: Settings, arch: str, folder: 
             name = task.reference.variant
             facts = plan.variants[name]
             if facts["status"] != "ok":
-                raise LadderError(f"the reference {name}: {facts['status']}: {facts['reason']}")
+                raise LadderError(
+                    f"the reference {name}: {facts['status']}: {facts['reason']}"
+                )
     job.measure(write_plan(plan, folder), plan, folder, own.root)
     return PlanRecords(plan, read_store(folder.records))
 
@@ -77,7 +81,9 @@ def measure_in_temporary_folder(
     settings, gpu = read_settings(own, (), {**over, "device": "auto"}), the_gpu()
     with tempfile.TemporaryDirectory(prefix="ladder-") as place:
         folder = RunFolder(Path(place))
-        return measured(own, sweep, settings, choose_device(settings)[1], folder), gpu.name
+        return measured(
+            own, sweep, settings, choose_device(settings)[1], folder
+        ), gpu.name
 
 
 Words = list[str] | None
@@ -88,11 +94,16 @@ _REFERENCE = (
     "'{python: FILE.py, entry: NAME}' (default: the libraries); may be repeated."
 )
 References = Annotated[Words, typer.Option(metavar="REFERENCE", help=_REFERENCE)]
-_AGAINST = "Another kernel of one's own, such as an older version, in place of --reference."
+_AGAINST = (
+    "Another kernel of one's own, such as an older version, in place of --reference."
+)
 Against = Annotated[Path | None, typer.Option(metavar="OTHER.yaml", help=_AGAINST)]
 _KERNEL = "a kernel's description NAME.yaml, beside its source"
 Description = Annotated[
-    Path, typer.Argument(metavar="KERNEL.yaml", help="Description; its source lies beside it.")
+    Path,
+    typer.Argument(
+        metavar="KERNEL.yaml", help="Description; its source lies beside it."
+    ),
 ]
 
 
@@ -103,30 +114,53 @@ def described(path: Path, field: str) -> Kernel:
     return load_kernel(Path(os.path.abspath(path)))
 
 
-def _other(kernel: Kernel, path: Path, given: Words) -> tuple[list[Any], dict[str, Kernel]]:
+def _other(
+    kernel: Kernel, path: Path, given: Words
+) -> tuple[list[Any], dict[str, Kernel]]:
     """What `reference_of` gives, for a kernel from anywhere. Raises LadderError where it cannot be the reference."""
     if given:
         raise refuse(LINE, "--against", str(path), "--against or --reference, not both")
     other = described(path, "--against")
     if other.name == kernel.name:
         why = f"both are called {kernel.name}"
-        raise refuse(LINE, "--against", str(path), "a kernel of another name: copy its two files", why=why)
+        raise refuse(
+            LINE,
+            "--against",
+            str(path),
+            "a kernel of another name: copy its two files",
+            why=why,
+        )
     return [{"kernel": other.name}], {kernel.name: kernel, other.name: other}
 
 
-def reference_of(kernel: Kernel, own: Project, given: Words) -> tuple[list[Any], dict[str, Kernel]]:
+def reference_of(
+    kernel: Kernel, own: Project, given: Words
+) -> tuple[list[Any], dict[str, Kernel]]:
     """References as a sweep has them, and the kernels that they may name. Raises LadderError without any."""
-    references = [parse_yaml(word, f"{LINE}: --reference") for word in given or kernel.problem.libraries]
+    references = [
+        parse_yaml(word, f"{LINE}: --reference")
+        for word in given or kernel.problem.libraries
+    ]
     if not references:
         why = f"the problem {kernel.problem.name} has no library"
         raise LadderError(
             f"{LINE}: --reference is missing: {why}; accepted: '{{kernel: NAME}}' and others, see docs/references.md"
         )
-    names = [item["kernel"] for item in references if isinstance(item, Mapping) and "kernel" in item]
+    names = [
+        item["kernel"]
+        for item in references
+        if isinstance(item, Mapping) and "kernel" in item
+    ]
     catalog = {**Catalog(own.kernels)} if names else {}
     same = catalog.get(kernel.name)
-    if kernel.name in names and same is not None and not same.path.samefile(kernel.path):
-        raise LadderError(f"{kernel.path}: the name {kernel.name!r}, which --reference has, is {same.path}'s")
+    if (
+        kernel.name in names
+        and same is not None
+        and not same.path.samefile(kernel.path)
+    ):
+        raise LadderError(
+            f"{kernel.path}: the name {kernel.name!r}, which --reference has, is {same.path}'s"
+        )
     return references, catalog | {kernel.name: kernel}
 
 
@@ -145,16 +179,27 @@ def judge(
     context: typer.Context,
     path: Description,
     size: Size = None,
-    param: Annotated[Words, typer.Option(metavar="NAME=VALUE", help="Parameter; may be repeated.")] = None,
-    dtype: Annotated[str | None, typer.Option(help="Dtype (default: the description's first).")] = None,
-    layout: Annotated[str | None, typer.Option(help="Layout of a GEMM (default: its first).")] = None,
+    param: Annotated[
+        Words, typer.Option(metavar="NAME=VALUE", help="Parameter; may be repeated.")
+    ] = None,
+    dtype: Annotated[
+        str | None, typer.Option(help="Dtype (default: the description's first).")
+    ] = None,
+    layout: Annotated[
+        str | None, typer.Option(help="Layout of a GEMM (default: its first).")
+    ] = None,
     reference: References = None,
     against: Against = None,
     regime: Annotated[
-        Words, typer.Option(metavar="REGIME", help="Default: cold and warm; may be repeated.")
+        Words,
+        typer.Option(metavar="REGIME", help="Default: cold and warm; may be repeated."),
     ] = None,
-    json_: Annotated[Path | None, typer.Option("--json", help="JSON to write; - is standard output.")] = None,
-    arch: Annotated[str | None, typer.Option(help="Architecture (default: the GPU's).")] = None,
+    json_: Annotated[
+        Path | None, typer.Option("--json", help="JSON to write; - is standard output.")
+    ] = None,
+    arch: Annotated[
+        str | None, typer.Option(help="Architecture (default: the GPU's).")
+    ] = None,
     config: Config = None,
 ) -> None:
     """Judge one kernel, which may lie anywhere: verify it, and time it against a reference.
@@ -165,7 +210,9 @@ def judge(
     wrong reference, or another error). docs/judge.md describes the JSON.
     """
     if json_ is not None and json_.exists() and not json_.is_file():
-        raise refuse(LINE, "--json", str(json_), "a file to write, or - for standard output")
+        raise refuse(
+            LINE, "--json", str(json_), "a file to write, or - for standard output"
+        )
     own = Project(Path(os.path.abspath(project(context).root)))
     kernel = described(path, "KERNEL.yaml")
     if against:
@@ -180,12 +227,20 @@ def judge(
         "dtypes": [dtype or next(iter(kernel.dtypes))],
         "layout": layout,
         "sizes": sizes or [usual_size(kernel.problem)],
-        "variants": [{"kernel": kernel.name, "params": parameters(param), "unsupported": "record"}],
+        "variants": [
+            {
+                "kernel": kernel.name,
+                "params": parameters(param),
+                "unsupported": "record",
+            }
+        ],
         "references": references,
         "regimes": regime or ["cold", "warm"],
     }
     sweep = replace(make_sweep(LINE, fields, catalog, own.root), name="judge")
-    view, device = measure_in_temporary_folder(own, sweep, settings_of(config, arch=arch))
+    view, device = measure_in_temporary_folder(
+        own, sweep, settings_of(config, arch=arch)
+    )
     cells = cells_of(view, components_for(own.publications(), slug_of(device)))
     code, _ = decide(cells)
     shown = text(view.plan.tasks[0].variant, device, cells)
@@ -204,14 +259,18 @@ def judge(
 Cell = Annotated[
     str,
     typer.Argument(
-        metavar="CELL", help="SWEEP/VARIANT@SIZE:REGIME, as the sweep's page or index.html has it."
+        metavar="CELL",
+        help="SWEEP/VARIANT@SIZE:REGIME, as the sweep's page or index.html has it.",
     ),
 ]
 Device = Annotated[str, typer.Option(help="Device whose publication is meant.")]
 
 
 def reproduce(
-    context: typer.Context, cell: Cell, device: Device = "nvidia-h200", config: Config = None
+    context: typer.Context,
+    cell: Cell,
+    device: Device = "nvidia-h200",
+    config: Config = None,
 ) -> None:
     """Print what is published of a cell, measure it again here, and say whether it lies where it was predicted.
 
@@ -222,7 +281,9 @@ def reproduce(
     row = reproduction.published_row(tables.read("timings", published.tables), cell)
     print(reproduction.published_text(row, read_environment(published)))
     sweep = sweeps_of(context, [row["sweep"]])[row["sweep"]]
-    view, gpu = measure_in_temporary_folder(own, reproduction.alone(sweep, row), settings_of(config))
+    view, gpu = measure_in_temporary_folder(
+        own, reproduction.alone(sweep, row), settings_of(config)
+    )
     now = reproduction.again(view, row)
     print(reproduction.measured_text(row, now, gpu))
     raise typer.Exit(int(reproduction.inside(row, now) is False))

@@ -8,25 +8,39 @@ import typer
 from ladder.model.errors import refuse
 from ladder.model.folders import Project, PublishedFolder, RunFolder
 
-Configfile = Annotated[list[Path] | None, typer.Option(help="File merged over config.yaml; may be repeated.")]
+Configfile = Annotated[
+    list[Path] | None,
+    typer.Option(help="File merged over config.yaml; may be repeated."),
+]
 Config = Annotated[
-    list[str] | None, typer.Option(metavar="KEY=VALUE", help="A setting, as for snakemake; may be repeated.")
+    list[str] | None,
+    typer.Option(
+        metavar="KEY=VALUE", help="A setting, as for snakemake; may be repeated."
+    ),
 ]
 Arch = Annotated[str | None, typer.Option(help="Architecture (default: the run's).")]
 Jobs = Annotated[int, typer.Option(min=1, help="Compilers at once.")]
-PlanFile = Annotated[Path, typer.Argument(metavar="PLAN", help="results/RUN/DEVICE/plans/SWEEP.json")]
+PlanFile = Annotated[
+    Path, typer.Argument(metavar="PLAN", help="results/RUN/DEVICE/plans/SWEEP.json")
+]
 
 
 def _folder(text: str) -> Path:
     """A folder that is there or will be."""
     path = Path(text)
     if not text or (path.exists() and not path.is_dir()):
-        raise refuse("command line", "folder", text, "a folder, results/RUN/DEVICE or a new one")
+        raise refuse(
+            "command line", "folder", text, "a folder, results/RUN/DEVICE or a new one"
+        )
     return path
 
 
-Folder = Annotated[Path, typer.Argument(parser=_folder, metavar="FOLDER", help="results/RUN/DEVICE")]
-SweepNames = Annotated[list[str], typer.Argument(metavar="SWEEP", help="Names of sweeps, in order.")]
+Folder = Annotated[
+    Path, typer.Argument(parser=_folder, metavar="FOLDER", help="results/RUN/DEVICE")
+]
+SweepNames = Annotated[
+    list[str], typer.Argument(metavar="SWEEP", help="Names of sweeps, in order.")
+]
 SweepName = Annotated[str, typer.Argument(metavar="SWEEP", help="Name of a sweep.")]
 _STAND_IN = "Without a GPU: published folder whose measurements stand in."
 
@@ -39,7 +53,8 @@ def _whole(published: Path | None) -> Path | None:
 
 
 Published = Annotated[
-    Path | None, typer.Option(help=_STAND_IN, exists=True, file_okay=False, callback=_whole)
+    Path | None,
+    typer.Option(help=_STAND_IN, exists=True, file_okay=False, callback=_whole),
 ]
 _INTO = "Folder for tables and figures (default: tables/ and figures/ of the run)."
 
@@ -48,7 +63,9 @@ Into = Annotated[
     typer.Option(parser=_folder, metavar="FOLDER", help=_INTO),
 ]
 _BESIDE = "Folder of another run, or a published one, to compare with; may be repeated."
-Beside = Annotated[list[Path] | None, typer.Option(help=_BESIDE, exists=True, file_okay=False)]
+Beside = Annotated[
+    list[Path] | None, typer.Option(help=_BESIDE, exists=True, file_okay=False)
+]
 
 
 def folders(given: list[Path] | None, field: str = "--beside") -> list[RunFolder]:
@@ -56,9 +73,16 @@ def folders(given: list[Path] | None, field: str = "--beside") -> list[RunFolder
     with_tables = list[RunFolder]()
     for path in given or ():
         kinds = (RunFolder(path), PublishedFolder(path))
-        candidates = [folder for folder in kinds if (folder.tables / "timings.csv").is_file()]
+        candidates = [
+            folder for folder in kinds if (folder.tables / "timings.csv").is_file()
+        ]
         if not candidates:
-            raise refuse("command line", field, str(path), "results/RUN/DEVICE or results/published/DEVICE")
+            raise refuse(
+                "command line",
+                field,
+                str(path),
+                "results/RUN/DEVICE or results/published/DEVICE",
+            )
         with_tables.append(candidates[0])
     return with_tables
 

@@ -31,14 +31,24 @@ from ladder.results.run_data import RunData
 
 def publish(
     context: typer.Context,
-    run: Annotated[str, typer.Argument(help="Name of the run (folder under results/).")],
-    device: Annotated[str, typer.Argument(help="Device folder of the run, such as nvidia-h200.")],
+    run: Annotated[
+        str, typer.Argument(help="Name of the run (folder under results/).")
+    ],
+    device: Annotated[
+        str, typer.Argument(help="Device folder of the run, such as nvidia-h200.")
+    ],
     configfile: Configfile = None,
     config: Config = None,
     only: Annotated[
-        str, typer.Option(metavar="COMMIT", help="Publish what this commit measured, and nothing else.")
+        str,
+        typer.Option(
+            metavar="COMMIT",
+            help="Publish what this commit measured, and nothing else.",
+        ),
     ] = "",
-    force: Annotated[bool, typer.Option("--force", help="Publish in spite of objections.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Publish in spite of objections.")
+    ] = False,
 ) -> None:
     """Merge a run's records into what is published of its device, and make the published tables and report anew.
 
@@ -49,14 +59,22 @@ def publish(
     folder = checkout.run(run, device)
     if not folder.root.is_dir():
         raise LadderError(f"{folder.root}: no such run")
-    given = run_of(context, configfile, config, run=run, device="none" if device == NO_GPU else device)
+    given = run_of(
+        context,
+        configfile,
+        config,
+        run=run,
+        device="none" if device == NO_GPU else device,
+    )
     commit = commit_of(checkout.root, only) if only else ""
     target = checkout.published(device if given.measures else given.config.published)
     with replaced(target.root) as place:
         publication = load_publication(given, folder, target, commit)
         objections = publication.objections()
         if objections and not force:
-            raise LadderError(f"{folder.root} is not published (--force overrides): {'; '.join(objections)}")
+            raise LadderError(
+                f"{folder.root} is not published (--force overrides): {'; '.join(objections)}"
+            )
         fresh = PublishedFolder(place)
         _write_tables(publication, fresh)
         _write_pages(given, fresh, target)
@@ -71,7 +89,9 @@ def _write_tables(publication: Publication, fresh: PublishedFolder) -> None:
         copy_beside(source, fresh)
     frames = publication.frames()
     if not (frames["timings"]["status"] == "ok").any():
-        raise LadderError(f"{publication.folder.root} is not published: no cell of its sweeps has a result")
+        raise LadderError(
+            f"{publication.folder.root} is not published: no cell of its sweeps has a result"
+        )
     tables.write(frames, fresh.tables)
     records = read_archive(fresh.records)
     write_samples(fresh.tables / SAMPLES, records)
@@ -86,12 +106,16 @@ def _write_pages(run: Run, fresh: PublishedFolder, target: PublishedFolder) -> N
     """Verdicts of the claims, figures, report and page, from the tables in `fresh`."""
     root = run.project.root
     published = {*tables.read("timings", fresh.tables)["sweep"]}
-    sweeps = {name: sweep for name, sweep in run.every_sweep.items() if name in published}
+    sweeps = {
+        name: sweep for name, sweep in run.every_sweep.items() if name in published
+    }
     decide_tables(fresh.tables, sweeps)
     data = RunData.read(fresh, sweeps)
     named = titles(data, Links(fresh, fresh.root, data))
     list(draw_sweeps(data.parts.values(), fresh.figures, os.cpu_count() or 1, named))
-    publications = [folder for folder in run.project.publications() if folder.root != target.root]
+    publications = [
+        folder for folder in run.project.publications() if folder.root != target.root
+    ]
     others = [(folder, RunData.read(folder, sweeps)) for folder in publications]
     write(fresh, data, run.plans, run.folder.root, others)
     name = "/".join(target.root.parts[-2:])

@@ -12,12 +12,20 @@ from ladder.report.document import write
 from ladder.results.run_data import RunData
 
 
-def report(context: typer.Context, folder_: Folder, sweeps: SweepNames, beside: Beside = None) -> None:
+def report(
+    context: typer.Context, folder_: Folder, sweeps: SweepNames, beside: Beside = None
+) -> None:
     """Write report.md, evidence.md, methodology.md, sweeps/NAME.md, and index.html, which holds all tables."""
     folder = RunFolder(folder_)
-    plans = {name: read_plan(folder.plan(name)) for name in sweeps if folder.plan(name).is_file()}
+    plans = {
+        name: read_plan(folder.plan(name))
+        for name in sweeps
+        if folder.plan(name).is_file()
+    }
     beside_it = folders(beside)
     data = RunData.read(folder, sweeps_of(context, sweeps))
     others = [(one, RunData.read(one, data.sweeps)) for one in beside_it]
     write(folder, data, plans, beside=others)
-    replace_file(folder.page, render(folder, data, project(context).root, others).encode("utf-8"))
+    replace_file(
+        folder.page, render(folder, data, project(context).root, others).encode("utf-8")
+    )

@@ -13,19 +13,30 @@ from ladder.model.folders import PACKAGE
 from ladder.model.plan_file import to_json
 from ladder.model.sweep import Sweep
 
-_LAUNCHED: Any = {"constraints": {"__all__": {"expr"}}, "launch": True, "arguments": True}
+_LAUNCHED: Any = {
+    "constraints": {"__all__": {"expr"}},
+    "launch": True,
+    "arguments": True,
+}
 
 
 def _prepare_digest(run: Run, sweep: Sweep) -> str:
     """Digest of the plan of a sweep, and of everything that its cubins and their facts depend on."""
-    requests = CompileRequests(sweep, run.project.include, run.arch, run.config.compile.options)
+    requests = CompileRequests(
+        sweep, run.project.include, run.arch, run.config.compile.options
+    )
     keys = {variant.id: request.key for variant, request in requests.variants.items()}
     harness = [request.key for request in requests.harness.values()]
     plan = sha256(to_json(run.plans[sweep.name]))
-    compiler = digest_files([*PACKAGE.glob("build/*.py"), *PACKAGE.glob("model/*.py")], PACKAGE)
+    compiler = digest_files(
+        [*PACKAGE.glob("build/*.py"), *PACKAGE.glob("model/*.py")], PACKAGE
+    )
     # A variant is verified at further sizes too, of which the plan says nothing.
     kernels = {variant.kernel.name: variant.kernel for variant in sweep.variants}
-    launches = {name: kernel.model_dump_json(include=_LAUNCHED) for name, kernel in kernels.items()}
+    launches = {
+        name: kernel.model_dump_json(include=_LAUNCHED)
+        for name, kernel in kernels.items()
+    }
     return digest_json([plan, harness, keys, compiler, launches])
 
 
@@ -38,7 +49,9 @@ def _sweep(run: Run, sweep: Sweep) -> dict[str, Any]:
         "figures": sweep.figure_names(),
         "variants": len(sweep.variants),
         "counted": bool(sweep.counter_groups),
-        "code": {regime: code_versions(sweep.problem.name, regime) for regime in regimes},
+        "code": {
+            regime: code_versions(sweep.problem.name, regime) for regime in regimes
+        },
         "digest": _prepare_digest(run, sweep),
     }
 
@@ -51,7 +64,10 @@ def rule_inputs(setup: Setup) -> dict[str, Any]:
     run = load(setup)
     check_claims(run.sweeps, run.config.measure.precision)
     return {
-        "sweeps": {name: _sweep(run, sweep) for name, sweep in {**run.every_sweep, **run.sweeps}.items()},
+        "sweeps": {
+            name: _sweep(run, sweep)
+            for name, sweep in {**run.every_sweep, **run.sweeps}.items()
+        },
         "chosen": list(run.sweeps),
         "external": external_files(run.plans),
     }

@@ -23,7 +23,9 @@ def sanitize(
     folder_: Folder,
     arch: Arch = None,
     jobs: Jobs = 1,
-    kernel: Annotated[list[str] | None, typer.Option(help="This kernel alone; may be repeated.")] = None,
+    kernel: Annotated[
+        list[str] | None, typer.Option(help="This kernel alone; may be repeated.")
+    ] = None,
     configfile: Configfile = None,
     config: Config = None,
 ) -> None:
@@ -32,13 +34,19 @@ def sanitize(
     folder, rows = RunFolder(folder_), list[TableRow]()
     run = run_of(context, configfile, config, arch=arch)
     for name in kernel or ():
-        refuse_unknown("command line", "kernel", name, run.catalog, why="no such kernel")
+        refuse_unknown(
+            "command line", "kernel", name, run.catalog, why="no such kernel"
+        )
     gpus, program = sanitizer.needed()
     catalog = {name: run.catalog[name] for name in kernel or run.catalog}
     for sweep in sanitizer_sweeps(catalog, run.every_sweep):
         plan = compiled(run.project, sweep, run.config, run.arch, jobs)
-        rows += sanitizer.sanitize(write_plan(plan, folder), plan, run.project.root, gpus, program)
+        rows += sanitizer.sanitize(
+            write_plan(plan, folder), plan, run.project.root, gpus, program
+        )
     before = (read_json(folder.sanitizer) or {}) if kernel else {}
     write_json(folder.sanitizer, before | sanitizer.by_kernel(rows))
-    for (tool, status), number in Counter((row["tool"], row["status"]) for row in rows).items():
+    for (tool, status), number in Counter(
+        (row["tool"], row["status"]) for row in rows
+    ).items():
         logging.info("%s: %d %s", tool, number, status)

@@ -11,7 +11,9 @@ def card_facts(uuid: str) -> dict[str, Any]:
     The memory's peak rate is in GB/s, at two transfers a clock, as all memory of GPUs has it. Integrated memory has no
     clock of its own, and no rate.
     """
-    from cuda.bindings import nvml  # which those who only read what was measured do without
+    from cuda.bindings import (
+        nvml,
+    )  # which those who only read what was measured do without
 
     nvml.init_v2()
     handle = nvml.device_get_handle_by_uuid(uuid)
@@ -22,7 +24,9 @@ def card_facts(uuid: str) -> dict[str, Any]:
     questions: dict[str, Callable[[], Any]] = {
         "memory_bytes": lambda: int(nvml.device_get_memory_info_v2(handle).total),
         "memory_clock_max_mhz": memory_mhz,
-        "memory_peak_gbytes_per_s": lambda: memory_mhz() * nvml.device_get_memory_bus_width(handle) / 4e3,
+        "memory_peak_gbytes_per_s": lambda: (
+            memory_mhz() * nvml.device_get_memory_bus_width(handle) / 4e3
+        ),
         "power_limit_w": lambda: nvml.device_get_enforced_power_limit(handle) / 1000,
         "ecc": lambda: bool(nvml.device_get_ecc_mode(handle)[0]),
         "mig": lambda: bool(nvml.device_get_mig_mode(handle)[0]),

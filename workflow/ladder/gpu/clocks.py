@@ -46,7 +46,9 @@ def locked_clocks(uuid: str, mhz: float | None) -> Iterator[None]:
     assert keeper.stdout is not None
     try:
         if (said := keeper.stdout.readline().strip()) != _LOCKED:
-            raise LadderError(f"measure.lock_clocks: {mhz} MHz was refused by the driver: {said}")
+            raise LadderError(
+                f"measure.lock_clocks: {mhz} MHz was refused by the driver: {said}"
+            )
         yield
     finally:
         keeper.stdin.close()

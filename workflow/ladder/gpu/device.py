@@ -21,8 +21,12 @@ Launcher = Callable[[], None]  # enqueues one run on the GPU's stream
 
 RESULT_SLOTS = 4096  # checks whose results wait to be read
 
-GUARD_BYTES = 2**21  # on each side of a buffer: a page, so that buffers begin where pages do
-GUARD_BYTE = 0x81 + secrets.randbelow(60)  # what they hold: no byte of a small number or of 1.0
+GUARD_BYTES = (
+    2**21
+)  # on each side of a buffer: a page, so that buffers begin where pages do
+GUARD_BYTE = 0x81 + secrets.randbelow(
+    60
+)  # what they hold: no byte of a small number or of 1.0
 
 Guard = tuple[int, int, bool]
 """Address, bytes, and whether it lies behind its buffer."""
@@ -56,7 +60,9 @@ class Gpu:
     def __init__(self, harness: bytes, symbols: Mapping[str, str]) -> None:
         self.device = Device(0)
         self.device.set_current()
-        self.guards: list[tuple[str, Guard]] = []  # of buffers that last as long as the process
+        self.guards: list[
+            tuple[str, Guard]
+        ] = []  # of buffers that last as long as the process
         self._lasting: list[Buffer] = []
         self.stream: Stream = self.device.create_stream()
         properties = self.device.properties
@@ -66,13 +72,22 @@ class Gpu:
         self.block_shared_bytes: int = properties.max_shared_memory_per_block_optin
         # At two transfers a clock, as all memory of GPUs has it. Integrated memory says 0: its rate is not known.
         self.memory_bytes_per_us: float = (
-            properties.memory_clock_rate * properties.global_memory_bus_width / 4e3 or math.inf
+            properties.memory_clock_rate * properties.global_memory_bus_width / 4e3
+            or math.inf
         )
         self.boost_clock_mhz: float = properties.clock_rate / 1e3
         number = int("".join(map(str, self.compute_capability)))
-        self.fp32_tflops, self.tensor_tflops = peaks(number, self.device.name, self.sms, self.boost_clock_mhz)
+        self.fp32_tflops, self.tensor_tflops = peaks(
+            number, self.device.name, self.sms, self.boost_clock_mhz
+        )
         # Data-centre parts have fp64 at half the rate of fp32 or better.
-        self.full_rate_fp64 = self.compute_capability in {(6, 0), (7, 0), (8, 0), (9, 0), (10, 0)}
+        self.full_rate_fp64 = self.compute_capability in {
+            (6, 0),
+            (7, 0),
+            (8, 0),
+            (9, 0),
+            (10, 0),
+        }
         self.harness = Harness(self, harness, symbols)
         self.l2 = L2(self, self.l2_bytes)
 
@@ -92,16 +107,23 @@ class Gpu:
             return self.device.allocate(max(-(-size // 16), 1) * 16, stream=self.stream)
         except Exception as error:
             if "OUT_OF_MEMORY" in str(error):
-                raise OutOfDeviceMemory(f"{size} bytes of device memory were refused: {error}") from error
+                raise OutOfDeviceMemory(
+                    f"{size} bytes of device memory were refused: {error}"
+                ) from error
             raise
 
     def allocate_guarded(self, name: str, size: int) -> Buffer:
         """A buffer for the whole process, between guards that instances look at. Raises OutOfDeviceMemory."""
         whole = self.allocate(size + 2 * GUARD_BYTES)
         whole.fill(GUARD_BYTE, stream=self.stream)
-        self._lasting.append(whole)  # Its guards are looked at for as long, whoever asked for it and is gone.
+        self._lasting.append(
+            whole
+        )  # Its guards are looked at for as long, whoever asked for it and is gone.
         begin = int(whole.handle) + GUARD_BYTES
-        self.guards += [(name, guard) for guard in guards_of(int(whole.handle), whole.size, begin, size)]
+        self.guards += [
+            (name, guard)
+            for guard in guards_of(int(whole.handle), whole.size, begin, size)
+        ]
         return Buffer.from_handle(begin, size, owner=whole)
 
     def sync(self) -> None:
@@ -128,8 +150,13 @@ class Gpu:
 
     def allow_shared(self, kernel: Kernel, size: int) -> None:
         """Let a kernel have more dynamic shared memory, in bytes a block, than the 48 KiB that each may have."""
-        limit = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-        where = (driver.CUkernel(int(kernel.handle)), driver.CUdevice(self.device.device_id))
+        limit = (
+            driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        )
+        where = (
+            driver.CUkernel(int(kernel.handle)),
+            driver.CUdevice(self.device.device_id),
+        )
         checked(driver.cuKernelSetAttribute(limit, size, *where))
 
     def scrub_shared(self) -> None:
@@ -150,7 +177,9 @@ class Gpu:
         """The SM clock between two readings, the median over multiprocessors; frees them."""
         readings = []
         for buffer in (before, after):
-            words = struct.unpack(f"{2 * _MOST_SMS}q", self.download(int(buffer.handle), _MOST_SMS * 16))
+            words = struct.unpack(
+                f"{2 * _MOST_SMS}q", self.download(int(buffer.handle), _MOST_SMS * 16)
+            )
             readings.append(list(zip(words[::2], words[1::2], strict=True)))
             buffer.close(self.stream)
         clocks = []
@@ -165,9 +194,15 @@ class Gpu:
         checked(driver.cuMemcpyDtoDAsync(target, source, size, self.stream.handle))
 
 
-def guards_of(whole: int, whole_bytes: int, begin: int, size: int) -> tuple[Guard, Guard]:
+def guards_of(
+    whole: int, whole_bytes: int, begin: int, size: int
+) -> tuple[Guard, Guard]:
     """What lies ahead of a buffer, and behind it, in the allocation that it is part of."""
-    return (whole, begin - whole, False), (begin + size, whole + whole_bytes - begin - size, True)
+    return (whole, begin - whole, False), (
+        begin + size,
+        whole + whole_bytes - begin - size,
+        True,
+    )
 
 
 class L2:
@@ -180,7 +215,9 @@ class L2:
     @functools.cached_property
     def _clean(self) -> Buffer:
         """Zeros, four times what the L2 holds: less might leave what it means to evict."""
-        buffer = self.gpu.allocate_guarded("the buffer that cleans the L2", 4 * self.bytes)
+        buffer = self.gpu.allocate_guarded(
+            "the buffer that cleans the L2", 4 * self.bytes
+        )
         buffer.fill(0, stream=self.gpu.stream)
         return buffer
 
@@ -206,7 +243,11 @@ class L2:
 class CheckResultSlot(ctypes.Structure):
     """The same struct of harness.cuh: where a checking kernel of one launch leaves its maximum, and a secret key."""
 
-    _fields_ = (("running", ctypes.c_uint64), ("result", ctypes.c_uint64), ("key", ctypes.c_uint64))
+    _fields_ = (
+        ("running", ctypes.c_uint64),
+        ("result", ctypes.c_uint64),
+        ("key", ctypes.c_uint64),
+    )
 
 
 def _mixed(seed: int, index: int) -> int:
@@ -226,27 +267,41 @@ class Harness:
 
     def __init__(self, gpu: Gpu, cubin: bytes, symbols: Mapping[str, str]) -> None:
         code = ObjectCode.from_cubin(cubin)
-        self.kernels: dict[str, Kernel] = {entry: code.get_kernel(name) for entry, name in symbols.items()}
+        self.kernels: dict[str, Kernel] = {
+            entry: code.get_kernel(name) for entry, name in symbols.items()
+        }
         self._functions = {
-            name: driver.CUfunction(int(kernel.handle)) for name, kernel in self.kernels.items()
+            name: driver.CUfunction(int(kernel.handle))
+            for name, kernel in self.kernels.items()
         }
         size = 16 + _RUNNING + 16 * RESULT_SLOTS
-        self._gpu, self._scratch = gpu, gpu.allocate_guarded("the results of checks", size + 16)
+        self._gpu, self._scratch = (
+            gpu,
+            gpu.allocate_guarded("the results of checks", size + 16),
+        )
         self._scratch.fill(0, stream=gpu.stream)
-        self._slot, self._packed = CheckResultSlot(), dict[tuple[Any, ...], tuple[int, Any, list[Any]]]()
+        self._slot, self._packed = (
+            CheckResultSlot(),
+            dict[tuple[Any, ...], tuple[int, Any, list[Any]]](),
+        )
         self.maximum = int(self._scratch.handle)
         self.count = self.maximum + 8
         self._not_zero = self.maximum + size
         gpu.allow_shared(self.kernels[SCRUB], gpu.block_shared_bytes)
         config = LaunchConfig(grid=1, block=1)
-        self.nothing: Launcher = functools.partial(launch, gpu.stream, config, self.kernels[NOTHING])
+        self.nothing: Launcher = functools.partial(
+            launch, gpu.stream, config, self.kernels[NOTHING]
+        )
 
     def run(self, entry: str, elements: int, *arguments: Any) -> None:
         """Enqueue one kernel over `elements` with a grid-stride loop.
 
         What the same arguments are packed into is kept: a ctypes object is the same whatever it holds.
         """
-        identities = [value if isinstance(value, int | float) else id(value) for value in arguments]
+        identities = [
+            value if isinstance(value, int | float) else id(value)
+            for value in arguments
+        ]
         key = (entry, elements, *identities)
         if key not in self._packed:
             if len(self._packed) >= _KEPT:
@@ -255,9 +310,15 @@ class Harness:
         blocks, pointers, _ = self._packed[key]
         # Not by cuda.core, which takes no structures and more time.
         where = (blocks, 1, 1, _THREADS, 1, 1, 0, self._gpu.stream.handle)
-        checked(driver.cuLaunchKernel(self._functions[entry], *where, ctypes.addressof(pointers), 0))
+        checked(
+            driver.cuLaunchKernel(
+                self._functions[entry], *where, ctypes.addressof(pointers), 0
+            )
+        )
 
-    def _pack(self, elements: int, arguments: Sequence[Any]) -> tuple[int, Any, list[Any]]:
+    def _pack(
+        self, elements: int, arguments: Sequence[Any]
+    ) -> tuple[int, Any, list[Any]]:
         """Blocks, addresses of the arguments for the driver, and the arguments themselves, which must live as long."""
         blocks = max(1, min((elements + _THREADS - 1) // _THREADS, self._gpu.sms * 16))
         typed = [_typed(value) for value in arguments]
@@ -274,16 +335,24 @@ class Harness:
         """The slot of a check, the first one since results were read being number 0. Valid until the next call."""
         self._slot.running = self.maximum + 16
         self._gpu.zero(self._slot.running, _RUNNING)  # A kernel may have written there.
-        self._slot.result, self._slot.key = self._slot.running + _RUNNING + 16 * index, key
+        self._slot.result, self._slot.key = (
+            self._slot.running + _RUNNING + 16 * index,
+            key,
+        )
         return self._slot
 
     def read_check_results(self, keys: Sequence[int]) -> list[float]:
         """What checks left in their slots, in order; infinity where it is not what the holder of the key wrote."""
         size = _RUNNING + 16 * len(keys)
-        words = struct.unpack(f"{size // 8}Q", self._gpu.download(self.maximum + 16, size))[_RUNNING // 8 :]
+        words = struct.unpack(
+            f"{size // 8}Q", self._gpu.download(self.maximum + 16, size)
+        )[_RUNNING // 8 :]
         self._gpu.zero(self.maximum + 16, size)
         pairs = zip(words[::2], words[1::2], keys, strict=True)
-        return [_double(bits) if tag == _mixed(key, bits) else math.inf for bits, tag, key in pairs]
+        return [
+            _double(bits) if tag == _mixed(key, bits) else math.inf
+            for bits, tag, key in pairs
+        ]
 
     def read_through(self, data: Buffer) -> None:
         """Enqueue a read of a whole buffer of zeros."""

@@ -70,17 +70,31 @@ _NO_DEVICE = ("", "NoDevFiles")  # the second is what Slurm says to a job withou
 def _named(name: str, gpus: Sequence[FoundGpu], order: str | None) -> FoundGpu:
     """The GPU that a word of CUDA_VISIBLE_DEVICES names. Raises LadderError for none."""
     uuids = ", ".join(f"{gpu.uuid} ({gpu.name})" for gpu in gpus)
-    accepted = f"a number from 0 to {len(gpus) - 1}, or a UUID or its beginning: {uuids}"
+    accepted = (
+        f"a number from 0 to {len(gpus) - 1}, or a UUID or its beginning: {uuids}"
+    )
     if name.startswith("MIG-"):
         raise refuse(
-            "environment", _CHOSEN, name, accepted, why="slices of a GPU in MIG mode are not measured"
+            "environment",
+            _CHOSEN,
+            name,
+            accepted,
+            why="slices of a GPU in MIG mode are not measured",
         )
     if name.isdigit() and order != "PCI_BUS_ID" and len({gpu.name for gpu in gpus}) > 1:
         why = f"this host's GPUs differ, and CUDA numbers them by speed unless {_ORDER} is PCI_BUS_ID"
         raise refuse(
-            "environment", _CHOSEN, name, f"a UUID, or {_ORDER}=PCI_BUS_ID with it: {uuids}", why=why
+            "environment",
+            _CHOSEN,
+            name,
+            f"a UUID, or {_ORDER}=PCI_BUS_ID with it: {uuids}",
+            why=why,
         )
-    match = [gpu for gpu in gpus if name == str(gpu.index) or (len(name) > 4 and gpu.uuid.startswith(name))]
+    match = [
+        gpu
+        for gpu in gpus
+        if name == str(gpu.index) or (len(name) > 4 and gpu.uuid.startswith(name))
+    ]
     if len(match) != 1:
         raise refuse("environment", _CHOSEN, name, accepted)
     if match[0].mig:
@@ -91,7 +105,9 @@ def _named(name: str, gpus: Sequence[FoundGpu], order: str | None) -> FoundGpu:
 def driver_version() -> str | None:
     """Version of the kernel-mode driver, or None without one."""
     try:
-        ctypes.CDLL(_LIBRARY)  # saves importing the bindings (0.1 s) on a host without a driver
+        ctypes.CDLL(
+            _LIBRARY
+        )  # saves importing the bindings (0.1 s) on a host without a driver
         from cuda.bindings import nvml
 
         nvml.init_v2()
@@ -107,10 +123,15 @@ def _refuse_old_driver() -> None:
     try:
         nvml.init_v2()
         version = int(nvml.system_get_cuda_driver_version())
-    except Exception:  # of a driver that does not answer, of which more is said elsewhere
+    except (
+        Exception
+    ):  # of a driver that does not answer, of which more is said elsewhere
         return
     if version < _LEAST_CUDA:
-        there, needed = f"CUDA {version // 1000}.{version % 1000 // 10}", "CUDA 13, driver 580 or later"
+        there, needed = (
+            f"CUDA {version // 1000}.{version % 1000 // 10}",
+            "CUDA 13, driver 580 or later",
+        )
         shown = "`--config device=none` shows the published numbers without a GPU"
         raise LadderError(
             f"the NVIDIA driver {driver_version()} is for {there}; needed is {needed} ({shown})"
@@ -141,17 +162,25 @@ def find_gpus() -> list[FoundGpu]:
     try:
         found = enumerate(system.Device.get_all_devices())
         gpus = [
-            FoundGpu(index, one.name, one.uuid, one.cuda_compute_capability, _is_mig(one))
+            FoundGpu(
+                index, one.name, one.uuid, one.cuda_compute_capability, _is_mig(one)
+            )
             for index, one in found
         ]
     except Exception as error:
-        if not any(path.read_text().strip() == _NVIDIA for path in _PCI.glob("*/vendor")):
+        if not any(
+            path.read_text().strip() == _NVIDIA for path in _PCI.glob("*/vendor")
+        ):
             return []
         why = "nvidia-smi should work first; `--config device=none` runs without a GPU"
-        raise LadderError(f"the NVIDIA driver does not answer: {error} ({why})") from error
+        raise LadderError(
+            f"the NVIDIA driver does not answer: {error} ({why})"
+        ) from error
     return visible(gpus, os.environ)
 
 
 def of_one_model(gpus: Sequence[FoundGpu], slug: str) -> list[FoundGpu]:
     """Those of the model that a run's folder is named by; where none is, those like the first."""
-    return [one for one in gpus if one.slug == slug] or [one for one in gpus if one.name == gpus[0].name]
+    return [one for one in gpus if one.slug == slug] or [
+        one for one in gpus if one.name == gpus[0].name
+    ]

@@ -42,7 +42,12 @@ class Array:
     def __cuda_array_interface__(self) -> dict[str, Any]:
         kind = _TYPES.get(self.dtype, "<i4")
         # Not read-only, which torch refuses: writes into inputs are found otherwise.
-        return {"shape": self.shape, "typestr": kind, "data": (self.pointer, False), "version": 3}
+        return {
+            "shape": self.shape,
+            "typestr": kind,
+            "data": (self.pointer, False),
+            "version": 3,
+        }
 
 
 @dataclass(frozen=True)
@@ -59,12 +64,16 @@ class ExternalReference:
 
     def __init__(self, given: External) -> None:
         self.given = given
-        self._states: dict[tuple[Any, ...], ctypes.c_void_p] = {}  # what the setup entry left, by size
+        self._states: dict[
+            tuple[Any, ...], ctypes.c_void_p
+        ] = {}  # what the setup entry left, by size
 
     def __str__(self) -> str:
         return f"{self.given.file}: {self.given.entry}"
 
-    def launcher(self, problem: Problem, instance: Instance, params: Params) -> Launcher:
+    def launcher(
+        self, problem: Problem, instance: Instance, params: Params
+    ) -> Launcher:
         """What enqueues one run on the instance's buffers. Raises LadderError naming file and entry, as it does."""
         with within(str(self)):
             launch = self._launcher(problem, instance, params)
@@ -75,13 +84,19 @@ class ExternalReference:
 
         return launcher
 
-    def _launcher(self, problem: Problem, instance: Instance, params: Params) -> Launcher:
-        sizes = {name: instance.size[name] for name in problem.size_fields} | dict(params)
+    def _launcher(
+        self, problem: Problem, instance: Instance, params: Params
+    ) -> Launcher:
+        sizes = {name: instance.size[name] for name in problem.size_fields} | dict(
+            params
+        )
         scalars = {name: instance.scalars[name] for name in problem.scalars}
         stream = int(instance.gpu.stream.handle)
         if self.given.kind == "python":
             asked = Asked(problem.name, instance.dtype, instance.layout)
-            buffers = {name: Array.of(instance.tensors[name]) for name in problem.buffers}
+            buffers = {
+                name: Array.of(instance.tensors[name]) for name in problem.buffers
+            }
             return self._python(asked, buffers, sizes, scalars, stream)
         numbers = [ctypes.c_int64(int(value)) for value in sizes.values()]
         weights = [ctypes.c_float(value) for value in scalars.values()]
@@ -97,7 +112,9 @@ class ExternalReference:
 
         return launch
 
-    def _state(self, words: dict[str, str], sizes: dict[str, Any], common: list[Any]) -> ctypes.c_void_p:
+    def _state(
+        self, words: dict[str, str], sizes: dict[str, Any], common: list[Any]
+    ) -> ctypes.c_void_p:
         """What the setup entry leaves for a size, in each dtype and layout; it is called once for each."""
         key = (*words.values(), *sizes.items())
         if key not in self._states:
@@ -114,7 +131,9 @@ class ExternalReference:
         try:
             return getattr(self._library, name)
         except AttributeError as error:
-            raise LadderError(f'no entry {name!r}; accepted: a function exported as extern "C"') from error
+            raise LadderError(
+                f'no entry {name!r}; accepted: a function exported as extern "C"'
+            ) from error
 
     @cached_property
     def _library(self) -> ctypes.CDLL:
@@ -127,12 +146,16 @@ class ExternalReference:
     def _python(self, *given: Any) -> Launcher:
         entry = getattr(self._module, self.given.entry, None)
         if not callable(entry):
-            raise LadderError(f"no entry {self.given.entry!r}; accepted: a function of the module")
+            raise LadderError(
+                f"no entry {self.given.entry!r}; accepted: a function of the module"
+            )
         with _naming("raised"):
             launcher: Callable[[], object] = entry(*given)
         if not callable(launcher):
             accepted = "a callable without arguments"
-            raise LadderError(f"returned {launcher!r}, which is not accepted; accepted: {accepted}")
+            raise LadderError(
+                f"returned {launcher!r}, which is not accepted; accepted: {accepted}"
+            )
 
         def launch() -> None:
             with _naming("its launcher raised"):
@@ -157,7 +180,9 @@ class ExternalReference:
     def _refuse_changed(self) -> None:
         """What is loaded must be what records are said to be of."""
         if file_sha256(Path(self.given.file)) != self.given.sha256:
-            raise LadderError("the file has changed since the plan was made; make the plan again")
+            raise LadderError(
+                "the file has changed since the plan was made; make the plan again"
+            )
 
 
 @contextlib.contextmanager

@@ -13,7 +13,14 @@ from typing import Any, ClassVar
 
 from cuda.core import Buffer
 
-from ladder.gpu.device import GUARD_BYTE, GUARD_BYTES, CheckResultSlot, Gpu, Guard, Launcher
+from ladder.gpu.device import (
+    GUARD_BYTE,
+    GUARD_BYTES,
+    CheckResultSlot,
+    Gpu,
+    Guard,
+    Launcher,
+)
 from ladder.gpu.tensor import Tensor
 from ladder.gpu.timing import Timer
 from ladder.gpu.workspace import WORD, Workspaces
@@ -39,7 +46,10 @@ class Check:
 
     def __str__(self) -> str:
         """What is wrong."""
-        return self.detail or f"largest normalised error {self.max_error:.3g}, allowed {self.error_bound:.3g}"
+        return (
+            self.detail
+            or f"largest normalised error {self.max_error:.3g}, allowed {self.error_bound:.3g}"
+        )
 
 
 class Instance(ABC):
@@ -54,7 +64,9 @@ class Instance(ABC):
     shifted_inputs: ClassVar[tuple[str, ...]] = ()
     """Inputs that differ from place to place from 2 on, so that no launch of a chain holds the answer of another."""
 
-    def __init__(self, gpu: Gpu, size: Mapping[str, int], dtype: str, layout: str) -> None:
+    def __init__(
+        self, gpu: Gpu, size: Mapping[str, int], dtype: str, layout: str
+    ) -> None:
         self.gpu, self.size, self.dtype, self.layout = gpu, size, dtype, layout
         self.tensors: dict[str, Tensor] = {}
         self._workspaces: dict[int, Workspaces] = {}  # by place
@@ -219,7 +231,9 @@ class Instance(ABC):
         for name, number in zip(self.shifted_inputs, numbers, strict=False):
             if (name, number) not in self._copies:
                 here = self.tensors[name]
-                self._copies[name, number] = self._allocated(here.shape, here.dtype, _STEPS * STEP)
+                self._copies[name, number] = self._allocated(
+                    here.shape, here.dtype, _STEPS * STEP
+                )
             offset = shift if name == self.shifted_inputs[0] else 0
             self.tensors[name] = self._copies[name, number].moved(offset)
 
@@ -245,7 +259,9 @@ class Instance(ABC):
         if name not in self.shifted_inputs:
             self.tensors[name] = self._allocated(shape, dtype)
             return
-        self.tensors[name] = self._copies[name, 0] = self._allocated(shape, dtype, _STEPS * STEP)
+        self.tensors[name] = self._copies[name, 0] = self._allocated(
+            shape, dtype, _STEPS * STEP
+        )
 
     def provide_workspace(self, argument: Mapping[str, Any]) -> None:
         """Allocate the workspace of a kernel's argument at this place, unless it is there. Raises OutOfDeviceMemory."""
@@ -259,7 +275,9 @@ class Instance(ABC):
         guarded = self.gpu.allocate(size + 2 * GUARD_BYTES)
         guarded.fill(GUARD_BYTE, stream=self.gpu.stream)
         self._table = None
-        whole = Buffer.from_handle(int(guarded.handle) + GUARD_BYTES, size, owner=guarded)
+        whole = Buffer.from_handle(
+            int(guarded.handle) + GUARD_BYTES, size, owner=guarded
+        )
         return Tensor(whole, shape, dtype, whole, guarded).moved(0)
 
     def renew(self, seed: int) -> None:
@@ -277,8 +295,13 @@ class Instance(ABC):
 
     def _note(self, tensor: Tensor, words: str) -> Tensor:
         # Nothing that a kernel reads tells this key, nor does one key tell another.
-        digest = hashlib.blake2b(words.encode(), key=self._secret, digest_size=8).digest()
-        tensor.key.value, tensor.kind.value = int.from_bytes(digest, "little"), INPUTS.index(self.inputs)
+        digest = hashlib.blake2b(
+            words.encode(), key=self._secret, digest_size=8
+        ).digest()
+        tensor.key.value, tensor.kind.value = (
+            int.from_bytes(digest, "little"),
+            INPUTS.index(self.inputs),
+        )
         return tensor
 
     def draw(self, name: str, seed: int) -> None:
@@ -288,7 +311,9 @@ class Instance(ABC):
     def _draw(self, tensor: Tensor, words: str) -> None:
         self._note(tensor, words)
         entry, count = f"fill<{C_TYPES[tensor.dtype]}>", tensor.elements
-        self.gpu.harness.run(entry, count, int(tensor.whole.handle), count, tensor.key, tensor.kind)
+        self.gpu.harness.run(
+            entry, count, int(tensor.whole.handle), count, tensor.key, tensor.kind
+        )
 
     @contextlib.contextmanager
     def inputs_of_kind(self, inputs: str) -> Iterator[None]:
@@ -322,17 +347,29 @@ class Instance(ABC):
         # Behind the table: for each guard how many bytes changed, and how near to the buffer.
         counts = int(table.handle) + 24 * count
         self.gpu.zero(counts, size)
-        given = (counts, counts + 8 * count, int(table.handle), count, ctypes.c_int32(GUARD_BYTE))
+        given = (
+            counts,
+            counts + 8 * count,
+            int(table.handle),
+            count,
+            ctypes.c_int32(GUARD_BYTE),
+        )
         self.gpu.harness.run(GUARD, 4096 * count, *given)
         words = struct.unpack(f"{count}Q{count}d", self.gpu.download(counts, size))
-        for name, guard, changed, nearest in zip(names, guards, words, words[count:], strict=False):
+        for name, guard, changed, nearest in zip(
+            names, guards, words, words[count:], strict=False
+        ):
             if changed:
                 _, length, behind = guard
                 distance = length - int(nearest)
                 place = (
-                    f"{distance} bytes behind the end" if behind else f"{distance + 1} bytes before the start"
+                    f"{distance} bytes behind the end"
+                    if behind
+                    else f"{distance + 1} bytes before the start"
                 )
-                return f"{changed} bytes around {name} were written, the nearest {place}"
+                return (
+                    f"{changed} bytes around {name} were written, the nearest {place}"
+                )
         return None
 
     def _written_input(self) -> str | None:
@@ -343,7 +380,9 @@ class Instance(ABC):
                 continue
             begin, count = int(tensor.whole.handle), tensor.elements
             entry = f"count_changed<{C_TYPES[tensor.dtype]}>"
-            _, changed = harness.reduce(entry, count, harness.count, begin, count, tensor.key, tensor.kind)
+            _, changed = harness.reduce(
+                entry, count, harness.count, begin, count, tensor.key, tensor.kind
+            )
             if changed:
                 return f"{changed} elements of the input {name} were written"
         return None
@@ -359,12 +398,20 @@ class Instance(ABC):
 
     def _guards(self) -> tuple[list[str], list[Guard], Buffer]:
         """Of each guard its buffer's name and its place, and a table of them on the device with room for results."""
-        named = [(name, guard) for name, tensor in self._buffers().values() for guard in tensor.guards()]
+        named = [
+            (name, guard)
+            for name, tensor in self._buffers().values()
+            for guard in tensor.guards()
+        ]
         named += self.gpu.guards
         names, guards = [name for name, _ in named], [guard for _, guard in named]
         if self._table is None or self._table[1] != guards:
             packed = b"".join(struct.pack("3q", *guard) for guard in guards)
-            self._table = names, guards, self.gpu.upload(packed + bytes(16 * len(guards)))
+            self._table = (
+                names,
+                guards,
+                self.gpu.upload(packed + bytes(16 * len(guards))),
+            )
         return self._table
 
     def close(self) -> None:

@@ -8,7 +8,11 @@ from typing import Any
 import numpy as np
 from cuda.bindings import driver
 from cuda.core import Kernel, LaunchConfig, ObjectCode, launch
-from cuda.core._tensor_map import TensorMapDataType, TensorMapL2Promotion, TensorMapSwizzle
+from cuda.core._tensor_map import (
+    TensorMapDataType,
+    TensorMapL2Promotion,
+    TensorMapSwizzle,
+)
 from cuda.core.utils import StridedMemoryView
 
 from ladder.gpu.device import checked
@@ -18,8 +22,17 @@ from ladder.model.errors import LadderError
 from ladder.model.plan import Launch
 from ladder.model.problem import ELEMENT_BYTES
 
-_CTYPES: dict[str, type[Any]] = {"int32": ctypes.c_int32, "int64": ctypes.c_int64, "float32": ctypes.c_float}
-_MAP_TYPES = {"fp16": "FLOAT16", "bf16": "BFLOAT16", "fp8": "UINT8", "int32": "INT32"}  # others: FLOAT32
+_CTYPES: dict[str, type[Any]] = {
+    "int32": ctypes.c_int32,
+    "int64": ctypes.c_int64,
+    "float32": ctypes.c_float,
+}
+_MAP_TYPES = {
+    "fp16": "FLOAT16",
+    "bf16": "BFLOAT16",
+    "fp8": "UINT8",
+    "int32": "INT32",
+}  # others: FLOAT32
 
 
 Loaded = functools.partial[None]
@@ -33,22 +46,32 @@ def tensor_map(tensor: Tensor, box: list[int], swizzle: str, l2_promotion: str) 
     multiple of 16 bytes.
     """
     if len(box) != len(tensor.shape):
-        raise LadderError(f"a box of {len(box)} extents for a tensor of {len(tensor.shape)}")
+        raise LadderError(
+            f"a box of {len(box)} extents for a tensor of {len(tensor.shape)}"
+        )
     size = ELEMENT_BYTES[tensor.dtype]
     width = f"{box[-1] * size}B" if swizzle == "rows" else swizzle
     if width not in ("none", "32B", "64B", "128B"):
-        raise LadderError(f"no swizzle is {width} wide, as rows of the box {box} are: 32B, 64B and 128B are")
+        raise LadderError(
+            f"no swizzle is {width} wide, as rows of the box {box} are: 32B, 64B and 128B are"
+        )
     kind = np.dtype(f"u{size}")
-    view = StridedMemoryView.from_buffer(tensor.buffer, tensor.shape, itemsize=size, dtype=kind)
+    view = StridedMemoryView.from_buffer(
+        tensor.buffer, tensor.shape, itemsize=size, dtype=kind
+    )
     try:
         return view.as_tensor_map(
             tuple(box),
             data_type=TensorMapDataType[_MAP_TYPES.get(tensor.dtype, "FLOAT32")],
             swizzle=TensorMapSwizzle["NONE" if width == "none" else f"SWIZZLE_{width}"],
-            l2_promotion=TensorMapL2Promotion["NONE" if l2_promotion == "none" else f"L2_{l2_promotion}"],
+            l2_promotion=TensorMapL2Promotion[
+                "NONE" if l2_promotion == "none" else f"L2_{l2_promotion}"
+            ],
         )
     except (ValueError, RuntimeError) as error:
-        raise LadderError(f"no tensor map for a box {box} of a tensor {tensor.shape}: {error}") from error
+        raise LadderError(
+            f"no tensor map for a box {box} of a tensor {tensor.shape}: {error}"
+        ) from error
 
 
 def _argument(argument: Mapping[str, Any], instance: Instance) -> Any:
@@ -56,8 +79,14 @@ def _argument(argument: Mapping[str, Any], instance: Instance) -> Any:
         return instance.pointer(argument["pointer"])
     if "tensor_map" in argument:
         tensor = instance.tensors[argument["tensor_map"]]
-        return tensor_map(tensor, argument["box"], argument["swizzle"], argument["l2_promotion"])
-    value = argument["value"] if "value" in argument else instance.scalars[argument["scalar"]]
+        return tensor_map(
+            tensor, argument["box"], argument["swizzle"], argument["l2_promotion"]
+        )
+    value = (
+        argument["value"]
+        if "value" in argument
+        else instance.scalars[argument["scalar"]]
+    )
     return _CTYPES[argument["type"]](value)
 
 
@@ -83,10 +112,20 @@ def load(cubin: bytes, plan: Launch, instance: Instance) -> Loaded:
         gpu.allow_shared(kernel, plan.shared_bytes)
     if plan.cluster:
         # cuda.core counts the grid in clusters.
-        x, y, z = (blocks // size for blocks, size in zip(plan.grid, plan.cluster, strict=True))
+        x, y, z = (
+            blocks // size for blocks, size in zip(plan.grid, plan.cluster, strict=True)
+        )
         grid = x, y, z
-    config = LaunchConfig(grid=grid, block=plan.block, cluster=plan.cluster, shmem_size=plan.shared_bytes)
-    loaded = Loaded(launch, gpu.stream, config, kernel, *(_argument(one, instance) for one in plan.arguments))
+    config = LaunchConfig(
+        grid=grid, block=plan.block, cluster=plan.cluster, shmem_size=plan.shared_bytes
+    )
+    loaded = Loaded(
+        launch,
+        gpu.stream,
+        config,
+        kernel,
+        *(_argument(one, instance) for one in plan.arguments),
+    )
     if kernel.attributes.local_size_bytes:
         loaded()  # for a larger stack the driver waits as well
     return loaded

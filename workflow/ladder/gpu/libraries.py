@@ -16,16 +16,60 @@ from ladder.gpu.device import Launcher
 from ladder.gpu.timing import Timer
 from ladder.model.errors import LadderError
 
-WORKSPACE_BYTES = 64 * 1024 * 1024  # more than the 32 MiB that cuBLAS recommends for Hopper, for both alike
+WORKSPACE_BYTES = (
+    64 * 1024 * 1024
+)  # more than the 32 MiB that cuBLAS recommends for Hopper, for both alike
 
 _TYPES = {
-    "fp64": (Data.CUDA_R_64F, Data.CUDA_R_64F, Compute.COMPUTE_64F, Data.CUDA_R_64F, np.float64),
-    "fp32": (Data.CUDA_R_32F, Data.CUDA_R_32F, Compute.COMPUTE_32F, Data.CUDA_R_32F, np.float32),
-    "tf32": (Data.CUDA_R_32F, Data.CUDA_R_32F, Compute.COMPUTE_32F_FAST_TF32, Data.CUDA_R_32F, np.float32),
-    "fp16": (Data.CUDA_R_16F, Data.CUDA_R_16F, Compute.COMPUTE_32F, Data.CUDA_R_32F, np.float32),
-    "fp16_acc16": (Data.CUDA_R_16F, Data.CUDA_R_16F, Compute.COMPUTE_16F, Data.CUDA_R_16F, np.float16),
-    "bf16": (Data.CUDA_R_16BF, Data.CUDA_R_16BF, Compute.COMPUTE_32F, Data.CUDA_R_32F, np.float32),
-    "fp8": (Data.CUDA_R_8F_E4M3, Data.CUDA_R_16BF, Compute.COMPUTE_32F, Data.CUDA_R_32F, np.float32),
+    "fp64": (
+        Data.CUDA_R_64F,
+        Data.CUDA_R_64F,
+        Compute.COMPUTE_64F,
+        Data.CUDA_R_64F,
+        np.float64,
+    ),
+    "fp32": (
+        Data.CUDA_R_32F,
+        Data.CUDA_R_32F,
+        Compute.COMPUTE_32F,
+        Data.CUDA_R_32F,
+        np.float32,
+    ),
+    "tf32": (
+        Data.CUDA_R_32F,
+        Data.CUDA_R_32F,
+        Compute.COMPUTE_32F_FAST_TF32,
+        Data.CUDA_R_32F,
+        np.float32,
+    ),
+    "fp16": (
+        Data.CUDA_R_16F,
+        Data.CUDA_R_16F,
+        Compute.COMPUTE_32F,
+        Data.CUDA_R_32F,
+        np.float32,
+    ),
+    "fp16_acc16": (
+        Data.CUDA_R_16F,
+        Data.CUDA_R_16F,
+        Compute.COMPUTE_16F,
+        Data.CUDA_R_16F,
+        np.float16,
+    ),
+    "bf16": (
+        Data.CUDA_R_16BF,
+        Data.CUDA_R_16BF,
+        Compute.COMPUTE_32F,
+        Data.CUDA_R_32F,
+        np.float32,
+    ),
+    "fp8": (
+        Data.CUDA_R_8F_E4M3,
+        Data.CUDA_R_16BF,
+        Compute.COMPUTE_32F,
+        Data.CUDA_R_32F,
+        np.float32,
+    ),
 }
 """dtype -> types of the operands, the result, the accumulation and the scalars, and the scalars' on the host."""
 
@@ -66,7 +110,13 @@ def _described(algorithm: int, workspace_bytes: int) -> str:
     for word, name in _CONFIGURATION.items():
         attribute = lt.MatmulAlgoConfigAttribute[name]
         value = np.zeros(1, lt.get_matmul_algo_config_attribute_dtype(attribute))
-        given = (algorithm, attribute, value.ctypes.data, value.nbytes, ctypes.addressof(written))
+        given = (
+            algorithm,
+            attribute,
+            value.ctypes.data,
+            value.nbytes,
+            ctypes.addressof(written),
+        )
         with contextlib.suppress(lt.cuBLASLtError):
             lt.matmul_algo_config_get_attribute(*given)
             words.append(f"{word} {value[0]}")
@@ -78,14 +128,18 @@ class Libraries:
 
     def __init__(self, timer: Timer, candidates: int) -> None:
         self.gpu, self._candidates = timer.gpu, candidates
-        self._workspace = self.gpu.allocate_guarded("the workspace of the libraries", WORKSPACE_BYTES)
+        self._workspace = self.gpu.allocate_guarded(
+            "the workspace of the libraries", WORKSPACE_BYTES
+        )
         self._cublas = cublas.create()
         cublas.set_stream(self._cublas, int(self.gpu.stream.handle))
         # A workspace of our own: the library then allocates nothing while a graph is captured.
         cublas.set_workspace(self._cublas, int(self._workspace.handle), WORKSPACE_BYTES)
         # Load cuBLAS's fp64 kernels now, so that no check pays for it.
         tile = self.gpu.allocate(8 * 128 * 128)
-        tile.fill(0, stream=self.gpu.stream)  # else compute-sanitizer tells of what it reads
+        tile.fill(
+            0, stream=self.gpu.stream
+        )  # else compute-sanitizer tells of what it reads
         pointer = int(tile.handle)
         self.cublas(Gemm((pointer, pointer, pointer), (128, 128, 128), "fp64", "NN"))()
         tile.close(self.gpu.stream)
@@ -98,7 +152,19 @@ class Libraries:
         _, alpha, beta = _scalars(gemm.dtype)
         (a, b, c), (m, n, k), transposed = gemm.pointers, gemm.size, gemm.layout == "TN"
         sizes = (self._cublas, int(transposed), 0, n, m, k)
-        operands = (alpha, b, source, k if transposed else n, a, source, k, beta, c, target, n)
+        operands = (
+            alpha,
+            b,
+            source,
+            k if transposed else n,
+            a,
+            source,
+            k,
+            beta,
+            c,
+            target,
+            n,
+        )
         return partial(cublas.gemm_ex, *sizes, *operands, compute, -1)
 
     def cublaslt(self, gemm: Gemm, fast: bool = False) -> dict[str, Launcher]:
@@ -118,8 +184,13 @@ class Libraries:
         """What can be used of the heuristic list, by name. Raises LadderError where there is none."""
         source, target, compute, scale, _ = _TYPES[gemm.dtype]
         (a, b, c), (m, n, k), transposed = gemm.pointers, gemm.size, gemm.layout == "TN"
-        operation, flag = lt.matmul_desc_create(compute, scale), ctypes.c_int32(transposed)
-        lt.matmul_desc_set_attribute(operation, lt.MatmulDescAttribute.TRANSA, ctypes.addressof(flag), 4)
+        operation, flag = (
+            lt.matmul_desc_create(compute, scale),
+            ctypes.c_int32(transposed),
+        )
+        lt.matmul_desc_set_attribute(
+            operation, lt.MatmulDescAttribute.TRANSA, ctypes.addressof(flag), 4
+        )
         if fast:
             one = ctypes.c_int8(1)
             lt.matmul_desc_set_attribute(
@@ -127,33 +198,52 @@ class Libraries:
             )
         rows, columns = (k, n) if transposed else (n, k)
         left = lt.matrix_layout_create(source, rows, columns, rows)
-        right, result = lt.matrix_layout_create(source, k, m, k), lt.matrix_layout_create(target, n, m, n)
+        right, result = (
+            lt.matrix_layout_create(source, k, m, k),
+            lt.matrix_layout_create(target, n, m, n),
+        )
         preference = lt.matmul_preference_create()
         size = ctypes.c_uint64(WORKSPACE_BYTES)
         attribute = lt.MatmulPreferenceAttribute.MAX_WORKSPACE_BYTES
-        lt.matmul_preference_set_attribute(preference, attribute, ctypes.addressof(size), 8)
+        lt.matmul_preference_set_attribute(
+            preference, attribute, ctypes.addressof(size), 8
+        )
         found = np.zeros(self._candidates, dtype=lt.matmul_heuristic_result_dtype)
         count = ctypes.c_int32(0)
         given = (operation, left, right, result, result, preference, self._candidates)
         try:
-            lt.matmul_algo_get_heuristic(self._lt, *given, found.ctypes.data, ctypes.addressof(count))
+            lt.matmul_algo_get_heuristic(
+                self._lt, *given, found.ctypes.data, ctypes.addressof(count)
+            )
         except lt.cuBLASLtError as error:
-            raise LadderError(f"cuBLASLt has no algorithm for this problem: {error}") from error
+            raise LadderError(
+                f"cuBLASLt has no algorithm for this problem: {error}"
+            ) from error
         usable = [index for index in range(count.value) if found["state"][index] == 0]
         if not usable:
             raise LadderError("cuBLASLt's heuristic list is empty for this problem")
         _, alpha, beta = _scalars(gemm.dtype)
         operands = (alpha, b, left, a, right, beta, c, result, c, result)
-        where = (int(self._workspace.handle), WORKSPACE_BYTES, int(self.gpu.stream.handle))
+        where = (
+            int(self._workspace.handle),
+            WORKSPACE_BYTES,
+            int(self.gpu.stream.handle),
+        )
         first, handle = found.ctypes.data, self._lt
 
         def launch(index: int) -> None:
-            lt.matmul(handle, operation, *operands, first + index * found.itemsize, *where)
+            lt.matmul(
+                handle, operation, *operands, first + index * found.itemsize, *where
+            )
 
         launchers: dict[str, Launcher] = {}
         for index in usable:
-            name = _described(first + index * found.itemsize, int(found["workspace_size"][index]))
-            while name in launchers:  # Several algorithms may report the same attributes.
+            name = _described(
+                first + index * found.itemsize, int(found["workspace_size"][index])
+            )
+            while (
+                name in launchers
+            ):  # Several algorithms may report the same attributes.
                 name += " again"
             launchers[name] = partial(launch, index)
         return launchers

@@ -30,7 +30,9 @@ def _open(path: Path) -> int:
         descriptor = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o666)
     except FileExistsError:
         return os.open(path, flags)
-    os.fchmod(descriptor, 0o666)  # Other users of the node must be able to take it, whatever our umask.
+    os.fchmod(
+        descriptor, 0o666
+    )  # Other users of the node must be able to take it, whatever our umask.
     return descriptor
 
 
@@ -46,11 +48,16 @@ def _take_one(files: Sequence[tuple[FoundGpu, int]]) -> tuple[FoundGpu, int] | N
 def one_gpu(gpus: Sequence[FoundGpu]) -> Iterator[tuple[FoundGpu, int]]:
     """Wait for a free GPU; yields it with its lock's descriptor, for the worker. Raises LadderError without any."""
     if not gpus:
-        raise LadderError("no GPU is visible: set CUDA_VISIBLE_DEVICES or the configuration's `device: none`")
+        raise LadderError(
+            "no GPU is visible: set CUDA_VISIBLE_DEVICES or the configuration's `device: none`"
+        )
     files = [(gpu, _open(lock_file(gpu.uuid))) for gpu in gpus]
     try:
         if (taken := _take_one(files)) is None:
-            logging.info("waiting for a free GPU: %s", ", ".join(f"{gpu.name} ({gpu.uuid})" for gpu in gpus))
+            logging.info(
+                "waiting for a free GPU: %s",
+                ", ".join(f"{gpu.name} ({gpu.uuid})" for gpu in gpus),
+            )
         while taken is None:
             time.sleep(_POLL_S)
             taken = _take_one(files)

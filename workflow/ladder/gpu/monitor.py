@@ -37,7 +37,11 @@ def _median(values: Iterable[float | None]) -> float | None:
 def _events(masks: Sequence[int]) -> list[str] | None:
     """Names of what held clocks down in any of the readings; None without a reading."""
     held = {mask & ~_HARMLESS for mask in masks}
-    named = [reason.name for reason in nvml.ClocksEventReasons if any(reason.value & mask for mask in held)]
+    named = [
+        reason.name
+        for reason in nvml.ClocksEventReasons
+        if any(reason.value & mask for mask in held)
+    ]
     return named if masks else None
 
 
@@ -67,7 +71,11 @@ class Monitor:
             time.monotonic(),
             answer(nvml.device_get_clock_info, self._handle, nvml.ClockType.CLOCK_SM),
             None if energy_mj is None else energy_mj / 1000,
-            answer(nvml.device_get_temperature_v, self._handle, nvml.TemperatureSensors.TEMPERATURE_GPU),
+            answer(
+                nvml.device_get_temperature_v,
+                self._handle,
+                nvml.TemperatureSensors.TEMPERATURE_GPU,
+            ),
             answer(nvml.device_get_current_clocks_event_reasons, self._handle),
         )
 
@@ -79,7 +87,9 @@ class Monitor:
     def since(self, start: float) -> dict[str, Any]:
         """Medians since `start` (time.monotonic), and the mean power; older readings are dropped."""
         self._readings = [reading for reading in self._readings if reading[0] >= start]
-        busy = [reading for reading in self._readings if not (reading[-1] or 0) & _IDLE] or [self.read()]
+        busy = [
+            reading for reading in self._readings if not (reading[-1] or 0) & _IDLE
+        ] or [self.read()]
         _, clocks, _, temperatures, masks = zip(*busy, strict=True)
         return {
             "sm_clock_mhz": _median(clocks),
@@ -95,17 +105,34 @@ class Monitor:
         """
         joules = seconds = 0.0
         for begin, end in windows:
-            within = [reading for reading in self._readings if begin <= reading[0] <= end]
-            counted = [(reading[0], reading[2]) for reading in within if reading[2] is not None]
-            ticks = [after for before, after in itertools.pairwise(counted) if after[1] > before[1]]
+            within = [
+                reading for reading in self._readings if begin <= reading[0] <= end
+            ]
+            counted = [
+                (reading[0], reading[2]) for reading in within if reading[2] is not None
+            ]
+            ticks = [
+                after
+                for before, after in itertools.pairwise(counted)
+                if after[1] > before[1]
+            ]
             if len(ticks) >= _LEAST_TICKS:
-                joules, seconds = joules + ticks[-1][1] - ticks[0][1], seconds + ticks[-1][0] - ticks[0][0]
+                joules, seconds = (
+                    joules + ticks[-1][1] - ticks[0][1],
+                    seconds + ticks[-1][0] - ticks[0][0],
+                )
         return round(joules / seconds, 1) if seconds else None
 
     def neighbours(self, own: set[int]) -> list[int]:
         """Process ids that use the GPU for computing, other than `own`; none where NVML does not say."""
-        running = answer(nvml.device_get_compute_running_processes_v3, self._handle) or ()
-        return sorted({int(running[index].pid) for index in range(len(running))} - own - {os.getpid()})
+        running = (
+            answer(nvml.device_get_compute_running_processes_v3, self._handle) or ()
+        )
+        return sorted(
+            {int(running[index].pid) for index in range(len(running))}
+            - own
+            - {os.getpid()}
+        )
 
     def neighbours_that_stay(self, seconds: float) -> list[int]:
         """Process ids that still use the GPU after `seconds`; returns as soon as there are none."""

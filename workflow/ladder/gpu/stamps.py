@@ -44,7 +44,9 @@ class DeviceClock:
 
     def _take(self, records: Iterable[Any]) -> None:
         # Copied now: the records' memory is CUPTI's.
-        self._seen += [Stamp(one.start, one.end, getattr(one, "name", "")) for one in records]
+        self._seen += [
+            Stamp(one.start, one.end, getattr(one, "name", "")) for one in records
+        ]
 
     @contextlib.contextmanager
     def _refusing(self) -> Iterator[None]:
@@ -80,7 +82,9 @@ class DeviceClock:
         """
         found = spans(self._flush(), *self._marks)
         if len(found) != count:
-            raise LadderError(f"device timestamps of {len(found)} launches instead of {count}")
+            raise LadderError(
+                f"device timestamps of {len(found)} launches instead of {count}"
+            )
         return found
 
 

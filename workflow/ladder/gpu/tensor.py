@@ -25,7 +25,9 @@ class Tensor:
     whole: Buffer
     guarded: Buffer
     key: ctypes.c_uint64 = field(default_factory=ctypes.c_uint64, compare=False)
-    kind: ctypes.c_int32 = field(default_factory=partial(ctypes.c_int32, -1), compare=False)
+    kind: ctypes.c_int32 = field(
+        default_factory=partial(ctypes.c_int32, -1), compare=False
+    )
 
     @property
     def pointer(self) -> int:
@@ -38,8 +40,16 @@ class Tensor:
 
     def moved(self, offset: int) -> "Tensor":
         """The same, from an offset in bytes into `whole` on."""
-        begin, size = int(self.whole.handle) + offset, math.prod(self.shape) * ELEMENT_BYTES[self.dtype]
+        begin, size = (
+            int(self.whole.handle) + offset,
+            math.prod(self.shape) * ELEMENT_BYTES[self.dtype],
+        )
         return replace(self, buffer=Buffer.from_handle(begin, size, owner=self.guarded))
 
     def guards(self) -> tuple[Guard, Guard]:
-        return guards_of(int(self.guarded.handle), self.guarded.size, int(self.whole.handle), self.whole.size)
+        return guards_of(
+            int(self.guarded.handle),
+            self.guarded.size,
+            int(self.whole.handle),
+            self.whole.size,
+        )

@@ -170,8 +170,14 @@ def refuse_other_clock(times: Sequence[float], host_us: Sequence[float]) -> None
     if len(times) < _FEWEST_TO_COMPARE:
         return
     event_us = median(times)
-    later_us = median([host - event for host, event in zip(host_us, times, strict=True)])
-    if not -_DISAGREES * event_us - 1.0 <= later_us <= _DISAGREES * event_us + _LATEST_US:
+    later_us = median(
+        [host - event for host, event in zip(host_us, times, strict=True)]
+    )
+    if (
+        not -_DISAGREES * event_us - 1.0
+        <= later_us
+        <= _DISAGREES * event_us + _LATEST_US
+    ):
         raise TimesDisagree(
             f"by its events a launch takes {event_us:.1f} us, the host sees {later_us:+.1f} us more"
         )
@@ -183,10 +189,14 @@ class Gate:
     def __init__(self, stream: Stream, kernel: Kernel) -> None:
         host = int(checked(driver.cuMemHostAlloc(8, driver.CU_MEMHOSTALLOC_DEVICEMAP)))
         # Kept to the end of the process: a kernel may wait for it.
-        self._ticket, self._gave_up = (ctypes.c_int.from_address(host + offset) for offset in (0, 4))
+        self._ticket, self._gave_up = (
+            ctypes.c_int.from_address(host + offset) for offset in (0, 4)
+        )
         self._ticket.value = self._gave_up.value = self._next = 0
         self._words = int(checked(driver.cuMemHostGetDevicePointer(host, 0)))
-        self._close = partial(launch, stream, LaunchConfig(grid=1, block=1), kernel, self._words)
+        self._close = partial(
+            launch, stream, LaunchConfig(grid=1, block=1), kernel, self._words
+        )
 
     def __enter__(self) -> None:
         # A number that no kernel can know, so that none opens the gate.
@@ -198,7 +208,9 @@ class Gate:
         self._ticket.value = self._next
         if self._gave_up.value and kind is None:
             self._gave_up.value = 0
-            raise LadderError(f"enqueueing one launch took over {_GATE_NS / 1e9:g} s: it cannot be timed")
+            raise LadderError(
+                f"enqueueing one launch took over {_GATE_NS / 1e9:g} s: it cannot be timed"
+            )
 
 
 def capture(stream: Stream, launchers: Sequence[Launcher]) -> Any:
@@ -240,7 +252,8 @@ class Timer:
         self.gpu, self.device, self.busy_us, self.checking_us = gpu, device, 0.0, 0.0
         self._gate = Gate(gpu.stream, gpu.harness.kernels[GATE])
         events = [
-            gpu.device.create_event(EventOptions(timing_enabled=True)) for _ in range(7 + 2 * _IN_FLIGHT)
+            gpu.device.create_event(EventOptions(timing_enabled=True))
+            for _ in range(7 + 2 * _IN_FLIGHT)
         ]
         self._events, rest = events[:7], events[7:]
         self._chains = list(zip(rest[::2], rest[1::2], strict=True))
@@ -286,10 +299,15 @@ class Timer:
         if regime != "warm":
             for launch in dict.fromkeys(launches):
                 turns = [turn for turn, other in enumerate(launches) if other == launch]
-                refuse_other_clock([event_us[turn] for turn in turns], [host_us[turn] for turn in turns])
+                refuse_other_clock(
+                    [event_us[turn] for turn in turns],
+                    [host_us[turn] for turn in turns],
+                )
         return times, spent_us
 
-    def _prepare(self, launch: CheckedLaunch, check_previous: Launcher, regime: str, twice: bool) -> None:
+    def _prepare(
+        self, launch: CheckedLaunch, check_previous: Launcher, regime: str, twice: bool
+    ) -> None:
         """Enqueue what comes ahead of a timed launch, and wait until the GPU rests.
 
         Right behind the flush a launch took up to 0.5 % longer, hence the wait.
@@ -341,7 +359,9 @@ class Timer:
         (us,), _ = self.times([launch], FLUSHED)
         return us
 
-    def quick_medians(self, launchers: Sequence[Launcher], regime: str = "cold") -> list[float]:
+    def quick_medians(
+        self, launchers: Sequence[Launcher], regime: str = "cold"
+    ) -> list[float]:
         """Median times in µs, for choosing: the shorter the fastest is, the more rounds.
 
         A round launches each in order and in reverse, so that falling clocks favour none. The first does not count.
@@ -349,7 +369,9 @@ class Timer:
         unchecked = [CheckedLaunch(launcher) for launcher in launchers]
         for launcher in launchers:  # which loads it
             launcher()
-        expected_us = min(self.times([launch] * 2, regime)[0][1] for launch in unchecked)
+        expected_us = min(
+            self.times([launch] * 2, regime)[0][1] for launch in unchecked
+        )
         fewest, most = _QUICK_ROUNDS
         rounds = min(max(int(_QUICK_US / expected_us / 2), fewest), most)
         a_round = [*range(len(launchers)), *reversed(range(len(launchers)))]
@@ -468,7 +490,9 @@ class Timer:
         device = self.device if shortest_us < _STAMPED_BELOW_US and not events else None
         with contextlib.nullcontext() if device is None else device.recording():
             primed = shortest_us < _PRIMED_BELOW_US
-            return self.pairs(sides, rule, regime, primed, device=device, swapped=swapped)
+            return self.pairs(
+                sides, rule, regime, primed, device=device, swapped=swapped
+            )
 
 
 def chain_length(once_us: float, sustained: bool = False) -> int:

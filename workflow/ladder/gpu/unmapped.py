@@ -33,7 +33,9 @@ def mapped(gpu: Gpu, size: int) -> Iterator[tuple[int, int]]:
     least = driver.CUmemAllocationGranularity_flags.CU_MEM_ALLOC_GRANULARITY_MINIMUM
     page = int(checked(driver.cuMemGetAllocationGranularity(wanted, least)))
     whole = -(-size // page) * page
-    with contextlib.ExitStack() as undo:  # whose calls say so where the context is lost, and do not raise
+    with (
+        contextlib.ExitStack() as undo
+    ):  # whose calls say so where the context is lost, and do not raise
         first = int(checked(driver.cuMemAddressReserve(whole + 2 * _FAR, page, 0, 0)))
         undo.callback(driver.cuMemAddressFree, first, whole + 2 * _FAR)
         memory = checked(driver.cuMemCreate(whole, wanted, 0))
@@ -45,10 +47,14 @@ def mapped(gpu: Gpu, size: int) -> Iterator[tuple[int, int]]:
         try:
             yield begin, begin + whole
         finally:
-            with contextlib.suppress(Exception):  # what the context was lost by is on its way
+            with contextlib.suppress(
+                Exception
+            ):  # what the context was lost by is on its way
                 gpu.sync()
 
 
 def at_ends(begin: int, end: int, size: int) -> tuple[Buffer, Buffer]:
     """Buffers in such memory: at its first byte, and ending with it, or so few bytes earlier that it is aligned."""
-    return Buffer.from_handle(begin, size), Buffer.from_handle((end - size) // _ALIGNED * _ALIGNED, size)
+    return Buffer.from_handle(begin, size), Buffer.from_handle(
+        (end - size) // _ALIGNED * _ALIGNED, size
+    )

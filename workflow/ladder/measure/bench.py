@@ -45,7 +45,9 @@ class CellOutcome(Exception):
     `transient`: because of what else the GPU was in use for.
     """
 
-    def __init__(self, status: str, reason: str, spoilt: bool = False, transient: bool = False) -> None:
+    def __init__(
+        self, status: str, reason: str, spoilt: bool = False, transient: bool = False
+    ) -> None:
         super().__init__(reason)
         self.result: dict[str, Any] = {"status": status, "reason": reason}
         if transient:
@@ -83,7 +85,9 @@ class Bench:
     """
 
     def __init__(self, plan: Plan, cubins: Path, traced: bool = False) -> None:
-        self.problem: Problem = importlib.import_module(f"ladder.problems.{plan.problem}").PROBLEM
+        self.problem: Problem = importlib.import_module(
+            f"ladder.problems.{plan.problem}"
+        ).PROBLEM
         self.variants, self.cubins = plan.variants, cubins
         self._harness_facts = plan.harness
         first_dtype = next(iter(plan.harness))
@@ -91,7 +95,9 @@ class Bench:
         self.gpu = Gpu(cubin, symbols)
         self._harness_by_dtype: dict[str, Harness] = {first_dtype: self.gpu.harness}
         self.timer = Timer(self.gpu, None if traced else self._device_clock(symbols))
-        kind: type[Instance] = importlib.import_module(f"ladder.problems.{plan.problem}.instance").INSTANCE
+        kind: type[Instance] = importlib.import_module(
+            f"ladder.problems.{plan.problem}.instance"
+        ).INSTANCE
         self._create = kind.maker(self.timer, plan.settings)
         self._seed = int(plan.settings["seed"] or 0)
         self._instance: Instance | None = None
@@ -99,7 +105,9 @@ class Bench:
         self._edges = plan.edges
         self._edge_outcomes = dict[str, CellOutcome | None]()
         self._edge_instances = dict[_Key, Instance]()
-        self.external = {name: ExternalReference(given) for name, given in plan.external.items()}
+        self.external = {
+            name: ExternalReference(given) for name, given in plan.external.items()
+        }
         # Says ahead of a result what may end the process.
         self.doing: Callable[[str], None] = _say_nothing
         self.references = References()
@@ -137,7 +145,9 @@ class Bench:
             buffer.close(gpu.stream)
         return {
             "name": gpu.device.name,
-            "compute_capability": ".".join(str(part) for part in gpu.compute_capability),
+            "compute_capability": ".".join(
+                str(part) for part in gpu.compute_capability
+            ),
             "sms": gpu.sms,
             "l2_bytes": gpu.l2_bytes,
             "boost_clock_mhz": gpu.boost_clock_mhz or None,
@@ -206,12 +216,16 @@ class Bench:
         assert task.launch is not None
         return self.load(task.launch, self.instance(task.cell))
 
-    def check(self, launcher: Launcher, params: Params, instance: Instance) -> tuple[Check, float]:
+    def check(
+        self, launcher: Launcher, params: Params, instance: Instance
+    ) -> tuple[Check, float]:
         """Launch once on poisoned outputs, as in timing, and check every output: the check, and the time in us.
 
         Raises CellOutcome where launches wrote other memory.
         """
-        launch_us = self.timer.time_once(CheckedLaunch(launcher, instance.poison_outputs))
+        launch_us = self.timer.time_once(
+            CheckedLaunch(launcher, instance.poison_outputs)
+        )
         self.refuse_memory_violation(instance)
         with self.timer.working():
             return instance.check(params), launch_us
@@ -236,7 +250,9 @@ class Bench:
         if violation is not None:
             raise violation
 
-    def verified(self, launch: Launch, instance: Instance) -> tuple[Loaded, Check, float]:
+    def verified(
+        self, launch: Launch, instance: Instance
+    ) -> tuple[Loaded, Check, float]:
         """Load, run and check: the kernel, its check, its time in us. Raises CellOutcome for a wrong result."""
         loaded = self.load(launch, instance)
         check, launch_us = self.check(loaded, launch.params, instance)
@@ -262,12 +278,17 @@ class Bench:
 
     def edges(self, variant: str, cell: Cell) -> list[tuple[Launch, Instance]]:
         """How a variant is launched at each of its edges, and the instance there."""
-        return [(edge.launch, self._edge_instance(edge, cell)) for edge in self._edges.get(variant, ())]
+        return [
+            (edge.launch, self._edge_instance(edge, cell))
+            for edge in self._edges.get(variant, ())
+        ]
 
     def _edge_instance(self, edge: Edge, cell: Cell) -> Instance:
         key = (cell.dtype, cell.layout, *edge.size.items())
         if key not in self._edge_instances:
-            self._edge_instances[key] = self._create(self.gpu, edge.size, cell.dtype, cell.layout)
+            self._edge_instances[key] = self._create(
+                self.gpu, edge.size, cell.dtype, cell.layout
+            )
         return self._edge_instances[key]
 
     def _verify_edge(self, edge: Edge, cell: Cell, number: int) -> None:
@@ -282,10 +303,14 @@ class Bench:
             with instance.inputs_of_kind(kind):
                 self._verify_weights(edge, instance, 1.0, 0.0, "nan")
                 if kind == weighted_kind and _takes_beta(edge.launch):
-                    self._verify_weights(edge, instance, *_WEIGHTS[number % len(_WEIGHTS)])
+                    self._verify_weights(
+                        edge, instance, *_WEIGHTS[number % len(_WEIGHTS)]
+                    )
         self.refuse_memory_violation(instance)
 
-    def _verify_weights(self, edge: Edge, instance: Instance, alpha: float, beta: float, before: str) -> None:
+    def _verify_weights(
+        self, edge: Edge, instance: Instance, alpha: float, beta: float, before: str
+    ) -> None:
         """Check a launch at an edge; C holds `before` ahead of it. Where alpha is 0, NaN inputs must not show."""
         instance.use_scalars(alpha, beta, before)
         self.draw(instance)
@@ -323,7 +348,11 @@ class Bench:
             tensor.buffer.fill(b"\xff", stream=self.gpu.stream)  # NaN in every type
 
     def _inputs(self, instance: Instance) -> list[Tensor]:
-        return [instance.tensors[name] for name in self.problem.buffers if name not in instance.outputs]
+        return [
+            instance.tensors[name]
+            for name in self.problem.buffers
+            if name not in instance.outputs
+        ]
 
     def refuse_other_weights(self, launch: Launch, instance: Instance) -> None:
         """Raises CellOutcome where a kernel is wrong at this size with other alpha and beta, if it takes any."""
@@ -338,7 +367,9 @@ class Bench:
         finally:
             instance.use_scalars(usual["alpha"], usual["beta"])
         if not check.correct:
-            raise CellOutcome("incorrect", f"with alpha = {alpha:g}, beta = {beta:g}: {check}")
+            raise CellOutcome(
+                "incorrect", f"with alpha = {alpha:g}, beta = {beta:g}: {check}"
+            )
 
     def reference(self, task: Task, partner: Partner, instance: Instance) -> Launcher:
         """A task's reference, verified, with outputs of its own. Raises CellOutcome for none or a wrong one."""
@@ -347,7 +378,11 @@ class Bench:
             if library is None:
                 # An algorithm that was chosen was there, on some GPU of the model.
                 gone = bool(partner.algorithm)
-                raise CellOutcome("unsupported", "no reference: " + "; ".join(self.notes()), transient=gone)
+                raise CellOutcome(
+                    "unsupported",
+                    "no reference: " + "; ".join(self.notes()),
+                    transient=gone,
+                )
             return library
         kernels = self.references.kernels
         if partner not in kernels:
@@ -357,7 +392,9 @@ class Bench:
                     kernels[partner], _, _ = self.verified(task.reference, instance)
                 except CellOutcome as outcome:
                     reason = f"the reference {partner}: {outcome}"
-                    raise CellOutcome(outcome.result["status"], reason, outcome.spoilt) from outcome
+                    raise CellOutcome(
+                        outcome.result["status"], reason, outcome.spoilt
+                    ) from outcome
         return kernels[partner]
 
     def candidates(self, choice: Cell, instance: Instance) -> list[Partner]:
@@ -369,7 +406,9 @@ class Bench:
                     candidates.append(Partner(name))
                 continue
             try:
-                candidates += [Partner(name, algorithm) for algorithm in instance.library(name)]
+                candidates += [
+                    Partner(name, algorithm) for algorithm in instance.library(name)
+                ]
             except LadderError as error:
                 self.note(name, str(error))
         if not candidates:
@@ -389,7 +428,9 @@ class Bench:
             return self.load(task.reference, instance)
         return self.loaded_library(partner, self.reference_params(task), instance)
 
-    def swapped_reference(self, task: Task, partner: Partner, instance: Instance) -> Launcher:
+    def swapped_reference(
+        self, task: Task, partner: Partner, instance: Instance
+    ) -> Launcher:
         """A task's `reference`, writing to the variant's outputs. One launch has loaded its kernel."""
         key = partner, *self.reference_params(task).items()
         swapped = self.references.swapped
@@ -399,27 +440,37 @@ class Bench:
                 swapped[key]()  # A library may load another kernel for another place.
         return swapped[key]
 
-    def loaded_library(self, partner: Partner, params: Params, instance: Instance) -> Launcher:
+    def loaded_library(
+        self, partner: Partner, params: Params, instance: Instance
+    ) -> Launcher:
         """A library or an external reference, for the outputs that are there. Raises LadderError without one."""
         if partner.reference in self.external:
-            return self.external[partner.reference].launcher(self.problem, instance, params)
+            return self.external[partner.reference].launcher(
+                self.problem, instance, params
+            )
         algorithms = instance.library(partner.reference)
         if partner.algorithm not in algorithms:
             asked = partner.algorithm or "one without a name"
             raise LadderError(f"its list of algorithms does not hold {asked!r}")
         return algorithms[partner.algorithm]
 
-    def library(self, partner: Partner, params: Params, instance: Instance) -> Launcher | None:
+    def library(
+        self, partner: Partner, params: Params, instance: Instance
+    ) -> Launcher | None:
         """A library or an external reference, verified, with outputs of its own; None, and a note, for none."""
         key = partner, *params.items()
         libraries = self.references.libraries
         if key not in libraries:
-            verified = self._external if partner.reference in self.external else self._library
+            verified = (
+                self._external if partner.reference in self.external else self._library
+            )
             with instance.writing_to(REFERENCE):
                 libraries[key] = verified(partner, params, instance)
         return libraries[key]
 
-    def _external(self, partner: Partner, params: Params, instance: Instance) -> Launcher | None:
+    def _external(
+        self, partner: Partner, params: Params, instance: Instance
+    ) -> Launcher | None:
         """An external reference, verified; None, and a note, where it fails or is wrong.
 
         Raises CellOutcome, which names it, where memory or the context is spoilt.
@@ -433,12 +484,16 @@ class Bench:
             launcher()  # which loads its kernels
             self.gpu.sync()
             check, _ = self.check(launcher, params, instance)
-            elsewhere = check.correct and self._enqueues_elsewhere(launcher, params, instance)
+            elsewhere = check.correct and self._enqueues_elsewhere(
+                launcher, params, instance
+            )
         except OutOfDeviceMemory:
             raise
         except CellOutcome as outcome:
             reason = f"{reference}: {outcome}"
-            raise CellOutcome(outcome.result["status"], reason, outcome.spoilt) from outcome
+            raise CellOutcome(
+                outcome.result["status"], reason, outcome.spoilt
+            ) from outcome
         except Exception as error:
             if not self.recovers():
                 reason = f"{reference}: {type(error).__name__}: {error}"
@@ -458,7 +513,9 @@ class Bench:
             return None
         return launcher
 
-    def _enqueues_elsewhere(self, launcher: Launcher, params: Params, instance: Instance) -> bool:
+    def _enqueues_elsewhere(
+        self, launcher: Launcher, params: Params, instance: Instance
+    ) -> bool:
         """True if the reference launches on another stream.
 
         It then finishes while our stream is blocked, the poison is written afterwards, and the check fails.
@@ -491,7 +548,9 @@ class Bench:
             return False
         return True
 
-    def _library(self, partner: Partner, params: Params, instance: Instance) -> Launcher | None:
+    def _library(
+        self, partner: Partner, params: Params, instance: Instance
+    ) -> Launcher | None:
         """A library reference, verified; None, and a note, where there is none or its result is wrong."""
         try:
             launcher = self.loaded_library(partner, params, instance)
@@ -542,9 +601,7 @@ class Bench:
         else:
             tflops = gpu.tensor_tflops.get(cell.dtype) or 0.0
         if not gpu.full_rate_fp64:
-            tflops *= (
-                _BOOST  # GPUs that are not made for data centres may run above the clock that they report
-            )
+            tflops *= _BOOST  # GPUs that are not made for data centres may run above the clock that they report
         operations = self.problem.work(cell.size, cell.dtype, params).operations
         arithmetic_us = operations / tflops / 1e6 if tflops else 0.0
         if cell.regime in BACK_TO_BACK:

@@ -16,7 +16,9 @@ _LOST = ("ILLEGAL_ADDRESS", "LAUNCH_FAILED")
 _WEIGHTS = ((1.0, 0.0), (1.0, 0.5))  # alpha and beta: with the second C is read as well
 
 
-def refuse_accesses_beyond(bench: Bench, launches: Iterable[tuple[Launch, Instance]]) -> None:
+def refuse_accesses_beyond(
+    bench: Bench, launches: Iterable[tuple[Launch, Instance]]
+) -> None:
     """Launch what was verified, once more in buffers that begin or end where nothing is mapped beyond.
 
     Raises CellOutcome where a launch fails there, which loses the context. A note says where there is no such memory.
@@ -28,10 +30,18 @@ def refuse_accesses_beyond(bench: Bench, launches: Iterable[tuple[Launch, Instan
     with contextlib.ExitStack() as memory, bench.timer.working():
         try:
             if (needed := sum(sizes.values())) > (half := bench.gpu.free_bytes() // 2):
-                raise LadderError(f"that takes {needed} bytes of device memory, of which {half} may be taken")
-            ends = {name: memory.enter_context(mapped(bench.gpu, size)) for name, size in sizes.items()}
+                raise LadderError(
+                    f"that takes {needed} bytes of device memory, of which {half} may be taken"
+                )
+            ends = {
+                name: memory.enter_context(mapped(bench.gpu, size))
+                for name, size in sizes.items()
+            }
         except LadderError as error:
-            bench.note("unmapped memory", f"accesses beyond buffers were not looked for: {error}")
+            bench.note(
+                "unmapped memory",
+                f"accesses beyond buffers were not looked for: {error}",
+            )
             return
         for launch, instance in todo:
             _launch(bench, launch, instance, ends)
@@ -39,16 +49,31 @@ def refuse_accesses_beyond(bench: Bench, launches: Iterable[tuple[Launch, Instan
 
 def _buffers(launch: Launch) -> set[str]:
     """Those that a kernel takes."""
-    return {one[kind] for one in launch.arguments for kind in ("pointer", "tensor_map") if kind in one}
+    return {
+        one[kind]
+        for one in launch.arguments
+        for kind in ("pointer", "tensor_map")
+        if kind in one
+    }
 
 
-def _launch(bench: Bench, launch: Launch, instance: Instance, ends: dict[str, tuple[int, int]]) -> None:
-    both = {name: at_ends(*ends[name], instance.tensors[name].buffer.size) for name in _buffers(launch)}
-    own, weights = instance.scalars, _WEIGHTS if "beta" in bench.problem.scalars else _WEIGHTS[:1]
+def _launch(
+    bench: Bench, launch: Launch, instance: Instance, ends: dict[str, tuple[int, int]]
+) -> None:
+    both = {
+        name: at_ends(*ends[name], instance.tensors[name].buffer.size)
+        for name in _buffers(launch)
+    }
+    own, weights = (
+        instance.scalars,
+        _WEIGHTS if "beta" in bench.problem.scalars else _WEIGHTS[:1],
+    )
     for end, (alpha, beta) in itertools.product((0, 1), weights):
         instance.use_scalars(alpha, beta)
         try:
-            with instance.kept_in({name: buffers[end] for name, buffers in both.items()}):
+            with instance.kept_in(
+                {name: buffers[end] for name, buffers in both.items()}
+            ):
                 bench.load(launch, instance)()
                 bench.gpu.sync()
         except CellOutcome:

@@ -33,7 +33,9 @@ def longer(candidate: Mapping[str, Any], winner: Mapping[str, Any]) -> Estimate:
     return ratio_interval(abba_ratios(fastest_us[:both], candidate["us"][:both]))
 
 
-def _fastest_us(candidate: Mapping[str, Any], winner: Mapping[str, Any]) -> Sequence[float]:
+def _fastest_us(
+    candidate: Mapping[str, Any], winner: Mapping[str, Any]
+) -> Sequence[float]:
     """The winner's times in pairs with this candidate."""
     times: Sequence[float] = candidate.get("fastest_us", winner["us"])
     return times
@@ -63,12 +65,23 @@ def decide(candidates: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """
     winner = _winner(candidates)
     others = [candidate for candidate in candidates if candidate is not winner]
-    others.sort(key=lambda candidate: median(candidate["us"]) / median(_fastest_us(candidate, winner)))
+    others.sort(
+        key=lambda candidate: (
+            median(candidate["us"]) / median(_fastest_us(candidate, winner))
+        )
+    )
     decided: dict[str, Any] = {**_name(winner), "runner_up": None}
     if others:
         value, low, high = longer(others[0], winner)
-        decided["runner_up"] = {**_name(others[0]), "longer": value, "longer_low": low, "longer_high": high}
-    decided["tied"] = [_name(candidate) for candidate in others if ties(longer(candidate, winner))]
+        decided["runner_up"] = {
+            **_name(others[0]),
+            "longer": value,
+            "longer_low": low,
+            "longer_high": high,
+        }
+    decided["tied"] = [
+        _name(candidate) for candidate in others if ties(longer(candidate, winner))
+    ]
     return decided
 
 
@@ -86,7 +99,9 @@ def library_times(result: Mapping[str, Any]) -> dict[str, float]:
 
 def partners(result: Mapping[str, Any]) -> list[Partner]:
     """The winner of a choice and what ties with it; either may be a cell's reference."""
-    return [Partner(one["reference"], one["algorithm"]) for one in (result, *result["tied"])]
+    return [
+        Partner(one["reference"], one["algorithm"]) for one in (result, *result["tied"])
+    ]
 
 
 def choice_in_words(result: Mapping[str, Any]) -> str:

@@ -9,7 +9,13 @@ from ladder.gpu.device import Launcher
 from ladder.gpu.timing import CheckedLaunch, Pairs, StoppingRule, chain_length, nothing
 from ladder.measure.bench import REFERENCE, Bench, CellOutcome
 from ladder.measure.choice import CLOSE, decide
-from ladder.measure.watch import CHECKED_OF_A_CHAIN, CheckedSide, LaunchChecker, at_places, graph
+from ladder.measure.watch import (
+    CHECKED_OF_A_CHAIN,
+    CheckedSide,
+    LaunchChecker,
+    at_places,
+    graph,
+)
 from ladder.model.cell import BACK_TO_BACK, SUSTAINED, Cell, Partner
 from ladder.model.problem import COPY
 
@@ -23,8 +29,15 @@ Compare = Callable[[Partner, Partner], Pairs]
 class Choosing:
     """Times the candidates of one choice. Each launches to both places, since a place changes the time of some."""
 
-    def __init__(self, bench: Bench, rule: StoppingRule, choice: Cell, warm_below_us: float) -> None:
-        self.bench, self.rule, self.choice, self.warm_below_us = bench, rule, choice, warm_below_us
+    def __init__(
+        self, bench: Bench, rule: StoppingRule, choice: Cell, warm_below_us: float
+    ) -> None:
+        self.bench, self.rule, self.choice, self.warm_below_us = (
+            bench,
+            rule,
+            choice,
+            warm_below_us,
+        )
         self.instance = bench.instance(choice)
         self.watch = LaunchChecker(self.instance)
         self.bound = self.instance.error_bound(choice.params)
@@ -38,14 +51,22 @@ class Choosing:
         close = self._close_and_right(quick_us)
         if not close:
             raise CellOutcome("unsupported", "; ".join(bench.notes()))
-        with self._comparing(close, min(quick_us[partner] for partner in close)) as compare:
+        with self._comparing(
+            close, min(quick_us[partner] for partner in close)
+        ) as compare:
             winner, rivals = against_quickest(close, compare)
         self._refuse_wrong()
         result: dict[str, Any] = {"status": "ok", "reason": ""}
         result["candidates"] = _candidates(winner, rivals, quick_us[winner])
         result |= decide(result["candidates"])
-        nearest = min(rivals.values(), key=lambda pairs: pairs.speedup()[0], default=Pairs())
-        result |= {"stopped_by": nearest.stopped_by, "clock": nearest.clock, "notes": bench.notes()}
+        nearest = min(
+            rivals.values(), key=lambda pairs: pairs.speedup()[0], default=Pairs()
+        )
+        result |= {
+            "stopped_by": nearest.stopped_by,
+            "clock": nearest.clock,
+            "notes": bench.notes(),
+        }
         result["references"] = _by_name(quick_us)
         result["check"] = {
             "max_error": max((side.worst for side in self.sides.values()), default=0.0),
@@ -71,7 +92,9 @@ class Choosing:
         """None for a copy, which is no answer."""
         if partner.reference == COPY:
             return None
-        return self.sides.setdefault(partner, CheckedSide(self.choice.params, self.bound, always=False))
+        return self.sides.setdefault(
+            partner, CheckedSide(self.choice.params, self.bound, always=False)
+        )
 
     def _quick_times(self, candidates: Sequence[Partner]) -> dict[Partner, float]:
         """About how long a launch of each candidate takes in the regime, in us: few launches, none checked."""
@@ -81,8 +104,13 @@ class Choosing:
             for launch in launchers.values():
                 launch()  # which loads its kernel: that must not happen behind a gate or in a capture
         alone_us = timer.quick_medians([next(iter(launchers.values()))])[0]
-        if self.choice.regime == "warm" and alone_us > _SLOWER_THAN_WARM * self.warm_below_us:
-            raise CellOutcome("unsupported", f"warm is for kernels below {self.warm_below_us:g} us")
+        if (
+            self.choice.regime == "warm"
+            and alone_us > _SLOWER_THAN_WARM * self.warm_below_us
+        ):
+            raise CellOutcome(
+                "unsupported", f"warm is for kernels below {self.warm_below_us:g} us"
+            )
         if self.choice.regime not in BACK_TO_BACK:
             times = timer.quick_medians([*launchers.values()])
             return dict(zip(launchers, times, strict=True))
@@ -113,10 +141,15 @@ class Choosing:
         close = list[Partner]()
         for partner in sorted(quick_us, key=lambda candidate: quick_us[candidate]):
             near = not close or quick_us[partner] <= quick_us[close[0]] * (1 + CLOSE)
-            first = self.sustained and partner.reference not in {other.reference for other in close}
+            first = self.sustained and partner.reference not in {
+                other.reference for other in close
+            }
             if not near and not first:
                 continue
-            if self.bench.library(partner, self.choice.params, self.instance) is not None:
+            if (
+                self.bench.library(partner, self.choice.params, self.instance)
+                is not None
+            ):
                 close.append(partner)
         return close
 
@@ -130,19 +163,28 @@ class Choosing:
         launches = {partner: self._at_both_places(partner) for partner in close}
 
         def compare_singly(quickest: Partner, other: Partner) -> Pairs:
-            (own_here, own_there), (other_here, other_there) = launches[quickest], launches[other]
+            (own_here, own_there), (other_here, other_there) = (
+                launches[quickest],
+                launches[other],
+            )
             sides, swapped = (own_here, other_there), (own_there, other_here)
-            return self.bench.timer.time_single_launches(sides, swapped, self.rule, self.choice.regime, us)
+            return self.bench.timer.time_single_launches(
+                sides, swapped, self.rule, self.choice.regime, us
+            )
 
         yield compare_singly
 
     def _at_both_places(self, partner: Partner) -> tuple[CheckedLaunch, CheckedLaunch]:
-        here, there = at_places(self.instance, [0, REFERENCE], partial(self._load, partner))
+        here, there = at_places(
+            self.instance, [0, REFERENCE], partial(self._load, partner)
+        )
         with self.bench.timer.working():
             here()  # A library may load another kernel for another place.
             there()
         side = self._side(partner)
-        return self.watch.single_launch(here, side, 0), self.watch.single_launch(there, side, REFERENCE)
+        return self.watch.single_launch(here, side, 0), self.watch.single_launch(
+            there, side, REFERENCE
+        )
 
     @contextlib.contextmanager
     def _chains(self, close: Sequence[Partner], us: float) -> Iterator[Compare]:
@@ -152,7 +194,8 @@ class Choosing:
         places = [REFERENCE + 1 + number for number in range(length)]
         # Before anything is captured: in a capture no place can be allocated.
         launchers = {
-            partner: at_places(self.instance, places, partial(self._load, partner)) for partner in close
+            partner: at_places(self.instance, places, partial(self._load, partner))
+            for partner in close
         }
         with contextlib.ExitStack() as graphs:
             clear: Launcher = nothing
@@ -165,7 +208,9 @@ class Choosing:
                 alone = self._load(partner)
                 chain = graphs.enter_context(graph(stream, launchers[partner]))
                 side = self._side(partner)
-                chains[partner] = self.watch.chain(chain, side, places, clear, alone, checks)
+                chains[partner] = self.watch.chain(
+                    chain, side, places, clear, alone, checks
+                )
 
             def compare_chains(quickest: Partner, other: Partner) -> Pairs:
                 sides = chains[quickest], chains[other]
@@ -176,7 +221,9 @@ class Choosing:
             yield compare_chains
 
 
-def against_quickest(candidates: Sequence[Partner], compare: Compare) -> tuple[Partner, dict[Partner, Pairs]]:
+def against_quickest(
+    candidates: Sequence[Partner], compare: Compare
+) -> tuple[Partner, dict[Partner, Pairs]]:
     """The winner, and its pairs with each other candidate, whose times are the reference's.
 
     Each candidate meets the quickest so far. One that met an earlier quickest meets the winner as well, so that every
@@ -189,7 +236,13 @@ def against_quickest(candidates: Sequence[Partner], compare: Compare) -> tuple[P
         if pairs.speedup()[0] >= 1:
             rivals[other] = pairs
             continue
-        turned = Pairs(pairs.reference_us, pairs.variant_us, pairs.stopped_by, pairs.gpu_us, pairs.clock)
+        turned = Pairs(
+            pairs.reference_us,
+            pairs.variant_us,
+            pairs.stopped_by,
+            pairs.gpu_us,
+            pairs.clock,
+        )
         winner, rivals = other, {winner: turned}
     for other in candidates:
         if other != winner and other not in rivals:
@@ -197,15 +250,29 @@ def against_quickest(candidates: Sequence[Partner], compare: Compare) -> tuple[P
     return winner, rivals
 
 
-def _candidates(winner: Partner, rivals: dict[Partner, Pairs], quick_us: float) -> list[dict[str, Any]]:
+def _candidates(
+    winner: Partner, rivals: dict[Partner, Pairs], quick_us: float
+) -> list[dict[str, Any]]:
     """The candidates of a record, the winner first; one without a rival was timed quickly alone."""
-    nearest = min(rivals.values(), key=lambda pairs: pairs.speedup()[0], default=Pairs([quick_us]))
+    nearest = min(
+        rivals.values(), key=lambda pairs: pairs.speedup()[0], default=Pairs([quick_us])
+    )
     rows = [
-        {"reference": winner.reference, "algorithm": winner.algorithm, "us": _rounded(nearest.variant_us)}
+        {
+            "reference": winner.reference,
+            "algorithm": winner.algorithm,
+            "us": _rounded(nearest.variant_us),
+        }
     ]
     for partner, pairs in rivals.items():
         row = {"reference": partner.reference, "algorithm": partner.algorithm}
-        rows.append({**row, "us": _rounded(pairs.reference_us), "fastest_us": _rounded(pairs.variant_us)})
+        rows.append(
+            {
+                **row,
+                "us": _rounded(pairs.reference_us),
+                "fastest_us": _rounded(pairs.variant_us),
+            }
+        )
     return rows
 
 
@@ -217,5 +284,7 @@ def _by_name(us: dict[Partner, float]) -> dict[str, float]:
     """The fastest time of each library."""
     fastest = dict[str, float]()
     for partner, time_us in us.items():
-        fastest[partner.reference] = min(time_us, fastest.get(partner.reference, time_us))
+        fastest[partner.reference] = min(
+            time_us, fastest.get(partner.reference, time_us)
+        )
     return fastest

@@ -37,9 +37,16 @@ def _output(command: list[str], given: str | None = None) -> str | None:
 def tree(root: Path) -> dict[str, Any]:
     """Digest of kernels/, workflow/ and config/, and where git is there the commit and whether they are clean."""
     found: dict[str, Any] = {"digest": tree_digest(root), "commit": None, "clean": None}
-    if (root / ".git").exists() and (commit := _output(["git", "-C", str(root), "rev-parse", "HEAD"])):
-        state = _output(["git", "-C", str(root), "status", "--porcelain", "--", *TREE_ROOMS])
-        found |= {"commit": commit.strip(), "clean": state is not None and not state.strip()}
+    if (root / ".git").exists() and (
+        commit := _output(["git", "-C", str(root), "rev-parse", "HEAD"])
+    ):
+        state = _output(
+            ["git", "-C", str(root), "status", "--porcelain", "--", *TREE_ROOMS]
+        )
+        found |= {
+            "commit": commit.strip(),
+            "clean": state is not None and not state.strip(),
+        }
     return found
 
 
@@ -56,20 +63,30 @@ def commit_of(root: Path, name: str) -> str:
         f"{name}^{{commit}}",
     ]
     if (found := _output(words)) is None:
-        raise refuse("command line", "--only", name, f"a commit or a tag of the git repository {root}")
+        raise refuse(
+            "command line",
+            "--only",
+            name,
+            f"a commit or a tag of the git repository {root}",
+        )
     return found.strip()
 
 
 def tree_of(root: Path, commit: str) -> dict[str, Any]:
     """What `tree` says in a checkout of a commit without local changes. Raises LadderError without the commit."""
     git = ["git", "-C", str(root)]
-    rooms = (_output([*git, "ls-tree", "--name-only", commit, "--", *TREE_ROOMS]) or "").split()
+    rooms = (
+        _output([*git, "ls-tree", "--name-only", commit, "--", *TREE_ROOMS]) or ""
+    ).split()
     command = [*git, "archive", "--format=tar", commit, "--", *rooms]
     done = subprocess.run(command, capture_output=True, check=False)
     if done.returncode:
         why = done.stderr.decode(errors="replace")
         raise LadderError(f"{root}: the commit {commit} cannot be read: {why}")
-    with tempfile.TemporaryDirectory() as folder, tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive,
+    ):
         for member in archive:
             if (held := archive.extractfile(member)) is not None:  # None of a folder
                 path = Path(folder, member.name)
@@ -80,7 +97,16 @@ def tree_of(root: Path, commit: str) -> dict[str, Any]:
 
 def tree_with(root: Path, digest: str) -> dict[str, Any] | None:
     """What `tree_of` says of the last commit with such a digest, of those that changed the tree last; None without."""
-    command = ["git", "-C", str(root), "log", f"--max-count={_SEARCHED}", "--format=%H", "--", *TREE_ROOMS]
+    command = [
+        "git",
+        "-C",
+        str(root),
+        "log",
+        f"--max-count={_SEARCHED}",
+        "--format=%H",
+        "--",
+        *TREE_ROOMS,
+    ]
     commits = (_output(command) or "").split() if (root / ".git").exists() else []
     found = (tree_of(root, commit) for commit in commits)
     return next((one for one in found if one["digest"] == digest), None)
@@ -93,7 +119,11 @@ def unknown_commits(root: Path, commits: Iterable[str]) -> list[str]:
     command = ["git", "-C", str(root), "cat-file", "--batch-check"]
     found = _output(command, text) if (root / ".git").exists() else None
     lines = found.splitlines() if found is not None else ["missing"] * len(wanted)
-    return [commit for commit, line in zip(wanted, lines, strict=True) if line.endswith("missing")]
+    return [
+        commit
+        for commit, line in zip(wanted, lines, strict=True)
+        if line.endswith("missing")
+    ]
 
 
 def host() -> dict[str, Any]:
@@ -102,7 +132,10 @@ def host() -> dict[str, Any]:
     text = info.read_text(encoding="utf-8") if info.is_file() else ""
     named = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
     memory_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    found = {"cpu": named[1] if named else platform.machine(), "cores": len(os.sched_getaffinity(0))}
+    found = {
+        "cpu": named[1] if named else platform.machine(),
+        "cores": len(os.sched_getaffinity(0)),
+    }
     return found | {"memory_bytes": memory_bytes}
 
 
@@ -110,7 +143,9 @@ def find_ncu() -> str | None:
     """Nsight Compute's command line, on the path or where the toolkit puts it; None without it."""
     places = [Path(os.environ.get("CUDA_HOME", "/usr/local/cuda")) / "bin" / "ncu"]
     places += sorted(Path("/opt/nvidia/nsight-compute").glob("*/ncu"), reverse=True)
-    return shutil.which("ncu") or next((str(path) for path in places if path.is_file()), None)
+    return shutil.which("ncu") or next(
+        (str(path) for path in places if path.is_file()), None
+    )
 
 
 def ncu_version() -> str | None:

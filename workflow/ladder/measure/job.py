@@ -61,7 +61,10 @@ class Measuring:
             for request in self.schedule.requests(due):
                 asked = time.monotonic()
                 answer = supervisor.measure(request)
-                device = {**self.monitor.since(asked), "busy": bool(self.monitor.neighbours(worker_pids))}
+                device = {
+                    **self.monitor.since(asked),
+                    "busy": bool(self.monitor.neighbours(worker_pids)),
+                }
                 for result in answer["results"].values():
                     self.complete(result)
                 records = list(self.records(request, answer, device))
@@ -73,7 +76,9 @@ class Measuring:
                 self.job.gpu_s += answer["gpu_s"]
                 self.job.check_s += answer["check_s"]
                 left = (time.monotonic() - begun) / done * (most - done)
-                logging.info("[%d/%d, %.0f s left] %s", done, most, left, progress(records[0]))
+                logging.info(
+                    "[%d/%d, %.0f s left] %s", done, most, left, progress(records[0])
+                )
         finally:
             self.job.worker_starts += supervisor.worker_starts
             supervisor.leave()
@@ -82,13 +87,17 @@ class Measuring:
         """Put power and clock in place of blocks, and the largest number of JSON in place of an infinite error."""
         blocks = result.pop("blocks", None)
         if blocks:
-            result["sustained"] = {side: self.steady(of_side) for side, of_side in blocks.items()}
+            result["sustained"] = {
+                side: self.steady(of_side) for side, of_side in blocks.items()
+            }
         for observation in result.get("observations", ()):
             observation["value"] = min(observation["value"], NO_NUMBER)
 
     def steady(self, blocks: Sequence[Mapping[str, float]]) -> dict[str, float | None]:
         """Power and clock of one side in its blocks, and the energy of a launch in J."""
-        power_w = self.monitor.power_w([(block["begin_s"], block["end_s"]) for block in blocks])
+        power_w = self.monitor.power_w(
+            [(block["begin_s"], block["end_s"]) for block in blocks]
+        )
         us = fmean(block["us"] for block in blocks)
         return {
             "power_w": power_w,
@@ -96,17 +105,33 @@ class Measuring:
             "sm_clock_mhz": round(fmean(block["sm_clock_mhz"] for block in blocks), 1),
         }
 
-    def records(self, request: Request, answer: WorkerAnswer, device: Mapping[str, Any]) -> Iterator[Record]:
+    def records(
+        self, request: Request, answer: WorkerAnswer, device: Mapping[str, Any]
+    ) -> Iterator[Record]:
         """A record a regime."""
         view = self.schedule.view
-        spent = {name: answer[name] for name in ("gpu_s", "check_s", "once_s", "wall_s")}
-        around: dict[str, Any] = {"device": device, "spent": spent | {"regimes": len(answer["results"])}}
+        spent = {
+            name: answer[name] for name in ("gpu_s", "check_s", "once_s", "wall_s")
+        }
+        around: dict[str, Any] = {
+            "device": device,
+            "spent": spent | {"regimes": len(answer["results"])},
+        }
         if not request.choice:
             facts = view.plan.variants[view.plan.tasks[request.index].variant]
-            around["built"] = {name: facts.get(name) for name in ("source_sha256", "cubin_sha256", "nvrtc")}
+            around["built"] = {
+                name: facts.get(name)
+                for name in ("source_sha256", "cubin_sha256", "nvrtc")
+            }
         for regime, answered in answer["results"].items():
-            fields = {name: answered[name] for name in ("status", "reason", "limit_s") if name in answered}
-            result = {name: value for name, value in answered.items() if name not in fields}
+            fields = {
+                name: answered[name]
+                for name in ("status", "reason", "limit_s")
+                if name in answered
+            }
+            result = {
+                name: value for name, value in answered.items() if name not in fields
+            }
             fields["result"] = result | around
             if request.choice:
                 choice = view.plan.choices[request.index]
@@ -137,32 +162,48 @@ def measure(path: Path, plan: Plan, folder: RunFolder, root: Path) -> None:
     job, begun = Job(), time.monotonic()
     # One job, one GPU model: the conditions name it.
     gpus = of_one_model(find_gpus(), folder.root.name)
-    on = host_conditions(plan.problem, gpus[0].name if gpus else "none", driver_version())
+    on = host_conditions(
+        plan.problem, gpus[0].name if gpus else "none", driver_version()
+    )
     schedule = Schedule(PlanRecords(plan, read_store(folder.records)), on, job.started)
     job.cells = len([*schedule.view.launched()])
     job.kept = job.cells - len(schedule.due())
     used = ""
     for mode in Mode:
         wanting = [gpu for gpu in gpus if schedule.due(mode, gpu.uuid)]
-        wanting.sort(key=lambda gpu: gpu.uuid == used)  # winners on another GPU where one is free
+        wanting.sort(
+            key=lambda gpu: gpu.uuid == used
+        )  # winners on another GPU where one is free
         if gpus and not wanting:
             continue
         program_for = gpu_program("measure", path, plan, root, wanting)
         with program_for as program, Monitor(program.gpu.uuid) as monitor:
             gpu, used = program.gpu, program.gpu.uuid
-            if plan.job["busy"] == "refuse" and (others := monitor.neighbours_that_stay(_LEAVING_S)):
+            if plan.job["busy"] == "refuse" and (
+                others := monitor.neighbours_that_stay(_LEAVING_S)
+            ):
                 why = "wait for them, or set it to mark"
-                raise LadderError(f"measure.busy: other processes use the GPU ({others}); {why}")
-            start = partial(WorkerProcess, program.command, program.environment, [program.lock])
+                raise LadderError(
+                    f"measure.busy: other processes use the GPU ({others}); {why}"
+                )
+            start = partial(
+                WorkerProcess, program.command, program.environment, [program.lock]
+            )
             begin = partial(host.session, gpu.uuid, root)
             with locked_clocks(gpu.uuid, plan.settings["lock_clocks"]):
                 for _ in range(1 if mode is Mode.WINNERS else plan.job["sessions"]):
                     if not (due := schedule.due(mode, gpu.uuid)):
                         break
                     with appending(folder.records, plan.sweep) as append:
-                        Measuring(schedule, on, monitor, begin, job).run(due, start, append)
+                        Measuring(schedule, on, monitor, begin, job).run(
+                            due, start, append
+                        )
                     schedule.look_at(read_store(folder.records))
-    job.finished, job.wall_s, job.gpu_s = now(), round(time.monotonic() - begun, 3), round(job.gpu_s, 3)
+    job.finished, job.wall_s, job.gpu_s = (
+        now(),
+        round(time.monotonic() - begun, 3),
+        round(job.gpu_s, 3),
+    )
     job.check_s = round(job.check_s, 3)
     account = folder.account("measured", plan.sweep)
     # A job that kept everything leaves the account of the one that measured.

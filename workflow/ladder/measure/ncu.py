@@ -42,7 +42,8 @@ METRIC_GROUPS: dict[str, str] = {
         sm__mio2rf_writeback_active.avg.pct_of_peak_sustained_elapsed
         dram__throughput.avg.pct_of_peak_sustained_elapsed""",
     "stalls": " ".join(
-        f"smsp__average_warps_issue_stalled_{reason}_per_issue_active.ratio" for reason in _STALLS.split()
+        f"smsp__average_warps_issue_stalled_{reason}_per_issue_active.ratio"
+        for reason in _STALLS.split()
     ),
     "occupancy": """sm__warps_active.avg.pct_of_peak_sustained_active launch__waves_per_multiprocessor
         launch__registers_per_thread launch__occupancy_limit_registers launch__occupancy_limit_shared_mem
@@ -56,7 +57,11 @@ _NO_PERMISSION = "ERR_NVGPUCTRPERM"
 
 def wanted_metrics(groups: Sequence[str]) -> list[str]:
     """Metrics of the groups, without repetition, in order."""
-    return list(dict.fromkeys(metric for group in groups for metric in METRIC_GROUPS[group].split()))
+    return list(
+        dict.fromkeys(
+            metric for group in groups for metric in METRIC_GROUPS[group].split()
+        )
+    )
 
 
 class ProfilerUnavailable(LadderError):
@@ -74,34 +79,57 @@ class Profiler:
         """What ncu prints. Raises ProfilerUnavailable where it fails for another reason than an unknown metric."""
         try:
             done = self.program.run(
-                list(indices), under=command, capture_output=True, text=True, timeout=self.timeout_s
+                list(indices),
+                under=command,
+                capture_output=True,
+                text=True,
+                timeout=self.timeout_s,
             )
         except subprocess.TimeoutExpired as error:
-            raise ProfilerUnavailable(f"ncu did not finish within {self.timeout_s:g} s") from error
+            raise ProfilerUnavailable(
+                f"ncu did not finish within {self.timeout_s:g} s"
+            ) from error
         output: str = done.stdout + done.stderr
         if _NO_PERMISSION in output:
             option = "see the driver's option NVreg_RestrictProfilingToAdminUsers"
-            why = f"{_NO_PERMISSION}: this user may not read the GPU's counters; {option}"
+            why = (
+                f"{_NO_PERMISSION}: this user may not read the GPU's counters; {option}"
+            )
             raise ProfilerUnavailable(why)
         if done.returncode != 0 and not _UNKNOWN_METRIC.search(output):
-            raise ProfilerUnavailable(f"ncu ended with exit code {done.returncode}: {output.strip()[-800:]}")
+            raise ProfilerUnavailable(
+                f"ncu ended with exit code {done.returncode}: {output.strip()[-800:]}"
+            )
         return output
 
-    def _report(self, indices: Sequence[int], metrics: list[str], folder: Path) -> tuple[Path, list[str]]:
+    def _report(
+        self, indices: Sequence[int], metrics: list[str], folder: Path
+    ) -> tuple[Path, list[str]]:
         """Run ncu. Returns (report, metrics it does not know). Raises ProfilerUnavailable."""
         ncu, report, missing = find_ncu(), folder / "report.ncu-rep", list[str]()
         if ncu is None:
-            raise ProfilerUnavailable("ncu (Nsight Compute) was not found; it comes with the CUDA toolkit")
+            raise ProfilerUnavailable(
+                "ncu (Nsight Compute) was not found; it comes with the CUDA toolkit"
+            )
         while known := [metric for metric in metrics if metric not in missing]:
             # Clocks stay as the user set them; caches are flushed by ncu before each pass.
-            command = [ncu, "--clock-control", "none", "--profile-from-start", "off", "--force-overwrite"]
+            command = [
+                ncu,
+                "--clock-control",
+                "none",
+                "--profile-from-start",
+                "off",
+                "--force-overwrite",
+            ]
             command += ["--metrics", ",".join(known), "--export", str(report)]
             output = self._run(indices, command)
             if (unknown := _UNKNOWN_METRIC.search(output)) is None:
                 break
             names = [name for name in re.split(r"[,\s]+", unknown[1]) if name in known]
             if not names:
-                raise ProfilerUnavailable(f"ncu refused a metric: {output.strip()[-400:]}")
+                raise ProfilerUnavailable(
+                    f"ncu refused a metric: {output.strip()[-400:]}"
+                )
             missing += names
         else:
             raise ProfilerUnavailable("this ncu knows none of the metrics")
@@ -109,17 +137,30 @@ class Profiler:
             raise ProfilerUnavailable(f"ncu wrote no report: {output.strip()[-800:]}")
         return report, missing
 
-    def count(self, indices: Sequence[int], metrics: list[str]) -> tuple[list[list[Metric]], list[Note]]:
+    def count(
+        self, indices: Sequence[int], metrics: list[str]
+    ) -> tuple[list[list[Metric]], list[Note]]:
         """Counters of the tasks at `indices`: the metrics of each, and notes. Raises ProfilerUnavailable."""
         with tempfile.TemporaryDirectory() as folder:
             report, missing = self._report(indices, metrics, Path(folder))
             launches = read_report(report, metrics)
         if len(launches) != len(indices):
-            raise ProfilerUnavailable(f"ncu saw {len(launches)} launches where {len(indices)} were wanted")
-        notes = [{"subject": name, "reason": "this ncu does not know the metric"} for name in missing]
-        seen = {*missing, *(metric["metric"] for launch in launches for metric in launch)}
+            raise ProfilerUnavailable(
+                f"ncu saw {len(launches)} launches where {len(indices)} were wanted"
+            )
+        notes = [
+            {"subject": name, "reason": "this ncu does not know the metric"}
+            for name in missing
+        ]
+        seen = {
+            *missing,
+            *(metric["metric"] for launch in launches for metric in launch),
+        }
         absent = [name for name in metrics if name not in seen]
-        notes += [{"subject": name, "reason": "the report has no value for this GPU"} for name in absent]
+        notes += [
+            {"subject": name, "reason": "the report has no value for this GPU"}
+            for name in absent
+        ]
         return launches, notes
 
 
@@ -139,13 +180,24 @@ def launches(report: Path, metrics: Sequence[str]) -> list[list[Metric]]:
 
     context = ncu_report.load_report(str(report))
     ranges = [context.range_by_idx(index) for index in range(context.num_ranges())]
-    actions = [one.action_by_idx(index) for one in ranges for index in range(one.num_actions())]
+    actions = [
+        one.action_by_idx(index) for one in ranges for index in range(one.num_actions())
+    ]
     found = []
     for action in actions:
-        there = sorted(set(metrics).intersection(action.metric_names()), key=metrics.index)
-        known = [(name, one) for name in there if (one := action.metric_by_name(name)).value() is not None]
+        there = sorted(
+            set(metrics).intersection(action.metric_names()), key=metrics.index
+        )
+        known = [
+            (name, one)
+            for name in there
+            if (one := action.metric_by_name(name)).value() is not None
+        ]
         found.append(
-            [{"metric": name, "unit": m.unit() or "", "value": float(m.value())} for name, m in known]
+            [
+                {"metric": name, "unit": m.unit() or "", "value": float(m.value())}
+                for name, m in known
+            ]
         )
     return found
 

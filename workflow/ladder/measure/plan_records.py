@@ -50,7 +50,9 @@ def _chosen_under(record: Record, choice: Record) -> bool:
 
 def _reference(record: Record) -> Partner:
     """What a record was timed against."""
-    return Partner(record.result.get("reference", ""), record.result.get("algorithm") or "")
+    return Partner(
+        record.result.get("reference", ""), record.result.get("algorithm") or ""
+    )
 
 
 def _partners(choice: Record) -> list[Partner]:
@@ -96,7 +98,9 @@ class PlanRecords:
         cell = record.cell.choice(self.parameters)
         if cell is None:
             return None
-        choices = [choice for choice in self.records.of(cell) if _chosen_under(record, choice)]
+        choices = [
+            choice for choice in self.records.of(cell) if _chosen_under(record, choice)
+        ]
         reference = _reference(record)
         for choice in reversed(choices):
             if reference in _partners(choice):
@@ -106,7 +110,11 @@ class PlanRecords:
     def chosen(self, choice: Cell, on: Mapping[str, Any] | None) -> Record | None:
         """The record of a choice of the plan under today's conditions, from a host with the conditions `on` or any."""
         record = self.records.latest(choice, choice_conditions(self.plan, choice), on)
-        return standing(self.records.same_conditions(record)) if record is not None else None
+        return (
+            standing(self.records.same_conditions(record))
+            if record is not None
+            else None
+        )
 
     def counts(self, record: Record) -> bool:
         """Whether a record is over a reference that was chosen, or one that ties with it; true without a choice."""
@@ -138,27 +146,43 @@ class PlanRecords:
         record = self.records.latest(cell, tree, on, self.counts)
         if record is None and self.fall_back:
             # The latest; one of this sweep before all others.
-            by_sweep = sorted(self.records.of(cell), key=lambda other: other.sweep == self.plan.sweep)
+            by_sweep = sorted(
+                self.records.of(cell), key=lambda other: other.sweep == self.plan.sweep
+            )
             record = by_sweep[-1] if by_sweep else None
         return standing(self.same_conditions(record)) if record is not None else None
 
     def is_current(self, task: Task, record: Record) -> bool:
         """Whether a task's record was made under the conditions of this checkout."""
-        return bool(record.conditions.tree == tree_conditions(self.plan, task, record.cell.regime))
+        return bool(
+            record.conditions.tree
+            == tree_conditions(self.plan, task, record.cell.regime)
+        )
 
     def new_record(
-        self, task: Task, regime: str, on: Mapping[str, Any], session: str, **fields: Any
+        self,
+        task: Task,
+        regime: str,
+        on: Mapping[str, Any],
+        session: str,
+        **fields: Any,
     ) -> Record:
         """A record, made now, of a launched task in a regime."""
         conditions = Conditions(tree_conditions(self.plan, task, regime), on)
         cell = task.cell.in_regime(regime)
-        return Record(cell, conditions, task.variant, self.plan.sweep, session, now(), **fields)
+        return Record(
+            cell, conditions, task.variant, self.plan.sweep, session, now(), **fields
+        )
 
-    def new_choice(self, choice: Cell, on: Mapping[str, Any], session: str, **fields: Any) -> Record:
+    def new_choice(
+        self, choice: Cell, on: Mapping[str, Any], session: str, **fields: Any
+    ) -> Record:
         """A record, made now, of a choice of the plan."""
         conditions = Conditions(choice_conditions(self.plan, choice), on)
         name = " or ".join(choice.reference.libraries)
-        return Record(choice, conditions, name, self.plan.sweep, session, now(), **fields)
+        return Record(
+            choice, conditions, name, self.plan.sweep, session, now(), **fields
+        )
 
     def same_conditions(self, record: Record) -> list[Record]:
         """Records that stand for one number with this one: of its cell, under equal conditions, over one reference.
@@ -171,7 +195,9 @@ class PlanRecords:
     def sessions_of(self, record: Record) -> tuple[int, int]:
         """In how many sessions a cell has a record's status, and in how many it was measured, conditions equal."""
         records = self.same_conditions(record)
-        with_status = {other.session for other in records if other.status == record.status}
+        with_status = {
+            other.session for other in records if other.status == record.status
+        }
         return len(with_status), len({other.session for other in records})
 
     def session(self, record: Record) -> Session:
@@ -187,10 +213,14 @@ class PlanRecords:
             if task.beside:
                 continue
             parameters = [task.cell.params[name] for name in self.parameters]
-            groups.setdefault((*task.cell.operands, *parameters), []).append((index, task))
+            groups.setdefault((*task.cell.operands, *parameters), []).append(
+                (index, task)
+            )
         return list(groups.values())
 
-    def fastest(self, among: Competitors, on: Mapping[str, str] | None = None) -> list[Winner]:
+    def fastest(
+        self, among: Competitors, on: Mapping[str, str] | None = None
+    ) -> list[Winner]:
         """The fastest of competitors by their first results in the first regime, on hosts with conditions `on`.
 
         By the speed-up where all have the same reference, else by time.

@@ -20,7 +20,11 @@ def uncounted(view: PlanRecords, on: Mapping[str, str]) -> Iterator[int]:
     """Tasks to count that were measured with success and have no counters under today's conditions."""
     for index, task in view.launched():
         record = view.current_record(task) if task.counted else None
-        if record is not None and record.status == "ok" and view.current_record(task, COUNTERS, on) is None:
+        if (
+            record is not None
+            and record.status == "ok"
+            and view.current_record(task, COUNTERS, on) is None
+        ):
             yield index
 
 
@@ -28,9 +32,16 @@ def count(path: Path, plan: Plan, folder: RunFolder, root: Path) -> None:
     """Collect the counters that are missing; what cannot be had becomes a note in the job's account."""
     notes: list[Note] = []
     if plan.counter_groups and not plan.job["profile"]["enabled"]:
-        notes = [{"subject": "counters", "reason": "profile.enabled is false in the configuration"}]
+        notes = [
+            {
+                "subject": "counters",
+                "reason": "profile.enabled is false in the configuration",
+            }
+        ]
     elif plan.counter_groups:
-        notes = _count(path, PlanRecords(plan, read_store(folder.records)), folder, root)
+        notes = _count(
+            path, PlanRecords(plan, read_store(folder.records)), folder, root
+        )
     write_json(folder.account("profiled", plan.sweep), {"notes": notes})
 
 
@@ -40,19 +51,35 @@ def _count(path: Path, view: PlanRecords, folder: RunFolder, root: Path) -> list
     on |= {"driver": driver_version() or "unknown", "ncu": host.ncu_version() or "none"}
     todo = list(uncounted(view, on))
     if not todo:
-        return list((read_json(folder.account("profiled", plan.sweep)) or {}).get("notes", []))
+        return list(
+            (read_json(folder.account("profiled", plan.sweep)) or {}).get("notes", [])
+        )
     try:
         with gpu_program("profile", path, plan, root, gpus) as program:
-            gpu, profiler = program.gpu, Profiler(program, plan.job["profile"]["timeout_s"])
+            gpu, profiler = (
+                program.gpu,
+                Profiler(program, plan.job["profile"]["timeout_s"]),
+            )
             found, notes = profiler.count(todo, wanted_metrics(plan.counter_groups))
             capability = ".".join(str(part) for part in gpu.capability)
-            session = host.session(gpu.uuid, root, {"name": gpu.name, "compute_capability": capability})
+            session = host.session(
+                gpu.uuid, root, {"name": gpu.name, "compute_capability": capability}
+            )
     except ProfilerUnavailable as error:
         return [{"subject": "counters", "reason": str(error)}]
     with appending(folder.records, f"{plan.sweep}-counters") as append:
         append(session)
         for index, metrics in zip(todo, found, strict=True):
             result = {"observations": metrics}
-            append(view.new_record(plan.tasks[index], COUNTERS, on, session.id, status="ok", result=result))
+            append(
+                view.new_record(
+                    plan.tasks[index],
+                    COUNTERS,
+                    on,
+                    session.id,
+                    status="ok",
+                    result=result,
+                )
+            )
     logging.info("%s: counters of %d cells", plan.sweep, len(todo))
     return notes

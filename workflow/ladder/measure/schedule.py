@@ -86,7 +86,11 @@ class Schedule:
         """Regimes by task for which no record stands, or too few sessions on a GPU."""
         regimes_by_task = dict[int, list[str]]()
         for index, task in self.view.launched():
-            lacking = [regime for regime in self.plan.regimes_of(task) if self._lacks(task, regime, uuid)]
+            lacking = [
+                regime
+                for regime in self.plan.regimes_of(task)
+                if self._lacks(task, regime, uuid)
+            ]
             if lacking:
                 regimes_by_task[index] = lacking
         return regimes_by_task
@@ -111,7 +115,10 @@ class Schedule:
             return False
         sessions = set[str]()
         for other in self.view.same_conditions(record):
-            if other.status == "ok" and self.view.session(other).gpu.get("uuid") == uuid:
+            if (
+                other.status == "ok"
+                and self.view.session(other).gpu.get("uuid") == uuid
+            ):
                 sessions.add(other.session)
         return len(sessions) < wanted
 
@@ -124,7 +131,9 @@ class Schedule:
         if choice is None:
             return None
         record = self.view.chosen(choice, self.on)
-        if record is None or not self._is_settled(self.view.records.same_conditions(record)):
+        if record is None or not self._is_settled(
+            self.view.records.same_conditions(record)
+        ):
             return choice
         return None
 
@@ -164,7 +173,11 @@ class Schedule:
                 choice = self._undecided(self.plan.tasks[index], regime)
                 if choice is not None:
                     undecided.add(choice.id)
-        return [index for index, choice in enumerate(self.plan.choices) if choice.id in undecided]
+        return [
+            index
+            for index, choice in enumerate(self.plan.choices)
+            if choice.id in undecided
+        ]
 
     def requests(self, due: Due) -> Iterator[Request]:
         """What to ask a worker for, in order; the next one goes by the records of those before it.
@@ -200,4 +213,7 @@ class Schedule:
             return {"absent": "it was not measured"}
         if record.status != "ok":
             return {"absent": record.reason or record.status}
-        return {"reference": record.result["reference"], "algorithm": record.result["algorithm"]}
+        return {
+            "reference": record.result["reference"],
+            "algorithm": record.result["algorithm"],
+        }

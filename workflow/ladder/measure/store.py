@@ -23,7 +23,9 @@ class Records:
 
     by_cell: dict[str, list[Record]] = field(default_factory=dict)
     sessions: dict[str, Session] = field(default_factory=dict)
-    unreadable: list[str] = field(default_factory=list)  # places of lines that are no JSON
+    unreadable: list[str] = field(
+        default_factory=list
+    )  # places of lines that are no JSON
 
     def add(self, given: Iterable[Record | Session]) -> "Records":
         """Take in records and sessions; returns itself."""
@@ -54,12 +56,16 @@ class Records:
 
     def since(self, time: str) -> "Records":
         """The records from a time on, with all sessions."""
-        return Records().add([*self.sessions.values(), *(one for one in self if one.time >= time)])
+        return Records().add(
+            [*self.sessions.values(), *(one for one in self if one.time >= time)]
+        )
 
     def of_sessions(self, wanted: Callable[[Session], bool]) -> "Records":
         """The records of some sessions, with these."""
         of = {one.id: one for one in self.sessions.values() if wanted(one)}
-        return Records().add([*of.values(), *(one for one in self if one.session in of)])
+        return Records().add(
+            [*of.values(), *(one for one in self if one.session in of)]
+        )
 
     def latest(
         self,
@@ -70,7 +76,14 @@ class Records:
     ) -> Record | None:
         """The latest record of a cell under these conditions that `counts`; of any host where `host` is None."""
         known = (one for one in reversed(self.of(cell)) if one.conditions.tree == tree)
-        return next((one for one in known if host in (None, one.conditions.host) and counts(one)), None)
+        return next(
+            (
+                one
+                for one in known
+                if host in (None, one.conditions.host) and counts(one)
+            ),
+            None,
+        )
 
 
 def read_store(folder: Path) -> Records:
@@ -82,7 +95,10 @@ def read_store(folder: Path) -> Records:
             place = f"{path}: line {number}"
             try:
                 read.append(from_text(line, place))
-            except (ValueError, RecursionError):  # a last line cut short by a kill is no damage
+            except (
+                ValueError,
+                RecursionError,
+            ):  # a last line cut short by a kill is no damage
                 found.unreadable += [place] if number < len(lines) else []
     return found.add(read)
 

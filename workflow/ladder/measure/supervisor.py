@@ -32,11 +32,18 @@ class WorkerLost(Exception):
 class WorkerProcess:
     """One worker and a pipe, of which the command's last argument is its end; `hello` is what it says of its GPU."""
 
-    def __init__(self, command: list[str], environment: Mapping[str, str], keep_open: Sequence[int]) -> None:
+    def __init__(
+        self,
+        command: list[str],
+        environment: Mapping[str, str],
+        keep_open: Sequence[int],
+    ) -> None:
         self._pipe, theirs = Pipe()
         descriptor = theirs.fileno()
         command = [*command, str(descriptor)]
-        self.process = subprocess.Popen(command, env=environment, pass_fds=(descriptor, *keep_open))
+        self.process = subprocess.Popen(
+            command, env=environment, pass_fds=(descriptor, *keep_open)
+        )
         theirs.close()
         self.hello: dict[str, Any] = self._answer(_START_DEADLINE_S)["hello"]
 
@@ -49,16 +56,22 @@ class WorkerProcess:
                 during = f" in {answer['doing']}" if answer["doing"] else ""
                 if not self._pipe.poll(max(0.0, until - time.monotonic())):
                     self.kill()
-                    raise WorkerLost("timeout", f"no result within {seconds:g} s{during}")
+                    raise WorkerLost(
+                        "timeout", f"no result within {seconds:g} s{during}"
+                    )
                 answer = self._pipe.recv()
         except (EOFError, OSError):
             code = self.process.wait()
             how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
             # Nothing a kernel does ends in these: somebody, or a system short of memory, ended the worker.
             interrupted = -code in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
-            raise WorkerLost("launch_error", f"the worker ended ({how}){during}", interrupted) from None
+            raise WorkerLost(
+                "launch_error", f"the worker ended ({how}){during}", interrupted
+            ) from None
         if "mistake" in answer:
-            raise LadderError(f"the measuring worker failed, and not a kernel:\n{answer['mistake']}")
+            raise LadderError(
+                f"the measuring worker failed, and not a kernel:\n{answer['mistake']}"
+            )
         return answer
 
     def answer(self, request: Request, seconds: float) -> dict[str, Any]:
@@ -128,7 +141,9 @@ class Supervisor:
                 break
             except WorkerLost as lost:
                 if attempt == _FRESH_STARTS_IN_A_ROW:
-                    raise LadderError(f"the measuring worker does not start: {lost}") from lost
+                    raise LadderError(
+                        f"the measuring worker does not start: {lost}"
+                    ) from lost
         self.worker_starts += 1
         self.on_start(worker)
         return worker

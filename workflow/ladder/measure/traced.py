@@ -50,7 +50,10 @@ def sanitize(plan: Plan, cubins: Path, indices: Sequence[int]) -> None:
         except CellOutcome as other:
             outcome = other.result
         except Exception as error:
-            outcome = {"status": "launch_error", "reason": f"{type(error).__name__}: {error}"}
+            outcome = {
+                "status": "launch_error",
+                "reason": f"{type(error).__name__}: {error}",
+            }
         faulthandler.cancel_dump_traceback_later()
         print(json.dumps({"index": index, **outcome}), flush=True)
         if outcome["status"] == "launch_error":
@@ -61,7 +64,9 @@ def _launch_unguarded(bench: Bench, task: Task) -> None:
     """Launch a task on buffers without guards: inputs are drawn, outputs are not. Raises what goes wrong."""
     instance = bench.instance(task.cell)
     for name, tensor in instance.tensors.items():
-        bare = Buffer.from_handle(int(checked(driver.cuMemAlloc(tensor.buffer.size))), tensor.buffer.size)
+        bare = Buffer.from_handle(
+            int(checked(driver.cuMemAlloc(tensor.buffer.size))), tensor.buffer.size
+        )
         instance.tensors[name] = replace(tensor, buffer=bare, whole=bare)
     addresses = [tensor.pointer for tensor in instance.tensors.values()]
     instance.fill_inputs(0)

@@ -51,7 +51,9 @@ class CheckedSide:
         return f"{which}: largest normalised error {self.worst:.3g}, allowed {self.bound:.3g}"
 
 
-def at_places(instance: Instance, places: Sequence[int], load: Callable[[], Launcher]) -> list[Launcher]:
+def at_places(
+    instance: Instance, places: Sequence[int], load: Callable[[], Launcher]
+) -> list[Launcher]:
     """What `load` gives for the outputs of each place."""
     found = []
     for place in places:
@@ -74,7 +76,9 @@ class LaunchChecker:
         self.instance = instance
         self._waiting: list[tuple[CheckedSide, int]] = []
 
-    def single_launch(self, launcher: Launcher, side: CheckedSide | None, place: int) -> CheckedLaunch:
+    def single_launch(
+        self, launcher: Launcher, side: CheckedSide | None, place: int
+    ) -> CheckedLaunch:
         """Every launch of a launcher that writes to the outputs at `place`; not checked without a side.
 
         A launch of a reference that is not checked takes the inputs that are there, which saves the drawing.
@@ -141,12 +145,17 @@ class LaunchChecker:
             self.collect_results()
         key = secrets.randbits(_SEED_BITS)
         with self.instance.writing_to(place):
-            self.instance.inspect(side.params, self.instance.gpu.harness.result_slot(len(self._waiting), key))
+            self.instance.inspect(
+                side.params,
+                self.instance.gpu.harness.result_slot(len(self._waiting), key),
+            )
         self._waiting.append((side, key))
 
     def collect_results(self) -> None:
         """Read what the checks found since the last time."""
-        errors = self.instance.gpu.harness.read_check_results([key for _, key in self._waiting])
+        errors = self.instance.gpu.harness.read_check_results(
+            [key for _, key in self._waiting]
+        )
         for (side, _), error in zip(self._waiting, errors, strict=True):
             side.take(error)
         self._waiting = []

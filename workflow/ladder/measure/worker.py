@@ -19,12 +19,26 @@ from typing import Any
 
 from ladder.gpu.device import Launcher, OutOfDeviceMemory
 from ladder.gpu.instance import Instance
-from ladder.gpu.timing import Blocks, Pairs, Sides, StoppingRule, TimesDisagree, chain_length, nothing
+from ladder.gpu.timing import (
+    Blocks,
+    Pairs,
+    Sides,
+    StoppingRule,
+    TimesDisagree,
+    chain_length,
+    nothing,
+)
 from ladder.measure.bench import REFERENCE, Bench, CellOutcome
 from ladder.measure.beyond import refuse_accesses_beyond
 from ladder.measure.choosing import Choosing
 from ladder.measure.request import Request
-from ladder.measure.watch import CHECKED_OF_A_CHAIN, CheckedSide, LaunchChecker, at_places, graph
+from ladder.measure.watch import (
+    CHECKED_OF_A_CHAIN,
+    CheckedSide,
+    LaunchChecker,
+    at_places,
+    graph,
+)
 from ladder.model.cell import BACK_TO_BACK, SUSTAINED, Partner
 from ladder.model.intervals import median
 from ladder.model.plan import Launch, Plan, Task
@@ -36,10 +50,22 @@ _RESTED = 1.15  # of a launch's time: settling launches are as long, or shorter 
 _BESIDE_CYCLES = (1.15, 10.0)
 """By how much a launch may take longer than the cycles that it reports: a factor, and us (up to 7 were seen)."""
 _OF_LEAST_CYCLES = 0.98
-_SUSTAINED_FROM_US = 90.0  # of one launch; 100 us are promised, and one launch may read less
+_SUSTAINED_FROM_US = (
+    90.0  # of one launch; 100 us are promised, and one launch may read less
+)
 
-_SLOW_HOST = "; so late does it see an empty launch: this host is too slow to time launches"
-_MISTAKES = (TypeError, AttributeError, LookupError, NameError, AssertionError, ValueError, OSError)
+_SLOW_HOST = (
+    "; so late does it see an empty launch: this host is too slow to time launches"
+)
+_MISTAKES = (
+    TypeError,
+    AttributeError,
+    LookupError,
+    NameError,
+    AssertionError,
+    ValueError,
+    OSError,
+)
 """What a fault of this program or a missing cubin raises, not a kernel: it must stop the run, not become a status."""
 
 Result = dict[str, Any]
@@ -70,22 +96,33 @@ class Timing:
         partner: Partner,
         launch_us: tuple[float, float],
     ) -> None:
-        self.bench, self.task, self.partner, self.launch_us = bench, task, partner, launch_us
+        self.bench, self.task, self.partner, self.launch_us = (
+            bench,
+            task,
+            partner,
+            launch_us,
+        )
         self.rule = stopping_rule(plan)
         self.instance = bench.instance(task.cell)
         self.limit_us = float(plan.settings["warm_below_us"] or 0)
         assert task.launch is not None
-        self.variant = CheckedSide(task.launch.params, self.instance.error_bound(task.launch.params))
+        self.variant = CheckedSide(
+            task.launch.params, self.instance.error_bound(task.launch.params)
+        )
         self.reference: CheckedSide | None = None
         if partner.reference != COPY:  # which is no answer
             params = bench.reference_params(task)
-            self.reference = CheckedSide(params, self.instance.error_bound(params), always=False)
+            self.reference = CheckedSide(
+                params, self.instance.error_bound(params), always=False
+            )
         self.watch = LaunchChecker(self.instance)
         self.swapped: tuple[Launcher, Launcher] | None = (
             None  # variant and reference, each at the other's place
         )
 
-    def run(self, variant: Launcher, reference: Launcher, regimes: Sequence[str]) -> Timed:
+    def run(
+        self, variant: Launcher, reference: Launcher, regimes: Sequence[str]
+    ) -> Timed:
         """Pairs by regime, or why there are none: warm is for short kernels only, sustained for long ones.
 
         Raises CellOutcome for launches that were wrong.
@@ -100,7 +137,9 @@ class Timing:
                 self._refuse_other_pace(pairs)
         return timed
 
-    def _pairs(self, regime: str, variant: Launcher, reference: Launcher) -> Pairs | CellOutcome:
+    def _pairs(
+        self, regime: str, variant: Launcher, reference: Launcher
+    ) -> Pairs | CellOutcome:
         if regime not in BACK_TO_BACK:
             return self._single_launches(regime, variant, reference)
         unfit = why_unfit(regime, self.launch_us[0], self.limit_us)
@@ -108,13 +147,20 @@ class Timing:
             return CellOutcome("unsupported", unfit)
         return self._chains(regime, variant, reference)
 
-    def _single_launches(self, regime: str, variant: Launcher, reference: Launcher) -> Pairs:
+    def _single_launches(
+        self, regime: str, variant: Launcher, reference: Launcher
+    ) -> Pairs:
         if self.swapped is None:
             with self.instance.writing_to(REFERENCE):
                 loaded = self.bench.loaded(self.task)
-            self.swapped = loaded, self.bench.swapped_reference(self.task, self.partner, self.instance)
+            self.swapped = (
+                loaded,
+                self.bench.swapped_reference(self.task, self.partner, self.instance),
+            )
 
-        def sides(variant: Launcher, place: int, reference: Launcher, reference_place: int) -> Sides:
+        def sides(
+            variant: Launcher, place: int, reference: Launcher, reference_place: int
+        ) -> Sides:
             return (
                 self.watch.single_launch(variant, self.variant, place),
                 self.watch.single_launch(reference, self.reference, reference_place),
@@ -129,7 +175,9 @@ class Timing:
             min(self.launch_us),
         )
 
-    def _chains(self, regime: str, variant: Launcher, reference: Launcher) -> Pairs | CellOutcome:
+    def _chains(
+        self, regime: str, variant: Launcher, reference: Launcher
+    ) -> Pairs | CellOutcome:
         """Chains of launches that each have a place of their own. In warm one alone comes before their inputs.
 
         There are none where an external reference cannot be captured.
@@ -139,10 +187,15 @@ class Timing:
         variant_us, reference_us = self.launch_us
         variant_length = chain_length(variant_us, sustained)
         # In warm both chains have as many launches.
-        reference_length = chain_length(reference_us if sustained else variant_us, sustained)
+        reference_length = chain_length(
+            reference_us if sustained else variant_us, sustained
+        )
         most = min(max(variant_length, reference_length), bench.places(self.instance))
         places = [REFERENCE + 1 + number for number in range(most)]
-        variant_places, reference_places = places[:variant_length], places[:reference_length]
+        variant_places, reference_places = (
+            places[:variant_length],
+            places[:reference_length],
+        )
 
         with contextlib.ExitStack() as graphs:
 
@@ -150,10 +203,16 @@ class Timing:
                 return graphs.enter_context(graph(bench.gpu.stream, members))
 
             load_variant = partial(bench.loaded, self.task)
-            variant_chain = enter(at_places(self.instance, variant_places, load_variant))
-            load_reference = partial(bench.another, self.task, self.partner, self.instance)
+            variant_chain = enter(
+                at_places(self.instance, variant_places, load_variant)
+            )
+            load_reference = partial(
+                bench.another, self.task, self.partner, self.instance
+            )
             try:
-                reference_chain = enter(at_places(self.instance, reference_places, load_reference))
+                reference_chain = enter(
+                    at_places(self.instance, reference_places, load_reference)
+                )
             except Exception as error:
                 name = self.partner.reference
                 if name not in bench.external:
@@ -169,15 +228,28 @@ class Timing:
                 clear = enter([partial(renew, place) for place in places])
             checks = 1 if sustained else CHECKED_OF_A_CHAIN
             sides = (
-                watch.chain(variant_chain, self.variant, variant_places, clear, variant, checks),
-                watch.chain(reference_chain, self.reference, reference_places, clear, reference, checks),
+                watch.chain(
+                    variant_chain, self.variant, variant_places, clear, variant, checks
+                ),
+                watch.chain(
+                    reference_chain,
+                    self.reference,
+                    reference_places,
+                    clear,
+                    reference,
+                    checks,
+                ),
             )
             if sustained:
-                return bench.timer.time_sustained(sides, (len(variant_places), len(reference_places)))
+                return bench.timer.time_sustained(
+                    sides, (len(variant_places), len(reference_places))
+                )
             return bench.timer.pairs(sides, self.rule, regime, scale=len(places))
 
     def _refuse_impossible(self, regime: str, pairs: Pairs) -> None:
-        least_us = self.bench.least_us(self.task.cell.in_regime(regime), self.variant.params, self.instance)
+        least_us = self.bench.least_us(
+            self.task.cell.in_regime(regime), self.variant.params, self.instance
+        )
         us = median(pairs.variant_us)
         if us < least_us:
             why = f"{regime}: takes {us:.2f} us where the hardware needs {least_us:.2f} at its peak rates"
@@ -209,10 +281,15 @@ class Timing:
         for _ in range(_OBSERVED_LAUNCHES):
             variant()
         mhz = gpu.mean_mhz(before, gpu.read_clocks())
-        cycles, least = self.instance.reported_cycles() or 0, self.instance.least_cycles(self.variant.params)
+        cycles, least = (
+            self.instance.reported_cycles() or 0,
+            self.instance.least_cycles(self.variant.params),
+        )
         if cycles < _OF_LEAST_CYCLES * least:
             why = f"it reports {cycles} cycles, where its accesses take {least:.0f} at least"
-            raise CellOutcome("incorrect", f"{why}: a bank of shared memory has one word a cycle")
+            raise CellOutcome(
+                "incorrect", f"{why}: a bank of shared memory has one word a cycle"
+            )
         reported_us = cycles / mhz
         more, fixed_us = _BESIDE_CYCLES
         for regime, pairs in timed.items():
@@ -241,9 +318,15 @@ class Timing:
         """Raises CellOutcome where a launch since the last call gave a wrong result."""
         self.watch.collect_results()
         if self.reference and self.reference.wrong:
-            raise CellOutcome("incorrect", f"the reference {self.partner}: {self.reference}")
+            raise CellOutcome(
+                "incorrect", f"the reference {self.partner}: {self.reference}"
+            )
         if self.variant.wrong:
-            raise CellOutcome("stateful", f"right alone, wrong in sequence: {self.variant}", spoilt=True)
+            raise CellOutcome(
+                "stateful",
+                f"right alone, wrong in sequence: {self.variant}",
+                spoilt=True,
+            )
 
 
 def why_unfit(regime: str, us: float, limit_us: float) -> str | None:
@@ -257,7 +340,10 @@ def why_unfit(regime: str, us: float, limit_us: float) -> str | None:
 
 def no_reference(reason: str) -> Result:
     """The result of a task that there is nothing to time against; a later run that finds a reference measures it."""
-    return {**CellOutcome("unsupported", f"no reference: {reason}").result, "reference": ""}
+    return {
+        **CellOutcome("unsupported", f"no reference: {reason}").result,
+        "reference": "",
+    }
 
 
 def partner_of(task: Task, chosen: Mapping[str, str]) -> Partner:
@@ -276,7 +362,9 @@ class Worker:
         self.limit_us = float(plan.settings["warm_below_us"] or 0)
         self._variants_ran = False
         self._ends_checked = set[str]()  # variants, at their edges
-        self._once_s = 0.0  # of wall, in what a variant is verified by once, or once a size
+        self._once_s = (
+            0.0  # of wall, in what a variant is verified by once, or once a size
+        )
 
     @contextlib.contextmanager
     def _once(self) -> Iterator[None]:
@@ -290,7 +378,9 @@ class Worker:
     def choose(self, request: Request) -> dict[str, Result]:
         """Hold all against each other that may be the reference of some operands in a regime."""
         if self._variants_ran:
-            raise AssertionError("a choice comes before any variant runs in its process")
+            raise AssertionError(
+                "a choice comes before any variant runs in its process"
+            )
         choice = self.plan.choices[request.index]
         choosing = Choosing(self.bench, stopping_rule(self.plan), choice, self.limit_us)
         return {choice.regime: choosing.run()}
@@ -305,7 +395,11 @@ class Worker:
             bench.verify_edges(task.variant, task.cell)
         loaded, before, launch_us = bench.verified(task.launch, instance)
         with self._once():
-            edges = [] if task.variant in self._ends_checked else bench.edges(task.variant, task.cell)
+            edges = (
+                []
+                if task.variant in self._ends_checked
+                else bench.edges(task.variant, task.cell)
+            )
             self._ends_checked.add(task.variant)
             refuse_accesses_beyond(bench, [*edges, (task.launch, instance)])
         results = dict[str, Result]()
@@ -313,9 +407,13 @@ class Worker:
         for regime in request.regimes:
             chosen = request.against.get(regime, {})
             if "absent" in chosen:
-                results[regime] = self._without_reference(regime, launch_us, chosen["absent"])
+                results[regime] = self._without_reference(
+                    regime, launch_us, chosen["absent"]
+                )
             else:
-                regimes_by_partner.setdefault(partner_of(task, chosen), []).append(regime)
+                regimes_by_partner.setdefault(partner_of(task, chosen), []).append(
+                    regime
+                )
         timings = list[tuple[Timing, Timed]]()
         for partner, regimes in regimes_by_partner.items():
             reference = bench.reference(task, partner, instance)
@@ -334,12 +432,20 @@ class Worker:
         bench.draw(instance)
         after, _ = bench.check(loaded, task.launch.params, instance)
         if not after.correct:
-            raise CellOutcome("incorrect", f"after timing, though right before: {after}")
+            raise CellOutcome(
+                "incorrect", f"after timing, though right before: {after}"
+            )
         common = {"notes": bench.notes(), "copy_us": bench.copy_us(instance)}
-        check = {"max_error": max(before.max_error, after.max_error), "error_bound": before.error_bound}
+        check = {
+            "max_error": max(before.max_error, after.max_error),
+            "error_bound": before.error_bound,
+        }
         for timing, timed in timings:
             partner = timing.partner
-            fields: Result = {"reference": partner.reference, "algorithm": partner.algorithm}
+            fields: Result = {
+                "reference": partner.reference,
+                "algorithm": partner.algorithm,
+            }
             fields["check"] = check | {"launches": timing.variant.checked}
             fields["observations"] = observations + errors[partner]
             for regime, pairs in timed.items():
@@ -348,9 +454,13 @@ class Worker:
 
     def _without_reference(self, regime: str, launch_us: float, reason: str) -> Result:
         unfit = why_unfit(regime, launch_us, self.limit_us)
-        return CellOutcome("unsupported", unfit).result if unfit else no_reference(reason)
+        return (
+            CellOutcome("unsupported", unfit).result if unfit else no_reference(reason)
+        )
 
-    def _observations(self, loaded: Launcher, launch: Launch, instance: Instance) -> list[Result]:
+    def _observations(
+        self, loaded: Launcher, launch: Launch, instance: Instance
+    ) -> list[Result]:
         """What launches report of themselves, such as their cycles: medians by metric."""
         samples = dict[tuple[str, str], list[float]]()
         for _ in range(_OBSERVED_LAUNCHES):
@@ -366,13 +476,19 @@ class Worker:
         return medians
 
     def _errors(
-        self, task: Task, variant: Launcher, instance: Instance, partners: Iterable[Partner]
+        self,
+        task: Task,
+        variant: Launcher,
+        instance: Instance,
+        partners: Iterable[Partner],
     ) -> dict[Partner, list[Result]]:
         """The largest errors of the variant and of each reference, by kind of inputs; none where a task asks for none.
 
         Raises CellOutcome where the variant's is too large.
         """
-        errors_by_partner: dict[Partner, list[Result]] = {partner: [] for partner in partners}
+        errors_by_partner: dict[Partner, list[Result]] = {
+            partner: [] for partner in partners
+        }
         if not task.errors:
             return errors_by_partner
         bench, params = self.bench, self.bench.reference_params(task)
@@ -388,7 +504,11 @@ class Worker:
                     with instance.writing_to(REFERENCE):
                         reference_check, _ = bench.check(reference, params, instance)
                     errors += [
-                        {"metric": f"max_error_{kind}", "unit": None, "value": check.max_error},
+                        {
+                            "metric": f"max_error_{kind}",
+                            "unit": None,
+                            "value": check.max_error,
+                        },
                         {
                             "metric": f"reference_max_error_{kind}",
                             "unit": None,
@@ -401,7 +521,11 @@ class Worker:
         """Results by regime, whether the context is lost, and the seconds spent. Raises what a fault of ours raises."""
         bench, regimes = self.bench, request.regimes
         fatal, self._once_s = False, 0.0
-        begin, busy_us, checking_us = time.perf_counter(), bench.timer.busy_us, bench.timer.checking_us
+        begin, busy_us, checking_us = (
+            time.perf_counter(),
+            bench.timer.busy_us,
+            bench.timer.checking_us,
+        )
         try:
             results = self.choose(request) if request.choice else self.measure(request)
         except CellOutcome as outcome:
@@ -411,12 +535,19 @@ class Worker:
             results, fatal = dict.fromkeys(regimes, outcome.result), outcome.spoilt
         except OutOfDeviceMemory as error:
             bench.release()
-            results = dict.fromkeys(regimes, CellOutcome("unsupported", str(error), transient=True).result)
+            results = dict.fromkeys(
+                regimes, CellOutcome("unsupported", str(error), transient=True).result
+            )
         except _MISTAKES:
             raise
         except Exception as error:
-            fatal, reason = not bench.recovers(release=True), f"{type(error).__name__}: {error}"
-            slow_host = isinstance(error, TimesDisagree) and not fatal and bench.host_is_slow()
+            fatal, reason = (
+                not bench.recovers(release=True),
+                f"{type(error).__name__}: {error}",
+            )
+            slow_host = (
+                isinstance(error, TimesDisagree) and not fatal and bench.host_is_slow()
+            )
             reason += _SLOW_HOST if slow_host else ""
             failure = CellOutcome("launch_error", reason, transient=slow_host)
             results = dict.fromkeys(regimes, failure.result)
@@ -434,7 +565,12 @@ def _result(pairs: Pairs | CellOutcome, common: Result) -> Result:
     if isinstance(pairs, CellOutcome):
         return pairs.result
     speedup, low, high = pairs.speedup()
-    result: Result = {"status": "ok", "reason": "", "stopped_by": pairs.stopped_by, "clock": pairs.clock}
+    result: Result = {
+        "status": "ok",
+        "reason": "",
+        "stopped_by": pairs.stopped_by,
+        "clock": pairs.clock,
+    }
     result |= {"speedup": speedup, "speedup_low": low, "speedup_high": high}
     result["variant_us"] = [round(us, 4) for us in pairs.variant_us]
     result["reference_us"] = [round(us, 4) for us in pairs.reference_us]

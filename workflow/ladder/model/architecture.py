@@ -48,10 +48,14 @@ _RTX_BLACKWELL = Architecture(48, 24, 100 * _KIB, 99 * _KIB, 8, _TMA, 256)
 ARCHITECTURES: Mapping[int, Architecture] = {  # 90 for sm_90 and sm_90a
     75: Architecture(32, 16, 64 * _KIB, 64 * _KIB, 0, (), 128),
     80: Architecture(64, 32, 164 * _KIB, 163 * _KIB, 0, _COPIES, 128, _GA100),
-    86: Architecture(48, 16, 100 * _KIB, 99 * _KIB, 0, _COPIES, 256, _GA102, slow_fp32_sums=True),
+    86: Architecture(
+        48, 16, 100 * _KIB, 99 * _KIB, 0, _COPIES, 256, _GA102, slow_fp32_sums=True
+    ),
     87: Architecture(48, 16, 164 * _KIB, 163 * _KIB, 0, _COPIES, 256),
     88: Architecture(48, 16, 100 * _KIB, 99 * _KIB, 0, _COPIES, 256),
-    89: Architecture(48, 24, 100 * _KIB, 99 * _KIB, 0, _FP8, 256, _AD102, slow_fp32_sums=True),
+    89: Architecture(
+        48, 24, 100 * _KIB, 99 * _KIB, 0, _FP8, 256, _AD102, slow_fp32_sums=True
+    ),
     90: Architecture(64, 32, 228 * _KIB, 227 * _KIB, 8, (*_TMA, "wgmma"), 256, _GH100),
     100: _BLACKWELL,
     103: _BLACKWELL,
@@ -81,7 +85,9 @@ def limits_of(arch: str) -> Architecture | None:
 def lacking(least: str, arch: str) -> str | None:
     """Why code that needs `least` cannot run on `arch`, with the features that are missing; None where it can."""
     # Code for sm_90a runs on sm_90a alone.
-    if arch == least or not (least.endswith("a") or arch_number(arch) < arch_number(least)):
+    if arch == least or not (
+        least.endswith("a") or arch_number(arch) < arch_number(least)
+    ):
         return None
     known, there = limits_of(least), limits_of(arch)
     asked = known.features if known else ()
@@ -91,14 +97,23 @@ def lacking(least: str, arch: str) -> str | None:
     return f"needs {least}, the device is {arch}{', without ' if missing else ''}{', '.join(missing)}"
 
 
-def peaks(number: int, gpu: str, sms: int, clock_mhz: float) -> tuple[float | None, dict[str, float]]:
+def peaks(
+    number: int, gpu: str, sms: int, clock_mhz: float
+) -> tuple[float | None, dict[str, float]]:
     """(TFLOP/s of fp32 on CUDA cores, of the tensor cores by dtype) of a GPU by its name, where they are known."""
     limits, cycles = ARCHITECTURES.get(number), sms * clock_mhz * 1e6
     if limits is None or not cycles:
         return None, {}
     tensor = dict(limits.tensor_ops)
     if limits.slow_fp32_sums and "GeForce" in gpu:
-        tensor = {dtype: ops // (1 if "acc16" in dtype else 2) for dtype, ops in tensor.items()}
-    elif limits.slow_fp32_sums and not _FULL_RATE.search(gpu):  # some run at half the rate as well
+        tensor = {
+            dtype: ops // (1 if "acc16" in dtype else 2)
+            for dtype, ops in tensor.items()
+        }
+    elif limits.slow_fp32_sums and not _FULL_RATE.search(
+        gpu
+    ):  # some run at half the rate as well
         tensor = {}
-    return limits.fp32_ops * cycles / 1e12, {dtype: ops * cycles / 1e12 for dtype, ops in tensor.items()}
+    return limits.fp32_ops * cycles / 1e12, {
+        dtype: ops * cycles / 1e12 for dtype, ops in tensor.items()
+    }

@@ -54,7 +54,9 @@ class Reference:
     @property
     def is_choice(self) -> bool:
         """Whether it is one of several: of libraries, or of the algorithms of cuBLASLt."""
-        return len(self.libraries) > 1 or any(name.startswith("cublaslt") for name in self.libraries)
+        return len(self.libraries) > 1 or any(
+            name.startswith("cublaslt") for name in self.libraries
+        )
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,14 @@ class Cell:
     def id(self) -> str:
         """Digest of everything in which cells differ, whatever the order of parameters."""
         against = self.reference
-        parts = (self.kernel, dict(self.params), self.dtype, self.layout, dict(self.size), self.regime)
+        parts = (
+            self.kernel,
+            dict(self.params),
+            self.dtype,
+            self.layout,
+            dict(self.size),
+            self.regime,
+        )
         others = (list(against.libraries), against.kernel, dict(against.params))
         beta = (self.beta,) if self.beta else ()
         return digest_json([*parts, *others, *beta])[:20]
@@ -106,22 +115,34 @@ class Cell:
         """
         if not self.reference.is_choice or self.regime == COUNTERS:
             return None
-        return replace(self, kernel="", params={name: self.params[name] for name in parameters})
+        return replace(
+            self, kernel="", params={name: self.params[name] for name in parameters}
+        )
 
     def in_regime(self, regime: str) -> "Cell":
         """The same cell in another regime; counters are read of a kernel by itself, whatever it is timed against."""
-        return replace(self, regime=regime, reference=Reference() if regime == COUNTERS else self.reference)
+        return replace(
+            self,
+            regime=regime,
+            reference=Reference() if regime == COUNTERS else self.reference,
+        )
 
 
 def size_label(size: Mapping[str, int]) -> str:
     """A size as people write it: 4096 for a cube, 512x4096x64 otherwise, powers of two from 2^16 as such."""
     values = list(size.values())
-    return count_label(values[0]) if len(set(values)) == 1 else "x".join(map(str, values))
+    return (
+        count_label(values[0]) if len(set(values)) == 1 else "x".join(map(str, values))
+    )
 
 
 def count_label(value: int) -> str:
     """2^28 rather than 268435456."""
-    return f"2^{value.bit_length() - 1}" if value >= 2**16 and value.bit_count() == 1 else str(value)
+    return (
+        f"2^{value.bit_length() - 1}"
+        if value >= 2**16 and value.bit_count() == 1
+        else str(value)
+    )
 
 
 def cell_name(variant: str, cell: Cell) -> str:

@@ -6,7 +6,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
 from ladder.model.errors import LadderError, refuse
@@ -43,7 +50,9 @@ def taking(accepted: str, test: Callable[[Any], bool]) -> Any:
 
     def check(value: Any) -> Any:
         if not test(value):
-            raise PydanticCustomError(NOT_ACCEPTED, "{accepted}", {"accepted": accepted})
+            raise PydanticCustomError(
+                NOT_ACCEPTED, "{accepted}", {"accepted": accepted}
+            )
         return value
 
     return BeforeValidator(check), Field(json_schema_extra={"x-accepted": accepted})
@@ -51,7 +60,10 @@ def taking(accepted: str, test: Callable[[Any], bool]) -> Any:
 
 def matching(pattern: str, accepted: str) -> Any:
     """What a text field is annotated with that must match a pattern from end to end."""
-    return taking(accepted, lambda value: isinstance(value, str) and bool(re.fullmatch(pattern, value)))
+    return taking(
+        accepted,
+        lambda value: isinstance(value, str) and bool(re.fullmatch(pattern, value)),
+    )
 
 
 def is_value(value: Any) -> bool:
@@ -71,14 +83,24 @@ Share = Annotated[float, Field(gt=0, le=0.5)]
 A_VALUE = "a whole number or a word, of printable characters"
 Value = Annotated[ParamValue, *taking(A_VALUE, is_parameter)]
 _EXPRESSION = "a whole number or an expression over parameters, sizes and ceil_div, align_up, min, max, gcd"
-Expression = Annotated[int | str, *taking(_EXPRESSION, lambda value: is_value(value) and value != "")]
+Expression = Annotated[
+    int | str, *taking(_EXPRESSION, lambda value: is_value(value) and value != "")
+]
 _NUMBER = "a number or an expression over parameters, sizes and ceil_div, align_up, min, max, gcd"
 Number = Annotated[
     int | float | str,
-    *taking(_NUMBER, lambda value: value != "" and (isinstance(value, float) or is_value(value))),
+    *taking(
+        _NUMBER,
+        lambda value: value != "" and (isinstance(value, float) or is_value(value)),
+    ),
 ]
-Name = Annotated[str, *matching(r"[a-z][a-z0-9_]*", "a name in lower case, digits and underscores")]
-ARCH, AN_ARCH = r"sm_[0-9]{2,3}a?", "an architecture such as sm_80 or sm_90a, no family such as sm_120f"
+Name = Annotated[
+    str, *matching(r"[a-z][a-z0-9_]*", "a name in lower case, digits and underscores")
+]
+ARCH, AN_ARCH = (
+    r"sm_[0-9]{2,3}a?",
+    "an architecture such as sm_80 or sm_90a, no family such as sm_120f",
+)
 Arch = Annotated[str, *matching(ARCH, AN_ARCH)]
 
 
@@ -101,4 +123,6 @@ def reading(file: Path | str) -> Iterator[None]:
         field = ".".join(map(str, first["loc"])) or "the document"
         raise refuse(file, field, first["input"], first["msg"]) from error
     except (LookupError, TypeError, ValueError, AttributeError) as error:
-        raise LadderError(f"{file}: a field is missing or of another type: {error!r}") from error
+        raise LadderError(
+            f"{file}: a field is missing or of another type: {error!r}"
+        ) from error

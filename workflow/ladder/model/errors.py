@@ -20,7 +20,9 @@ class LadderError(Exception):
         return text if len(text) <= 2000 else f"{text[:1000]} … {text[-1000:]}"
 
 
-def refuse(file: File, field: str, value: Any, accepted: Iterable[Any] | str, why: str = "") -> LadderError:
+def refuse(
+    file: File, field: str, value: Any, accepted: Iterable[Any] | str, why: str = ""
+) -> LadderError:
     """Build the error for one refused value; `accepted` is a sentence or the values, of which a near one is named."""
     names = [] if isinstance(accepted, str) else [str(name) for name in accepted]
     wanted = accepted if isinstance(accepted, str) else ", ".join(names) or "nothing"
@@ -30,10 +32,14 @@ def refuse(file: File, field: str, value: Any, accepted: Iterable[Any] | str, wh
     if close and close[0] == str(value):
         hint = f" (it is {'text' if isinstance(value, str) else 'no text'})"
     reason = f" {why};" if why else ""
-    return LadderError(f"{file}: {field}: {shown} is not accepted{hint};{reason} accepted: {wanted}")
+    return LadderError(
+        f"{file}: {field}: {shown} is not accepted{hint};{reason} accepted: {wanted}"
+    )
 
 
-def refuse_unknown(file: File, field: str, value: Any, accepted: Collection[Any], why: str = "") -> None:
+def refuse_unknown(
+    file: File, field: str, value: Any, accepted: Collection[Any], why: str = ""
+) -> None:
     """Raises what `refuse` builds unless the value is one of the accepted ones."""
     if value not in list(accepted):
         raise refuse(file, field, value, accepted, why=why)

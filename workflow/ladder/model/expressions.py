@@ -35,9 +35,23 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "max": max,
     "min": min,
 }
-_OPERATORS = {**DEFAULT_OPERATORS, ast.Mod: lambda left, right: divmod(left, right)[1]}  # % would format text
-_NODES = (ast.BinOp, ast.BoolOp, ast.Call, ast.Compare, ast.Constant, ast.IfExp, ast.Name, ast.UnaryOp)
-_INTERPRETER = SimpleEval(_OPERATORS, FUNCTIONS)  # one for all: making one takes longer than most evaluations
+_OPERATORS = {
+    **DEFAULT_OPERATORS,
+    ast.Mod: lambda left, right: divmod(left, right)[1],
+}  # % would format text
+_NODES = (
+    ast.BinOp,
+    ast.BoolOp,
+    ast.Call,
+    ast.Compare,
+    ast.Constant,
+    ast.IfExp,
+    ast.Name,
+    ast.UnaryOp,
+)
+_INTERPRETER = SimpleEval(
+    _OPERATORS, FUNCTIONS
+)  # one for all: making one takes longer than most evaluations
 _LOCK = threading.Lock()
 
 
@@ -53,13 +67,19 @@ def _parsed(expression: str) -> tuple[ast.expr, frozenset[str], frozenset[str]]:
         for node in nodes:
             if isinstance(node, ast.BitXor):
                 raise ValueError("^ is not available; a power is written 2**24")
-            if isinstance(node, ast.expr | ast.keyword) and not isinstance(node, _NODES):
+            if isinstance(node, ast.expr | ast.keyword) and not isinstance(
+                node, _NODES
+            ):
                 raise ValueError(f"{type(node).__name__} is not available")
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise LadderError(f"expression {expression!r}: {error}") from error
     calls = [node.func for node in nodes if isinstance(node, ast.Call)]
     called = frozenset(name.id for name in calls if isinstance(name, ast.Name))
-    return tree, frozenset(node.id for node in nodes if isinstance(node, ast.Name)) - called, called
+    return (
+        tree,
+        frozenset(node.id for node in nodes if isinstance(node, ast.Name)) - called,
+        called,
+    )
 
 
 def words(expression: str | float) -> tuple[frozenset[str], frozenset[str]]:
@@ -88,17 +108,28 @@ def evaluate(expression: str | float, names: Mapping[str, Any]) -> Any:
         if not math.isfinite(value):
             raise ValueError(f"gives {value}")
         return value
-    except (InvalidExpression, ArithmeticError, TypeError, ValueError, KeyError, RecursionError) as error:
+    except (
+        InvalidExpression,
+        ArithmeticError,
+        TypeError,
+        ValueError,
+        KeyError,
+        RecursionError,
+    ) as error:
         known = {*names, *FUNCTIONS}
         unknown = sorted((used | called) - known)
         why = f"{unknown[0]!r} is not defined" if unknown else error
         listed = ", ".join(sorted(known))
-        raise LadderError(f"expression {expression!r}: {why}; known names: {listed}") from error
+        raise LadderError(
+            f"expression {expression!r}: {why}; known names: {listed}"
+        ) from error
 
 
 def whole(expression: str | int, names: Mapping[str, Any]) -> int:
     """The value of an expression that counts. Raises LadderError where it is no whole number, as `evaluate` does."""
     value = evaluate(expression, names)
     if isinstance(value, bool) or value != int(value):
-        raise LadderError(f"expression {expression!r}: gave {value!r}, a whole number is needed")
+        raise LadderError(
+            f"expression {expression!r}: gave {value!r}, a whole number is needed"
+        )
     return int(value)

@@ -31,7 +31,9 @@ def read_text(path: Path) -> str:
         raise LadderError(f"{path}: not UTF-8: {where}") from error
     if "\0" in text:  # no name of a file has one, and a compiler reads no further
         line = text[: text.index("\0")].count("\n") + 1
-        raise LadderError(f"{path}: line {line}: a NUL character; accepted: text without one")
+        raise LadderError(
+            f"{path}: line {line}: a NUL character; accepted: text without one"
+        )
     return text
 
 
@@ -63,8 +65,17 @@ def digest_files(paths: Iterable[Path], root: Path) -> str:
 
 def tree_digest(root: Path) -> str:
     """Digest of kernels/, workflow/ and config/: what a run's numbers depend on, with or without git."""
-    files = (path for room in TREE_ROOMS for path in (root / room).rglob("*") if path.is_file())
-    kept = (path for path in files if not any(part.endswith(_PASSING) for part in path.parts))
+    files = (
+        path
+        for room in TREE_ROOMS
+        for path in (root / room).rglob("*")
+        if path.is_file()
+    )
+    kept = (
+        path
+        for path in files
+        if not any(part.endswith(_PASSING) for part in path.parts)
+    )
     return digest_files(kept, root)
 
 
@@ -96,5 +107,7 @@ def read_json(path: Path) -> dict[str, Any] | None:
     except (ValueError, RecursionError) as error:
         raise LadderError(f"{path}: not valid JSON: {error}") from error
     if not isinstance(document, dict):
-        raise LadderError(f"{path}: a JSON object is expected, found {type(document).__name__}")
+        raise LadderError(
+            f"{path}: a JSON object is expected, found {type(document).__name__}"
+        )
     return document

@@ -15,8 +15,15 @@ class RunFolder:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.records, self.tables, self.figures = root / "records", root / "tables", root / "figures"
-        self.environment, self.throughput = root / "environment.json", root / "throughput.json"
+        self.records, self.tables, self.figures = (
+            root / "records",
+            root / "tables",
+            root / "figures",
+        )
+        self.environment, self.throughput = (
+            root / "environment.json",
+            root / "throughput.json",
+        )
         self.sanitizer = root / "sanitizer.json"
         self.report, self.page = root / "report.md", root / "index.html"
         self.methodology, self.evidence = root / "methodology.md", root / "evidence.md"
@@ -54,7 +61,9 @@ class PublishedFolder(RunFolder):
 
     @property
     def is_empty(self) -> bool:
-        return not self.aside.exists() and not (self.root.is_dir() and any(self.root.iterdir()))
+        return not self.aside.exists() and not (
+            self.root.is_dir() and any(self.root.iterdir())
+        )
 
     def refuse_half(self) -> None:
         """Raises LadderError for a folder that lacks records, tables or environment, or was left moved aside.
@@ -63,7 +72,11 @@ class PublishedFolder(RunFolder):
         """
         if self.is_empty:
             return
-        needed = (self.environment.name, *(f"{table}.csv" for table in SWEEP_TABLES), "records/*.parquet")
+        needed = (
+            self.environment.name,
+            *(f"{table}.csv" for table in SWEEP_TABLES),
+            "records/*.parquet",
+        )
         missing = [name for name in needed if not any(self.root.glob(name))]
         if missing:
             raise LadderError(
@@ -87,7 +100,8 @@ class Project:
     def publications(self) -> list[PublishedFolder]:
         """Every device's, as far as they have tables."""
         return [
-            PublishedFolder(path.parent) for path in sorted(self.results.glob("published/[!.]*/timings.csv"))
+            PublishedFolder(path.parent)
+            for path in sorted(self.results.glob("published/[!.]*/timings.csv"))
         ]
 
     def run(self, run: str, device: str) -> RunFolder:
@@ -98,5 +112,7 @@ class Project:
 def _plain(field: str, name: str) -> str:
     """A name that is one folder's and no other's."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
-        raise refuse("configuration", field, name, "a name of letters, digits, '.', '_' and '-'")
+        raise refuse(
+            "configuration", field, name, "a name of letters, digits, '.', '_' and '-'"
+        )
     return name

@@ -6,7 +6,12 @@ from collections.abc import Sequence
 from statistics import fmean, stdev
 from statistics import median as median  # for others, too
 
-_STUDENT = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776}  # 97.5 % quantiles by degrees of freedom
+_STUDENT = {
+    1: 12.706,
+    2: 4.303,
+    3: 3.182,
+    4: 2.776,
+}  # 97.5 % quantiles by degrees of freedom
 
 
 @functools.cache
@@ -47,7 +52,9 @@ def ratio_interval(ratios: Sequence[float]) -> tuple[float, float, float]:
     return math.exp(middle), math.exp(middle - half), math.exp(middle + half)
 
 
-def abba_ratios(variant_us: Sequence[float], reference_us: Sequence[float]) -> list[float]:
+def abba_ratios(
+    variant_us: Sequence[float], reference_us: Sequence[float]
+) -> list[float]:
     """The reference's time over the variant's, of each group of two launches a side."""
     own, other = variant_us, reference_us
     return [sum(other[i : i + 2]) / sum(own[i : i + 2]) for i in range(0, len(own), 2)]

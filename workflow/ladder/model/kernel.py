@@ -8,9 +8,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, PrivateAttr, ValidationInfo, WithJsonSchema, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    PrivateAttr,
+    ValidationInfo,
+    WithJsonSchema,
+    model_validator,
+)
 
-from ladder.model.architecture import MOST_CLUSTER, MOST_SHARED_BYTES, lacking, limits_of
+from ladder.model.architecture import (
+    MOST_CLUSTER,
+    MOST_SHARED_BYTES,
+    lacking,
+    limits_of,
+)
 from ladder.model.document import (
     Arch,
     Condition,
@@ -28,7 +40,11 @@ from ladder.model.expressions import evaluate, whole, words
 from ladder.model.plan import Geometry
 from ladder.model.problem import ELEMENT_BYTES, ParamValue, Problem, Size
 
-_MOST = {"grid": (2**31 - 1, 65535, 65535), "block": (1024, 1024, 64), "cluster": (MOST_CLUSTER,) * 3}
+_MOST = {
+    "grid": (2**31 - 1, 65535, 65535),
+    "block": (1024, 1024, 64),
+    "cluster": (MOST_CLUSTER,) * 3,
+}
 """Most in x, y and z, and in all as many as in x. Clusters of up to 16 need an attribute that no launch sets."""
 _MEMORY = Condition(
     expr=f"launch.shared_bytes <= {MOST_SHARED_BYTES}",
@@ -96,9 +112,7 @@ class Argument(Document):
         if given not in known:
             forms = "{pointer: NAME}, {workspace: zeroed|scratch, bytes: ...}, "
             forms += "{scalar: EXPRESSION, type: int32|int64|float32}"
-            forms += (
-                " or {tensor_map: NAME, box: [...], swizzle: ...}, in Triton with shape in place of swizzle"
-            )
+            forms += " or {tensor_map: NAME, box: [...], swizzle: ...}, in Triton with shape in place of swizzle"
             raise ValueError(forms)
         return self
 
@@ -116,11 +130,18 @@ class Argument(Document):
         if self.type == "float32":
             value = evaluate(self.name, names)
             if isinstance(value, bool) or abs(value) > _MOST_FLOAT32:
-                raise LadderError(f"expression {self.name!r}: gave {value!r}, a float32 is needed")
+                raise LadderError(
+                    f"expression {self.name!r}: gave {value!r}, a float32 is needed"
+                )
             return float(value)
-        number, most = whole(self.name, names), 2 ** (8 * SCALAR_BYTES[self.type or ""] - 1)
+        number, most = (
+            whole(self.name, names),
+            2 ** (8 * SCALAR_BYTES[self.type or ""] - 1),
+        )
         if not -most <= number < most:
-            raise LadderError(f"expression {self.name!r}: gave {number}, an {self.type} is needed")
+            raise LadderError(
+                f"expression {self.name!r}: gave {number}, an {self.type} is needed"
+            )
         return number
 
 
@@ -155,7 +176,9 @@ def _problem(name: Any, info: ValidationInfo) -> Any:
     return context["problems"][name]
 
 
-ProblemName = Annotated[Problem, BeforeValidator(_problem), WithJsonSchema({"type": "string"})]
+ProblemName = Annotated[
+    Problem, BeforeValidator(_problem), WithJsonSchema({"type": "string"})
+]
 """A problem, by its name in the `problems` of the validation's context."""
 
 
@@ -163,14 +186,19 @@ class Kernel(Document):
     """One kernel (NAME.yaml beside NAME.cu, or NAME.py of Triton) and the space of its variants."""
 
     _path: Path = PrivateAttr()
-    _variants: dict[tuple[ParamValue, ...], "Variant"] = PrivateAttr(default_factory=dict)
+    _variants: dict[tuple[ParamValue, ...], "Variant"] = PrivateAttr(
+        default_factory=dict
+    )
     summary: Text
     """what the kernel computes and the one technique it is about"""
     problem: ProblemName
     """folder in workflow/ladder/problems, such as gemm"""
     origin: Some[str]
     """where the idea comes from: a key of docs/sources.md, and the place in it"""
-    entry: Annotated[str, *matching(r"([^{}]|\{\w+\})+", "a name expression, with parameters as {NAME}")]
+    entry: Annotated[
+        str,
+        *matching(r"([^{}]|\{\w+\})+", "a name expression, with parameters as {NAME}"),
+    ]
     """NVRTC name expression of the kernel, or the function's name in Triton; {name} is replaced by a parameter or dtype
     substitution"""
     dtypes: Annotated[dict[str, dict[str, str]], Field(min_length=1)]
@@ -218,26 +246,35 @@ class Kernel(Document):
     @property
     def includes(self) -> tuple[Path, ...]:
         """The folders that `include` names."""
-        return tuple(Path(os.path.normpath(self._path.parent / folder)) for folder in self.include)
+        return tuple(
+            Path(os.path.normpath(self._path.parent / folder))
+            for folder in self.include
+        )
 
     def _hints(self) -> Iterator[Condition]:
         """That arguments are as divisible as the compiler assumes."""
         for one in self.arguments:
             if one.divisible_by != 1:
                 why = f"is compiled for {one.name} divisible by {one.divisible_by}"
-                yield Condition(expr=f"({one.name}) % ({one.divisible_by}) == 0", reason=why)
+                yield Condition(
+                    expr=f"({one.name}) % ({one.divisible_by}) == 0", reason=why
+                )
 
     @functools.cached_property
     def block(self) -> Dims:
         """Threads of a block: expressions."""
-        return self.launch.block or [f"32 * ({self.triton.num_warps})" if self.triton else 1]
+        return self.launch.block or [
+            f"32 * ({self.triton.num_warps})" if self.triton else 1
+        ]
 
     @functools.cached_property
     def split_constraints(self) -> tuple[list[Condition], list[Condition]]:
         """Constraints on parameters alone, and those that depend on the size."""
         parts: tuple[list[Condition], list[Condition]] = ([], [])
         for one in (*self.constraints, *self._hints()):
-            parts[not words(one.expr)[0].isdisjoint(self.problem.size_fields)].append(one)
+            parts[not words(one.expr)[0].isdisjoint(self.problem.size_fields)].append(
+                one
+            )
         return parts
 
     def variant(
@@ -258,17 +295,30 @@ class Kernel(Document):
         for name, value in params.items():
             unknown = f"{self.name} has no such parameter"
             refuse_unknown(file, f"{where}params", name, self.parameters, unknown)
-            refuse_unknown(file, f"{where}params.{name}", value, self.parameters[name].values)
-        refuse_unknown(file, f"{where}dtype", dtype, self.dtypes, f"{self.name} is not written for it")
+            refuse_unknown(
+                file, f"{where}params.{name}", value, self.parameters[name].values
+            )
+        refuse_unknown(
+            file,
+            f"{where}dtype",
+            dtype,
+            self.dtypes,
+            f"{self.name} is not written for it",
+        )
         layouts = self.layouts or self.problem.layouts[:1]
         layout = layout or layouts[0]
         refuse_unknown(file, f"{where}layout", layout, layouts)
-        fixed = {name: params.get(name, axis.default) for name, axis in self.parameters.items()}
+        fixed = {
+            name: params.get(name, axis.default)
+            for name, axis in self.parameters.items()
+        }
         variant = Variant(self, fixed, dtype, layout)
         variant = self._variants.setdefault((*fixed.values(), dtype, layout), variant)
         if not excluded and (broken := variant.broken()) is not None:
             why = f"{broken.reason} ({self.path.name} demands {broken.expr})"
-            raise LadderError(f"{file}: {where}params: {dict(params)!r} is not accepted: {why}")
+            raise LadderError(
+                f"{file}: {where}params: {dict(params)!r} is not accepted: {why}"
+            )
         return variant
 
 
@@ -284,9 +334,20 @@ class Variant:
     @functools.cached_property
     def id(self) -> str:
         """Name, unique in one checkout: kernel, dtype, and the parameters that differ from their default."""
-        axes, usual = self.kernel.parameters, (self.kernel.layouts or self.kernel.problem.layouts)[0]
-        parts = [self.kernel.name, self.dtype, *([self.layout] if self.layout != usual else [])]
-        parts += [f"{name}={value}" for name, value in self.params.items() if value != axes[name].default]
+        axes, usual = (
+            self.kernel.parameters,
+            (self.kernel.layouts or self.kernel.problem.layouts)[0],
+        )
+        parts = [
+            self.kernel.name,
+            self.dtype,
+            *([self.layout] if self.layout != usual else []),
+        ]
+        parts += [
+            f"{name}={value}"
+            for name, value in self.params.items()
+            if value != axes[name].default
+        ]
         return "-".join(parts)
 
     @functools.cached_property
@@ -315,8 +376,13 @@ class Variant:
         with within(f"{self.kernel.path}: constraints"):
             asked = fixed if size is None else [*fixed, *sized]
             found = next((one for one in asked if not evaluate(one.expr, names)), None)
-        shared, fields = self.kernel.launch.shared_bytes, self.kernel.problem.size_fields
-        if found is None and (size is not None or words(str(shared))[0].isdisjoint(fields)):
+        shared, fields = (
+            self.kernel.launch.shared_bytes,
+            self.kernel.problem.size_fields,
+        )
+        if found is None and (
+            size is not None or words(str(shared))[0].isdisjoint(fields)
+        ):
             with within(f"{self.kernel.path}: launch"):
                 found = _MEMORY if whole(shared, names) > MOST_SHARED_BYTES else None
         return found
@@ -329,9 +395,15 @@ class Variant:
     @property
     def constants(self) -> dict[str, Any]:
         """Of a kernel in Triton: the value of each constant."""
-        given, names = self.kernel.triton.constants if self.kernel.triton else {}, self.names()
+        given, names = (
+            self.kernel.triton.constants if self.kernel.triton else {},
+            self.names(),
+        )
         with within(f"{self.kernel.path}: triton.constants"):
-            return {key: names[one] if one in names else evaluate(one, names) for key, one in given.items()}
+            return {
+                key: names[one] if one in names else evaluate(one, names)
+                for key, one in given.items()
+            }
 
     def absent(self, size: Size | None = None, arch: str = "") -> str | None:
         """Why there is no such variant, at `size` or at none at all, or on `arch`; None where there is."""
@@ -341,7 +413,9 @@ class Variant:
         return self._absent[place]
 
     @functools.cached_property
-    def _absent(self) -> dict[tuple[str, tuple[tuple[str, int], ...] | None], str | None]:
+    def _absent(
+        self,
+    ) -> dict[tuple[str, tuple[tuple[str, int], ...] | None], str | None]:
         """What `absent` has found."""
         return {}
 
@@ -357,7 +431,9 @@ class Variant:
         limits = limits_of(arch)
         if limits is None:
             return None
-        if "TMA" not in limits.features and any(one.tensor_map for one in self.kernel.arguments):
+        if "TMA" not in limits.features and any(
+            one.tensor_map for one in self.kernel.arguments
+        ):
             return f"needs TMA, the device is {arch}"
         if (blocks := math.prod(launch.cluster or ())) > max(1, limits.cluster):
             return f"needs clusters of {blocks} blocks, {arch} has {limits.cluster or 'none'}"
@@ -369,15 +445,28 @@ class Variant:
         """Launch geometry at `size`. Raises LadderError where an expression gives no whole positive number."""
         path, rule, names = self.kernel.path, self.kernel.launch, self.names(size)
         with within(f"{path}: launch"):
-            given = {"grid": rule.grid, "block": self.kernel.block, "cluster": rule.cluster or []}
-            dims = {key: [whole(one, names) for one in each] for key, each in given.items()}
+            given = {
+                "grid": rule.grid,
+                "block": self.kernel.block,
+                "cluster": rule.cluster or [],
+            }
+            dims = {
+                key: [whole(one, names) for one in each] for key, each in given.items()
+            }
             shared = whole(rule.shared_bytes, names)
         if not 0 <= shared < 2**31:
-            raise refuse(path, "launch.shared_bytes", shared, "a whole number >= 0 and < 2**31")
+            raise refuse(
+                path, "launch.shared_bytes", shared, "a whole number >= 0 and < 2**31"
+            )
         for (field, values), most in zip(dims.items(), _MOST.values(), strict=True):
-            nearest = [max(1, min(one, top)) for one, top in zip(values, most, strict=False)]
+            nearest = [
+                max(1, min(one, top)) for one, top in zip(values, most, strict=False)
+            ]
             if values != nearest or math.prod(values) > most[0]:
                 accepted = f"whole numbers >= 1, at most {most}, and {most[0]} in all"
                 raise refuse(path, f"launch.{field}", values, accepted)
-        grid, block, cluster = ((x, y, z) for x, y, z, *_ in ((*values, 1, 1, 1) for values in dims.values()))
+        grid, block, cluster = (
+            (x, y, z)
+            for x, y, z, *_ in ((*values, 1, 1, 1) for values in dims.values())
+        )
         return Geometry(grid, block, None if cluster == (1, 1, 1) else cluster, shared)

@@ -120,21 +120,29 @@ def as_compiled(launch: Launch, facts: Mapping[str, Any]) -> Launch:
         if "tensor_map" not in one:
             arguments.append(one)
             continue
-        arguments.append({"tensor_map": one["tensor_map"], **next(maps), "l2_promotion": _PROMOTION})
+        arguments.append(
+            {"tensor_map": one["tensor_map"], **next(maps), "l2_promotion": _PROMOTION}
+        )
         shape = one["shape"]
         arguments += [{"value": extent, "type": "int32"} for extent in shape]
         arguments += [
-            {"value": math.prod(shape[axis:]), "type": "int64"} for axis in range(1, len(shape) + 1)
+            {"value": math.prod(shape[axis:]), "type": "int64"}
+            for axis in range(1, len(shape) + 1)
         ]
     arguments += [{"value": 0, "type": "int64"}] * facts["hidden_pointers"]
     own = {"block": (facts["threads"], 1, 1), "shared_bytes": facts["shared_bytes"]}
     return replace(launch, **own, arguments=tuple(arguments))
 
 
-def tasks_as_compiled(tasks: Iterable[Task], facts: Mapping[str, Mapping[str, Any]]) -> tuple[Task, ...]:
+def tasks_as_compiled(
+    tasks: Iterable[Task], facts: Mapping[str, Mapping[str, Any]]
+) -> tuple[Task, ...]:
     """Tasks with the launches that follow from the facts of their variants."""
     found = []
     for one in tasks:
-        own, other = (each and as_compiled(each, facts[each.variant]) for each in (one.launch, one.reference))
+        own, other = (
+            each and as_compiled(each, facts[each.variant])
+            for each in (one.launch, one.reference)
+        )
         found.append(replace(one, launch=own, reference=other))
     return tuple(found)

@@ -15,44 +15,73 @@ from ladder.model.plan import Edge, Plan, Task
 from ladder.model.problem import ParamValue
 from ladder.model.schemas import SCHEMAS, STATUSES
 
-_PLAN, _TASK, _EDGES = TypeAdapter(Plan), TypeAdapter(Task), TypeAdapter(tuple[Edge, ...])
+_PLAN, _TASK, _EDGES = (
+    TypeAdapter(Plan),
+    TypeAdapter(Task),
+    TypeAdapter(tuple[Edge, ...]),
+)
 _CELL = TypeAdapter(Cell)
 
 
 def _facts(**needed: Any) -> Any:
     """Facts as pydantic takes them: the columns of resources.csv, as far as they are given, and what else there is."""
-    kinds: Any = {"text": str, "int": Annotated[int, Field(ge=0, lt=2**63)], "float": float}
-    fields: Any = {name: (kinds[kind] | None, None) for name, kind in SCHEMAS["resources"].items()}
-    fields |= {"params": (Mapping[str, ParamValue], {}), "symbols": (Mapping[str, str], {})}
+    kinds: Any = {
+        "text": str,
+        "int": Annotated[int, Field(ge=0, lt=2**63)],
+        "float": float,
+    }
+    fields: Any = {
+        name: (kinds[kind] | None, None) for name, kind in SCHEMAS["resources"].items()
+    }
+    fields |= {
+        "params": (Mapping[str, ParamValue], {}),
+        "symbols": (Mapping[str, str], {}),
+    }
     fields |= {
         "cubin": (Annotated[str, Field(pattern="^[^/]+$")] | None, None),
         "status": (Literal[STATUSES], ...),
     }
-    return create_model("Facts", __config__=ConfigDict(extra="allow", allow_inf_nan=False), **fields | needed)
+    return create_model(
+        "Facts",
+        __config__=ConfigDict(extra="allow", allow_inf_nan=False),
+        **fields | needed,
+    )
 
 
 _NEEDED: Any = {"params": (Mapping[str, ParamValue], ...), "layout": (str, ...)}
 _HARNESSES: Any = dict[Literal["harness"], dict[str, _facts()]]  # type: ignore[misc]
 _VARIANTS: Any = dict[Literal["variants"], dict[str, _facts(**_NEEDED)]]  # type: ignore[misc]
-_COMPILED = {"harness": TypeAdapter[Any](_HARNESSES), "variants": TypeAdapter[Any](_VARIANTS)}
+_COMPILED = {
+    "harness": TypeAdapter[Any](_HARNESSES),
+    "variants": TypeAdapter[Any](_VARIANTS),
+}
 _COUNT = (Annotated[int, Field(ge=0, lt=2**31)], ...)
 _COUNTED = ("registers", "shared_bytes_static", "spill_store_bytes")
 _GOOD = _facts(
-    status=(Literal["ok"], ...), symbols=(Mapping[str, str], ...), **dict.fromkeys(_COUNTED, _COUNT)
+    status=(Literal["ok"], ...),
+    symbols=(Mapping[str, str], ...),
+    **dict.fromkeys(_COUNTED, _COUNT),
 )
-_FAILED = _facts(status=(Literal[tuple(one for one in STATUSES if one != "ok")], ...), reason=(str, ...))
+_FAILED = _facts(
+    status=(Literal[tuple(one for one in STATUSES if one != "ok")], ...),
+    reason=(str, ...),
+)
 _BY_STATUS: Any = Annotated[_GOOD | _FAILED, Field(discriminator="status")]
 _BY_KEY = TypeAdapter[Any](dict[str, _BY_STATUS])
 
 
 def to_json(plan: Plan) -> bytes:
     """A plan with one task and one variant a line, so that a difference between two plans reads well."""
-    head = _PLAN.dump_json(plan, exclude={"tasks", "choices", "variants", "edges"}, indent=1).removesuffix(
-        b"\n}"
+    head = _PLAN.dump_json(
+        plan, exclude={"tasks", "choices", "variants", "edges"}, indent=1
+    ).removesuffix(b"\n}")
+    variants = ",\n".join(
+        f"{json.dumps(name)}: {json.dumps(facts)}"
+        for name, facts in plan.variants.items()
     )
-    variants = ",\n".join(f"{json.dumps(name)}: {json.dumps(facts)}" for name, facts in plan.variants.items())
     edges = b",\n".join(
-        b"%s: %s" % (json.dumps(name).encode(), _EDGES.dump_json(of)) for name, of in plan.edges.items()
+        b"%s: %s" % (json.dumps(name).encode(), _EDGES.dump_json(of))
+        for name, of in plan.edges.items()
     )
     choices = b",\n".join(_CELL.dump_json(cell) for cell in plan.choices)
     tasks = b",\n".join(_TASK.dump_json(task) for task in plan.tasks)
@@ -81,6 +110,8 @@ def read_plan(path: Path) -> Plan:
         for name, kind in _COMPILED.items():
             kind.validate_python({name: getattr(plan, name)})
     refuse_unknown(path, "sweep", plan.sweep, [path.stem])
-    for launch in (each for task in plan.tasks for each in (task.launch, task.reference) if each):
+    for launch in (
+        each for task in plan.tasks for each in (task.launch, task.reference) if each
+    ):
         refuse_unknown(path, "tasks: launch.variant", launch.variant, plan.variants)
     return plan

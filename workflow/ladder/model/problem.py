@@ -9,7 +9,15 @@ ParamValue = int | str
 Params = Mapping[str, ParamValue]
 Size = Mapping[str, int]
 
-ELEMENT_BYTES = {"fp32": 4, "tf32": 4, "fp16": 2, "fp16_acc16": 2, "bf16": 2, "fp8": 1, "int32": 4}
+ELEMENT_BYTES = {
+    "fp32": 4,
+    "tf32": 4,
+    "fp16": 2,
+    "fp16_acc16": 2,
+    "bf16": 2,
+    "fp8": 1,
+    "int32": 4,
+}
 
 _NARROW = {"fp16": "__half", "bf16": "__nv_bfloat16", "fp8": "__nv_fp8_e4m3"}
 C_TYPES = {"fp32": "float", "tf32": "Tf32", "int32": "int", **_NARROW}
@@ -24,7 +32,9 @@ ERROR_INPUTS = ("uniform", "positive", "wide")
 """Kinds for which the largest errors of a cell may be recorded; of integers results are exact."""
 GATE, READ, NOTHING, GUARD = "gate", "read_through", "nothing", "count_guards_changed"
 SCRUB, CLOCKS = "scrub_shared", "read_clocks"
-_DRAWN = [f"{kernel}<{of}>" for kernel in ("fill", "count_changed") for of in C_TYPES.values()]
+_DRAWN = [
+    f"{kernel}<{of}>" for kernel in ("fill", "count_changed") for of in C_TYPES.values()
+]
 HARNESS = (GATE, READ, NOTHING, GUARD, SCRUB, CLOCKS, *_DRAWN)
 """Name expressions of the harness's kernels that every problem has."""
 

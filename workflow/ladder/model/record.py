@@ -26,13 +26,17 @@ _TIME = "%Y-%m-%dT%H:%M:%SZ"
 
 def _check_time(text: str) -> str:
     if datetime.strptime(text, _TIME).strftime(_TIME) != text:
-        raise ValueError(f"a UTC time such as 2026-11-20T10:00:00Z is expected, not {text!r}")
+        raise ValueError(
+            f"a UTC time such as 2026-11-20T10:00:00Z is expected, not {text!r}"
+        )
     return text
 
 
 # Records are merged by copying files, so that those of others are read too: nothing in them may serve as a path.
 Time = Annotated[str, AfterValidator(_check_time)]
-Name = Annotated[str, Field(max_length=200, pattern=r"^[^./\x00-\x1f\x7f-][^/\x00-\x1f\x7f]*$")]
+Name = Annotated[
+    str, Field(max_length=200, pattern=r"^[^./\x00-\x1f\x7f-][^/\x00-\x1f\x7f]*$")
+]
 _Hex = Annotated[str, Field(pattern=r"^[0-9a-f]{7,64}$")]
 _Line = Annotated[str, Field(max_length=1000, pattern=r"^[^\x00-\x1f\x7f]+$")]
 _Words = Annotated[str, Field(max_length=1000)]
@@ -242,7 +246,9 @@ class Record:
     @property
     def key(self) -> str:
         """Digest of cell and conditions: two records with one key may stand for each other."""
-        return digest_json([self.cell.id, dict(self.conditions.tree), dict(self.conditions.host)])
+        return digest_json(
+            [self.cell.id, dict(self.conditions.tree), dict(self.conditions.host)]
+        )
 
     def to_json(self) -> dict[str, Any]:
         """The record as a line of a store."""
@@ -251,8 +257,15 @@ class Record:
             for name, value in vars(self.cell).items()
             if name != "id" and (name, value) != ("beta", 0.0)
         }
-        cell["reference"] = {name: value for name, value in vars(self.cell.reference).items() if value}
-        given = {**vars(self), "key": self.key, "cell": cell, "conditions": vars(self.conditions)}
+        cell["reference"] = {
+            name: value for name, value in vars(self.cell.reference).items() if value
+        }
+        given = {
+            **vars(self),
+            "key": self.key,
+            "cell": cell,
+            "conditions": vars(self.conditions),
+        }
         return {"schema": SCHEMA, "record": given}
 
 
@@ -295,7 +308,9 @@ def _with_radius(record: Record) -> Record:
     An odd halo has no radius: its record stays as it is, and stands for no cell.
     """
     cell, halo = record.cell, record.cell.params.get("k")
-    if not (cell.kernel.startswith("stencil_") and isinstance(halo, int) and halo % 2 == 0):
+    if not (
+        cell.kernel.startswith("stencil_") and isinstance(halo, int) and halo % 2 == 0
+    ):
         return record
 
     def params(given: Mapping[str, ParamValue]) -> dict[str, ParamValue]:
@@ -321,8 +336,22 @@ _SESSION, _RECORD = TypeAdapter(Session), TypeAdapter(Record)
 _OF_SESSION, _OF_RECORD = TypeAdapter(_OfSession), TypeAdapter(_OfRecord)
 
 
-_NEEDED = ("speedup", "speedup_low", "speedup_high", "reference", "variant_us", "reference_us")
-_NEEDED_OF_CHOICE = ("candidates", "reference", "algorithm", "references", "runner_up", "tied")
+_NEEDED = (
+    "speedup",
+    "speedup_low",
+    "speedup_high",
+    "reference",
+    "variant_us",
+    "reference_us",
+)
+_NEEDED_OF_CHOICE = (
+    "candidates",
+    "reference",
+    "algorithm",
+    "references",
+    "runner_up",
+    "tied",
+)
 
 
 def _refuse_incomplete(record: Record, schema: int, where: str) -> None:
@@ -343,13 +372,18 @@ def from_text(text: str, where: str, **times: Any) -> Record | Session:
     Raises ValueError where it is no JSON, and LadderError as `from_json`.
     """
     line = json.loads(text)
-    if "\\ud" in text.lower():  # half of a pair may stand there, which no file in UTF-8 can hold
+    if (
+        "\\ud" in text.lower()
+    ):  # half of a pair may stand there, which no file in UTF-8 can hold
         try:
             json.dumps(line, ensure_ascii=False).encode()
         except UnicodeEncodeError as error:
             half = error.object[error.start]
             raise refuse(
-                where, "a text", half, "text that UTF-8 can hold, without halves of pairs"
+                where,
+                "a text",
+                half,
+                "text that UTF-8 can hold, without halves of pairs",
             ) from error
     if times:
         line["record"]["result"] |= times
@@ -364,15 +398,21 @@ def from_json(line: Any, where: str) -> Record | Session:
             raise LadderError(f"{where}: records of schema {line['schema']}: {wanted}")
         if "session" in line:
             session = _SESSION.validate_python(line["session"])
-            known = {name: getattr(session, name) for name in _OfSession.__annotations__}
+            known = {
+                name: getattr(session, name) for name in _OfSession.__annotations__
+            }
             _OF_SESSION.validate_python(known)
             return session
         record = _RECORD.validate_python(line["record"])
         if line["schema"] == 1:
             conditions = record.conditions
             tree = _with_versions(conditions.tree, record.cell.regime)
-            record = _with_radius(replace(record, conditions=replace(conditions, tree=tree)))
-        _OF_RECORD.validate_python({"cell": {"size": record.cell.size}, "result": record.result})
+            record = _with_radius(
+                replace(record, conditions=replace(conditions, tree=tree))
+            )
+        _OF_RECORD.validate_python(
+            {"cell": {"size": record.cell.size}, "result": record.result}
+        )
         refuse_unknown(where, "status", record.status, STATUSES)
         _refuse_incomplete(record, line["schema"], where)
     return record

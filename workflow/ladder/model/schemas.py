@@ -6,7 +6,9 @@ from typing import Any
 TableRow = dict[str, Any]
 """A row of a table, by column."""
 
-_STATUSES = "ok compile_error unsupported launch_error incorrect out_of_bounds stateful timeout"
+_STATUSES = (
+    "ok compile_error unsupported launch_error incorrect out_of_bounds stateful timeout"
+)
 STATUSES = tuple(_STATUSES.split())
 """What can become of a cell. `unmeasured` cells have no row."""
 
@@ -69,7 +71,9 @@ SCHEMAS: Mapping[str, Mapping[str, str]] = {
         "left_out part cells:int readings:int covered:float half_width:float interval_score:float"
     ),
     # How often sessions on GPUs that were new fell into the ranges published before them (results/unseen/DEVICE).
-    "unseen": columns("part gpus:int cells:int readings:int covered:float host_gpus day"),
+    "unseen": columns(
+        "part gpus:int cells:int readings:int covered:float host_gpus day"
+    ),
     "metrics": columns(f"sweep variant {_SIZE} metric unit value:float"),
     # One row per sweep and variant: sweeps that were published apart may have compiled another code of it.
     "resources": columns(

@@ -38,8 +38,14 @@ class Reference:
         """The reference kernel's variant that `variant` is timed against; None where libraries are the reference."""
         if self.kernel is None:
             return None
-        shared = {name: value for name, value in variant.params.items() if name in self.kernel.parameters}
-        return self.kernel.variant({**shared, **self.params}, variant.dtype, variant.layout)
+        shared = {
+            name: value
+            for name, value in variant.params.items()
+            if name in self.kernel.parameters
+        }
+        return self.kernel.variant(
+            {**shared, **self.params}, variant.dtype, variant.layout
+        )
 
 
 @dataclass(frozen=True)
@@ -52,13 +58,19 @@ class Entry:
     where: str = ""  # an expression over parameters and the size: where it is false there is no cell
     reason: str = ""  # why not; without one there is not even a row
     sizes: tuple[Size, ...] = field(default=(), kw_only=True)  # at which there is a row
-    baseline: "Entry | None" = field(default=None, kw_only=True)  # the rung that it changes, if it is one
+    baseline: "Entry | None" = field(
+        default=None, kw_only=True
+    )  # the rung that it changes, if it is one
     # Share of the peak rate that bounds the problem, from and to, as written down before it was measured.
     predicted: tuple[float, float] | None = field(default=None, kw_only=True)
 
     def excluded_by_where(self, size: Size) -> str | None:
         """Why `where` leaves it out at `size`, "" if without a row; None where it does not."""
-        return self.reason if self.where and not evaluate(self.where, self.variant.names(size)) else None
+        return (
+            self.reason
+            if self.where and not evaluate(self.where, self.variant.names(size))
+            else None
+        )
 
     def absent(self, size: Size, arch: str = "") -> str | None:
         """Why there is no cell at `size` (on `arch`) although the sweep names it; None where there is one."""
@@ -68,7 +80,9 @@ class Entry:
 class Figure(Document):
     """A figure drawn from a sweep."""
 
-    kind: Literal["ladder", "curves", "heatmap", "roofline", "banks", "stencil", "shapes"]
+    kind: Literal[
+        "ladder", "curves", "heatmap", "roofline", "banks", "stencil", "shapes"
+    ]
     """what is drawn"""
     caption: Text
     """what the reader should see in it"""
@@ -98,7 +112,9 @@ class Sweep:
     name: str
     problem: Problem
     dtypes: tuple[str, ...]
-    sizes: tuple[Size, ...]  # at which there is a cell; the others are `sizes_without_cells`
+    sizes: tuple[
+        Size, ...
+    ]  # at which there is a cell; the others are `sizes_without_cells`
     entries: tuple[Entry, ...]
     reference: Reference
     regimes: tuple[str, ...]  # the first is the one that figures and findings speak of
@@ -119,8 +135,12 @@ class Sweep:
     @functools.cached_property
     def variants(self) -> tuple[Variant, ...]:
         """Every variant to compile, those of reference kernels included, without repetition."""
-        own = [entry.variant for entry in self.entries if entry.variant.absent() is None]
-        return tuple(dict.fromkeys(filter(None, [*own, *map(self.reference.variant_for, own)])))
+        own = [
+            entry.variant for entry in self.entries if entry.variant.absent() is None
+        ]
+        return tuple(
+            dict.fromkeys(filter(None, [*own, *map(self.reference.variant_for, own)]))
+        )
 
     @functools.cached_property
     def cells(self) -> tuple[tuple[Entry, Size], ...]:
@@ -139,7 +159,11 @@ class Sweep:
             return why
         against = self.reference.variant_for(entry.variant)
         why = against.absent(size, arch) if against is not None else None
-        return f"its reference {against.id}: {why}" if against is not None and why else None
+        return (
+            f"its reference {against.id}: {why}"
+            if against is not None and why
+            else None
+        )
 
     def never_launched(self, arch: str) -> dict[Variant, str]:
         """Variants that are launched at no size on `arch`, each with a reason: there is nothing to compile."""
@@ -155,8 +179,13 @@ class Sweep:
     def shapes(self) -> list[tuple[str, Size]]:
         """Every dtype with every size at which the sweep has a variant in it."""
         asked = [(entry.variant.dtype, size) for entry, size in self.cells]
-        return list({(dtype, *size.items()): (dtype, size) for dtype, size in asked}.values())
+        return list(
+            {(dtype, *size.items()): (dtype, size) for dtype, size in asked}.values()
+        )
 
     def figure_names(self) -> list[str]:
         """Files of the figures: SWEEP-INDEX-KIND.png."""
-        return [f"{self.name}-{index}-{figure.kind}.png" for index, figure in enumerate(self.figures, 1)]
+        return [
+            f"{self.name}-{index}-{figure.kind}.png"
+            for index, figure in enumerate(self.figures, 1)
+        ]

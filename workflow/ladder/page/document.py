@@ -18,9 +18,20 @@ from ladder.report.markdown import number
 from ladder.results.run_data import RunData
 
 _ROOM = Path(__file__).resolve().parents[2] / "page"
-_SCRIPTS = ("data", "table", "charts", "ladder", "use", "detail", "explorer")  # in the order that they run
+_SCRIPTS = (
+    "data",
+    "table",
+    "charts",
+    "ladder",
+    "use",
+    "detail",
+    "explorer",
+)  # in the order that they run
 _PAGES = jinja2.Environment(
-    loader=jinja2.FileSystemLoader(_ROOM), undefined=jinja2.StrictUndefined, autoescape=True, trim_blocks=True
+    loader=jinja2.FileSystemLoader(_ROOM),
+    undefined=jinja2.StrictUndefined,
+    autoescape=True,
+    trim_blocks=True,
 )
 _PAGES.filters["number"] = number
 
@@ -28,14 +39,19 @@ _PAGES.filters["number"] = number
 def page(document: Mapping[str, Any]) -> str:
     """The file that shows a document, which is `runs`, the first the page's own, and `kernels`."""
     text = json.dumps(
-        {**document, "extents": SIZE_COLUMNS}, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+        {**document, "extents": SIZE_COLUMNS},
+        separators=(",", ":"),
+        ensure_ascii=False,
+        allow_nan=False,
     )
     return _PAGES.get_template("index.html").render(
         own=document["runs"][0],
         others=document["runs"][1:],
         style=read_text(_ROOM / "page.css"),
         scripts=[read_text(_ROOM / f"{name}.js") for name in _SCRIPTS],
-        data=text.replace("<", "\\u003c"),  # nothing in it ends the script that holds it
+        data=text.replace(
+            "<", "\\u003c"
+        ),  # nothing in it ends the script that holds it
         not_here=NOT_HERE,
         version=__version__,
     )

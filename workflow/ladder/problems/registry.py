@@ -20,8 +20,15 @@ def with_columns(problem: Problem) -> Problem:
     return problem
 
 
-_NAMES = [module.name for module in pkgutil.iter_modules([str(Path(__file__).parent)]) if module.ispkg]
-_FOUND: list[Problem] = [importlib.import_module(f"ladder.problems.{name}").PROBLEM for name in _NAMES]
+_NAMES = [
+    module.name
+    for module in pkgutil.iter_modules([str(Path(__file__).parent)])
+    if module.ispkg
+]
+_FOUND: list[Problem] = [
+    importlib.import_module(f"ladder.problems.{name}").PROBLEM for name in _NAMES
+]
 PROBLEMS = {
-    problem.name: with_columns(problem) for problem in sorted(_FOUND, key=lambda one: (one.place, one.name))
+    problem.name: with_columns(problem)
+    for problem in sorted(_FOUND, key=lambda one: (one.place, one.name))
 }

@@ -21,15 +21,38 @@ from ladder.results.sweep_data import plain, shown_value
 from ladder.results.templates import TEMPLATES
 
 TEMPLATES.filters |= {
-    name: getattr(markdown, name) for name in ("code", "cut", "number", "share", "spread", "text")
+    name: getattr(markdown, name)
+    for name in ("code", "cut", "number", "share", "spread", "text")
 }
 TEMPLATES.filters |= {
     name: getattr(words, name)
-    for name in ("amount", "change", "mark", "ranged", "shares", "span", "speed", "times")
+    for name in (
+        "amount",
+        "change",
+        "mark",
+        "ranged",
+        "shares",
+        "span",
+        "speed",
+        "times",
+    )
 }
-TEMPLATES.filters |= {"sentence": words.sentence, "library": words.proper, "ends": words.ends}
-TEMPLATES.globals |= {"mean": mean, "numbers": words.numbers, "plain": plain, "listing": words.listing}
-TEMPLATES.globals |= {"from_to": from_to, "shown_value": shown_value, "THREE_PRODUCTS": THREE_PRODUCTS}
+TEMPLATES.filters |= {
+    "sentence": words.sentence,
+    "library": words.proper,
+    "ends": words.ends,
+}
+TEMPLATES.globals |= {
+    "mean": mean,
+    "numbers": words.numbers,
+    "plain": plain,
+    "listing": words.listing,
+}
+TEMPLATES.globals |= {
+    "from_to": from_to,
+    "shown_value": shown_value,
+    "THREE_PRODUCTS": THREE_PRODUCTS,
+}
 
 
 @dataclass(frozen=True)
@@ -49,19 +72,66 @@ class Question:
 
 QUESTIONS = (
     Question("fastest_bf16", "Which bf16 GEMM is fastest?", "hopper", "hopper_dtypes"),
-    Question("fastest_fp32", "Which FP32 GEMM is fastest?", "fp32", "fp32_tensor", "curves"),
-    Question("three_steps", "Which three steps matter most in FP32?", "fp32", "fp32_ladder", "ladder"),
-    Question("double_buffering", "Does double buffering pay?", "fp32", "fp32_as_written", "curves"),
-    Question("padding_or_swizzling", "Padding or swizzling?", "warp_mma", "tensor_layouts", "ladder"),
-    Question("power_limit", "What does the power limit take?", "hopper", "hopper_dtypes", front=False),
+    Question(
+        "fastest_fp32", "Which FP32 GEMM is fastest?", "fp32", "fp32_tensor", "curves"
+    ),
+    Question(
+        "three_steps",
+        "Which three steps matter most in FP32?",
+        "fp32",
+        "fp32_ladder",
+        "ladder",
+    ),
+    Question(
+        "double_buffering",
+        "Does double buffering pay?",
+        "fp32",
+        "fp32_as_written",
+        "curves",
+    ),
+    Question(
+        "padding_or_swizzling",
+        "Padding or swizzling?",
+        "warp_mma",
+        "tensor_layouts",
+        "ladder",
+    ),
+    Question(
+        "power_limit",
+        "What does the power limit take?",
+        "hopper",
+        "hopper_dtypes",
+        front=False,
+    ),
     Question("triton", "What does Triton cost?", "triton", "triton_gemm", "curves"),
-    Question("memory_speed", "How fast are memory-bound kernels?", "memory_bound", "reduction", "ladder"),
-    Question("attention_speed", "How fast is attention?", "attention", "attention", "ladder"),
-    Question("thin_fp32", "How do thin FP32 GEMMs fare?", "fp32", "fp32_shapes", "shapes", front=False),
+    Question(
+        "memory_speed",
+        "How fast are memory-bound kernels?",
+        "memory_bound",
+        "reduction",
+        "ladder",
+    ),
+    Question(
+        "attention_speed", "How fast is attention?", "attention", "attention", "ladder"
+    ),
+    Question(
+        "thin_fp32",
+        "How do thin FP32 GEMMs fare?",
+        "fp32",
+        "fp32_shapes",
+        "shapes",
+        front=False,
+    ),
     Question("trust", "Can I trust a number?"),
     Question("claims", "Which claims of tutorials are wrong?"),
     Question("judge", "Is my kernel faster than cuBLAS?"),
-    Question("mma_sync", "How far does mma.sync come?", "warp_mma", "tensor_ladder_bf16", front=False),
+    Question(
+        "mma_sync",
+        "How far does mma.sync come?",
+        "warp_mma",
+        "tensor_ladder_bf16",
+        front=False,
+    ),
     Question(
         "hopper_steps",
         "What do TMA, wgmma and persistent blocks bring?",
@@ -69,9 +139,20 @@ QUESTIONS = (
         "hopper_ladder",
         front=False,
     ),
-    Question("fp8", "Is fp8 faster than cuBLASLt?", "hopper", "hopper_fp8", front=False),
-    Question("transformers", "Do transformer shapes gain?", "hopper", "hopper_shapes", "shapes", front=False),
-    Question("lane_maps", "Do lane maps matter?", "fp32", "fp32_lane_maps", front=False),
+    Question(
+        "fp8", "Is fp8 faster than cuBLASLt?", "hopper", "hopper_fp8", front=False
+    ),
+    Question(
+        "transformers",
+        "Do transformer shapes gain?",
+        "hopper",
+        "hopper_shapes",
+        "shapes",
+        front=False,
+    ),
+    Question(
+        "lane_maps", "Do lane maps matter?", "fp32", "fp32_lane_maps", front=False
+    ),
     Question(
         "bank_model",
         "Do bank conflicts follow the model?",
@@ -88,7 +169,9 @@ QUESTIONS = (
         "stencil",
         front=False,
     ),
-    Question("accuracy", "How exact are the fastest FP32 kernels?", "fp32", front=False),
+    Question(
+        "accuracy", "How exact are the fastest FP32 kernels?", "fp32", front=False
+    ),
 )
 """In reading order."""
 
@@ -124,13 +207,17 @@ def answers(data: RunData, links: Links) -> list[Answer]:
 
 def titles(data: RunData, links: Links) -> dict[str, str]:
     """File of a figure -> what the answer that it shows says, where there is one."""
-    shown = [_answer(question, data, links) for question in QUESTIONS if question.figure]
+    shown = [
+        _answer(question, data, links) for question in QUESTIONS if question.figure
+    ]
     return {answer.figure: answer.title for answer in shown if answer.figure}
 
 
 def _answer(question: Question, data: RunData, links: Links) -> Answer:
     sweep = question.sweep if question.sweep in data.sweeps else ""
-    answer = Answer(question.name, question.asked, question.chapter, sweep, question.front)
+    answer = Answer(
+        question.name, question.asked, question.chapter, sweep, question.front
+    )
     lookups = Lookups(data)
     template = TEMPLATES.get_template(f"answers/{question.name}.j2")
     try:
@@ -145,7 +232,9 @@ def _answer(question: Question, data: RunData, links: Links) -> Answer:
         except Unmeasured:
             continue
     figure = _figure_file(question, data) if sweep else ""
-    return replace(answer, headline=headline, figure=figure, unsaid=tuple(lookups.unsaid), **parts)
+    return replace(
+        answer, headline=headline, figure=figure, unsaid=tuple(lookups.unsaid), **parts
+    )
 
 
 def _sentence(written: Any, name: str) -> str:
@@ -169,4 +258,6 @@ def _figure_file(question: Question, data: RunData) -> str:
 
 def unsaid(found: Sequence[Answer]) -> list[str]:
     """Sentences of answers that the numbers no longer bear out, with the names of their answers."""
-    return [f"{answer.name}: {sentence}" for answer in found for sentence in answer.unsaid]
+    return [
+        f"{answer.name}: {sentence}" for answer in found for sentence in answer.unsaid
+    ]

@@ -20,7 +20,13 @@ from typing import Any
 from ladder.model.schemas import TableRow
 from ladder.report.markdown import magnitude, share
 from ladder.results import statistics as stats
-from ladder.results.counters import DRAM_READ, DRAM_WRITE, SECTORS, SHARED_WAVEFRONTS, STALL_FOR
+from ladder.results.counters import (
+    DRAM_READ,
+    DRAM_WRITE,
+    SECTORS,
+    SHARED_WAVEFRONTS,
+    STALL_FOR,
+)
 
 NOT_COUNTED, NOT_EXPLAINED = "not counted", "not explained by the counters"
 
@@ -30,7 +36,10 @@ _TENSOR = "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active"
 _SPECIAL = "sm__inst_executed_pipe_xu.avg.pct_of_peak_sustained_active"
 _FFMA = "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum"
 _BY_TMA = "l1tex__m_xbar2l1tex_read_bytes_mem_global_op_tma_ld.sum"
-_SECTORS_A_CYCLE, _SCHEDULERS = 4, 4  # of a multiprocessor: 128 bytes from its L1; instructions
+_SECTORS_A_CYCLE, _SCHEDULERS = (
+    4,
+    4,
+)  # of a multiprocessor: 128 bytes from its L1; instructions
 WAITS = {
     "long_scoreboard": "for global memory or an mbarrier",
     "short_scoreboard": "for shared memory",
@@ -40,13 +49,18 @@ WAITS = {
     "wait": "for a fixed latency",
 }
 _STALLS = [*WAITS, "math_pipe_throttle", "dispatch_stall", "no_instruction"]
-_LEAST, _MOST = 0.5, 1.5  # shares of the difference that a counter must account for, to be its cause
+_LEAST, _MOST = (
+    0.5,
+    1.5,
+)  # shares of the difference that a counter must account for, to be its cause
 _ALL = 0.995  # a share of at least so much reads as all
 _LIMITS = 0.5  # share of the slower one's time that a need takes at least, to limit it
 _MOVED = math.log(1.05)  # by less no counter changes anything
 _SAME_WORK = math.log(1.1)
 _BUSY = 0.25  # share of the time that the pipe works at least, which does the work
-_USED = 0.1  # share of the slower one's time that a unit works at least, whose work counts
+_USED = (
+    0.1  # share of the slower one's time that a unit works at least, whose work counts
+)
 _BESIDE = 0.25  # share of the difference that a wait takes at least, to be named beside a pipe
 _ROUNDS = 0.005  # of the rate: less reads as nothing
 
@@ -93,12 +107,24 @@ def needs(row: TableRow, metrics: Metrics, gpu: Mapping[str, Any]) -> list[Need]
     moved = counted(DRAM_READ) + counted(DRAM_WRITE)
     copied = (gpu.get("copy_gbytes_per_s") or math.nan) * 1e9
     flops = (gpu.get("fp32_peak_tflops") or math.nan) * 1e12
-    tensor, special, issued = (seconds * counted(name) / 100 for name in (_TENSOR, _SPECIAL, _ISSUED))
+    tensor, special, issued = (
+        seconds * counted(name) / 100 for name in (_TENSOR, _SPECIAL, _ISSUED)
+    )
     return [
         Need("bytes to and from DRAM", moved, moved / copied, "B", "DRAM"),
         Need("cycles of tensor cores", tensor * cycles, tensor, pipe="tensor cores"),
-        Need("cycles of special functions", special * cycles, special, pipe="special functions"),
-        Need("FFMA instructions of threads", counted(_FFMA), 2 * counted(_FFMA) / flops, pipe="FP32 units"),
+        Need(
+            "cycles of special functions",
+            special * cycles,
+            special,
+            pipe="special functions",
+        ),
+        Need(
+            "FFMA instructions of threads",
+            counted(_FFMA),
+            2 * counted(_FFMA) / flops,
+            pipe="FP32 units",
+        ),
         Need(
             "wavefronts of shared memory",
             counted(SHARED_WAVEFRONTS),
@@ -111,18 +137,31 @@ def needs(row: TableRow, metrics: Metrics, gpu: Mapping[str, Any]) -> list[Need]
             counted(SECTORS) / _SECTORS_A_CYCLE / cycles,
             pipe="L1 loads",
         ),
-        Need("warps' load requests", counted(_REQUESTS), counted(_REQUESTS) / cycles, pipe="L1 loads"),
+        Need(
+            "warps' load requests",
+            counted(_REQUESTS),
+            counted(_REQUESTS) / cycles,
+            pipe="L1 loads",
+        ),
         Need("bytes copied by TMA", counted(_BY_TMA), math.nan, "B"),
-        Need("instructions issued", issued * cycles * _SCHEDULERS, issued, pipe="issue slots"),
+        Need(
+            "instructions issued",
+            issued * cycles * _SCHEDULERS,
+            issued,
+            pipe="issue slots",
+        ),
     ]
 
 
 def waits(row: TableRow, metrics: Metrics) -> list[Wait]:
     """The parts of the time that warps wait for each reason; besides its waits an instruction takes a cycle."""
-    stalls = {reason: metrics.get(STALL_FOR.format(reason), math.nan) for reason in _STALLS}
+    stalls = {
+        reason: metrics.get(STALL_FOR.format(reason), math.nan) for reason in _STALLS
+    }
     whole = 1 + sum(stalls.values())
     return [
-        Wait(reason, cycles, row["median_us"] * 1e-6 * cycles / whole) for reason, cycles in stalls.items()
+        Wait(reason, cycles, row["median_us"] * 1e-6 * cycles / whole)
+        for reason, cycles in stalls.items()
     ]
 
 
@@ -133,7 +172,10 @@ def busy(row: TableRow, metrics: Metrics, gpu: Mapping[str, Any]) -> dict[str, f
         part = need.seconds / row["median_us"] * 1e6
         if need.pipe == "DRAM":
             # The row has the share of the peak rate that the bytes take which the problem needs.
-            rate, share_of_peak = (row.get(name) or math.nan for name in ("gbytes_per_s", "memory_fraction"))
+            rate, share_of_peak = (
+                row.get(name) or math.nan
+                for name in ("gbytes_per_s", "memory_fraction")
+            )
             part = need.amount / row["median_us"] / 1e3 / rate * share_of_peak
         if need.pipe and part >= max(_ROUNDS, shares.get(need.pipe, 0.0)):  # NaN is not
             shares[need.pipe] = part
@@ -175,13 +217,17 @@ class _Pair:
     @cached_property
     def needs(self) -> list[tuple[Need, Need]]:
         below, above = (
-            needs(row, metrics, self.gpu) for row, metrics in zip(self.rows, self.counters, strict=True)
+            needs(row, metrics, self.gpu)
+            for row, metrics in zip(self.rows, self.counters, strict=True)
         )
         return list(zip(below, above, strict=True))
 
     @cached_property
     def waits(self) -> list[tuple[Wait, Wait]]:
-        below, above = (waits(row, metrics) for row, metrics in zip(self.rows, self.counters, strict=True))
+        below, above = (
+            waits(row, metrics)
+            for row, metrics in zip(self.rows, self.counters, strict=True)
+        )
         return list(zip(below, above, strict=True))
 
     def moved_along(self, below: float, above: float) -> float:
@@ -196,7 +242,9 @@ def _change(below: float, above: float, unit: str = "") -> str:
     return f"{'fall' if above < below else 'rise'} from {magnitude(below, unit)} to {magnitude(above, unit)}"
 
 
-def _counts(pair: _Pair, used: float, part_of: Callable[[Need, Need], float]) -> list[Cause]:
+def _counts(
+    pair: _Pair, used: float, part_of: Callable[[Need, Need], float]
+) -> list[Cause]:
     """Needs that moved as the time did and took a share of at least `used` of the slower one's.
 
     `part_of`: for which share of the difference a change of the need accounts.
@@ -208,19 +256,30 @@ def _counts(pair: _Pair, used: float, part_of: Callable[[Need, Need], float]) ->
         enough = max(below.seconds, above.seconds) >= least
         moved = pair.moved_along(below.amount, above.amount) > _MOVED
         if enough and moved and _LEAST <= part <= _MOST:
-            causes.append(Cause(f"{below.words} {_change(below.amount, above.amount, below.unit)}", part))
+            causes.append(
+                Cause(
+                    f"{below.words} {_change(below.amount, above.amount, below.unit)}",
+                    part,
+                )
+            )
     return causes
 
 
 def _limits(pair: _Pair) -> list[Cause]:
     """Needs that took half of the slower one's time, by the time that their change takes at the hardware's rate."""
-    return _counts(pair, _LIMITS, lambda below, above: (below.seconds - above.seconds) / pair.saved)
+    return _counts(
+        pair, _LIMITS, lambda below, above: (below.seconds - above.seconds) / pair.saved
+    )
 
 
 def _work(pair: _Pair) -> list[Cause]:
     """Counts of units in use that changed by the factor by which the time did, or most of it."""
     return _counts(
-        pair, _USED, lambda below, above: pair.moved_along(below.amount, above.amount) / abs(pair.log)
+        pair,
+        _USED,
+        lambda below, above: (
+            pair.moved_along(below.amount, above.amount) / abs(pair.log)
+        ),
     )
 
 
@@ -251,21 +310,23 @@ def _busier(pair: _Pair) -> Cause | None:
     The words name the wait beside it that changed most, if one did that has a name.
     """
     before, after = (
-        busy(row, metrics, pair.gpu) for row, metrics in zip(pair.rows, pair.counters, strict=True)
+        busy(row, metrics, pair.gpu)
+        for row, metrics in zip(pair.rows, pair.counters, strict=True)
     )
     pipes = [pipe for pipe in before if pipe in after and pipe != "issue slots"]
     pipe = max(pipes, key=lambda name: max(before[name], after[name]), default="")
     if not pipe or max(before[pipe], after[pipe]) < _BUSY:
         return None
-    work = [shares[pipe] * row["median_us"] for shares, row in zip((before, after), pair.rows, strict=True)]
+    work = [
+        shares[pipe] * row["median_us"]
+        for shares, row in zip((before, after), pair.rows, strict=True)
+    ]
     if abs(pair.moved_along(*work)) > _SAME_WORK:
         return None
     if not _LEAST <= math.log(after[pipe] / before[pipe]) / pair.log <= _MOST:
         return None
     digits = ".0f" if share(before[pipe], ".0f") != share(after[pipe], ".0f") else ".1f"
-    words = (
-        f"{pipe} busy for {share(after[pipe], digits)} of the time instead of {share(before[pipe], digits)}"
-    )
+    words = f"{pipe} busy for {share(after[pipe], digits)} of the time instead of {share(before[pipe], digits)}"
     changed = [
         (first, second)
         for first, second in pair.waits
@@ -274,13 +335,19 @@ def _busier(pair: _Pair) -> Cause | None:
         and pair.moved_along(first.cycles, second.cycles) > _MOVED
     ]
     if changed:
-        first, second = max(changed, key=lambda waits: (waits[0].seconds - waits[1].seconds) / pair.saved)
+        first, second = max(
+            changed,
+            key=lambda waits: (waits[0].seconds - waits[1].seconds) / pair.saved,
+        )
         words += f"; waits {first.words} {_change(first.cycles, second.cycles)} cycles an instruction"
     return Cause(words)
 
 
 def cause(
-    below: TableRow, above: TableRow, counters: Sequence[Metrics], gpu: Mapping[str, Any]
+    below: TableRow,
+    above: TableRow,
+    counters: Sequence[Metrics],
+    gpu: Mapping[str, Any],
 ) -> Cause | None:
     """What accounts for the difference of two times; None where no counter does."""
     first, second = counters
@@ -307,7 +374,10 @@ def resident(below: TableRow, above: TableRow) -> str:
 
 
 def explanation(
-    below: TableRow, above: TableRow, counters: Sequence[Metrics], gpu: Mapping[str, Any]
+    below: TableRow,
+    above: TableRow,
+    counters: Sequence[Metrics],
+    gpu: Mapping[str, Any],
 ) -> tuple[str, bool]:
     """What explains the difference of two times, in words, and whether a counter does.
 

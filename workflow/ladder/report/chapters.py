@@ -57,7 +57,9 @@ class Chapter:
 def title_of(sweep: Sweep) -> str:
     """The title of the innermost folder of its kernels that has one; without any the name of the innermost."""
     folders = sweep.entries[0].variant.kernel.source.parts[-2::-1]
-    inside = folders[: folders.index("kernels")] if "kernels" in folders else folders[:1]
+    inside = (
+        folders[: folders.index("kernels")] if "kernels" in folders else folders[:1]
+    )
     found = (_TITLES[name] for name in inside if name in _TITLES)
     return next(found, folders[0].replace("_", " ").capitalize())
 
@@ -96,6 +98,8 @@ def _ladders(data: RunData, sweeps: Sequence[Sweep]) -> list[Ladder]:
             rungs = steps(part) if shares_of(part) else climb(part)
             known = longest.get(sweep.problem.name)
             named = known is not None and known.name == sweep.problem.name
-            if not named and len(rungs) >= max(_LEAST_RUNGS, len(known.rungs) + 1 if known else 0):
+            if not named and len(rungs) >= max(
+                _LEAST_RUNGS, len(known.rungs) + 1 if known else 0
+            ):
                 longest[sweep.problem.name] = Ladder(sweep.name, rungs)
     return [*longest.values()]

@@ -72,8 +72,16 @@ def choices(data: RunData) -> Sequence[Choice]:
     for place, rows in _in_order(cold):
         kind, layout, (size, *others) = place
         if {size} == {size, *others}:
-            longest = _surest(data.over_most_libraries(held[place])) if place in held else None
-            found.append(Choice(kind, layout, size, _surest(data.over_most_libraries(rows)), longest))
+            longest = (
+                _surest(data.over_most_libraries(held[place]))
+                if place in held
+                else None
+            )
+            found.append(
+                Choice(
+                    kind, layout, size, _surest(data.over_most_libraries(rows)), longest
+                )
+            )
     return found
 
 
@@ -85,7 +93,11 @@ def slowed(data: RunData) -> list[tuple[Choice, Held]]:
         place = choice.kind, choice.layout, (choice.size,) * 3
         by_variant = {row["variant"]: row for row in cold[place]}
         later = data.over_most_libraries(held.get(place, []))
-        pairs = [Held(row, by_variant[row["variant"]]) for row in later if row["variant"] in by_variant]
+        pairs = [
+            Held(row, by_variant[row["variant"]])
+            for row in later
+            if row["variant"] in by_variant
+        ]
         if pairs:
             found.append((choice, max(pairs, key=lambda one: one.row["speedup"])))
     return found
@@ -99,19 +111,28 @@ def _usual_regime(data: RunData) -> str:
 
 def rankings(data: RunData) -> list[tuple[str, str, list[Row]]]:
     """Kind, layout and rows of every size and regime of GEMMs against libraries: what to use there, then the next."""
-    regimes = {regime for sweep in data.against_libraries for regime in (sweep.regimes[0], SUSTAINED)}
+    regimes = {
+        regime
+        for sweep in data.against_libraries
+        for regime in (sweep.regimes[0], SUSTAINED)
+    }
     found = []
     for regime in sorted(regimes):
         for (kind, layout, _), rows in _in_order(_by_place(data, regime)):
             known = data.over_most_libraries(rows)
             top = _surest(known)
-            others = sorted((row for row in known if row is not top), key=lambda row: -row["speedup"])
+            others = sorted(
+                (row for row in known if row is not top),
+                key=lambda row: -row["speedup"],
+            )
             found.append((kind, layout, [top, *others]))
     return found
 
 
 def _in_order(places: Mapping[Place, list[Row]]) -> list[tuple[Place, list[Row]]]:
-    return sorted(places.items(), key=lambda one: (_DTYPES.index(one[0][0].split()[0]), one[0]))
+    return sorted(
+        places.items(), key=lambda one: (_DTYPES.index(one[0][0].split()[0]), one[0])
+    )
 
 
 def _surest(rows: list[Row]) -> Row:

@@ -52,7 +52,9 @@ def file_of(entry: Entry, sweeps: Mapping[str, Sweep]) -> Kernel | None:
     return pairs[0] if pairs else None
 
 
-def file_before(entry: Entry, sweep: Sweep, sweeps: Mapping[str, Sweep]) -> Variant | None:
+def file_before(
+    entry: Entry, sweep: Sweep, sweeps: Mapping[str, Sweep]
+) -> Variant | None:
     """The file of the nearest rung below that has another file than this one, or of a branch of that rung.
 
     With the parameters of that rung where the file is its kernel, else at its defaults.
@@ -62,11 +64,19 @@ def file_before(entry: Entry, sweep: Sweep, sweeps: Mapping[str, Sweep]) -> Vari
     below = entry.baseline
     while below is not None:
         rung = by_id[below.variant.id]
-        branches = [one for one in earlier if one.baseline and one.baseline.variant.id == rung.variant.id]
+        branches = [
+            one
+            for one in earlier
+            if one.baseline and one.baseline.variant.id == rung.variant.id
+        ]
         for one in (rung, *branches):
             file = file_of(one, sweeps)
             if file is not None and file is not own:
-                return one.variant if one.variant.kernel is file else file.variant({}, one.variant.dtype)
+                return (
+                    one.variant
+                    if one.variant.kernel is file
+                    else file.variant({}, one.variant.dtype)
+                )
         below = rung.baseline
     return None
 
@@ -99,23 +109,33 @@ def changed_lines(kernel: Kernel, before: Kernel, root: Path) -> list[CodeLink]:
     Of many stretches those whose names are new: the others rename or move what the file before has.
     """
     own, other = _code(kernel), _code(before)
-    bodies, known, found = set(_bodies(own)), _names(other), list[tuple[int, int, int]]()
+    bodies, known, found = (
+        set(_bodies(own)),
+        _names(other),
+        list[tuple[int, int, int]](),
+    )
     blocks = difflib.SequenceMatcher(None, other, own, autojunk=False).get_opcodes()
     for kind, _, _, first, last in blocks:
         places = [place for place in range(first, last) if place in bodies]
         if kind in ("insert", "replace") and places:
             new = len(_names([own[place] for place in places]) - known)
             found.append((new, places[0] + 1, places[-1] + 1))
-    best = sorted(found, key=lambda each: (-each[0], each[1] - each[2], each[1]))[:_MOST]
+    best = sorted(found, key=lambda each: (-each[0], each[1] - each[2], each[1]))[
+        :_MOST
+    ]
     kept = [each for each in best if each[0]] or best
     source = kernel.source.relative_to(root)
     return [
-        _link(source, f"{first}" if first == last else f"{first} to {last}", first, last)
+        _link(
+            source, f"{first}" if first == last else f"{first} to {last}", first, last
+        )
         for _, first, last in sorted(kept, key=lambda each: each[1])
     ]
 
 
-def new_code(entry: Entry, sweep: Sweep, sweeps: Mapping[str, Sweep], root: Path) -> list[CodeLink]:
+def new_code(
+    entry: Entry, sweep: Sweep, sweeps: Mapping[str, Sweep], root: Path
+) -> list[CodeLink]:
     """Links to what is new in the file that spells a rung out: `changed_lines`.
 
     Where that is the file of the rung that it changes, the headers of the types that its parameters name.
@@ -123,21 +143,43 @@ def new_code(entry: Entry, sweep: Sweep, sweeps: Mapping[str, Sweep], root: Path
     own, below = file_of(entry, sweeps), entry.baseline
     if own is not None and below is not None and file_of(below, sweeps) is own:
         before = below.variant.params
-        given = [str(value) for name, value in entry.variant.params.items() if before.get(name) != value]
-        types = re.compile(rf"^struct ({'|'.join(map(re.escape, given))})\b", re.MULTILINE)
+        given = [
+            str(value)
+            for name, value in entry.variant.params.items()
+            if before.get(name) != value
+        ]
+        types = re.compile(
+            rf"^struct ({'|'.join(map(re.escape, given))})\b", re.MULTILINE
+        )
         headers = sorted((root / "kernels" / "include").rglob("*.cuh"))
-        found = [path for path in headers if types.search(path.read_text(encoding="utf-8"))]
+        found = [
+            path for path in headers if types.search(path.read_text(encoding="utf-8"))
+        ]
         return [_link(path.relative_to(root), path.name) for path in found]
     other = file_before(entry, sweep, sweeps)
-    return changed_lines(own, other.kernel, root) if own is not None and other is not None else []
+    return (
+        changed_lines(own, other.kernel, root)
+        if own is not None and other is not None
+        else []
+    )
 
 
 def _in_sweep(entry: Entry, path: Path) -> tuple[int, int]:
     """The lines of a sweep's file that describe a rung."""
     lines = path.read_text(encoding="utf-8").splitlines()
-    (place,) = [number for number, line in enumerate(lines) if line.strip() == f"rung: {entry.rung}"]
-    first = max(number for number in range(place + 1) if lines[number].startswith("  - "))
-    after = (number for number in range(place, len(lines)) if number > first and lines[number][:4] != "    ")
+    (place,) = [
+        number
+        for number, line in enumerate(lines)
+        if line.strip() == f"rung: {entry.rung}"
+    ]
+    first = max(
+        number for number in range(place + 1) if lines[number].startswith("  - ")
+    )
+    after = (
+        number
+        for number in range(place, len(lines))
+        if number > first and lines[number][:4] != "    "
+    )
     return first + 1, next(after, len(lines))
 
 
@@ -145,7 +187,10 @@ def code_links(entry: Entry, sweep: Sweep, root: Path) -> list[CodeLink]:
     """Links to the code of a ladder's rung: the file that is its kernel, with all at its defaults; else its kernel,
     and the parameters that the sweep gives it."""
     variant = entry.variant
-    usual = all(value == variant.kernel.parameters[name].default for name, value in variant.params.items())
+    usual = all(
+        value == variant.kernel.parameters[name].default
+        for name, value in variant.params.items()
+    )
     file = file_link(variant.kernel, root)
     if is_file_of_a_rung(variant.kernel) and usual:
         return [file]

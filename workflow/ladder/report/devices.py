@@ -13,7 +13,16 @@ from ladder.model.schemas import SIZE_COLUMNS
 from ladder.results.run_data import RunData
 from ladder.results.statistics import against_references
 
-_CELL = ["sweep", "variant", "dtype", "layout", *SIZE_COLUMNS, "taps", "regime", "reference"]
+_CELL = [
+    "sweep",
+    "variant",
+    "dtype",
+    "layout",
+    *SIZE_COLUMNS,
+    "taps",
+    "regime",
+    "reference",
+]
 
 
 def _mean(ratios: "pd.Series[Any]") -> float | None:
@@ -22,10 +31,14 @@ def _mean(ratios: "pd.Series[Any]") -> float | None:
     return float(np.exp(logs.mean())) if len(logs) else None
 
 
-def _row(name: str, own: pd.DataFrame, ok: pd.DataFrame, claims: pd.DataFrame) -> dict[str, Any]:
+def _row(
+    name: str, own: pd.DataFrame, ok: pd.DataFrame, claims: pd.DataFrame
+) -> dict[str, Any]:
     """A device: its `cells` with a result, those in `common` with `own`, and `speed` and `speedup` over these."""
     # A variant's id, reference included, means the same kernel everywhere.
-    both = own[[*_CELL, "median_us", "speedup"]].merge(ok, on=_CELL, suffixes=("", "_there"))
+    both = own[[*_CELL, "median_us", "speedup"]].merge(
+        ok, on=_CELL, suffixes=("", "_there")
+    )
     counts = overall(claims).value_counts()
     return {
         "name": name,
@@ -38,14 +51,19 @@ def _row(name: str, own: pd.DataFrame, ok: pd.DataFrame, claims: pd.DataFrame) -
     }
 
 
-def side_by_side(data: RunData, others: Sequence[tuple[RunFolder, RunData]]) -> dict[str, Any] | None:
+def side_by_side(
+    data: RunData, others: Sequence[tuple[RunFolder, RunData]]
+) -> dict[str, Any] | None:
     """`rows`, the first this run's, and `differing` claims: by id the devices of each verdict. None without others."""
     if not others:
         return None
     devices = {data.name: data}
     for folder, there in others:
         devices[there.name if there.name not in devices else label_of(folder)] = there
-    timings = {one: against_references(found.frames["timings"]) for one, found in devices.items()}
+    timings = {
+        one: against_references(found.frames["timings"])
+        for one, found in devices.items()
+    }
     ok = {one: found[found["status"] == "ok"] for one, found in timings.items()}
     known = {one: found.frames["claims"] for one, found in devices.items()}
     verdicts: dict[str, dict[str, list[str]]] = {}

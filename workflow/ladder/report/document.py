@@ -69,9 +69,15 @@ def said(template: str, **known: Any) -> str:
 
 def learnt(published: RunFolder, data: RunData, root: Path) -> str:
     """What README, which lies at `root`, says of a device, from what is published of it."""
-    found = [one for one in answers(data, Links(published, root, data)) if one.name not in _OF_TEXTS]
+    found = [
+        one
+        for one in answers(data, Links(published, root, data))
+        if one.name not in _OF_TEXTS
+    ]
     lines = {line["id"]: line for line in claim_lines(data.frames["claims"])}
-    return said("readme", answers=found, claims=lines, gpu=data.name, device=published.root.name)
+    return said(
+        "readme", answers=found, claims=lines, gpu=data.name, device=published.root.name
+    )
 
 
 def render(
@@ -87,13 +93,18 @@ def render(
     runs to compare with.
     """
     sweeps, environment = data.sweeps, data.environment
-    frames = {**data.frames, "timings": stats.against_references(data.frames["timings"])}
+    frames = {
+        **data.frames,
+        "timings": stats.against_references(data.frames["timings"]),
+    }
     links = Links(folder, folder.root, data)
     found = answers(data, links)
     parts = chapters(data, found)
     planned = [plans[name] for name in sweeps if name in plans]
     # Of the sweeps with a precision of their own the methodology speaks apart.
-    plan = min(planned, key=lambda plan: sweeps[plan.sweep].precision is not None, default=None)
+    plan = min(
+        planned, key=lambda plan: sweeps[plan.sweep].precision is not None, default=None
+    )
     where = folder.tables.relative_to(folder.root).as_posix()
     lines = claim_lines(frames["claims"])
     context = {
@@ -115,7 +126,10 @@ def render(
         },
         "by_name": data.parts,
         "claims": lines,
-        "by_claim": {name: stats.records(own) for name, own in frames["claims"].groupby("id", sort=False)},
+        "by_claim": {
+            name: stats.records(own)
+            for name, own in frames["claims"].groupby("id", sort=False)
+        },
         "environment": environment,
         "devices": side_by_side(data, beside),
         "source": data.source,
@@ -169,7 +183,9 @@ def claim_lines(claims: pd.DataFrame) -> list[dict[str, Any]]:
                 "id": name,
                 "source": text,
                 "statement": part["statement"],
-                "verdict": NOT_HERE if verdict == REFUTED and text in OTHER_GPU else verdict,
+                "verdict": NOT_HERE
+                if verdict == REFUTED and text in OTHER_GPU
+                else verdict,
                 "where": _where(part) if verdict == ONLY_WHERE else "",
                 "number": _number(part, short=verdict not in (REFUTED, ONLY_WHERE)),
             }
@@ -177,13 +193,26 @@ def claim_lines(claims: pd.DataFrame) -> list[dict[str, Any]]:
     return sorted(lines, key=lambda line: _WORST_FIRST.index(line["verdict"]))
 
 
-_WORST_FIRST = (REFUTED, NOT_HERE, ONLY_WHERE, UNDECIDED, EQUIVALENT, HOLDS, MORE, NOT_MEASURED)
+_WORST_FIRST = (
+    REFUTED,
+    NOT_HERE,
+    ONLY_WHERE,
+    UNDECIDED,
+    EQUIVALENT,
+    HOLDS,
+    MORE,
+    NOT_MEASURED,
+)
 
 
 def _where(part: Mapping[str, Any]) -> str:
     """n = 1024, 2048: at which values a part holds that is refuted at others."""
     found = (part["where"] or "").split("; ")
-    holding = [one.partition(" at ")[2] for one in found if one.startswith((f"{HOLDS} at", f"{MORE} at"))]
+    holding = [
+        one.partition(" at ")[2]
+        for one in found
+        if one.startswith((f"{HOLDS} at", f"{MORE} at"))
+    ]
     return ", ".join(holding)
 
 
@@ -226,21 +255,28 @@ def _use(data: RunData) -> dict[str, Any]:
         "small": [size for size in sizes if size < _SMALL],
         "behind": behind,
         "other": {place: cells for place, cells in other.items() if cells},
-        "configurations": _configurations([one for own in near.values() for one in own.values()]),
+        "configurations": _configurations(
+            [one for own in near.values() for one in own.values()]
+        ),
     }
 
 
 def _cannot(timings: pd.DataFrame) -> dict[str, list[str]]:
     """Why kernels cannot run on this GPU's architecture -> their names."""
     rows = timings[timings["reason"].fillna("").str.startswith("needs sm_")]
-    return {str(reason): sorted(set(own["kernel"])) for reason, own in rows.groupby("reason", sort=False)}
+    return {
+        str(reason): sorted(set(own["kernel"]))
+        for reason, own in rows.groupby("reason", sort=False)
+    }
 
 
 def _configurations(found: Sequence[Choice]) -> list[dict[str, Any]]:
     """The recommended configurations: each with a row that it is recommended for, and what its kernel needs."""
     rows = [row for one in found for row in one.rows]
     first = {row["variant"]: row for row in reversed(rows)}
-    return [{"row": row, "cell": stats.identifier(row)} for row in reversed(first.values())]
+    return [
+        {"row": row, "cell": stats.identifier(row)} for row in reversed(first.values())
+    ]
 
 
 def _sanitized(seen: Mapping[str, Any], resources: pd.DataFrame) -> dict[str, Any]:
@@ -251,7 +287,9 @@ def _sanitized(seen: Mapping[str, Any], resources: pd.DataFrame) -> dict[str, An
     """
     clean, unseen, others = [], [], []
     sources = {
-        row["kernel"]: row["source_sha256"] for row in stats.records(resources) if row["source_sha256"]
+        row["kernel"]: row["source_sha256"]
+        for row in stats.records(resources)
+        if row["source_sha256"]
     }
     for kernel, source in sources.items():
         entry = seen.get(kernel, {})
@@ -261,7 +299,12 @@ def _sanitized(seen: Mapping[str, Any], resources: pd.DataFrame) -> dict[str, An
             others += entry["others"]
         else:
             clean.append(kernel)
-    return {"any": bool(seen), "clean": clean, "unseen": sorted(unseen), "others": others}
+    return {
+        "any": bool(seen),
+        "clean": clean,
+        "unseen": sorted(unseen),
+        "others": others,
+    }
 
 
 def _ladder_message(part: SweepData, found: Sequence[Answer]) -> str:

@@ -29,7 +29,13 @@ from ladder.results.sweep_data import SweepData
 from ladder.results.templates import TEMPLATES
 from ladder.results.verdicts import NO_GAIN, TIED, Gain, gain_over
 
-PRODUCTS = ("fp32_ladder", "tensor_ladder_bf16", "tensor_ladder_fp16", "tensor_ladder_tf32", "hopper_ladder")
+PRODUCTS = (
+    "fp32_ladder",
+    "tensor_ladder_bf16",
+    "tensor_ladder_fp16",
+    "tensor_ladder_tf32",
+    "hopper_ladder",
+)
 """The ladders of matrix products, in the page's order."""
 FILES = {"fp32_ladder": "fp32_files", "hopper_ladder": "hopper_files"}
 """Of a ladder with a file a rung the sweep that measures files of which the ladder has parameterised kernels."""
@@ -63,14 +69,21 @@ def decimals(value: Any) -> str:
     low, high = _DECIMALS
     if value is None:
         return ""
-    return f"{value:.3f}" if low <= value < high else number(value, 4 if value >= high else 3)
+    return (
+        f"{value:.3f}"
+        if low <= value < high
+        else number(value, 4 if value >= high else 3)
+    )
 
 
 def interval(value: Estimate) -> str:
     """[0.989, 1.030], an end that reads as 1.000 with more decimals; empty where it is unknown."""
     if not value.known:
         return ""
-    ends = [f"{end:.5f}" if decimals(end) == "1.000" else decimals(end) for end in (value.low, value.high)]
+    ends = [
+        f"{end:.5f}" if decimals(end) == "1.000" else decimals(end)
+        for end in (value.low, value.high)
+    ]
     return f"[{', '.join(ends)}]"
 
 
@@ -83,12 +96,20 @@ def _from_to(values: Sequence[float], unit: str) -> str:
 def conditions(data: SweepData, rows: Sequence[TableRow], each: str = "rung") -> str:
     """How rows of a sweep were measured: sizes, dtype, layout, state of the caches, clock, and on how many GPUs."""
     layouts = sorted({str(row["layout"]) for row in rows if row["layout"] is not None})
-    facts = [data.size_text, ", ".join(data.sweep.dtypes), *(f"layout {layout}" for layout in layouts)]
+    facts = [
+        data.size_text,
+        ", ".join(data.sweep.dtypes),
+        *(f"layout {layout}" for layout in layouts),
+    ]
     facts.append(_REGIMES[data.regime])
     if rows:
-        clocks = [row["sm_clock_mhz"] for row in rows if row["sm_clock_mhz"] is not None]
+        clocks = [
+            row["sm_clock_mhz"] for row in rows if row["sm_clock_mhz"] is not None
+        ]
         facts += [f"SM clock {_from_to(clocks, 'MHz')}"] if clocks else []
-        counts = [(row["gpus"], row["sessions"]) for row in rows if row["gpus"] is not None]
+        counts = [
+            (row["gpus"], row["sessions"]) for row in rows if row["gpus"] is not None
+        ]
         if counts:
             gpus, sessions = zip(*counts, strict=True)
             facts.append(
@@ -97,7 +118,9 @@ def conditions(data: SweepData, rows: Sequence[TableRow], each: str = "rung") ->
     return "; ".join(facts)
 
 
-def _file_before(own: Kernel, data: SweepData, files: SweepData, all_data: RunData) -> Variant | None:
+def _file_before(
+    own: Kernel, data: SweepData, files: SweepData, all_data: RunData
+) -> Variant | None:
     """By the sweep of files, where that names a file as the baseline; else by the ladder."""
     for entry in files.sweep.entries:
         if entry.variant.kernel is own and entry.baseline:
@@ -115,19 +138,32 @@ def _over(before: Variant | None, sweep: Sweep) -> str:
     name = before.kernel.name
     if before.id == before.kernel.variant({}, before.dtype).id:
         return name
-    rungs = [one.rung.partition(" ")[0] for one in sweep.entries if one.variant.id == before.id]
+    rungs = [
+        one.rung.partition(" ")[0]
+        for one in sweep.entries
+        if one.variant.id == before.id
+    ]
     return f"{name} (rung {rungs[0]})"
 
 
-def files_of(data: SweepData, files: SweepData, all_data: RunData, root: Path) -> list[File]:
+def files_of(
+    data: SweepData, files: SweepData, all_data: RunData, root: Path
+) -> list[File]:
     """The files of a ladder in the order of their names."""
     rungs: dict[str, tuple[Kernel, str]] = {}
     for part in (data, files):
         for entry in part.sweep.entries:
-            own = file_of(entry, all_data.sweeps) if part is data else entry.variant.kernel
+            own = (
+                file_of(entry, all_data.sweeps)
+                if part is data
+                else entry.variant.kernel
+            )
             if own is not None and is_file_of_a_rung(own):
                 rungs.setdefault(own.name, (own, entry.rung))
-    usual = {name: own.variant({}, data.sweep.dtypes[0]).id for name, (own, _) in rungs.items()}
+    usual = {
+        name: own.variant({}, data.sweep.dtypes[0]).id
+        for name, (own, _) in rungs.items()
+    }
     here, pairs = dict[str, TableRow](), dict[tuple[str, str], TableRow]()
     for part in (files, data):  # what the ladder measured itself goes before
         size = data.size
@@ -139,10 +175,14 @@ def files_of(data: SweepData, files: SweepData, all_data: RunData, root: Path) -
         before = _file_before(own, data, files, all_data)
         row, other = here.get(usual[name]), here.get(before.id) if before else None
         pair = pairs.get((usual[name], before.id)) if before else None
-        gain = NO_GAIN if row is None or other is None else gain_over(pair or row, other)
+        gain = (
+            NO_GAIN if row is None or other is None else gain_over(pair or row, other)
+        )
         lines = changed_lines(own, before.kernel, root) if before else []
         code, over = file_link(own, root), _over(before, data.sweep)
-        found.append(File(code, own, rung, before, over, lines, row, gain, pair is not None))
+        found.append(
+            File(code, own, rung, before, over, lines, row, gain, pair is not None)
+        )
     return found
 
 
@@ -154,7 +194,9 @@ class Ladder:
     steps: Mapping[str, Step]
     code: Mapping[str, Sequence[CodeLink]]
     lines: Mapping[str, Sequence[CodeLink]]  # what is new in the file of a rung
-    as_file: Mapping[str, CodeLink]  # of a rung whose kernel has parameters, the file that spells it out
+    as_file: Mapping[
+        str, CodeLink
+    ]  # of a rung whose kernel has parameters, the file that spells it out
     files: Sequence[File]  # where a sweep measures files of their own
     shares: Shares | None  # of the peak rate, where the sweep predicts them
 
@@ -168,13 +210,22 @@ class Ladder:
         against = self.data.sweep.reference
         if against.kernel is None:
             return "copy" if against.libraries == ("copy",) else "library"
-        rungs = [entry for entry in self.data.sweep.entries if entry.variant.kernel is against.kernel]
-        return f"rung {rungs[0].rung.partition(' ')[0]}" if rungs else against.kernel.name
+        rungs = [
+            entry
+            for entry in self.data.sweep.entries
+            if entry.variant.kernel is against.kernel
+        ]
+        return (
+            f"rung {rungs[0].rung.partition(' ')[0]}" if rungs else against.kernel.name
+        )
 
     @property
     def shared(self) -> list[str]:
         """Parameters that a rung as reference has from the row beside it."""
-        against = [self.data.sweep.reference.variant_for(entry.variant) for entry in self.data.sweep.entries]
+        against = [
+            self.data.sweep.reference.variant_for(entry.variant)
+            for entry in self.data.sweep.entries
+        ]
         return stats.changing([one.params for one in against if one])
 
     @property
@@ -183,7 +234,9 @@ class Ladder:
 
     @property
     def files_conditions(self) -> str:
-        return conditions(self.data, [one.row for one in self.files if one.row is not None], "file")
+        return conditions(
+            self.data, [one.row for one in self.files if one.row is not None], "file"
+        )
 
 
 def _ladder(data: SweepData, all_data: RunData, root: Path) -> Ladder:
@@ -192,12 +245,18 @@ def _ladder(data: SweepData, all_data: RunData, root: Path) -> Ladder:
     return Ladder(
         data=data,
         steps={step.entry.variant.id: step for step in steps(data)},
-        code={entry.variant.id: code_links(entry, data.sweep, root) for entry in entries},
-        lines={entry.variant.id: new_code(entry, data.sweep, sweeps, root) for entry in entries},
+        code={
+            entry.variant.id: code_links(entry, data.sweep, root) for entry in entries
+        },
+        lines={
+            entry.variant.id: new_code(entry, data.sweep, sweeps, root)
+            for entry in entries
+        },
         as_file={
             entry.variant.id: file_link(file, root)
             for entry in entries
-            if (file := files[entry.variant.id]) is not None and file is not entry.variant.kernel
+            if (file := files[entry.variant.id]) is not None
+            and file is not entry.variant.kernel
         },
         files=files_of(data, all_data.parts[FILES[data.sweep.name]], all_data, root)
         if data.sweep.name in FILES
@@ -209,9 +268,13 @@ def _ladder(data: SweepData, all_data: RunData, root: Path) -> Ladder:
 def names_of(sweeps: Mapping[str, Sweep]) -> list[str]:
     """The sweeps of the page: matrix products, then the ladders that predict shares of a peak rate; fp32 first."""
     predicted = [
-        one for one in sweeps.values() if all(entry.rung and entry.predicted for entry in one.entries)
+        one
+        for one in sweeps.values()
+        if all(entry.rung and entry.predicted for entry in one.entries)
     ]
-    predicted.sort(key=lambda one: (one.problem.place, "fp32" not in one.dtypes, one.name))
+    predicted.sort(
+        key=lambda one: (one.problem.place, "fp32" not in one.dtypes, one.name)
+    )
     return [*PRODUCTS, *(one.name for one in predicted)]
 
 
@@ -219,8 +282,16 @@ def ladders(published: RunFolder, data: RunData, root: Path) -> str:
     """The page of a project that lies at `root`, from what is published of a device."""
     shown = [_ladder(data.parts[name], data, root) for name in names_of(data.sweeps)]
     paired = steps(data.parts["fp32_files"])
-    plain = next((step for step in paired if step.entry.variant.kernel.name == _PLAIN_A), None)
+    plain = next(
+        (step for step in paired if step.entry.variant.kernel.name == _PLAIN_A), None
+    )
     figures = published.figures.relative_to(root).as_posix()
-    known = {"ladders": shown, "figures": figures, "plain": plain, "plain_a": _PLAIN_A, "device": data.name}
+    known = {
+        "ladders": shown,
+        "figures": figures,
+        "plain": plain,
+        "plain_a": _PLAIN_A,
+        "device": data.name,
+    }
     helpers = {"decimals": decimals, "interval": interval}
     return TEMPLATES.get_template("ladders.md.j2").render(**known, **helpers)

@@ -30,7 +30,9 @@ class Step:
     direct: bool = False  # whether the two were launched in pairs; else it is the quotient of two speeds
     why: str = ""  # the counter that accounts for the gain, or that none does
     explained: bool = False  # whether one does
-    blocks: str = ""  # where none does, that the faster one has more blocks on a multiprocessor
+    blocks: str = (
+        ""  # where none does, that the faster one has more blocks on a multiprocessor
+    )
 
     @property
     def short_why(self) -> str:
@@ -54,10 +56,15 @@ def steps(data: SweepData) -> Sequence[Step]:
 
     A gain is of direct pairs where there are any, else the quotient of two speeds over the same library.
     """
-    is_ladder = not data.sweep.reference.kernel or any(one.kind == "ladder" for one in data.sweep.figures)
+    is_ladder = not data.sweep.reference.kernel or any(
+        one.kind == "ladder" for one in data.sweep.figures
+    )
     if not is_ladder or not all(entry.rung for entry in data.sweep.entries):
         return []
-    below = [(entry, entry.baseline.variant.id if entry.baseline else "") for entry in data.sweep.entries]
+    below = [
+        (entry, entry.baseline.variant.id if entry.baseline else "")
+        for entry in data.sweep.entries
+    ]
     return _steps(data, below)
 
 
@@ -65,15 +72,23 @@ def climb(data: SweepData) -> list[Step]:
     """The rungs of `path` with a result, each over the one before it there, so that the gains make up the whole."""
     here = {*data.here["variant"]}
     shown = [entry for entry in path_to_fastest(data) if entry.variant.id in here]
-    return _steps(data, list(zip(shown, ["", *(entry.variant.id for entry in shown)], strict=False)))
+    return _steps(
+        data,
+        list(zip(shown, ["", *(entry.variant.id for entry in shown)], strict=False)),
+    )
 
 
 def _steps(data: SweepData, rungs: Sequence[tuple[Entry, str]]) -> list[Step]:
     """Rungs with a result, each over the variant with the id beside it, if that has one too."""
     rows = {row["variant"]: row for row in records(data.here)}
-    direct = {(row["variant"], row["reference"]): row for row in records(data.pairs_here)}
+    direct = {
+        (row["variant"], row["reference"]): row for row in records(data.pairs_here)
+    }
     counted, found = stats.metric_table(data.metrics), []
-    code = {row["variant"]: row for row in records(data.resources[["variant", "blocks_per_sm", "occupancy"]])}
+    code = {
+        row["variant"]: row
+        for row in records(data.resources[["variant", "blocks_per_sm", "occupancy"]])
+    }
     for entry, other in rungs:
         row = rows.get(entry.variant.id)
         if row is None or other not in rows:
@@ -82,12 +97,21 @@ def _steps(data: SweepData, rungs: Sequence[tuple[Entry, str]]) -> list[Step]:
         below, pair = rows[other], direct.get((entry.variant.id, other))
         tie = "a tie: on another GPU either may be the faster"
         gain = gain_over(pair or row, below)
-        step = Step(entry, row, other, gain, bool(pair) or row["reference"] == other, tie)
+        step = Step(
+            entry, row, other, gain, bool(pair) or row["reference"] == other, tie
+        )
         if not step.tie:
             counters = [counted.get(stats.cell_of(one), {}) for one in (below, row)]
-            one, two = ({**each, **code.get(each["variant"], {})} for each in (below, row))
+            one, two = (
+                {**each, **code.get(each["variant"], {})} for each in (below, row)
+            )
             why, explained = explanation(one, two, counters, data.gpu)
-            step = replace(step, why=why, explained=explained, blocks="" if explained else resident(one, two))
+            step = replace(
+                step,
+                why=why,
+                explained=explained,
+                blocks="" if explained else resident(one, two),
+            )
         found.append(step)
     return found
 
@@ -116,7 +140,11 @@ def path_to_fastest(data: SweepData) -> Sequence[Entry]:
 def changed_by_all(data: SweepData) -> str:
     """The variant that all others change, where no path leads on from it, as in an ablation; else empty."""
     changed = {step.below for step in steps(data) if step.below}
-    return changed.pop() if len(changed) == 1 and len(path_to_fastest(data)) <= _ABLATION else ""
+    return (
+        changed.pop()
+        if len(changed) == 1 and len(path_to_fastest(data)) <= _ABLATION
+        else ""
+    )
 
 
 def changed_rungs(data: SweepData, order: Sequence[str]) -> dict[str, str]:
@@ -143,7 +171,10 @@ def path_of_baselines(data: SweepData) -> list[Entry]:
     in a candidate, of equally long ones the fastest. Where no chain is longer than a step, as in an ablation, and in a
     tuning sweep it is the shortest chain: the rung that the others change, or a fast one that changes none.
     """
-    chains = {entry.variant.id: _chain(entry, data.sweep.entries) for entry in data.sweep.entries}
+    chains = {
+        entry.variant.id: _chain(entry, data.sweep.entries)
+        for entry in data.sweep.entries
+    }
     here = data.here[data.here["variant"].isin(chains)]
     tied = set(chains)
     if len(here):
@@ -151,7 +182,9 @@ def path_of_baselines(data: SweepData) -> list[Entry]:
         same = [own for _, own in here.groupby(asked)] if asked else [here]
         best = [(stats.fastest(own), own) for own in same]
         tied = {
-            name for top, own in best for name in own[own["speedup_high"] >= top["speedup_low"]]["variant"]
+            name
+            for top, own in best
+            for name in own[own["speedup_high"] >= top["speedup_low"]]["variant"]
         }
         slower = data.pairs_here[verdicts(data.pairs_here) == SLOWER]["variant"]
         tied -= {*slower} - {top["variant"] for top, _ in best}
@@ -160,13 +193,17 @@ def path_of_baselines(data: SweepData) -> list[Entry]:
     kept = [chain for variant, chain in chains.items() if variant in tied]
     if not leads:
         return min(kept, key=len)
-    return max(kept, key=lambda chain: (len(chain), speeds.get(chain[-1].variant.id, 0.0)))
+    return max(
+        kept, key=lambda chain: (len(chain), speeds.get(chain[-1].variant.id, 0.0))
+    )
 
 
 def _chain(entry: Entry, entries: Sequence[Entry]) -> list[Entry]:
     by_id: dict[str, Entry] = {one.variant.id: one for one in entries}
     chain = [entry]
-    while (below := chain[0].baseline) is not None and by_id[below.variant.id] not in chain:
+    while (below := chain[0].baseline) is not None and by_id[
+        below.variant.id
+    ] not in chain:
         chain.insert(0, by_id[below.variant.id])
     return chain
 

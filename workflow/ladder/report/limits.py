@@ -24,7 +24,11 @@ _UNITS = (
 
 def longest_wait(row: TableRow, metrics: Metrics) -> str:
     """What the warps of a launch wait for most, and in which share of their time; empty where it was not counted."""
-    named = [wait for wait in waits(row, metrics) if wait.words and not math.isnan(wait.seconds)]
+    named = [
+        wait
+        for wait in waits(row, metrics)
+        if wait.words and not math.isnan(wait.seconds)
+    ]
     if not named:
         return ""
     longest = max(named, key=lambda wait: wait.seconds)
@@ -37,7 +41,8 @@ def counters(data: SweepData) -> Table:
     found = [
         (row, metrics, of)
         for row in stats.records(data.ok)
-        if (metrics := known.get(stats.cell_of(row))) and len(of := busy(row, metrics, data.gpu)) > 1
+        if (metrics := known.get(stats.cell_of(row)))
+        and len(of := busy(row, metrics, data.gpu)) > 1
     ]
     if len(found) > sections.MOST_ROWS:
         shown = {*map(stats.cell_of, stats.records(sections.selected(data)))}

@@ -42,7 +42,9 @@ class Links:
     @cached_property
     def kernels(self) -> dict[str, Kernel]:
         """The kernels of all sweeps by name."""
-        entries = [entry for sweep in self.data.sweeps.values() for entry in sweep.entries]
+        entries = [
+            entry for sweep in self.data.sweeps.values() for entry in sweep.entries
+        ]
         return {entry.variant.kernel.name: entry.variant.kernel for entry in entries}
 
     def source(self, kernel: str) -> str:

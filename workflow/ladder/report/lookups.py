@@ -49,7 +49,9 @@ class Lookups:
         """
         rows = self.data.rows(sweep, kernel, **wanted)
         if len(rows) > 1:
-            raise LadderError(f"{sweep}, {kernel or 'any kernel'}, {wanted}: {len(rows)} rows; accepted: one")
+            raise LadderError(
+                f"{sweep}, {kernel or 'any kernel'}, {wanted}: {len(rows)} rows; accepted: one"
+            )
         return rows[0]
 
     def row(self, sweep: str, rung: Any, n: int = 4096, **wanted: Any) -> Row:
@@ -60,10 +62,17 @@ class Lookups:
         """The fastest over the sweep's reference of the rows with these columns and parameters."""
         return best(self.data.rows(sweep, kernel, **wanted))
 
-    def fastest_each(self, by: Sequence[str], sweep: str, kernel: Any = None, **wanted: Any) -> list[Row]:
+    def fastest_each(
+        self, by: Sequence[str], sweep: str, kernel: Any = None, **wanted: Any
+    ) -> list[Row]:
         """The fastest row for each value of columns or parameters, in their order."""
         rows = self.data.rows(sweep, kernel, **wanted)
-        return [best(alike) for alike in grouped(rows, lambda row: tuple(row[name] for name in by)).values()]
+        return [
+            best(alike)
+            for alike in grouped(
+                rows, lambda row: tuple(row[name] for name in by)
+            ).values()
+        ]
 
     def fastest_shapes(self, sweep: str, thin: int | None = None) -> list[Row]:
         """The fastest row at each shape, the least speed-up first; only shapes with M, N or K up to `thin` if given."""
@@ -73,7 +82,9 @@ class Lookups:
             if thin is None or min(row.size.values()) <= thin
         ]
         if not rows:
-            raise Unmeasured(f"no shape of {sweep} with a dimension of at most {thin} has a result")
+            raise Unmeasured(
+                f"no shape of {sweep} with a dimension of at most {thin} has a result"
+            )
         return sorted(rows, key=lambda row: float(row["speedup"]))
 
     def accesses(self, sweep: str | None = None) -> pd.DataFrame:
@@ -81,13 +92,19 @@ class Lookups:
 
         Of one sweep, or of all about banks. Raises Unmeasured where none was timed.
         """
-        parts = [part for name, part in self.data.parts.items() if sweep in (None, name)]
+        parts = [
+            part for name, part in self.data.parts.items() if sweep in (None, name)
+        ]
         costs = [
             stats.access_costs(part.ok, part.metrics)
             for part in parts
             if part.sweep.problem.name == "banks" and len(part.ok)
         ]
-        timed = pd.concat(costs).dropna(subset=["cycles", "model"]) if costs else pd.DataFrame()
+        timed = (
+            pd.concat(costs).dropna(subset=["cycles", "model"])
+            if costs
+            else pd.DataFrame()
+        )
         if timed.empty:
             raise Unmeasured("no access to shared memory was timed")
         return timed.assign(off=(timed["cycles"] / timed["model"] - 1).abs())
@@ -125,10 +142,15 @@ class Lookups:
         rungs = self.data.timed(sweep, rung=rung)
         others = self.data.timed(sweep, rung=below)
         found: dict[int, Gain] = {
-            value.row["n"]: value for value in self.data.speeds_over(rungs, others, "n").values
+            value.row["n"]: value
+            for value in self.data.speeds_over(rungs, others, "n").values
         }
         if not found:
-            raise Unmeasured(rungs.why or others.why or f"{sweep} has no size with both {rung} and {below}")
+            raise Unmeasured(
+                rungs.why
+                or others.why
+                or f"{sweep} has no size with both {rung} and {below}"
+            )
         return found
 
     def beside(
@@ -136,7 +158,8 @@ class Lookups:
     ) -> list[tuple[Row, Gain]]:
         """For each value of columns the fastest row of a kernel, and its speed over the fastest of another one."""
         others = {
-            tuple(row[name] for name in by): row for row in self.fastest_each(by, sweep, other, **wanted)
+            tuple(row[name] for name in by): row
+            for row in self.fastest_each(by, sweep, other, **wanted)
         }
         found = []
         for row in self.fastest_each(by, sweep, kernel, **wanted):
@@ -147,7 +170,9 @@ class Lookups:
 
     def verdicts(self, rows: Iterable[Row]) -> dict[str, list[Row]]:
         """faster, tied, slower -> the rows with that verdict over their reference."""
-        counted: dict[str, list[Row]] = {verdict: [] for verdict in (FASTER, TIED, SLOWER)}
+        counted: dict[str, list[Row]] = {
+            verdict: [] for verdict in (FASTER, TIED, SLOWER)
+        }
         for row in rows:
             counted[gain(row).verdict].append(row)
         return counted
@@ -177,7 +202,9 @@ class Lookups:
         for step in steps(self.data.part(sweep)):
             if plain(step.entry.rung) == rung and step.gain.known:
                 return step
-        raise Unmeasured(f"the rung {rung} of {sweep} has no result beside the rung that it changes")
+        raise Unmeasured(
+            f"the rung {rung} of {sweep} has no result beside the rung that it changes"
+        )
 
     def climb(self, sweep: str) -> list[Step]:
         """The rungs that lead to the fastest, each over the one before it."""
@@ -212,7 +239,9 @@ class Lookups:
             if error.ratio is not None:
                 ratios.setdefault(error.inputs, []).append(error.ratio)
         if not ratios:
-            raise Unmeasured("errors by kind of inputs were not measured here: they take a GPU")
+            raise Unmeasured(
+                "errors by kind of inputs were not measured here: they take a GPU"
+            )
         return {inputs: sorted(of_inputs) for inputs, of_inputs in ratios.items()}
 
     def busy(self, row: Row) -> dict[str, float]:
@@ -234,9 +263,15 @@ class Lookups:
     def part(self, claim: str, words_of_it: str) -> Mapping[str, Any]:
         """The part of a claim whose label has these words: part, verdict, where, effect, effect_low, effect_high."""
         claims = self.data.frames["claims"]
-        parts = [row for row in stats.records(claims[claims["id"] == claim]) if words_of_it in row["part"]]
+        parts = [
+            row
+            for row in stats.records(claims[claims["id"] == claim])
+            if words_of_it in row["part"]
+        ]
         if len(parts) != 1:
-            raise LadderError(f"{claim}: {len(parts)} parts have {words_of_it!r}; accepted: one")
+            raise LadderError(
+                f"{claim}: {len(parts)} parts have {words_of_it!r}; accepted: one"
+            )
         return parts[0]
 
     def decided(self) -> dict[str, int]:
@@ -249,7 +284,9 @@ class Lookups:
         verdicts = verdicts[verdicts != NOT_MEASURED]
         if verdicts.empty:
             raise Unmeasured("no claim was decided")
-        source = claims.drop_duplicates("id").set_index("id")["source"].str.split(" ").str[0]
+        source = (
+            claims.drop_duplicates("id").set_index("id")["source"].str.split(" ").str[0]
+        )
         source = source[verdicts.index]
         other = source.isin(OTHER_GPU)
         here, there = verdicts[~other], verdicts[other]
@@ -270,13 +307,17 @@ class Lookups:
         for column, value in wanted.items():
             rows = rows[rows[column] == value]
         if rows.empty:
-            raise Unmeasured("too few cells were measured on several GPUs to test the ranges")
+            raise Unmeasured(
+                "too few cells were measured on several GPUs to test the ranges"
+            )
         return stats.records(rows)[0]
 
     def worst_sweep(self) -> Mapping[str, Any]:
         """The row of `unseen` of the sweep whose ranges held the smallest share of readings, of at least FEW."""
         rows = self.data.frames["unseen"]
-        rows = rows[rows["part"].isin(list(self.data.sweeps)) & (rows["readings"] >= stats.FEW)]
+        rows = rows[
+            rows["part"].isin(list(self.data.sweeps)) & (rows["readings"] >= stats.FEW)
+        ]
         if rows.empty:
             raise Unmeasured("no sweep was read on new GPUs")
         return stats.records(rows.nsmallest(1, "covered"))[0]
@@ -284,4 +325,8 @@ class Lookups:
 
 def names(lookups: Lookups) -> dict[str, Callable[..., Any] | Any]:
     """The methods and tables of `lookups` by the names that templates call them."""
-    return {name: getattr(lookups, name) for name in dir(lookups) if not name.startswith("_")}
+    return {
+        name: getattr(lookups, name)
+        for name in dir(lookups)
+        if not name.startswith("_")
+    }

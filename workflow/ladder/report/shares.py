@@ -69,7 +69,10 @@ def shares_of(data: SweepData) -> Shares | None:
         by_memory = work.operations < _MANY * work.bytes
     column = "memory_fraction" if by_memory else "peak_fraction"
     reached = dict[str, Reached]()
-    for row in [*records(data.ok.sort_values("median_us", ascending=False)), *records(data.here)]:
+    for row in [
+        *records(data.ok.sort_values("median_us", ascending=False)),
+        *records(data.here),
+    ]:
         if row[column] is not None:
             here = stats.size_of(row) == data.size
             known = reached.get(row["variant"])

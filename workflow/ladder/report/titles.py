@@ -25,9 +25,14 @@ def rival(data: FigureData) -> str:
     reference = data.sweep.reference
     if reference.kernel:
         return "its baseline"
-    shown = [one for one in reference.libraries if one != "cublaslt" or "cublas" not in reference.libraries]
+    shown = [
+        one
+        for one in reference.libraries
+        if one != "cublaslt" or "cublas" not in reference.libraries
+    ]
     names = dict.fromkeys(
-        "a copy" if one == COPY else words.proper(one.removesuffix("_fast")) for one in shown
+        "a copy" if one == COPY else words.proper(one.removesuffix("_fast"))
+        for one in shown
     )
     return " or ".join(names) if len(names) < 3 else "the fastest library"
 
@@ -45,7 +50,9 @@ def _over(data: FigureData, row: Mapping[str, Any]) -> str:
 def said(name: str, value: Any) -> str:
     """A parameter's value in words: the value alone where it is one, else with the parameter's name."""
     text = str(value).replace("_", " ")
-    return text if re.fullmatch(r"[^\W\d].*", text) else f"{name.replace('_', ' ')} {text}"
+    return (
+        text if re.fullmatch(r"[^\W\d].*", text) else f"{name.replace('_', ' ')} {text}"
+    )
 
 
 def differing(labels: Iterable[str]) -> dict[str, str]:
@@ -54,7 +61,9 @@ def differing(labels: Iterable[str]) -> dict[str, str]:
     common = set.intersection(*map(set, parts.values())) if len(parts) > 1 else set()
     return {
         label: ", ".join(
-            said(*part.split("=", 1)) if "=" in part else part for part in own if part not in common
+            said(*part.split("=", 1)) if "=" in part else part
+            for part in own
+            if part not in common
         )
         or label
         for label, own in parts.items()
@@ -88,17 +97,23 @@ def _ladder(data: FigureData) -> str:
         name = plain(worst.entry.rung)
         change = f"Without {name[3:]}" if name.startswith("no ") else f"With “{name}”"
         return f"{change}: {change_label(worst.gain.value)}, the most of {len(known)} changes"
-    gains = sorted((step for step in chain if step.gain.known), key=lambda step: -step.gain.value)
+    gains = sorted(
+        (step for step in chain if step.gain.known), key=lambda step: -step.gain.value
+    )
     whole = chain[-1].row["speedup"] / chain[0].row["speedup"]
     if whole < 2 or len(gains) < 2:
         return f"The ladder ends {_over(data, chain[-1].row)}"
     both = gains[0].gain.value * gains[1].gain.value
     if len(gains) == 2:
         return "; ".join(
-            f"“{plain(step.entry.rung)}” brings {change_label(step.gain.value)}" for step in gains
+            f"“{plain(step.entry.rung)}” brings {change_label(step.gain.value)}"
+            for step in gains
         )
     first, second = (plain(step.entry.rung) for step in gains[:2])
-    part, all_ = (number(value, 2 if value < 10 else 3 if value >= 100 else 2) for value in (both, whole))
+    part, all_ = (
+        number(value, 2 if value < 10 else 3 if value >= 100 else 2)
+        for value in (both, whole)
+    )
     return f"“{first}” and “{second}” bring {part} of the {all_} times"
 
 
@@ -116,16 +131,25 @@ def _curves(data: FigureData) -> str:
 
 def _everywhere(data: FigureData, best: Sequence[Mapping[str, Any]]) -> str:
     """At how many sizes the fastest there is ahead of the libraries."""
-    verdicts, places = [gain(row).verdict for row in best], "cases" if len(data.sweep.dtypes) > 1 else "sizes"
+    verdicts, places = (
+        [gain(row).verdict for row in best],
+        "cases" if len(data.sweep.dtypes) > 1 else "sizes",
+    )
     ahead, behind = (
-        f"at all {len(best)} {places}" if count == len(best) else f"at {count} of {len(best)} {places}"
+        f"at all {len(best)} {places}"
+        if count == len(best)
+        else f"at {count} of {len(best)} {places}"
         for count in (verdicts.count(FASTER), verdicts.count(SLOWER))
     )
     if len(best) == 1:
         said = _over(data, best[0])
         return f"{said[0].upper()}{said[1:]} at {size_label(size_of(best[0]))}"
     if FASTER in verdicts:
-        most = max(row["speedup"] for row, verdict in zip(best, verdicts, strict=True) if verdict == FASTER)
+        most = max(
+            row["speedup"]
+            for row, verdict in zip(best, verdicts, strict=True)
+            if verdict == FASTER
+        )
         return f"Faster than {rival(data)} {ahead}, up to {change_label(most)}"
     return (
         f"Slower than {rival(data)} {behind}"
@@ -137,7 +161,11 @@ def _everywhere(data: FigureData, best: Sequence[Mapping[str, Any]]) -> str:
 def _short(data: FigureData, variant: str) -> str:
     """The first words of a name."""
     parts = plain(differing(data.names.values())[data.names[variant]]).split(", ")
-    few = [part for place, part in enumerate(parts) if len(" ".join(parts[: place + 1]).split()) <= _WORDS]
+    few = [
+        part
+        for place, part in enumerate(parts)
+        if len(" ".join(parts[: place + 1]).split()) <= _WORDS
+    ]
     return ", ".join(few or parts[:1]) + ("…" if len(few) < len(parts) else "")
 
 
@@ -195,5 +223,11 @@ _AT_ONE_SIZE = ("ladder", "roofline", "stencil")
 def message(data: FigureData) -> str:
     """The message of a figure: that of the answer which it shows; else its own; without results its sweep's title."""
     kind = data.figure.kind
-    rows = data.in_table if kind == "heatmap" else data.here if kind in _AT_ONE_SIZE else data.ok
+    rows = (
+        data.in_table
+        if kind == "heatmap"
+        else data.here
+        if kind in _AT_ONE_SIZE
+        else data.ok
+    )
     return data.title or (_MESSAGES[kind](data) if len(rows) else data.sweep.title)

@@ -25,9 +25,15 @@ class Table:
 
     def __init__(self, lines: Sequence[Line]) -> None:
         self.lines = lines
-        columns = [column for column in zip(*lines, strict=True) if any(cell for _, cell in column)]
+        columns = [
+            column
+            for column in zip(*lines, strict=True)
+            if any(cell for _, cell in column)
+        ]
         self.heads = [head for (head, _), *_ in columns]
-        self.rows = list(zip(*([cell for _, cell in column] for column in columns), strict=True))
+        self.rows = list(
+            zip(*([cell for _, cell in column] for column in columns), strict=True)
+        )
 
 
 def ends(of: Estimate) -> str:
@@ -44,7 +50,9 @@ _LIBRARIES = {
 
 def proper(names: str) -> str:
     """Text with the libraries' own names in place of those of the tables."""
-    return re.sub(r"\bcublas\w*", lambda found: _LIBRARIES.get(found[0], found[0]), names)
+    return re.sub(
+        r"\bcublas\w*", lambda found: _LIBRARIES.get(found[0], found[0]), names
+    )
 
 
 def sentence(words: str) -> str:
@@ -56,7 +64,9 @@ def percent(share: float, signed: bool = False) -> str:
     """3 or 0.4: a share in percent, without the sign for percent."""
     value = 100 * share
     digits = 0 if abs(value) >= 0.95 or not value else 1
-    return f"{value:{'+' if signed else ''}.{digits}f}".replace("-0.0", "0").replace("+0.0", "0")
+    return f"{value:{'+' if signed else ''}.{digits}f}".replace("-0.0", "0").replace(
+        "+0.0", "0"
+    )
 
 
 def times(value: float) -> str:
@@ -66,7 +76,11 @@ def times(value: float) -> str:
 
 def amount(gain: Gain, ranged: bool = False) -> str:
     """What a step brings: 38 %, or 2.7 times; with the range of another GPU if `ranged`."""
-    size = f"{times(gain.value)} times" if gain.value >= _FACTOR else f"{percent(abs(gain.value - 1))} %"
+    size = (
+        f"{times(gain.value)} times"
+        if gain.value >= _FACTOR
+        else f"{percent(abs(gain.value - 1))} %"
+    )
     return f"{size} ({elsewhere(gain)})" if ranged and gain.predicted.known else size
 
 
@@ -156,7 +170,9 @@ def shares(values: Iterable[float]) -> str:
 
 def numbers(found: Sequence[Any]) -> str:
     """2048, 4096 and 8192; from three in a row on 2048 to 8192."""
-    if len(found) > 2 and all(math.isclose(b / a, 2) for a, b in itertools.pairwise(found)):
+    if len(found) > 2 and all(
+        math.isclose(b / a, 2) for a, b in itertools.pairwise(found)
+    ):
         return f"{found[0]} to {found[-1]}"
     return listing([str(one) for one in found])
 

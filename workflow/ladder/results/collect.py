@@ -41,13 +41,20 @@ OTHER_CODE = "counters made under other code"
 
 def dtype_peaks(gpu: Mapping[str, Any]) -> dict[str, float]:
     """Peak TFLOP/s by dtype, as far as they are known of a GPU."""
-    peaks = {**(gpu.get("tensor_peak_tflops") or {}), "fp32": gpu.get("fp32_peak_tflops")}
+    peaks = {
+        **(gpu.get("tensor_peak_tflops") or {}),
+        "fp32": gpu.get("fp32_peak_tflops"),
+    }
     return {dtype: peak for dtype, peak in peaks.items() if peak}
 
 
 def device_of(result: Mapping[str, Any]) -> dict[str, Any]:
     """Clock, temperature and so on of a result; power only of launches without a pause: else it averages pauses."""
-    device = {name: value for name, value in (result.get("device") or {}).items() if name != "power_w"}
+    device = {
+        name: value
+        for name, value in (result.get("device") or {}).items()
+        if name != "power_w"
+    }
     sustained = result.get("sustained") or {}
     return device | (sustained.get("variant") or {})
 
@@ -125,7 +132,12 @@ class Collector:
 
     def note(self, stage: str, subject: str, reason: str) -> None:
         """Something that is missing, and why; said once."""
-        row = {"sweep": self.plan.sweep, "stage": stage, "subject": subject, "reason": reason}
+        row = {
+            "sweep": self.plan.sweep,
+            "stage": stage,
+            "subject": subject,
+            "reason": reason,
+        }
         if row not in self.rows["notes"]:
             self.rows["notes"].append(row)
 
@@ -155,7 +167,10 @@ class Collector:
         if broken is not None:
             self.add_failure(task, facts, facts["status"], broken)
             return
-        records = [self.view.current_record(task, regime) for regime in self.plan.regimes_of(task)]
+        records = [
+            self.view.current_record(task, regime)
+            for regime in self.plan.regimes_of(task)
+        ]
         self.note_missing(task, records)
         first, *others = records
         if first is not None:
@@ -181,9 +196,15 @@ class Collector:
         first, subject = records[0], f"{task.variant} at {dict(task.cell.size)}"
         if first is None and not task.beside:
             self.note("measure", subject, "not measured")
-        wrong = [record for record in records if record is not None and record.status in WRONG]
+        wrong = [
+            record
+            for record in records
+            if record is not None and record.status in WRONG
+        ]
         # The row of the first regime says why that one is wrong, but not in how many sessions.
-        if wrong and (wrong[0] is not first or self.reason(wrong[0]) != wrong[0].reason):
+        if wrong and (
+            wrong[0] is not first or self.reason(wrong[0]) != wrong[0].reason
+        ):
             self.note("measure", subject, self.reason(wrong[0]))
 
     def add_record(self, task: Task, record: Record) -> None:
@@ -195,9 +216,15 @@ class Collector:
         self.note_choice(record)
         self.add_timing(task, self.typical(record))
 
-    def add_failure(self, task: Task, known: Mapping[str, Any], status: str, reason: str | None) -> None:
+    def add_failure(
+        self, task: Task, known: Mapping[str, Any], status: str, reason: str | None
+    ) -> None:
         """A task without a result has one row, under the sweep's first regime."""
-        outcome = {"status": status, "reason": reason or None, "regime": self.plan.regimes[0]}
+        outcome = {
+            "status": status,
+            "reason": reason or None,
+            "regime": self.plan.regimes[0],
+        }
         self.rows["timings"].append({**known, **self.about(task), **outcome})
 
     def reason(self, record: Record) -> str:
@@ -225,7 +252,11 @@ class Collector:
         row |= over_libraries(result, choice)
         if choice is not None and choice.status == "ok":
             row["reference_is"] = "tied" if choice.result["tied"] else "faster"
-        row |= {"status": "ok", "regime": record.cell.regime, "algorithm": result.get("algorithm") or None}
+        row |= {
+            "status": "ok",
+            "regime": record.cell.regime,
+            "algorithm": result.get("algorithm") or None,
+        }
         if record.cell.id in self.competitors:
             row["fresh"] = record.cell.id in self.chose
         self.rows["timings"].append(row)
@@ -235,7 +266,13 @@ class Collector:
         cell, gpu = task.cell, self.view.session(record).gpu
         work = self.problem.work(cell.size, cell.dtype, cell.params)
         row: TableRow = dict.fromkeys(
-            ("tflops", "peak_fraction", "gbytes_per_s", "copy_fraction", "memory_fraction")
+            (
+                "tflops",
+                "peak_fraction",
+                "gbytes_per_s",
+                "copy_fraction",
+                "memory_fraction",
+            )
         )
         launch_j = device_of(record.result).get("launch_j")
         # Integer additions are no floating-point operations: no TFLOP/s for them.
@@ -262,8 +299,14 @@ class Collector:
             if reading.status != "ok":
                 continue
             session = self.view.session(reading)
-            commit = session.tree.get("commit") or str(session.tree.get("digest") or "")[:12]
-            row = {**summarised(reading.result), **device_of(reading.result), **self.about(task)}
+            commit = (
+                session.tree.get("commit") or str(session.tree.get("digest") or "")[:12]
+            )
+            row = {
+                **summarised(reading.result),
+                **device_of(reading.result),
+                **self.about(task),
+            }
             row |= {
                 "session": reading.session,
                 "started": session.started or None,
@@ -279,11 +322,17 @@ class Collector:
                 row["chose"] = True
             self.rows["sessions"].append(row)
 
-    def bound(self, task: Task, times: Mapping[str, Any], gpu: Mapping[str, Any]) -> str | None:
+    def bound(
+        self, task: Task, times: Mapping[str, Any], gpu: Mapping[str, Any]
+    ) -> str | None:
         """What binds a pair, as sessions.csv has it; None where the rate of a copy is not known."""
         if not (rate := gpu.get("copy_gbytes_per_s")):
             return None
-        moving_us = self.problem.work(task.cell.size, task.cell.dtype, task.cell.params).bytes / 1e3 / rate
+        moving_us = (
+            self.problem.work(task.cell.size, task.cell.dtype, task.cell.params).bytes
+            / 1e3
+            / rate
+        )
         memory_bound = moving_us >= times["median_us"] / 2
         reference_memory_bound = moving_us >= times["reference_median_us"] / 2
         if memory_bound != reference_memory_bound:
@@ -292,7 +341,11 @@ class Collector:
 
     def typical(self, record: Record) -> Record:
         """For the columns that are of one session: of three or more that with the median time, else the latest."""
-        good = [reading for reading in self.view.same_conditions(record) if reading.status == "ok"]
+        good = [
+            reading
+            for reading in self.view.same_conditions(record)
+            if reading.status == "ok"
+        ]
         if record.status != "ok" or len(good) < _FEWEST_SESSIONS:
             return record
         good.sort(key=lambda reading: float(summarised(reading.result)["median_us"]))
@@ -303,23 +356,31 @@ class Collector:
         choice = self.view.choice(record)
         if choice is None:
             return
-        subject = f"{choice.cell.dtype} at {dict(choice.cell.size)}, {choice.cell.regime}"
+        subject = (
+            f"{choice.cell.dtype} at {dict(choice.cell.size)}, {choice.cell.regime}"
+        )
         for reason in choice.result.get("notes") or ():
             self.note("reference", subject, reason)
         if choice.status == "ok" and choice.result["tied"]:
             winner, *tied = map(str, partners(choice.result))
             self.note(
-                "reference", subject, f"{winner} ties with {' and '.join(tied)}: either may be the faster one"
+                "reference",
+                subject,
+                f"{winner} ties with {' and '.join(tied)}: either may be the faster one",
             )
 
 
 _MEASURED, _PROFILED = TypeAdapter(Job), TypeAdapter(dict[str, list[Note]])
 
 
-def accounts_of(folder: RunFolder, plan: Plan) -> tuple[list[TableRow], TableRow | None]:
+def accounts_of(
+    folder: RunFolder, plan: Plan
+) -> tuple[list[TableRow], TableRow | None]:
     """The accounts of the jobs that measured and profiled a sweep, as far as there are any."""
     job = read_as(_MEASURED, folder.account("measured", plan.sweep))
-    return [job] if job else [], read_as(_PROFILED, folder.account("profiled", plan.sweep))
+    return [job] if job else [], read_as(
+        _PROFILED, folder.account("profiled", plan.sweep)
+    )
 
 
 def _share(job: Mapping[str, Any], part: str, whole: str) -> float | None:
@@ -329,7 +390,9 @@ def _share(job: Mapping[str, Any], part: str, whole: str) -> float | None:
 
 
 def collect_sweep(
-    view: PlanRecords, jobs: Sequence[Mapping[str, Any]] = (), profile: Mapping[str, Any] | None = None
+    view: PlanRecords,
+    jobs: Sequence[Mapping[str, Any]] = (),
+    profile: Mapping[str, Any] | None = None,
 ) -> dict[str, pd.DataFrame]:
     """Tables of one sweep, by name; `jobs` and `profile` are as `accounts_of` gives them."""
     collector, sweep = Collector(view), view.plan.sweep
@@ -338,12 +401,20 @@ def collect_sweep(
     for note in (profile or {}).get("notes", ()):
         collector.note("profile", note["subject"], note["reason"])
     if unreadable := view.records.unreadable:
-        collector.note("collect", "records", f"{len(unreadable)} unreadable lines were left out")
+        collector.note(
+            "collect", "records", f"{len(unreadable)} unreadable lines were left out"
+        )
     for job in jobs:
-        shares = {"gpu_share": _share(job, "gpu_s", "wall_s"), "check_share": _share(job, "check_s", "gpu_s")}
+        shares = {
+            "gpu_share": _share(job, "gpu_s", "wall_s"),
+            "check_share": _share(job, "check_s", "gpu_s"),
+        }
         collector.rows["jobs"].append({**job, "sweep": sweep, **shares})
     for facts in view.plan.variants.values():
-        words = {"params": json.dumps(facts["params"]), "layout": facts["layout"] or None}
+        words = {
+            "params": json.dumps(facts["params"]),
+            "layout": facts["layout"] or None,
+        }
         collector.rows["resources"].append({**facts, **words, "sweep": sweep})
     return {name: tables.frame(name, rows) for name, rows in collector.rows.items()}
 
@@ -364,7 +435,12 @@ def changed_code(view: PlanRecords) -> dict[str, int]:
 
 def merge(parts: Mapping[str, Mapping[str, pd.DataFrame]]) -> dict[str, pd.DataFrame]:
     """Tables of all sweeps joined in their order, with what the sessions of all of them say together."""
-    joined = {name: tables.concat([frames[name] for frames in parts.values()], name) for name in SWEEP_TABLES}
+    joined = {
+        name: tables.concat([frames[name] for frames in parts.values()], name)
+        for name in SWEEP_TABLES
+    }
     combined = combine_sessions(joined)
     counted = times_and_counters(combined["timings"], combined["metrics"])
-    return combined | {"times_and_counters": tables.concat([counted], "times_and_counters")}
+    return combined | {
+        "times_and_counters": tables.concat([counted], "times_and_counters")
+    }

@@ -32,7 +32,9 @@ class Comparison:
     @property
     def slower(self) -> pd.DataFrame:
         """Cells that are slower beyond noise, the slowest first."""
-        return self.cells[self.cells["beyond_noise"] & (self.cells["faster"] < 0)].sort_values("faster")
+        return self.cells[
+            self.cells["beyond_noise"] & (self.cells["faster"] < 0)
+        ].sort_values("faster")
 
     @property
     def faster(self) -> pd.DataFrame:
@@ -52,36 +54,51 @@ def margin_of(before: pd.DataFrame, after: pd.DataFrame) -> float:
     return WITHIN_A_GPU if gpus == gpus_of(after) and "" not in gpus else BETWEEN_GPUS
 
 
-def compare(before: Mapping[str, pd.DataFrame], after: Mapping[str, pd.DataFrame]) -> Comparison:
+def compare(
+    before: Mapping[str, pd.DataFrame], after: Mapping[str, pd.DataFrame]
+) -> Comparison:
     """Compare two runs cell by cell; each has the tables `timings` and `sessions`.
 
     A change is beyond noise where the 95 % intervals within sessions do not overlap, and where it exceeds the share by
     which sessions differ.
     """
     margin = margin_of(before["sessions"], after["sessions"])
-    cells = _beside(_speedups(before["sessions"]), _speedups(after["sessions"]), "inner").reset_index(
-        "reference"
-    )
+    cells = _beside(
+        _speedups(before["sessions"]), _speedups(after["sessions"]), "inner"
+    ).reset_index("reference")
     faster = cells["speedup_b"] / cells["speedup_a"] - 1
     is_below = cells["speedup_high_b"] < cells["speedup_low_a"]
     is_above = cells["speedup_low_b"] > cells["speedup_high_a"]
     beyond_noise = (is_below | is_above) & (faster.abs() > margin)
-    cells = cells[["speedup_a", "speedup_b"]].assign(faster=faster, beyond_noise=beyond_noise)
-    return Comparison(margin, cells, _incomparable(before["timings"], after["timings"], {*cells.index}))
+    cells = cells[["speedup_a", "speedup_b"]].assign(
+        faster=faster, beyond_noise=beyond_noise
+    )
+    return Comparison(
+        margin,
+        cells,
+        _incomparable(before["timings"], after["timings"], {*cells.index}),
+    )
 
 
-def _incomparable(before: pd.DataFrame, after: pd.DataFrame, compared: set[str]) -> dict[str, list[str]]:
+def _incomparable(
+    before: pd.DataFrame, after: pd.DataFrame, compared: set[str]
+) -> dict[str, list[str]]:
     """Names of cells by the reason why they have no speed-ups to compare."""
     columns = ["status", "reference"]
     cells = _beside(_by_cell(before)[columns], _by_cell(after)[columns], "outer")
     in_a, in_b = cells["status_a"].notna(), cells["status_b"].notna()
-    ok_a, ok_b = cells["status_a"].eq("ok").fillna(False), cells["status_b"].eq("ok").fillna(False)
+    ok_a, ok_b = (
+        cells["status_a"].eq("ok").fillna(False),
+        cells["status_b"].eq("ok").fillna(False),
+    )
     statuses = cells["status_a"] + " -> " + cells["status_b"]
     references = cells["reference_a"] + " -> " + cells["reference_b"]
     return {
         "broken": _described(statuses[ok_a & in_b & ~ok_b]),
         "repaired": _described(statuses[in_a & ~ok_a & ok_b]),
-        "over another library": _described(references[ok_a & ok_b & ~cells.index.isin(compared)]),
+        "over another library": _described(
+            references[ok_a & ok_b & ~cells.index.isin(compared)]
+        ),
         "missing in B": [*cells.index[in_a & ~in_b]],
         "new in B": [*cells.index[in_b & ~in_a]],
     }
@@ -89,7 +106,9 @@ def _incomparable(before: pd.DataFrame, after: pd.DataFrame, compared: set[str])
 
 def _by_cell(rows: pd.DataFrame) -> pd.DataFrame:
     """Rows with the names of their cells as index."""
-    return rows.assign(cell=[identifier(row) for row in records(rows)]).set_index("cell")
+    return rows.assign(cell=[identifier(row) for row in records(rows)]).set_index(
+        "cell"
+    )
 
 
 def _speedups(sessions: pd.DataFrame) -> pd.DataFrame:
@@ -100,9 +119,13 @@ def _speedups(sessions: pd.DataFrame) -> pd.DataFrame:
     return means.apply(np.exp)
 
 
-def _beside(before: pd.DataFrame, after: pd.DataFrame, how: Literal["inner", "outer"]) -> pd.DataFrame:
+def _beside(
+    before: pd.DataFrame, after: pd.DataFrame, how: Literal["inner", "outer"]
+) -> pd.DataFrame:
     """Columns of both sides by their common index, with _a and _b behind their names."""
-    return before.merge(after, how, left_index=True, right_index=True, suffixes=("_a", "_b"))
+    return before.merge(
+        after, how, left_index=True, right_index=True, suffixes=("_a", "_b")
+    )
 
 
 def _described(cells: "pd.Series[str]") -> list[str]:

@@ -20,7 +20,10 @@ _TIMES = columns(
     regime median_us:float reference speedup:float speedup_low:float speedup_high:float tflops:float
     gbytes_per_s:float"""
 )
-TIMES_AND_COUNTERS = {**_TIMES, **dict.fromkeys(wanted_metrics([*METRIC_GROUPS]), "float")}
+TIMES_AND_COUNTERS = {
+    **_TIMES,
+    **dict.fromkeys(wanted_metrics([*METRIC_GROUPS]), "float"),
+}
 """Columns of times_and_counters.csv: counters are of one launch with a flushed L2, whatever the regime of the times."""
 
 
@@ -28,6 +31,11 @@ def times_and_counters(timings: pd.DataFrame, metrics: pd.DataFrame) -> pd.DataF
     """A row per variant, size and regime that was both timed and counted, from timings.csv and metrics.csv."""
     cell = ["sweep", "variant", *SIZE_COLUMNS]
     counted = metrics[metrics["metric"].isin(TIMES_AND_COUNTERS)]
-    wide = counted.groupby([*cell, "metric"], dropna=False)["value"].first().unstack("metric").reset_index()
+    wide = (
+        counted.groupby([*cell, "metric"], dropna=False)["value"]
+        .first()
+        .unstack("metric")
+        .reset_index()
+    )
     alone = timings["baseline"].isna() & timings["median_us"].notna()
     return timings[alone].merge(wide, on=cell).reindex(columns=list(TIMES_AND_COUNTERS))

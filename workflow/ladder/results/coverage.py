@@ -22,16 +22,25 @@ def against(held: Frame, others: Frame) -> Frame:
     """
     once = others.drop_duplicates(["cell", "session"])
     ends = ranges(once.assign(entry=once["cell"]))[["predicted_low", "predicted_high"]]
-    readings = held.drop_duplicates(["cell", "session"]).join(ends, on="cell").dropna(subset="predicted_low")
+    readings = (
+        held.drop_duplicates(["cell", "session"])
+        .join(ends, on="cell")
+        .dropna(subset="predicted_low")
+    )
     low, high = readings["predicted_low"], readings["predicted_high"]
-    outside = (low - readings["log"]).clip(lower=0) + (readings["log"] - high).clip(lower=0)
+    outside = (low - readings["log"]).clip(lower=0) + (readings["log"] - high).clip(
+        lower=0
+    )
     return readings.assign(half_width=(high - low) / 2, outside=outside)
 
 
 def left_out(rows: Frame, by: str) -> Frame:
     """`against` the others for each GPU (`by` gpu), or each kind of host (`by` host), in turn."""
     return pd.concat(
-        [against(rows[rows[by] == value], rows[rows[by] != value]) for value in rows[by].unique()]
+        [
+            against(rows[rows[by] == value], rows[rows[by] != value])
+            for value in rows[by].unique()
+        ]
     )
 
 
@@ -39,7 +48,10 @@ def _parts(readings: Frame, by: str) -> Iterator[tuple[Any, Frame]]:
     """Readings all together, by kind of reference, by class (small ones pooled), and by what was left out."""
     yield "all", readings
     yield "kernel", readings[readings["kind"] == "kernel"]
-    yield "library, over 50 us", readings[(readings["kind"] == "library") & (readings["median_us"] > 50)]
+    yield (
+        "library, over 50 us",
+        readings[(readings["kind"] == "library") & (readings["median_us"] > 50)],
+    )
     cells = readings.groupby("class")["cell"].transform("nunique")
     yield from readings[cells >= FEW].groupby("class")
     yield f"classes of fewer than {FEW} cells", readings[cells < FEW]
@@ -65,6 +77,8 @@ def coverage(rows: Frame) -> list[TableRow]:
             row |= {"cells": readings["cell"].nunique(), "readings": len(readings)}
             row["covered"] = (readings["outside"] == 0).mean()
             row["half_width"] = readings["half_width"].median()
-            row["interval_score"] = (2 * readings["half_width"] + 40 * readings["outside"]).mean()
+            row["interval_score"] = (
+                2 * readings["half_width"] + 40 * readings["outside"]
+            ).mean()
             table.append(row)
     return table

@@ -81,14 +81,22 @@ def measured_on(records: Records, table: pd.DataFrame) -> dict[str, Any]:
     sessions.sort(key=lambda session: session.started)
     by_gpu: dict[str, list[Session]] = {}
     for session in sessions:
-        by_gpu.setdefault(str(session.gpu.get("uuid") or session.id), []).append(session)
+        by_gpu.setdefault(str(session.gpu.get("uuid") or session.id), []).append(
+            session
+        )
     gpus = [_gpu(records, of_gpu) for of_gpu in by_gpu.values()]
     last = sessions[-1]
-    trees = {str(session.tree.get("digest")): dict(session.tree) for session in sessions}
+    trees = {
+        str(session.tree.get("digest")): dict(session.tree) for session in sessions
+    }
     return {
         "gpu": gpus[0],
         "gpus": gpus,
-        **{name: version for name, version in last.versions.items() if name in Versions.__annotations__},
+        **{
+            name: version
+            for name, version in last.versions.items()
+            if name in Versions.__annotations__
+        },
         "host": dict(last.host),
         "tree": dict(last.tree),
         "trees": list(trees.values()),

@@ -26,7 +26,9 @@ def usual_seconds(records: Iterable[Record]) -> Mapping[str, float]:
     if not seconds:
         return {}
     overall = fmean(second for cells in seconds.values() for second in cells)
-    return defaultdict(lambda: overall, {regime: fmean(cells) for regime, cells in seconds.items()})
+    return defaultdict(
+        lambda: overall, {regime: fmean(cells) for regime, cells in seconds.items()}
+    )
 
 
 def forecast(run: Run) -> str:
@@ -34,7 +36,9 @@ def forecast(run: Run) -> str:
 
     It says `at most` where a kernel is not compiled, since machine code may come out as it was.
     """
-    from ladder.build.cache import Cache  # and with it CUDA, which tables are made without
+    from ladder.build.cache import (
+        Cache,
+    )  # and with it CUDA, which tables are made without
     from ladder.build.variants import CompileRequests
 
     gpu = next((gpu for gpu in find_gpus() if gpu.slug == run.device), None)
@@ -42,8 +46,12 @@ def forecast(run: Run) -> str:
     cache = Cache(run.project.root / run.config.compile.cache)
     due, compiled = Counter[str](), True
     for name, sweep in run.sweeps.items():
-        requests = CompileRequests(sweep, run.project.include, run.arch, run.config.compile.options)
-        facts = {request.key: cache.facts(request) or {} for request in requests.requests}
+        requests = CompileRequests(
+            sweep, run.project.include, run.arch, run.config.compile.options
+        )
+        facts = {
+            request.key: cache.facts(request) or {} for request in requests.requests
+        }
         plan = requests.planned(run.plans[name], facts)
         compiled = compiled and all(facts.values())
         on = host_conditions(plan.problem, gpu.name, driver_version()) if gpu else None
@@ -53,7 +61,9 @@ def forecast(run: Run) -> str:
             due.update(regimes)
         due.update(plan.choices[index].regime for index in schedule.choices(tasks))
     text = ("" if compiled else "at most ") + f"{count(due.total(), 'cell')} due"
-    usual_s = usual_seconds([*read_archive(run.project.published(run.device).records), *store])
+    usual_s = usual_seconds(
+        [*read_archive(run.project.published(run.device).records), *store]
+    )
     if not usual_s:
         return text
     seconds = sum(cells * usual_s[regime] for regime, cells in due.items())

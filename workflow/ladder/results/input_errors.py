@@ -26,7 +26,9 @@ class InputErrors:
         return self.kernel / self.reference if self.reference else None
 
 
-def errors_by_inputs(timings: pd.DataFrame, metrics: pd.DataFrame) -> Iterator[InputErrors]:
+def errors_by_inputs(
+    timings: pd.DataFrame, metrics: pd.DataFrame
+) -> Iterator[InputErrors]:
     """Errors of the cells in `timings` whose sweep has `errors`.
 
     Columns of timings: those of a cell; of metrics as in `metric_table`.
@@ -39,4 +41,6 @@ def errors_by_inputs(timings: pd.DataFrame, metrics: pd.DataFrame) -> Iterator[I
             kernel = errors.get(f"max_error_{inputs}")
             reference = errors.get(f"reference_max_error_{inputs}")
             if kernel is not None and reference is not None:
-                yield InputErrors(row, inputs, kernel, reference if reference < NO_NUMBER else None)
+                yield InputErrors(
+                    row, inputs, kernel, reference if reference < NO_NUMBER else None
+                )

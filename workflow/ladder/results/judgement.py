@@ -36,7 +36,9 @@ def outcome(view: PlanRecords, task: Task, regime: str = "") -> Outcome:
         return "unsupported", task.absent or "", {}
     if (why := view.plan.broken(task)) is not None:
         return view.plan.variants[task.variant]["status"], why, {}
-    where = f"{task.variant} at {dict(task.cell.size)}, {regime or view.plan.regimes[0]}"
+    where = (
+        f"{task.variant} at {dict(task.cell.size)}, {regime or view.plan.regimes[0]}"
+    )
     record = view.current_record(task, regime)
     if record is None:
         raise LadderError(f"{where}: it was not measured")
@@ -67,7 +69,9 @@ class _Deviations:
         return self._of_class.get(name, max(self._of_class.values()))
 
 
-def _cell(view: PlanRecords, deviations: _Deviations, task: Task, regime: str) -> JudgedCell:
+def _cell(
+    view: PlanRecords, deviations: _Deviations, task: Task, regime: str
+) -> JudgedCell:
     status, reason, result = outcome(view, task, regime)
     summary, check = summarised(result), result.get("check") or {}
     cell: JudgedCell = {
@@ -92,10 +96,14 @@ def _cell(view: PlanRecords, deviations: _Deviations, task: Task, regime: str) -
             for where, times in _DEVIATIONS.items():
                 interval = widened(speedup, times * deviation)
                 cell |= {f"{where}_low": interval.low, f"{where}_high": interval.high}
-    return cell | {name: check.get(name) for name in ("launches", "max_error", "error_bound")}
+    return cell | {
+        name: check.get(name) for name in ("launches", "max_error", "error_bound")
+    }
 
 
-def cells_of(view: PlanRecords, components: pd.DataFrame | None = None) -> list[JudgedCell]:
+def cells_of(
+    view: PlanRecords, components: pd.DataFrame | None = None
+) -> list[JudgedCell]:
     """The cells of a plan in its order; `components` is the table of that name, of the GPU's model if there is one.
 
     Raises LadderError for a cell that was not measured, or whose reference failed in the first regime.
@@ -122,7 +130,11 @@ def decide(cells: Sequence[JudgedCell]) -> tuple[int, list[JudgedCell]]:
     failed += [cell for cell in first if cell["status"] == "unsupported"]
     if failed:
         wrong = [cell for cell in failed if cell["status"] in WRONG]
-        return (VERDICTS.index("wrong"), wrong) if wrong else (VERDICTS.index("broken"), failed)
+        return (
+            (VERDICTS.index("wrong"), wrong)
+            if wrong
+            else (VERDICTS.index("broken"), failed)
+        )
     slower = [cell for cell in first if cell["speedup_high"] < 1]
     if slower:
         return VERDICTS.index("slower"), slower

@@ -66,12 +66,20 @@ def half_widths(rows: Frame) -> Frame:
     cells = rows.drop_duplicates("cell").set_index("cell")
     prior = cells["class"].map(class_quantiles(rows))
     over_library = rows.dropna(subset="library")
-    times = over_library.assign(cell=over_library["library"], log=np.log(over_library["reference_median_us"]))
-    of_library = _squares(deviations(times)).reindex(cells["library"]).set_axis(cells.index)
-    read = _squares(deviations(rows)).reindex(cells.index).fillna(of_library).fillna(0.0)
+    times = over_library.assign(
+        cell=over_library["library"], log=np.log(over_library["reference_median_us"])
+    )
+    of_library = (
+        _squares(deviations(times)).reindex(cells["library"]).set_axis(cells.index)
+    )
+    read = (
+        _squares(deviations(rows)).reindex(cells.index).fillna(of_library).fillna(0.0)
+    )
     alike = ((prior**2 + NORMAL**2 * read["sum"]) / (1 + read["size"])) ** 0.5
     hosts = rows.groupby("cell")["host"].nunique()
-    return Frame({"alike": alike, "anywhere": np.hypot(alike, prior.where(hosts == 1, 0.0))})
+    return Frame(
+        {"alike": alike, "anywhere": np.hypot(alike, prior.where(hosts == 1, 0.0))}
+    )
 
 
 def ranges(rows: Frame) -> Frame:
@@ -90,4 +98,6 @@ def ranges(rows: Frame) -> Frame:
     predicted = half["anywhere"].clip(lower=measured)
     value = found["log"].mean()
     ends = {"value": value, "low": value - measured, "high": value + measured}
-    return Frame(ends | {"predicted_low": value - predicted, "predicted_high": value + predicted})
+    return Frame(
+        ends | {"predicted_low": value - predicted, "predicted_high": value + predicted}
+    )

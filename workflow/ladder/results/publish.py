@@ -54,7 +54,10 @@ def replaced(target: Path) -> Iterator[Path]:
     Raises LadderError where another process publishes there.
     """
     target = target.resolve()  # a link to it stays
-    fresh, aside = target.with_name(f".{target.name}.new"), PublishedFolder(target).aside
+    fresh, aside = (
+        target.with_name(f".{target.name}.new"),
+        PublishedFolder(target).aside,
+    )
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
         fresh.mkdir()
@@ -114,8 +117,14 @@ class Publication:
     @functools.cached_property
     def additions(self) -> list[Record]:
         """The chosen records that are not in the archive yet."""
-        archived = {(record.key, record.session, record.time) for record in self.archive}
-        return [record for record in self.chosen if (record.key, record.session, record.time) not in archived]
+        archived = {
+            (record.key, record.session, record.time) for record in self.archive
+        }
+        return [
+            record
+            for record in self.chosen
+            if (record.key, record.session, record.time) not in archived
+        ]
 
     @functools.cached_property
     def sessions(self) -> dict[str, Session]:
@@ -155,9 +164,15 @@ class Publication:
         """Why this should not be published; empty where nothing speaks against it."""
         objections = [*self._objections_to_plans(), *self._objections_to_losses()]
         if self.run.measures or self.only:
-            return [*objections, *self._objections_to_cells(), *self._objections_to_sessions()]
+            return [
+                *objections,
+                *self._objections_to_cells(),
+                *self._objections_to_sessions(),
+            ]
         if not self.additions:
-            objections.append("nothing new to publish: a run without a GPU adds no record")
+            objections.append(
+                "nothing new to publish: a run without a GPU adds no record"
+            )
         return objections
 
     def _objections_to_plans(self) -> Iterator[str]:
@@ -169,7 +184,10 @@ class Publication:
 
     def _objections_to_losses(self) -> Iterator[str]:
         """Published rows that the new publication would lack."""
-        kept, why = {*self.run.every_sweep}, f"without a file in {self.run.project.sweeps}"
+        kept, why = (
+            {*self.run.every_sweep},
+            f"without a file in {self.run.project.sweeps}",
+        )
         if self.only:
             kept, why = {*self.views}, "and not a sweep of this run"
         sweeps = published_column(self.published, "timings", "sweep")
@@ -178,18 +196,34 @@ class Publication:
 
     def _objections_to_cells(self) -> Iterator[str]:
         """Cells without a record of this checkout, and records that are wrong or do not follow from their times."""
-        named = [(cell_name(record.variant, record.cell), record) for record in self.chosen]
-        timed = [(name, record) for name, record in named if record.cell.regime != COUNTERS]
-        good = [(name, record.result) for name, record in timed if record.status == "ok"]
+        named = [
+            (cell_name(record.variant, record.cell), record) for record in self.chosen
+        ]
+        timed = [
+            (name, record) for name, record in named if record.cell.regime != COUNTERS
+        ]
+        good = [
+            (name, record.result) for name, record in timed if record.status == "ok"
+        ]
         checks = [(name, result.get("check") or {}) for name, result in good]
         latest = _latest()
         cells = {
             "not measured by this checkout: its code, settings or kernels are others": self._unmeasured(),
-            "with an incorrect result": [name for name, record in timed if record.status == "incorrect"],
-            "timed but not verified": [name for name, check in checks if check.get("max_error") is None],
-            "with an error above its bound": [name for name, check in checks if error_is_above_bound(check)],
-            "whose speed-up is not that of its times": [name for name, result in good if not follows(result)],
-            "with a time in the future": [name for name, record in timed if record.time > latest],
+            "with an incorrect result": [
+                name for name, record in timed if record.status == "incorrect"
+            ],
+            "timed but not verified": [
+                name for name, check in checks if check.get("max_error") is None
+            ],
+            "with an error above its bound": [
+                name for name, check in checks if error_is_above_bound(check)
+            ],
+            "whose speed-up is not that of its times": [
+                name for name, result in good if not follows(result)
+            ],
+            "with a time in the future": [
+                name for name, record in timed if record.time > latest
+            ],
         }
         for what, names in cells.items():
             if names:
@@ -218,17 +252,25 @@ class Publication:
             if session.started > _latest():
                 yield f"the session {session.id} began in the future, at {session.started}"
         unnamed = [
-            str(session.tree.get("digest"))[:16] for session in sessions if not session.tree.get("commit")
+            str(session.tree.get("digest"))[:16]
+            for session in sessions
+            if not session.tree.get("commit")
         ]
         for digest in dict.fromkeys(unnamed):
             yield f"no commit is known for the tree of digest {digest} it was measured from"
         if self.only is not None:
-            others = [session.id for session in sessions if not is_of(session, self.only)]
+            others = [
+                session.id for session in sessions if not is_of(session, self.only)
+            ]
             if others:
                 commit = self.only["commit"][:12]
                 yield f"the session(s) {listed(others, 3)} are not of {commit} without local changes"
         root = self.run.project.root
-        commits = [str(session.tree["commit"]) for session in sessions if session.tree.get("commit")]
+        commits = [
+            str(session.tree["commit"])
+            for session in sessions
+            if session.tree.get("commit")
+        ]
         if unknown := unknown_commits(root, commits):
             yield (
                 f"the commit(s) {listed(unknown, 3)} are not in the git repository {root}: fetch them, or publish from "
@@ -239,7 +281,9 @@ class Publication:
     def published_records(self) -> Records:
         """Archive and additions. A GPU has one UUID, in sessions of the archive and in new ones."""
         sessions = {**self.archive.sessions, **self.sessions}
-        return Records().add((*map(public, sessions.values()), *self.archive, *self.additions))
+        return Records().add(
+            (*map(public, sessions.values()), *self.archive, *self.additions)
+        )
 
     def frames(self) -> dict[str, pd.DataFrame]:
         """The tables of the device with this published, in the order of the project's sweeps."""
@@ -261,7 +305,9 @@ class Publication:
         kept = kept_rows(view.plan.sweep, self.published, ("notes", "jobs"))
         if profile is None:  # all other notes are made from records
             notes = kept["notes"][kept["notes"]["stage"] == "profile"]
-            profile = {"notes": notes[notes["subject"] != OTHER_CODE].to_dict("records")}
+            profile = {
+                "notes": notes[notes["subject"] != OTHER_CODE].to_dict("records")
+            }
         plan = self._with_published_facts(view.plan)
         view = replace(view, plan=plan, records=self.published_records, fall_back=True)
         part = collect_sweep(view, jobs, profile)
@@ -273,7 +319,11 @@ class Publication:
         from ladder.build.triton_request import MISSING
         from ladder.build.variants import CompileRequests, variant_facts
 
-        lacking = {name for name, facts in plan.variants.items() if facts.get("reason") == MISSING}
+        lacking = {
+            name
+            for name, facts in plan.variants.items()
+            if facts.get("reason") == MISSING
+        }
         if not lacking:
             return plan
         run, published = self.run, read_facts(self.published.facts)
@@ -284,7 +334,9 @@ class Publication:
             key = request.keys[-1]
             if variant.id in lacking and key in published:
                 facts[variant.id] = variant_facts(variant, request, published[key])
-        tasks = tasks_as_compiled(plan.tasks, {name: facts.get(name, {}) for name in plan.variants})
+        tasks = tasks_as_compiled(
+            plan.tasks, {name: facts.get(name, {}) for name in plan.variants}
+        )
         return replace(plan, variants={**plan.variants, **facts}, tasks=tasks)
 
     def write_records(self, fresh: PublishedFolder) -> None:
@@ -293,12 +345,19 @@ class Publication:
             self._write_archived(path, fresh.records / path.name)
         if self.additions:
             used = [
-                self.sessions[name] for name in dict.fromkeys(record.session for record in self.additions)
+                self.sessions[name]
+                for name in dict.fromkeys(record.session for record in self.additions)
             ]
-            began = min(record.time for record in self.additions).replace("-", "").replace(":", "")
+            began = (
+                min(record.time for record in self.additions)
+                .replace("-", "")
+                .replace(":", "")
+            )
             last = max(used, key=lambda session: session.started).tree
             commit = str(last.get("commit") or last.get("digest") or "unknown")[:12]
-            write_archive(fresh.records / f"{began}-{commit}.parquet", self.additions, used)
+            write_archive(
+                fresh.records / f"{began}-{commit}.parquet", self.additions, used
+            )
 
     def _write_archived(self, path: Path, target: Path) -> None:
         """Copy a file of the archive; with `only`, its records of this commit."""
@@ -331,14 +390,21 @@ def follows(result: Mapping[str, Any]) -> bool:
     ratios = abba_ratios(variant_us, reference_us)
     if len(ratios) < 2:
         return False
-    recorded = [result.get(name, 0.0) for name in ("speedup", "speedup_low", "speedup_high")]
+    recorded = [
+        result.get(name, 0.0) for name in ("speedup", "speedup_low", "speedup_high")
+    ]
     computed = ratio_interval(ratios)
-    return all(math.isclose(*pair, rel_tol=_ROUNDED) for pair in zip(recorded, computed, strict=True))
+    return all(
+        math.isclose(*pair, rel_tol=_ROUNDED)
+        for pair in zip(recorded, computed, strict=True)
+    )
 
 
 def _latest() -> str:
     """Later times are in the future, whichever host measured."""
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + _CLOCKS_DIFFER_S))
+    return time.strftime(
+        "%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + _CLOCKS_DIFFER_S)
+    )
 
 
 def published_column(published: PublishedFolder, table: str, column: str) -> list[str]:
@@ -347,23 +413,33 @@ def published_column(published: PublishedFolder, table: str, column: str) -> lis
     if not path.is_file():
         return []
     try:
-        return list(pd.read_csv(path, usecols=[column], dtype=str)[column].dropna().unique())
+        return list(
+            pd.read_csv(path, usecols=[column], dtype=str)[column].dropna().unique()
+        )
     except ValueError as error:
         raise LadderError(f"{path}: not a CSV table of {table}: {error}") from error
 
 
 def _names_its_commit(session: Session) -> bool:
     """Whether the commit that a session names has the session's tree."""
-    return bool(session.tree.get("digest") and session.tree.get("commit") and session.tree.get("clean"))
+    return bool(
+        session.tree.get("digest")
+        and session.tree.get("commit")
+        and session.tree.get("clean")
+    )
 
 
 def is_of(session: Session, wanted: Mapping[str, Any]) -> bool:
     """Whether a session was measured from a commit's tree: from the commit, or from another one with the same tree."""
-    of_commit = session.tree.get("commit") == wanted["commit"] and bool(session.tree.get("clean"))
+    of_commit = session.tree.get("commit") == wanted["commit"] and bool(
+        session.tree.get("clean")
+    )
     return of_commit or session.tree.get("digest") == wanted["digest"]
 
 
-def load_publication(run: Run, folder: RunFolder, published: PublishedFolder, only: str = "") -> Publication:
+def load_publication(
+    run: Run, folder: RunFolder, published: PublishedFolder, only: str = ""
+) -> Publication:
     """A run's plans, facts and records; with `only`, a commit, those of this commit from run and archive.
 
     Raises LadderError where a plan or an account is missing, or records of a published session.
@@ -372,9 +448,13 @@ def load_publication(run: Run, folder: RunFolder, published: PublishedFolder, on
     records, views = read_store(folder.records), {}
     for name in run.sweeps:
         # What a run for one commit did not measure may be in the archive.
-        measured = only or not run.measures or folder.account("measured", name).is_file()
+        measured = (
+            only or not run.measures or folder.account("measured", name).is_file()
+        )
         if not folder.plan(name).is_file() or not measured:
-            raise LadderError(f"{folder.root}: the sweep {name} is not measured; the run is not complete")
+            raise LadderError(
+                f"{folder.root}: the sweep {name} is not measured; the run is not complete"
+            )
         views[name] = PlanRecords(read_plan(folder.plan(name)), records)
     archive = read_archive(published.records)
     sessions = published_column(published, "sessions", "session")
@@ -390,7 +470,9 @@ def load_publication(run: Run, folder: RunFolder, published: PublishedFolder, on
     return Publication(run, folder, published, views, records, archive, wanted)
 
 
-def kept_rows(name: str, folder: PublishedFolder, wanted: Sequence[str]) -> dict[str, pd.DataFrame]:
+def kept_rows(
+    name: str, folder: PublishedFolder, wanted: Sequence[str]
+) -> dict[str, pd.DataFrame]:
     """Published rows of a sweep, table by table; none of a table that is not there."""
     kept = {}
     for table in wanted:
@@ -401,7 +483,10 @@ def kept_rows(name: str, folder: PublishedFolder, wanted: Sequence[str]) -> dict
 
 def copy_beside(source: RunFolder, target: RunFolder) -> None:
     """Copy what is of no sweep: which kernels the sanitizer has seen, and how long a whole tuning sweep took."""
-    for file, place in ((source.sanitizer, target.sanitizer), (source.throughput, target.throughput)):
+    for file, place in (
+        (source.sanitizer, target.sanitizer),
+        (source.throughput, target.throughput),
+    ):
         if file.is_file():
             place.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(file, place)

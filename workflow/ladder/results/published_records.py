@@ -25,7 +25,10 @@ _UUID_LETTERS = 12
 
 _TEXTS = ("kernel", "variant", "sweep", "session", "time", "status", "record")
 _SCHEMA = pa.schema(
-    [*((name, pa.string()) for name in _TEXTS), *((side, pa.list_(pa.float64())) for side in _SIDES)]
+    [
+        *((name, pa.string()) for name in _TEXTS),
+        *((side, pa.list_(pa.float64())) for side in _SIDES),
+    ]
 )
 """A row a record. `record` is its line of a store without the times, which have columns of their own; the texts before
 it are for queries. The sessions' lines are in the file's metadata.
@@ -50,21 +53,35 @@ def public_uuid(uuid: str) -> str:
 def public(session: Session) -> Session:
     """A session as it is published: its UUID shortened."""
     uuid = session.gpu.get("uuid")
-    return replace(session, gpu={**session.gpu, "uuid": public_uuid(uuid)}) if uuid else session
+    return (
+        replace(session, gpu={**session.gpu, "uuid": public_uuid(uuid)})
+        if uuid
+        else session
+    )
 
 
-def write_archive(path: Path, records: Iterable[Record], sessions: Iterable[Session]) -> None:
+def write_archive(
+    path: Path, records: Iterable[Record], sessions: Iterable[Session]
+) -> None:
     """Write one publication. Raises LadderError where the file exists: an archive only grows."""
     if path.exists():
-        raise LadderError(f"{path}: exists already; published records are never rewritten")
+        raise LadderError(
+            f"{path}: exists already; published records are never rewritten"
+        )
     rows = []
-    for record in sorted(records, key=lambda record: (record.cell.kernel, record.variant, record.time)):
+    for record in sorted(
+        records, key=lambda record: (record.cell.kernel, record.variant, record.time)
+    ):
         line, result = record.to_json(), dict(record.result)
         times = {side: result.pop(side, None) for side in _SIDES}
         text = json.dumps({**line, "record": {**line["record"], "result": result}})
-        rows.append({**line["record"], "kernel": record.cell.kernel, **times, "record": text})
+        rows.append(
+            {**line["record"], "kernel": record.cell.kernel, **times, "record": text}
+        )
     lines = json.dumps([public(session).to_json() for session in sessions])
-    table = pa.Table.from_pylist(rows, schema=_SCHEMA.with_metadata({"sessions": lines}))
+    table = pa.Table.from_pylist(
+        rows, schema=_SCHEMA.with_metadata({"sessions": lines})
+    )
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, compression="zstd", compression_level=19)
     replace_file(path, sink.getvalue())
@@ -89,14 +106,23 @@ def read_archive_file(path: Path, kernels: Sequence[str] | None = None) -> Recor
     entries: list[Record | Session] = []
     try:
         lines = json.loads(pq.read_schema(path).metadata[b"sessions"])
-        rows = pq.read_table(path, columns=["record", *_SIDES], filters=filters).to_pylist()
+        rows = pq.read_table(
+            path, columns=["record", *_SIDES], filters=filters
+        ).to_pylist()
         for line in lines:
             entries.append(from_text(json.dumps(line), str(path)))
         for number, row in enumerate(rows, 1):
             text = row.pop("record")
             times = {side: us for side, us in row.items() if us is not None}
             entries.append(from_text(text, f"{path}: row {number}", **times))
-    except (OSError, pa.ArrowException, KeyError, TypeError, ValueError, RecursionError) as error:
+    except (
+        OSError,
+        pa.ArrowException,
+        KeyError,
+        TypeError,
+        ValueError,
+        RecursionError,
+    ) as error:
         raise LadderError(f"{path}: not an archive of records: {error}") from error
     return Records().add(entries)
 
@@ -104,16 +130,29 @@ def read_archive_file(path: Path, kernels: Sequence[str] | None = None) -> Recor
 def _samples(records: Sequence[Record]) -> pa.Table:
     rows = list[dict[str, Any]]()
     for record in records:
-        about = {**vars(record), **record.cell.size, "cell": record.cell.id, "regime": record.cell.regime}
+        about = {
+            **vars(record),
+            **record.cell.size,
+            "cell": record.cell.id,
+            "regime": record.cell.regime,
+        }
         for place, side in enumerate(_SIDES):
             us = record.result.get(side) or ()
             group, second = np.divmod(np.arange(len(us)), 2)
             # Of a group's four launches a side has the outer two (0 and 3) or the inner two (1 and 2), in turns.
             is_inner = (group + place) % 2
             order = 4 * group + np.where(is_inner, 1 + second, 3 * second)
-            rows.append({**about, "order": order, "side": side.removesuffix("_us"), "us": us})
-    samples = pd.DataFrame(rows, columns=_SAMPLES_SCHEMA.names).explode(["order", "us"]).dropna(subset="us")
-    return pa.Table.from_pandas(samples, _SAMPLES_SCHEMA, preserve_index=False).replace_schema_metadata()
+            rows.append(
+                {**about, "order": order, "side": side.removesuffix("_us"), "us": us}
+            )
+    samples = (
+        pd.DataFrame(rows, columns=_SAMPLES_SCHEMA.names)
+        .explode(["order", "us"])
+        .dropna(subset="us")
+    )
+    return pa.Table.from_pandas(
+        samples, _SAMPLES_SCHEMA, preserve_index=False
+    ).replace_schema_metadata()
 
 
 def write_samples(path: Path, records: Iterable[Record]) -> None:
@@ -129,7 +168,9 @@ def write_samples(path: Path, records: Iterable[Record]) -> None:
     replace_file(path, sink.getvalue())
 
 
-def records_of(folder: RunFolder, published: Path | None, plans: Iterable[Plan]) -> Records:
+def records_of(
+    folder: RunFolder, published: Path | None, plans: Iterable[Plan]
+) -> Records:
     """The run's store, or where nothing is measured the published sessions with the records of the plans' kernels."""
     if published is None:
         return read_store(folder.records)

@@ -22,31 +22,52 @@ def published_row(timings: pd.DataFrame, cell: str) -> TableRow:
     sweep = cell.partition("/")[0]
     rows = {identifier(row): row for row in records(timings[timings["sweep"] == sweep])}
     if cell not in rows:
-        near = difflib.get_close_matches(cell, rows, n=1, cutoff=0) or ["SWEEP/VARIANT@SIZE:REGIME"]
-        raise refuse("command line", "CELL", cell, f"a cell of the published tables, such as {near[0]}")
+        near = difflib.get_close_matches(cell, rows, n=1, cutoff=0) or [
+            "SWEEP/VARIANT@SIZE:REGIME"
+        ]
+        raise refuse(
+            "command line",
+            "CELL",
+            cell,
+            f"a cell of the published tables, such as {near[0]}",
+        )
     return rows[cell]
 
 
 def alone(sweep: Sweep, row: TableRow) -> Sweep:
     """The sweep with this cell and nothing else. Raises LadderError where it has no such cell any more."""
     for entry, size in sweep.cells:
-        if entry.variant.id == row["variant"] and all(row[name] == value for name, value in size.items()):
+        if entry.variant.id == row["variant"] and all(
+            row[name] == value for name, value in size.items()
+        ):
             break
     else:
-        raise LadderError(f"the sweep {sweep.name} has no cell {identifier(row)} any more")
+        raise LadderError(
+            f"the sweep {sweep.name} has no cell {identifier(row)} any more"
+        )
     entries = [replace(entry, sizes=(size,))]
     if row["baseline"] is None:
         entries = [replace(entries[0], baseline=None)]
     elif entry.baseline is not None:
-        entries.append(replace(entry.baseline, sizes=(size,)))  # it is compiled where it is launched
-    cell = ((entry.variant.dtype,), (size,), tuple(entries), sweep.reference, (row["regime"],))
+        entries.append(
+            replace(entry.baseline, sizes=(size,))
+        )  # it is compiled where it is launched
+    cell = (
+        (entry.variant.dtype,),
+        (size,),
+        tuple(entries),
+        sweep.reference,
+        (row["regime"],),
+    )
     return Sweep(sweep.name, sweep.problem, *cell, precision=sweep.precision)
 
 
 def again(view: PlanRecords, row: TableRow) -> Outcome:
     """The outcome of the one cell that was measured, or of its pair with a baseline."""
     paired = row["baseline"] is not None
-    return outcome(view, next(task for task in view.plan.tasks if bool(task.baseline) == paired))
+    return outcome(
+        view, next(task for task in view.plan.tasks if bool(task.baseline) == paired)
+    )
 
 
 def inside(row: TableRow, now: Outcome) -> bool | None:
@@ -66,7 +87,9 @@ def inside(row: TableRow, now: Outcome) -> bool | None:
 
 def published_text(row: TableRow, about: Mapping[str, Any]) -> str:
     """What was published of a cell, for a terminal."""
-    return _text("published", row, about=about, gpu=(about.get("gpu") or {}).get("name"))
+    return _text(
+        "published", row, about=about, gpu=(about.get("gpu") or {}).get("name")
+    )
 
 
 def measured_text(row: TableRow, now: Outcome, gpu: str) -> str:
@@ -74,7 +97,10 @@ def measured_text(row: TableRow, now: Outcome, gpu: str) -> str:
     status, reason, result = now
     found = summarised(result)
     known = {"status": status, "reason": reason, "reference": result.get("reference")}
-    known |= {"speedup": estimate(found, "speedup"), "median_us": found.get("median_us")}
+    known |= {
+        "speedup": estimate(found, "speedup"),
+        "median_us": found.get("median_us"),
+    }
     return _text("measured", row, now=known, gpu=gpu, inside=inside(row, now))
 
 

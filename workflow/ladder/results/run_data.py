@@ -100,25 +100,38 @@ class Values:
 
     def best(self, per: str, choose: Callable[..., Value] = max) -> "Values":
         """For each value of a column or parameter the greatest number, or the least with `min`."""
-        groups = grouped(self.values, lambda value: value.row[per], ordered=False).values()
-        return replace(self, values=[choose(group, key=lambda value: value.value) for group in groups])
+        groups = grouped(
+            self.values, lambda value: value.row[per], ordered=False
+        ).values()
+        return replace(
+            self,
+            values=[choose(group, key=lambda value: value.value) for group in groups],
+        )
 
     def only(self, **wanted: Any) -> "Values":
         """Those of rows with these columns or parameters."""
         fitting = [value for value in self.values if _fits(value.row, wanted)]
-        return replace(self, values=fitting, why=self.why or f"no such row of {self.sweep}")
+        return replace(
+            self, values=fitting, why=self.why or f"no such row of {self.sweep}"
+        )
 
     def over(self, other: "Values", *match: str) -> "Values":
         """Quotients of these and the values of `other` whose rows agree in the columns `match`: how a gain changes."""
-        divisors = {tuple(value.row[name] for name in match): value for value in other.values}
+        divisors = {
+            tuple(value.row[name] for name in match): value for value in other.values
+        }
         quotients = []
         for value in self.values:
             divisor = divisors.get(tuple(value.row[name] for name in match))
             if divisor:
                 gain = Gain.over(value, divisor)
                 timed = value.timed + divisor.timed
-                quotients.append(Value(gain.measured, gain.predicted, row=value.row, timed=timed))
-        return Values(self.sweep, quotients, self.why or other.why, self.noise + other.noise)
+                quotients.append(
+                    Value(gain.measured, gain.predicted, row=value.row, timed=timed)
+                )
+        return Values(
+            self.sweep, quotients, self.why or other.why, self.noise + other.noise
+        )
 
     @property
     def least(self) -> float:
@@ -141,7 +154,9 @@ class Values:
 
 def short(value: float) -> str:
     """Three significant digits, of a whole number no more than it has."""
-    return f"{value:.0f}" if abs(value) >= 100 or value == int(value) else f"{value:#.3g}"
+    return (
+        f"{value:.0f}" if abs(value) >= 100 or value == int(value) else f"{value:#.3g}"
+    )
 
 
 def _fits(row: Row, wanted: Mapping[str, Any]) -> bool:
@@ -160,7 +175,10 @@ def _fits(row: Row, wanted: Mapping[str, Any]) -> bool:
 def mean(rows: Sequence[Mapping[str, Any]]) -> Gain:
     """The geometric mean of speed-ups; its intervals are those of the ends, which are wide."""
     gains = [gain(row) for row in rows]
-    return Gain(_mean([gain.measured for gain in gains]), _mean([gain.predicted for gain in gains]))
+    return Gain(
+        _mean([gain.measured for gain in gains]),
+        _mean([gain.predicted for gain in gains]),
+    )
 
 
 def _mean(estimates: Sequence[Estimate]) -> Estimate:
@@ -169,7 +187,9 @@ def _mean(estimates: Sequence[Estimate]) -> Estimate:
     return Estimate(*map(geometric_mean, zip(*map(astuple, estimates), strict=True)))
 
 
-def grouped(items: Iterable[Item], of: Callable[[Item], Any], ordered: bool = True) -> dict[Any, list[Item]]:
+def grouped(
+    items: Iterable[Item], of: Callable[[Item], Any], ordered: bool = True
+) -> dict[Any, list[Item]]:
     """Items by a key, in its order if `ordered`."""
     groups = defaultdict(list)
     for item in items:
@@ -186,7 +206,9 @@ def best(rows: Sequence[Row]) -> Row:
 def read_frames(folder: Path) -> dict[str, pd.DataFrame]:
     """The tables in a folder by name. Raises LadderError where one that every run has is missing."""
     required = {name: tables.read(name, folder) for name in _REQUIRED}
-    return required | {name: tables.read(name, folder, required=False) for name in _OPTIONAL}
+    return required | {
+        name: tables.read(name, folder, required=False) for name in _OPTIONAL
+    }
 
 
 def _names(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -207,22 +229,37 @@ class RunData(Origin):
         environment: Mapping[str, Any] | None = None,
         precision: float = 0.0,
     ) -> None:
-        empty = {name: tables.frame(name, []) for name in (*_REQUIRED, *_OPTIONAL) if name not in frames}
-        self.sweeps, self.frames, self.precision = sweeps, {**frames, **empty}, precision
+        empty = {
+            name: tables.frame(name, [])
+            for name in (*_REQUIRED, *_OPTIONAL)
+            if name not in frames
+        }
+        self.sweeps, self.frames, self.precision = (
+            sweeps,
+            {**frames, **empty},
+            precision,
+        )
         self.environment = environment or {}
 
     @classmethod
     def read(cls, folder: RunFolder, sweeps: Mapping[str, Sweep]) -> "RunData":
         """The tables in a folder. Raises LadderError where one that every run has is missing, or the environment."""
         environment, frames = read_environment(folder), read_frames(folder.tables)
-        source = environment.get("published") or (environment if isinstance(folder, PublishedFolder) else {})
-        frames["unseen"] = tables.read("unseen", folder.unseen(source.get("device", "")), required=False)
+        source = environment.get("published") or (
+            environment if isinstance(folder, PublishedFolder) else {}
+        )
+        frames["unseen"] = tables.read(
+            "unseen", folder.unseen(source.get("device", "")), required=False
+        )
         return cls(sweeps, frames, environment)
 
     @cached_property
     def parts(self) -> Mapping[str, SweepData]:
         """Every sweep with its tables."""
-        return {name: of_sweep(sweep, self.frames, self.environment) for name, sweep in self.sweeps.items()}
+        return {
+            name: of_sweep(sweep, self.frames, self.environment)
+            for name, sweep in self.sweeps.items()
+        }
 
     @property
     def name(self) -> str:
@@ -242,7 +279,9 @@ class RunData(Origin):
         timings = tables.with_rungs(self.frames["timings"], self.sweeps.values())
         for row in stats.records(timings):
             names = {**code.get((row["sweep"], row["variant"]), {}), **_names(row)}
-            rows.append(Row(names, stats.size_of(row), metrics.get(stats.cell_of(row), {})))
+            rows.append(
+                Row(names, stats.size_of(row), metrics.get(stats.cell_of(row), {}))
+            )
         return rows
 
     @cached_property
@@ -254,13 +293,19 @@ class RunData(Origin):
     @cached_property
     def _pairs(self) -> Mapping[tuple[Any, ...], Row]:
         """Rows with a result by variant, reference, regime and size."""
-        good = [row for row in self._timings if row["status"] == "ok" and row["sweep"] in self.sweeps]
+        good = [
+            row
+            for row in self._timings
+            if row["status"] == "ok" and row["sweep"] in self.sweeps
+        ]
         return {_pair(row, row["reference"]): row for row in good}
 
     def cells(self, sweep: str, kernel: Any = None, **wanted: Any) -> Rows:
         """Cells in the sweep's first regime, unless another one is wanted: a value, a tuple of values or a function."""
         regime = self.sweeps[sweep].regimes[0] if sweep in self.sweeps else ""
-        return self._select(self._cells.get(sweep, ()), sweep, kernel, {"regime": regime, **wanted})
+        return self._select(
+            self._cells.get(sweep, ()), sweep, kernel, {"regime": regime, **wanted}
+        )
 
     def timed(self, sweep: str, kernel: Any = None, **wanted: Any) -> Rows:
         """Cells with a result."""
@@ -271,8 +316,12 @@ class RunData(Origin):
         counts = Counter(row["status"] for row in cells.rows).items()
         shown = ", ".join(f"{count} {status}" for status, count in counts)
         reasons = {row.get("reason") for row in cells.rows}
-        reason = f": {reasons.pop()}" if len(reasons) == 1 and None not in reasons else ""
-        return Rows(sweep, [], f"no such cell of {sweep} gave a result ({shown}{reason})")
+        reason = (
+            f": {reasons.pop()}" if len(reasons) == 1 and None not in reasons else ""
+        )
+        return Rows(
+            sweep, [], f"no such cell of {sweep} gave a result ({shown}{reason})"
+        )
 
     def compiled(self, sweep: str, kernel: Any = None, **wanted: Any) -> Rows:
         """Variants that compiled, with what their machine code says; this needs no GPU."""
@@ -284,7 +333,9 @@ class RunData(Origin):
         if timed.rows:
             return timed.rows
         if sweep in self.sweeps and sweep not in self._cells:
-            raise Unmeasured(": ".join([f"{sweep} has no timings", *self._notes(sweep)[:1]]))
+            raise Unmeasured(
+                ": ".join([f"{sweep} has no timings", *self._notes(sweep)[:1]])
+            )
         raise Unmeasured(timed.why)
 
     def part(self, sweep: str) -> SweepData:
@@ -298,26 +349,44 @@ class RunData(Origin):
     def _notes(self, sweep: str, stage: str = "") -> list[str]:
         """Reasons that the run gives for what a sweep is without."""
         notes = self.frames["notes"]
-        notes = notes[(notes["sweep"] == sweep) & ((notes["stage"] == stage) | (not stage))]
+        notes = notes[
+            (notes["sweep"] == sweep) & ((notes["stage"] == stage) | (not stage))
+        ]
         return [str(reason) for reason in notes["reason"].dropna().unique()]
 
-    def _select(self, rows: Iterable[Row], sweep: str, kernel: Any, wanted: Mapping[str, Any]) -> Rows:
+    def _select(
+        self, rows: Iterable[Row], sweep: str, kernel: Any, wanted: Mapping[str, Any]
+    ) -> Rows:
         if sweep not in self.sweeps:
             return Rows(sweep, [], f"the sweep {sweep} is not part of this run")
         given = {"sweep": sweep, **({"kernel": kernel} if kernel else {}), **wanted}
         fitting = [row for row in rows if _fits(row, given)]
         if fitting:
             return Rows(sweep, fitting, "")
-        shown = [f"such {name}" if callable(wish) else f"{name} = {wish}" for name, wish in given.items()]
-        return Rows(sweep, [], ": ".join([f"no row with {', '.join(shown)}", *self._notes(sweep)[:1]]))
+        shown = [
+            f"such {name}" if callable(wish) else f"{name} = {wish}"
+            for name, wish in given.items()
+        ]
+        return Rows(
+            sweep,
+            [],
+            ": ".join([f"no row with {', '.join(shown)}", *self._notes(sweep)[:1]]),
+        )
 
     def speeds(self, rows: Rows) -> Values:
         """Speed over the reference that the sweep names."""
-        return Values(rows.sweep, [_speed(row, row) for row in rows.rows], rows.why, self._noise(rows))
+        return Values(
+            rows.sweep,
+            [_speed(row, row) for row in rows.rows],
+            rows.why,
+            self._noise(rows),
+        )
 
     def speeds_over(self, rows: Rows, others: Rows, *match: str) -> Values:
         """Speed over the row of `others` that agrees in the columns `match`."""
-        speeds = [self.over(row, other) for row, other in _partners(rows, others, match)]
+        speeds = [
+            self.over(row, other) for row, other in _partners(rows, others, match)
+        ]
         return Values(rows.sweep, speeds, rows.why or others.why, 2 * self._noise(rows))
 
     def over(self, row: Row, other: Row) -> Value:
@@ -332,13 +401,19 @@ class RunData(Origin):
         """A number of each row that has it."""
         return self._counted(rows, [(row, (row,)) for row in rows.rows], of, rows.why)
 
-    def ratios(self, rows: Rows, others: Rows, of: Callable[[Row], float], *match: str) -> Values:
+    def ratios(
+        self, rows: Rows, others: Rows, of: Callable[[Row], float], *match: str
+    ) -> Values:
         """A number of each row over that of the row of `others` that agrees in the columns `match`."""
         pairs = [(row, (row, other)) for row, other in _partners(rows, others, match)]
         return self._counted(rows, pairs, of, rows.why or others.why)
 
     def _counted(
-        self, rows: Rows, given: Sequence[tuple[Row, tuple[Row, ...]]], of: Callable[[Row], float], why: str
+        self,
+        rows: Rows,
+        given: Sequence[tuple[Row, tuple[Row, ...]]],
+        of: Callable[[Row], float],
+        why: str,
     ) -> Values:
         values = []
         missing = Counter[str]()
@@ -352,17 +427,27 @@ class RunData(Origin):
             except Unmeasured as error:
                 missing[str(error)] += 1
         if missing and not values:
-            return Values(rows.sweep, [], ": ".join([*missing, *self._notes(rows.sweep, "profile")]))
+            return Values(
+                rows.sweep,
+                [],
+                ": ".join([*missing, *self._notes(rows.sweep, "profile")]),
+            )
         left_out = ", ".join(f"{reason} ({count})" for reason, count in missing.items())
         return Values(rows.sweep, values, why, left_out=left_out)
 
     def _noise(self, rows: Rows) -> float:
-        return self.sweeps[rows.sweep].precision or self.precision if rows.sweep in self.sweeps else 0.0
+        return (
+            self.sweeps[rows.sweep].precision or self.precision
+            if rows.sweep in self.sweeps
+            else 0.0
+        )
 
     @cached_property
     def against_libraries(self) -> Sequence[Sweep]:
         """Sweeps of GEMMs that are timed against libraries."""
-        gemms = (sweep for sweep in self.sweeps.values() if sweep.problem.name == "gemm")
+        gemms = (
+            sweep for sweep in self.sweeps.values() if sweep.problem.name == "gemm"
+        )
         return [sweep for sweep in gemms if sweep.reference.kernel is None]
 
     def over_most_libraries(self, rows: Sequence[Row]) -> list[Row]:
@@ -371,19 +456,34 @@ class RunData(Origin):
         A speed-up over the fastest of two libraries is no speed-up over one of them.
         """
         libraries = [len(self.sweeps[row["sweep"]].reference.libraries) for row in rows]
-        return [row for row, count in zip(rows, libraries, strict=True) if count == max(libraries)]
+        return [
+            row
+            for row, count in zip(rows, libraries, strict=True)
+            if count == max(libraries)
+        ]
 
     @cached_property
     def _configurations(self) -> Mapping[str, str]:
         """Variant -> the rung that a sweep gives it, without its number: a ladder's, else that of the first by name."""
-        entries = [entry for _, sweep in sorted(self.sweeps.items()) for entry in sweep.entries if entry.rung]
+        entries = [
+            entry
+            for _, sweep in sorted(self.sweeps.items())
+            for entry in sweep.entries
+            if entry.rung
+        ]
         entries.sort(key=lambda entry: plain(entry.rung) == entry.rung)
         return {entry.variant.id: plain(entry.rung) for entry in reversed(entries)}
 
     def configuration(self, row: Mapping[str, Any]) -> str:
         """The one name of a row's variant beside that of its kernel, wherever it was measured."""
-        label = self.parts[row["sweep"]].names[row["variant"]].removesuffix(f" ({row['dtype']})")
-        return self._configurations.get(row["variant"], label.removeprefix(row["kernel"]).strip())
+        label = (
+            self.parts[row["sweep"]]
+            .names[row["variant"]]
+            .removesuffix(f" ({row['dtype']})")
+        )
+        return self._configurations.get(
+            row["variant"], label.removeprefix(row["kernel"]).strip()
+        )
 
 
 def _pair(row: Row, reference: str) -> tuple[Any, ...]:
@@ -398,7 +498,11 @@ def _speed(row: Row, timed: Row) -> Value:
 def _partners(rows: Rows, others: Rows, match: Sequence[str]) -> list[tuple[Row, Row]]:
     pairs = []
     for row in rows.rows:
-        partners = [other for other in others.rows if all(other.get(name) == row.get(name) for name in match)]
+        partners = [
+            other
+            for other in others.rows
+            if all(other.get(name) == row.get(name) for name in match)
+        ]
         if len(partners) > 1:
             agree = f"{len(partners)} rows agree in {', '.join(match)}"
             raise LadderError(f"{rows.sweep}: {row['variant']}: {agree}; accepted: one")

@@ -30,7 +30,13 @@ def _classes(rows: Frame) -> "pd.Series[str]":
     between = [f"{low} to {high} us" for low, high in pairwise(_EDGES_US)]
     spans = np.array([f"below {_EDGES_US[0]} us", *between, f"over {_EDGES_US[-1]} us"])
     bounds = rows.groupby("cell")["bound"].transform("first").fillna("compute")
-    words = zip(rows["kind"], bounds, spans[np.searchsorted(_EDGES_US, shorter)], rows["regime"], strict=True)
+    words = zip(
+        rows["kind"],
+        bounds,
+        spans[np.searchsorted(_EDGES_US, shorter)],
+        rows["regime"],
+        strict=True,
+    )
     return pd.Series([", ".join(each) for each in words], rows.index, dtype=object)
 
 
@@ -45,14 +51,22 @@ def prepare_sessions(sessions: Frame) -> Frame:
 
     A session that chose the cell as one of the fastest is left out: its number is too high by chance.
     """
-    kept = sessions[~sessions["chose"].fillna(False)].dropna(subset=["speedup", *_TIMES])
+    kept = sessions[~sessions["chose"].fillna(False)].dropna(
+        subset=["speedup", *_TIMES]
+    )
     rows = kept.drop_duplicates([*CELL, "session"], keep="last", ignore_index=True)
     rows["entry"] = rows.groupby(CELL, dropna=False).ngroup()
     partner = rows["reference"].replace(dict.fromkeys(BOTH, "the faster of both"))
     call = [rows[name] for name in CELL if name not in ("sweep", "baseline", "variant")]
-    rows["cell"] = rows.groupby([*call, partner, rows["variant"]], dropna=False).ngroup()
+    rows["cell"] = rows.groupby(
+        [*call, partner, rows["variant"]], dropna=False
+    ).ngroup()
     rows["kind"] = rows["reference"].map(kind_of).astype(object)
-    rows["library"] = rows.groupby([*call, partner], dropna=False).ngroup().where(rows["kind"] == "library")
+    rows["library"] = (
+        rows.groupby([*call, partner], dropna=False)
+        .ngroup()
+        .where(rows["kind"] == "library")
+    )
     rows["class"] = _classes(rows)
     rows["gpu"] = rows["gpu_uuid"].fillna(rows["session"]).astype(str)
     rows["host"] = rows["host_gpus"].astype(float).fillna(0.0)
@@ -86,15 +100,22 @@ def combined_timings(timings: Frame, rows: Frame) -> Frame:
     columns = {"value": "speedup", "low": "speedup_low", "high": "speedup_high"}
     entries = entries.join(ranges(rows).apply(np.exp).rename(columns=columns))
     names = [*entries.columns.difference(CELL)]
-    updated = timings[CELL].merge(entries, "left", CELL)[names].astype(timings.dtypes[names])
+    updated = (
+        timings[CELL].merge(entries, "left", CELL)[names].astype(timings.dtypes[names])
+    )
     updated = updated.where(timings["status"] == "ok").fillna(timings[names])
     faster = _change(updated["speedup"], timings["speedup"])
     longer = _change(updated["median_us"], timings["median_us"])
     hotter = _change(updated["power_w"], timings["power_w"])
     energy = (longer * hotter).fillna(1.0)
     scaled = {name: timings[name] / longer for name in _RATES}
-    scaled |= {name: timings[name] * longer for name in ("median_us_low", "median_us_high")}
-    scaled |= {name: timings[name] * energy for name in ("energy_pj_per_flop", "energy_pj_per_byte")}
+    scaled |= {
+        name: timings[name] * longer for name in ("median_us_low", "median_us_high")
+    }
+    scaled |= {
+        name: timings[name] * energy
+        for name in ("energy_pj_per_flop", "energy_pj_per_byte")
+    }
     scaled |= {name: timings[name] * faster for name in OVER}
     return timings.assign(**updated, **scaled)
 
@@ -102,7 +123,9 @@ def combined_timings(timings: Frame, rows: Frame) -> Frame:
 def components(rows: Frame) -> list[TableRow]:
     """Rows of components.csv: how far GPUs differ by class, where two GPUs read a cell with its kind of reference."""
     classes = rows.groupby("class")[["cell", "gpu", "host"]].nunique()
-    classes = classes.set_axis(["cells", "gpus", "hosts"], axis=1).assign(deviation=class_quantiles(rows))
+    classes = classes.set_axis(["cells", "gpus", "hosts"], axis=1).assign(
+        deviation=class_quantiles(rows)
+    )
     return records(classes.dropna(subset="deviation").reset_index())
 
 
@@ -115,7 +138,11 @@ def combine_sessions(frames: Mapping[str, Frame]) -> dict[str, Frame]:
     rows = prepare_sessions(frames["sessions"])
     made = {"components": components(rows), "coverage": coverage(rows)}
     missing = " and ".join(name for name in made if not made[name])
-    reasons = [{"stage": "predict", "subject": missing, "reason": _TOO_FEW}] if missing and len(rows) else []
+    reasons = (
+        [{"stage": "predict", "subject": missing, "reason": _TOO_FEW}]
+        if missing and len(rows)
+        else []
+    )
     notes = tables.concat([frames["notes"], tables.frame("notes", reasons)], "notes")
     timings = combined_timings(frames["timings"], rows)
     return {**frames, "timings": timings, "notes": notes} | {

@@ -12,7 +12,11 @@ import pandas as pd
 from ladder.model.cell import size_label
 from ladder.model.intervals import median, median_interval
 from ladder.model.schemas import SIZE_COLUMNS
-from ladder.results.counters import SHARED_REQUESTS_OF, SHARED_WAVEFRONTS, SHARED_WAVEFRONTS_OF
+from ladder.results.counters import (
+    SHARED_REQUESTS_OF,
+    SHARED_WAVEFRONTS,
+    SHARED_WAVEFRONTS_OF,
+)
 
 _FAR = 4
 """From so many times the time of its operations on, its bytes say what a cell is like: nearer to the ridge both do."""
@@ -69,7 +73,10 @@ def records(rows: pd.DataFrame) -> list[dict[str, Any]]:
     """
     names = [str(name) for name in rows]
     return [
-        {name: None if _missing(value) else value for name, value in zip(names, values, strict=True)}
+        {
+            name: None if _missing(value) else value
+            for name, value in zip(names, values, strict=True)
+        }
         for values in rows.to_numpy(dtype=object).tolist()
     ]
 
@@ -97,12 +104,20 @@ def failures(timings: pd.DataFrame) -> pd.DataFrame:
 def changing(variants: Sequence[Mapping[str, Any]]) -> list[str]:
     """Parameters that change from variant to variant, of those that have them."""
     names = dict.fromkeys(name for params in variants for name in params)
-    return [name for name in names if len({params[name] for params in variants if name in params}) > 1]
+    return [
+        name
+        for name in names
+        if len({params[name] for params in variants if name in params}) > 1
+    ]
 
 
 def parameter(rows: pd.DataFrame, name: str) -> "pd.Series[Any]":
     """One parameter of every row as a column (None where a row's kernel has no such parameter)."""
-    return pd.Series([json.loads(text).get(name) for text in rows["params"]], index=rows.index, dtype=object)
+    return pd.Series(
+        [json.loads(text).get(name) for text in rows["params"]],
+        index=rows.index,
+        dtype=object,
+    )
 
 
 def size_of(row: Mapping[str, Any]) -> dict[str, int]:
@@ -129,17 +144,32 @@ def rate_column(rows: pd.DataFrame) -> tuple[str, str] | None:
     are bound by memory: operations would only mislead.
     Columns: memory_fraction, peak_fraction, copy_fraction, tflops, gbytes_per_s.
     """
-    names = ["memory_fraction", "peak_fraction", "copy_fraction", "tflops", "gbytes_per_s"]
-    known = rows[names].astype(float)  # rows of a single record have None for a missing number
+    names = [
+        "memory_fraction",
+        "peak_fraction",
+        "copy_fraction",
+        "tflops",
+        "gbytes_per_s",
+    ]
+    known = rows[names].astype(
+        float
+    )  # rows of a single record have None for a missing number
     moves = known["memory_fraction"] > _FAR * known["peak_fraction"]
-    if known["copy_fraction"].notna().any() or known["tflops"].isna().any() or (len(rows) and moves.all()):
+    if (
+        known["copy_fraction"].notna().any()
+        or known["tflops"].isna().any()
+        or (len(rows) and moves.all())
+    ):
         return ("gbytes_per_s", "GB/s") if known["gbytes_per_s"].notna().any() else None
     return ("tflops", "TFLOP/s") if len(rows) else None
 
 
 def at_size(rows: pd.DataFrame, size: Mapping[str, int]) -> pd.DataFrame:
     """Rows of one size: its fields are columns."""
-    alike = [(rows[name] == value).fillna(False).to_numpy(bool) for name, value in size.items()]
+    alike = [
+        (rows[name] == value).fillna(False).to_numpy(bool)
+        for name, value in size.items()
+    ]
     return rows[np.logical_and.reduce(alike)] if alike else rows
 
 
@@ -148,11 +178,18 @@ def ratio(own: Estimate, other: Estimate) -> Estimate:
 
     That is the first-order propagation of errors (JCGM 100:2008, 5.1.2), exact for logarithms.
     """
-    if not (own.known and other.known) or min(own.low, own.value, other.low, other.value) <= 0:
+    if (
+        not (own.known and other.known)
+        or min(own.low, own.value, other.low, other.value) <= 0
+    ):
         return UNKNOWN
     value = own.value / other.value
-    below = math.hypot(math.log(own.value / own.low), math.log(other.high / other.value))
-    above = math.hypot(math.log(own.high / own.value), math.log(other.value / other.low))
+    below = math.hypot(
+        math.log(own.value / own.low), math.log(other.high / other.value)
+    )
+    above = math.hypot(
+        math.log(own.high / own.value), math.log(other.value / other.low)
+    )
     return Estimate(value, value * math.exp(-below), value * math.exp(above))
 
 
@@ -167,7 +204,9 @@ def estimate(row: Mapping[str, Any], column: str) -> Estimate:
 
 def predicted(row: Mapping[str, Any]) -> Estimate:
     """A row's speed-up between the ends of what another GPU is predicted to read; UNKNOWN where one is missing."""
-    value, low, high = (row.get(name) for name in ("speedup", "predicted_low", "predicted_high"))
+    value, low, high = (
+        row.get(name) for name in ("speedup", "predicted_low", "predicted_high")
+    )
     if value is None or low is None or high is None:
         return UNKNOWN
     return Estimate(value, low, high)
@@ -178,7 +217,10 @@ def comparable(rows: pd.DataFrame) -> bool:
 
     Columns: reference, dtype.
     """
-    kernels = [f"-{dtype}" in name for name, dtype in zip(rows["reference"], rows["dtype"], strict=True)]
+    kernels = [
+        f"-{dtype}" in name
+        for name, dtype in zip(rows["reference"], rows["dtype"], strict=True)
+    ]
     return not any(kernels) or rows["reference"].nunique() == 1
 
 
@@ -192,7 +234,9 @@ def ranking(rows: pd.DataFrame) -> "pd.Series[float]":
     if comparable(rows):
         return rows["speedup"]
     clock = rows["sm_clock_mhz"]
-    return 1 / (rows["median_us"] * clock.fillna(clock.median() if clock.notna().any() else 1.0))
+    return 1 / (
+        rows["median_us"] * clock.fillna(clock.median() if clock.notna().any() else 1.0)
+    )
 
 
 def contenders(rows: pd.DataFrame, per: Sequence[str] = ()) -> pd.DataFrame:
@@ -268,11 +312,24 @@ def access_costs(rows: pd.DataFrame, metrics: pd.DataFrame) -> pd.DataFrame:
     for row in records(rows):
         values = known.get(cell_of(row), {})
         # A kernel that writes reads each word back once: what it does more often is what it is about.
-        operation = max("ld", "st", key=lambda name: values.get(SHARED_WAVEFRONTS_OF.format(name), 0.0))
-        waves = values.get(SHARED_WAVEFRONTS_OF.format(operation), values.get(SHARED_WAVEFRONTS, math.nan))
+        operation = max(
+            "ld",
+            "st",
+            key=lambda name: values.get(SHARED_WAVEFRONTS_OF.format(name), 0.0),
+        )
+        waves = values.get(
+            SHARED_WAVEFRONTS_OF.format(operation),
+            values.get(SHARED_WAVEFRONTS, math.nan),
+        )
         # ldmatrix counts its wavefronts but not its requests: then the kernel's own number of accesses stands in.
-        requests = max(values.get(SHARED_REQUESTS_OF.format(operation), 0.0), values.get("accesses", 0.0))
-        cycles, model = (values.get(name, math.nan) for name in ("cycles_per_access", "predicted_wavefronts"))
+        requests = max(
+            values.get(SHARED_REQUESTS_OF.format(operation), 0.0),
+            values.get("accesses", 0.0),
+        )
+        cycles, model = (
+            values.get(name, math.nan)
+            for name in ("cycles_per_access", "predicted_wavefronts")
+        )
         costs.append((cycles, waves / (requests or math.nan), model))
     return rows.assign(**pd.DataFrame(costs, rows.index, COSTS))
 
@@ -284,8 +341,12 @@ def against_itself(sessions: pd.DataFrame) -> pd.DataFrame:
     session measured once and several sweeps show is one row.
     """
     rows = sessions[sessions["reference"] == sessions["variant"]]
-    rows = rows.drop_duplicates(["session", "variant", "dtype", "layout", "regime", *SIZE_COLUMNS])
-    return rows.assign(covers=(rows["speedup_low"] <= 1.0) & (rows["speedup_high"] >= 1.0))
+    rows = rows.drop_duplicates(
+        ["session", "variant", "dtype", "layout", "regime", *SIZE_COLUMNS]
+    )
+    return rows.assign(
+        covers=(rows["speedup_low"] <= 1.0) & (rows["speedup_high"] >= 1.0)
+    )
 
 
 def coverage_interval(covered: int, trials: int) -> tuple[float, ...]:

@@ -51,13 +51,23 @@ def extent(name: str) -> str:
     return name.upper() if name in ("m", "n", "k") else name
 
 
-def of_sweep(sweep: Sweep, frames: Mapping[str, pd.DataFrame], environment: Mapping[str, Any]) -> "SweepData":
+def of_sweep(
+    sweep: Sweep, frames: Mapping[str, pd.DataFrame], environment: Mapping[str, Any]
+) -> "SweepData":
     """What the tables of a run say of one sweep."""
     named = ("timings", "resources", "metrics", "sessions")
-    own = {table: frames[table][frames[table]["sweep"] == sweep.name] for table in named}
+    own = {
+        table: frames[table][frames[table]["sweep"] == sweep.name] for table in named
+    }
     rows = tables.with_rungs(own.pop("timings"), [sweep])
     pairs = rows[rows["baseline"].notna()]
-    return SweepData(sweep, stats.against_references(rows), **own, pairs=pairs, environment=environment)
+    return SweepData(
+        sweep,
+        stats.against_references(rows),
+        **own,
+        pairs=pairs,
+        environment=environment,
+    )
 
 
 class Origin:
@@ -120,27 +130,38 @@ class SweepData(Origin):
             *others, last = reference.libraries
             return f"the faster of {', '.join(others)} and {last}" if others else last
         own = [
-            entry.variant.params for entry in self.sweep.entries if entry.variant.kernel is reference.kernel
+            entry.variant.params
+            for entry in self.sweep.entries
+            if entry.variant.kernel is reference.kernel
         ]
         pads = {params.get("pad") for params in own}
         given = {"pad": pads.pop() if len(pads) == 1 else None, **reference.params}
-        fixed = ", ".join(f"{name}={shown_value(name, given)}" for name in reference.params)
+        fixed = ", ".join(
+            f"{name}={shown_value(name, given)}" for name in reference.params
+        )
         return f"{reference.kernel.name} ({fixed})" if fixed else reference.kernel.name
 
     @cached_property
     def own_baselines(self) -> dict[str, str]:
         """Of variants that have another baseline than most of a sweep what sets theirs apart, such as min_blocks=1."""
         found = {
-            entry.variant.id: self.sweep.reference.variant_for(entry.variant) for entry in self.sweep.entries
+            entry.variant.id: self.sweep.reference.variant_for(entry.variant)
+            for entry in self.sweep.entries
         }
-        params = {variant: tuple(one.params.items()) for variant, one in found.items() if one}
-        usual, number = Counter(params.values()).most_common(1)[0] if params else ((), 0)
+        params = {
+            variant: tuple(one.params.items()) for variant, one in found.items() if one
+        }
+        usual, number = (
+            Counter(params.values()).most_common(1)[0] if params else ((), 0)
+        )
         if 2 * number <= len(params):
             return {}
         apart = {variant: dict(own) for variant, own in params.items() if own != usual}
         return {
             variant: ", ".join(
-                f"{name}={shown_value(name, own)}" for name in own if (name, own[name]) not in usual
+                f"{name}={shown_value(name, own)}"
+                for name in own
+                if (name, own[name]) not in usual
             )
             for variant, own in apart.items()
         }
@@ -148,12 +169,17 @@ class SweepData(Origin):
     @cached_property
     def own_references(self) -> bool:
         """Whether baselines differ, so that the largest speed-up need not be the fastest kernel."""
-        return self.sweep.reference.kernel is not None and self.ok["reference"].nunique() > 1
+        return (
+            self.sweep.reference.kernel is not None
+            and self.ok["reference"].nunique() > 1
+        )
 
     @property
     def fixed_in_reference(self) -> str:
         """transpose_a=0: the parameters that the reference's kernel has whatever the variant has."""
-        return ", ".join(f"{name}={value}" for name, value in self.sweep.reference.params.items())
+        return ", ".join(
+            f"{name}={value}" for name, value in self.sweep.reference.params.items()
+        )
 
     @cached_property
     def size(self) -> dict[str, int]:
@@ -161,15 +187,21 @@ class SweepData(Origin):
         for figure in self.sweep.figures:
             if figure.size is not None:
                 return dict(figure.size)
-        measured = [size for size in self.sweep.sizes if len(stats.at_size(self.ok, size))]
-        return dict(max(measured or self.sweep.sizes, key=lambda size: tuple(size.values())))
+        measured = [
+            size for size in self.sweep.sizes if len(stats.at_size(self.ok, size))
+        ]
+        return dict(
+            max(measured or self.sweep.sizes, key=lambda size: tuple(size.values()))
+        )
 
     @property
     def size_text(self) -> str:
         """That size as prose shows it; no-break spaces keep it in one piece."""
         size = self.size
         if len(set(size.values())) > 1:
-            return ", ".join(f"{extent(name)}\u00a0=\u00a0{value}" for name, value in size.items())
+            return ", ".join(
+                f"{extent(name)}\u00a0=\u00a0{value}" for name, value in size.items()
+            )
         names = [extent(name) for name in size]
         return "\u00a0=\u00a0".join([*names, size_label(size)])
 
@@ -181,9 +213,16 @@ class SweepData(Origin):
     @cached_property
     def unmeasured(self) -> list[tuple[Entry, dict[str, int]]]:
         """Variants and sizes of the sweep that no row is of, not even of a failure."""
-        known = {(row["variant"], *stats.size_of(row).values()) for row in stats.records(self.timings)}
+        known = {
+            (row["variant"], *stats.size_of(row).values())
+            for row in stats.records(self.timings)
+        }
         asked = [(entry, dict(size)) for entry, size in self.sweep.cells]
-        return [(entry, size) for entry, size in asked if (entry.variant.id, *size.values()) not in known]
+        return [
+            (entry, size)
+            for entry, size in asked
+            if (entry.variant.id, *size.values()) not in known
+        ]
 
     @property
     def against_others(self) -> pd.DataFrame:
@@ -203,7 +242,10 @@ class SweepData(Origin):
     @cached_property
     def most_competitors(self) -> int:
         """How many variants at most have a result at one dtype and size and compute the same."""
-        same = {name: stats.parameter(self.ok, name) for name in self.sweep.problem.parameters}
+        same = {
+            name: stats.parameter(self.ok, name)
+            for name in self.sweep.problem.parameters
+        }
         per = ["dtype", *SIZE_COLUMNS, *same]
         return int(
             self.ok.assign(**same).groupby(per, dropna=False)["variant"].nunique().max()
@@ -226,13 +268,21 @@ class SweepData(Origin):
 
     def against(self, row: Mapping[str, Any]) -> str:
         """What one row is timed against: of libraries the fastest."""
-        return self.reference_name if self.sweep.reference.kernel else str(row["reference"])
+        return (
+            self.reference_name
+            if self.sweep.reference.kernel
+            else str(row["reference"])
+        )
 
     @cached_property
-    def _kernels(self) -> list[tuple[list[dict[str, Any]], list[dict[str, Any]], list[str]]]:
+    def _kernels(
+        self,
+    ) -> list[tuple[list[dict[str, Any]], list[dict[str, Any]], list[str]]]:
         """Of each kernel its variants, their parameters, and those of them that a name needs."""
         found = []
-        for _, variants in self.timings.drop_duplicates("variant").groupby("kernel", sort=False):
+        for _, variants in self.timings.drop_duplicates("variant").groupby(
+            "kernel", sort=False
+        ):
             params = [json.loads(text) for text in variants["params"]]
             found.append((stats.records(variants), params, distinguishing(params)))
         return found
@@ -240,8 +290,17 @@ class SweepData(Origin):
     def unnamed(self) -> tuple[list[str], bool]:
         """Parameters that change although no label needs them, and whether labels leave out defaults."""
         kernels = [] if self.has_rungs else self._kernels
-        named = [(params, needed) for _, params, needed in kernels if len(needed) <= MOST_NAMED]
-        found = [name for params, needed in named for name in stats.changing(params) if name not in needed]
+        named = [
+            (params, needed)
+            for _, params, needed in kernels
+            if len(needed) <= MOST_NAMED
+        ]
+        found = [
+            name
+            for params, needed in named
+            for name in stats.changing(params)
+            if name not in needed
+        ]
         return list(dict.fromkeys(found)), len(named) < len(kernels)
 
     @cached_property
@@ -252,21 +311,39 @@ class SweepData(Origin):
         does that of a kernel's only variant.
         """
         several = len(self.sweep.dtypes) > 1
-        rungs = [(entry.variant, entry.rung) for entry in self.sweep.entries if entry.rung]
-        names = {one.id: rung + (f" ({one.dtype})" if several else "") for one, rung in rungs}
-        axes = {entry.variant.kernel.name: entry.variant.kernel.parameters for entry in self.sweep.entries}
+        rungs = [
+            (entry.variant, entry.rung) for entry in self.sweep.entries if entry.rung
+        ]
+        names = {
+            one.id: rung + (f" ({one.dtype})" if several else "") for one, rung in rungs
+        }
+        axes = {
+            entry.variant.kernel.name: entry.variant.kernel.parameters
+            for entry in self.sweep.entries
+        }
         for variants, params, needed in self._kernels:
             for row, given in zip(variants, params, strict=True):
                 named = [name for name in given if name in needed]
                 if not 0 < len(needed) <= MOST_NAMED:
-                    usual = {name: axis.default for name, axis in axes.get(row["kernel"], {}).items()}
-                    special = {name for name, value in given.items() if usual.get(name) != value}
+                    usual = {
+                        name: axis.default
+                        for name, axis in axes.get(row["kernel"], {}).items()
+                    }
+                    special = {
+                        name
+                        for name, value in given.items()
+                        if usual.get(name) != value
+                    }
                     named = [name for name in given if name in {*named[:1], *special}]
-                label = ", ".join(f"{name}={shown_value(name, given)}" for name in named)
+                label = ", ".join(
+                    f"{name}={shown_value(name, given)}" for name in named
+                )
                 if len(self._kernels) > 1 or not label:
                     label = f"{row['kernel']} {label}".strip()
                 label = row["rung"] or label
-                names[row["variant"]] = label + (f" ({row['dtype']})" if several else "")
+                names[row["variant"]] = label + (
+                    f" ({row['dtype']})" if several else ""
+                )
         return names
 
 
@@ -299,7 +376,12 @@ class FigureData(SweepData):
         """Of those the best at each place of a table, with the place's parameters as `hue`, `y` and `x`."""
         axes = {"hue": self.figure.hue, "y": self.figure.y, "x": self.figure.x}
         rows = self.in_table
-        rows = rows.assign(**{of: stats.parameter(rows, name) if name else "" for of, name in axes.items()})
+        rows = rows.assign(
+            **{
+                of: stats.parameter(rows, name) if name else ""
+                for of, name in axes.items()
+            }
+        )
         candidates = stats.contenders(rows, [*axes])
         return candidates.loc[candidates.groupby([*axes])["speedup"].idxmax()]
 

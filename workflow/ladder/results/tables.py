@@ -24,15 +24,22 @@ _KINDS: dict[str, Any] = {
     "bool": pd.BooleanDtype(),
 }
 """As objects: finding a type by its name takes longer than making a short column."""
-SCHEMAS: Mapping[str, Mapping[str, str]] = {**schemas.SCHEMAS, "times_and_counters": TIMES_AND_COUNTERS}
+SCHEMAS: Mapping[str, Mapping[str, str]] = {
+    **schemas.SCHEMAS,
+    "times_and_counters": TIMES_AND_COUNTERS,
+}
 _DTYPES: dict[str, dict[str, Any]] = {
-    table: {name: _KINDS[kind] for name, kind in SCHEMAS[table].items()} for table in SCHEMAS
+    table: {name: _KINDS[kind] for name, kind in SCHEMAS[table].items()}
+    for table in SCHEMAS
 }
 
 
 def frame(table: str, rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     """A frame of `table`'s schema from what rows say of its columns; absent columns are empty."""
-    columns = {name: pd.array([row.get(name) for row in rows], kind) for name, kind in _DTYPES[table].items()}
+    columns = {
+        name: pd.array([row.get(name) for row in rows], kind)
+        for name, kind in _DTYPES[table].items()
+    }
     return pd.DataFrame(columns)
 
 
@@ -48,7 +55,9 @@ def write(frames: Mapping[str, pd.DataFrame], folder: Path) -> None:
 
 def _replaced(data: pd.DataFrame, pattern: str, by: str) -> pd.DataFrame:
     texts = [name for name, kind in data.dtypes.items() if kind == _KINDS["text"]]
-    return data.assign(**{str(name): data[name].str.replace(pattern, by, regex=True) for name in texts})
+    return data.assign(
+        **{str(name): data[name].str.replace(pattern, by, regex=True) for name in texts}
+    )
 
 
 def _marked(data: pd.DataFrame) -> pd.DataFrame:
@@ -75,14 +84,20 @@ def read(table: str, folder: Path, required: bool = True) -> pd.DataFrame:
     try:
         rows = _parsed(table, path.read_bytes())
         beside = path.with_suffix(".parquet")
-        if beside.is_file() and (number := pq.read_metadata(beside).num_rows) != len(rows):
+        if beside.is_file() and (number := pq.read_metadata(beside).num_rows) != len(
+            rows
+        ):
             raise ValueError(f"{len(rows)} rows, and {number} in {beside.name}")
     except (TypeError, ValueError, OverflowError) as error:
         raise LadderError(f"{path}: not a CSV table of {table}: {error}") from error
     if list(rows) != columns:
         differing = sorted({*rows} ^ {*columns}) or ["their order"]
-        raise LadderError(f"{path}: the columns are not those of {table}: {', '.join(differing)}")
-    return rows.copy()  # in which columns of one kind lie together: selecting rows takes half the time
+        raise LadderError(
+            f"{path}: the columns are not those of {table}: {', '.join(differing)}"
+        )
+    return (
+        rows.copy()
+    )  # in which columns of one kind lie together: selecting rows takes half the time
 
 
 def _parsed(table: str, data: bytes) -> pd.DataFrame:
@@ -90,7 +105,9 @@ def _parsed(table: str, data: bytes) -> pd.DataFrame:
     # Arrow counts the fields of each line, which pandas fills up.
     whole = arrow.ReadOptions(block_size=len(data) + 1)
     arrow.read_csv(io.BytesIO(data), whole, arrow.ParseOptions(newlines_in_values=True))
-    rows = pd.read_csv(io.BytesIO(data), dtype=_DTYPES[table], keep_default_na=False, na_values=[""])
+    rows = pd.read_csv(
+        io.BytesIO(data), dtype=_DTYPES[table], keep_default_na=False, na_values=[""]
+    )
     if b"'" in data:
         rows = _unmarked(rows)
     if table == "resources":
@@ -105,12 +122,18 @@ def _parsed(table: str, data: bytes) -> pd.DataFrame:
 def with_rungs(rows: pd.DataFrame, sweeps: Iterable[Sweep]) -> pd.DataFrame:
     """Rows with the rungs that their sweeps name now: tables published earlier may have other names of them."""
     names = {
-        (sweep.name, entry.variant.id): entry.rung or None for sweep in sweeps for entry in sweep.entries
+        (sweep.name, entry.variant.id): entry.rung or None
+        for sweep in sweeps
+        for entry in sweep.entries
     }
     rungs = []
-    for sweep, variant, rung in zip(rows["sweep"], rows["variant"], rows["rung"], strict=True):
+    for sweep, variant, rung in zip(
+        rows["sweep"], rows["variant"], rows["rung"], strict=True
+    ):
         rungs.append(names.get((sweep, variant), rung))
-    return rows.assign(rung=pd.Series(rungs, rows.index, dtype=_DTYPES["timings"]["rung"]))
+    return rows.assign(
+        rung=pd.Series(rungs, rows.index, dtype=_DTYPES["timings"]["rung"])
+    )
 
 
 def concat(frames: Sequence[pd.DataFrame], table: str) -> pd.DataFrame:

@@ -17,4 +17,8 @@ TEMPLATES = jinja2.Environment(
     keep_trailing_newline=True,
 )
 TEMPLATES.filters["gain"] = gain
-TEMPLATES.globals |= {"stats": stats, "size_label": size_label, "boost_clock_mhz": boost_clock_mhz}
+TEMPLATES.globals |= {
+    "stats": stats,
+    "size_label": size_label,
+    "boost_clock_mhz": boost_clock_mhz,
+}

@@ -29,7 +29,9 @@ FASTER, TIED, SLOWER = "faster", "tied", "slower"
 
 NORMAL = 1.959964
 """95 % of a normal distribution lie within so many standard deviations."""
-LIBRARIES = frozenset(name for problem in PROBLEMS.values() for name in problem.libraries) - {COPY}
+LIBRARIES = frozenset(
+    name for problem in PROBLEMS.values() for name in problem.libraries
+) - {COPY}
 """References that choose among algorithms. A copy does not, and counts as a kernel."""
 SESSION = {"kernel": 0.0036, "library": choice.SESSION}
 """Standard deviation of log speed-ups from session to session on one GPU, by the kind of reference.
@@ -67,11 +69,19 @@ class Gain:
     @property
     def verdict(self) -> str:
         """faster, slower or tied: the interval that decides lies above 1, below 1, or holds it."""
-        return FASTER if self.deciding.low > 1 else SLOWER if self.deciding.high < 1 else TIED
+        return (
+            FASTER
+            if self.deciding.low > 1
+            else SLOWER
+            if self.deciding.high < 1
+            else TIED
+        )
 
     def over(self, other: "Gain") -> "Gain":
         """How many times this one is the other, over the same reference."""
-        return Gain(ratio(self.measured, other.measured), ratio(self.predicted, other.predicted))
+        return Gain(
+            ratio(self.measured, other.measured), ratio(self.predicted, other.predicted)
+        )
 
 
 NO_GAIN = Gain(UNKNOWN)
@@ -89,14 +99,18 @@ def gain_over(row: Mapping[str, Any], other: Mapping[str, Any]) -> Gain:
 
 def verdicts(rows: pd.DataFrame) -> "pd.Series[str]":
     """The verdict of each row of timings.csv that has a result."""
-    return pd.Series([gain(row).verdict for row in records(rows)], rows.index, dtype=object)
+    return pd.Series(
+        [gain(row).verdict for row in records(rows)], rows.index, dtype=object
+    )
 
 
 def widened(value: Estimate, half_width: float) -> Estimate:
     """A ratio whose interval is widened by a half-width of its logarithm: independent ones add up as squares."""
     below = math.hypot(math.log(value.value / value.low), half_width)
     above = math.hypot(math.log(value.high / value.value), half_width)
-    return Estimate(value.value, value.value * math.exp(-below), value.value * math.exp(above))
+    return Estimate(
+        value.value, value.value * math.exp(-below), value.value * math.exp(above)
+    )
 
 
 def in_one_session(row: Mapping[str, Any]) -> Estimate:
@@ -104,4 +118,6 @@ def in_one_session(row: Mapping[str, Any]) -> Estimate:
 
     `row` has `speedup`, its interval within the session, and `reference`.
     """
-    return widened(estimate(row, "speedup"), NORMAL * SESSION[kind_of(row["reference"])])
+    return widened(
+        estimate(row, "speedup"), NORMAL * SESSION[kind_of(row["reference"])]
+    )

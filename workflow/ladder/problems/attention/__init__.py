@@ -42,7 +42,9 @@ class Attention(Problem):
     dtypes = ("bf16", "fp16", "fp8")
     buffers = ("q", "k", "v", "o")
     inputs = ("uniform", "positive", "integers", "wide", "equal", "spikes")
-    parameters = {"causal": "1 where a row sees the keys up to its own alone, 0 where it sees all"}
+    parameters = {
+        "causal": "1 where a row sees the keys up to its own alone, 0 where it sees all"
+    }
 
     def edges(self, params: Params) -> Sequence[Sequence[Size]]:
         """One key, two, tiles of 64 and 128 and one more or less, primes; the last has more tiles than a GPU blocks.
@@ -50,13 +52,21 @@ class Attention(Problem):
         Of a group the first sizes have the depths that kernels are compiled for. The later ones are whole tiles of 128.
         """
         return [
-            [{"sequence": sequence, "heads": heads, "d": d} for heads, sequence in group for d in DEPTHS]
+            [
+                {"sequence": sequence, "heads": heads, "d": d}
+                for heads, sequence in group
+                for d in DEPTHS
+            ]
             for group in _EDGES
         ]
 
     def harness(self, dtype: str) -> tuple[str, ...]:
         types = f"{C_TYPES[dtype]}, {C_TYPES[output_dtype(dtype)]}"
-        return tuple(f"{name}<{types}, {d}>" for name in ("compare_rows", "check_rows") for d in DEPTHS)
+        return tuple(
+            f"{name}<{types}, {d}>"
+            for name in ("compare_rows", "check_rows")
+            for d in DEPTHS
+        )
 
     def work(self, size: Size, dtype: str, params: Params) -> Work:
         """As FlashAttention counts: 2 d operations for each pair of query and key, in both products; half if causal.
@@ -67,13 +77,21 @@ class Attention(Problem):
         operations = 4.0 * sequence**2 * d * heads
         return Work(
             operations / 2 if params["causal"] else operations,
-            heads * sequence * d * (3.0 * ELEMENT_BYTES[dtype] + ELEMENT_BYTES[output_dtype(dtype)]),
+            heads
+            * sequence
+            * d
+            * (3.0 * ELEMENT_BYTES[dtype] + ELEMENT_BYTES[output_dtype(dtype)]),
         )
 
     def device_bytes(self, size: Size, dtype: str) -> int:
         """q, k and v, and two outputs."""
         sequence, heads, d = (size[name] for name in self.size_fields)
-        return heads * sequence * d * (3 * ELEMENT_BYTES[dtype] + 2 * ELEMENT_BYTES[output_dtype(dtype)])
+        return (
+            heads
+            * sequence
+            * d
+            * (3 * ELEMENT_BYTES[dtype] + 2 * ELEMENT_BYTES[output_dtype(dtype)])
+        )
 
 
 PROBLEM = Attention()

@@ -10,7 +10,10 @@ from ladder.model.problem import C_TYPES, Params
 from ladder.problems.attention import output_dtype
 from ladder.problems.attention.bounds import allowance
 
-_ROWS, _THREADS = 4, 256  # that a block of the check takes together, and its threads, as in check.cu
+_ROWS, _THREADS = (
+    4,
+    256,
+)  # that a block of the check takes together, and its threads, as in check.cu
 _SAMPLED = 128  # times as many rows are looked at behind a timed launch
 
 
@@ -22,7 +25,10 @@ class AttentionInstance(instance.Instance):
 
     def shapes(self) -> dict[str, tuple[tuple[int, ...], str]]:
         extents = (self.size["heads"], self.size["sequence"], self.size["d"])
-        return {**dict.fromkeys("qkv", (extents, self.dtype)), "o": (extents, output_dtype(self.dtype))}
+        return {
+            **dict.fromkeys("qkv", (extents, self.dtype)),
+            "o": (extents, output_dtype(self.dtype)),
+        }
 
     def shifts(self) -> int:
         """None but 0: with a moved Q the rows of O are those of the rows before, moved."""
@@ -44,21 +50,37 @@ class AttentionInstance(instance.Instance):
 
     def _compared(self, params: Params) -> Iterator[Any]:
         """What both checks take."""
-        yield from (self.pointer("o"), self.size["heads"], self.size["sequence"], int(params["causal"]))
+        yield from (
+            self.pointer("o"),
+            self.size["heads"],
+            self.size["sequence"],
+            int(params["causal"]),
+        )
         yield from (self.tensors[name].key for name in "qkv")
         yield from (self.tensors[name].kind for name in "kv")
         yield from allowance(self.dtype, self.size, self.inputs)
 
     def check(self, params: Params) -> Check:
-        harness, groups = self.gpu.harness, self.size["heads"] * -(-self.size["sequence"] // _ROWS)
+        harness, groups = (
+            self.gpu.harness,
+            self.size["heads"] * -(-self.size["sequence"] // _ROWS),
+        )
         found = harness.reduce(
-            self._entry("compare_rows"), groups * _THREADS, harness.maximum, *self._compared(params)
+            self._entry("compare_rows"),
+            groups * _THREADS,
+            harness.maximum,
+            *self._compared(params),
         )
         return Check(found[0], self.error_bound(params))
 
     def _inspect(self, params: Params, slot: CheckResultSlot) -> None:
         """Every output for whether it was written, and a sample of rows."""
-        self.gpu.harness.run(self._entry("check_rows"), _SAMPLED * _THREADS, slot, *self._compared(params))
+        self.gpu.harness.run(
+            self._entry("check_rows"),
+            _SAMPLED * _THREADS,
+            slot,
+            *self._compared(params),
+        )
 
 
 INSTANCE = AttentionInstance

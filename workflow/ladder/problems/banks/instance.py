@@ -5,7 +5,14 @@ from collections.abc import Mapping, Sequence
 
 from cuda.core import Buffer
 
-from ladder.build.banks import LANES, MATRIX_ROWS, ROW_BYTES, least_cycles, matrix_wavefronts, wavefronts
+from ladder.build.banks import (
+    LANES,
+    MATRIX_ROWS,
+    ROW_BYTES,
+    least_cycles,
+    matrix_wavefronts,
+    wavefronts,
+)
 from ladder.gpu import instance
 from ladder.gpu.device import CheckResultSlot, Gpu
 from ladder.gpu.instance import Check
@@ -23,14 +30,24 @@ def words_read(offsets: Sequence[int], lane: int, params: Params) -> list[int]:
     word l % 4 of its row l / 4 (PTX ISA, ldmatrix).
     """
     if "matrices" in params:
-        rows = (offsets[MATRIX_ROWS * matrix + lane // 4] for matrix in range(int(params["matrices"])))
+        rows = (
+            offsets[MATRIX_ROWS * matrix + lane // 4]
+            for matrix in range(int(params["matrices"]))
+        )
         return [row // 4 + lane % 4 for row in rows]
-    return [offsets[lane] // 4 + part for part in range(int(params.get("width", 4)) // 4)]
+    return [
+        offsets[lane] // 4 + part for part in range(int(params.get("width", 4)) // 4)
+    ]
 
 
-def expected_sums(patterns: Sequence[Sequence[int]], accesses: int, params: Params) -> list[int]:
+def expected_sums(
+    patterns: Sequence[Sequence[int]], accesses: int, params: Params
+) -> list[int]:
     """Sum (mod 2**32) each lane reads in `accesses` accesses that cycle through the patterns' offsets."""
-    read = (sum(word for row in patterns for word in words_read(row, lane, params)) for lane in range(LANES))
+    read = (
+        sum(word for row in patterns for word in words_read(row, lane, params))
+        for lane in range(LANES)
+    )
     return [accesses // len(patterns) * HASH * words % 2**32 for words in read]
 
 
@@ -39,7 +56,9 @@ def predicted_wavefronts(offsets: Sequence[int], params: Params) -> int:
     if "matrices" in params:
         return matrix_wavefronts(offsets[: MATRIX_ROWS * int(params["matrices"])])
     # Only reads merge: an H200 stores 8 or 16 bytes a lane in 2 or 4 wavefronts, whatever the lanes share.
-    return wavefronts(offsets, int(params.get("width", 4)), merges=params.get("access") != "write")
+    return wavefronts(
+        offsets, int(params.get("width", 4)), merges=params.get("access") != "write"
+    )
 
 
 class BanksInstance(instance.Instance):
@@ -48,7 +67,9 @@ class BanksInstance(instance.Instance):
     drawn = ()  # nothing is read from device memory
     outputs = ("offsets", "sums", "cycles")
 
-    def __init__(self, gpu: Gpu, size: Mapping[str, int], dtype: str, layout: str) -> None:
+    def __init__(
+        self, gpu: Gpu, size: Mapping[str, int], dtype: str, layout: str
+    ) -> None:
         self._right: dict[str, list[Buffer]] = {}
         super().__init__(gpu, size, dtype, layout)
 
@@ -61,7 +82,9 @@ class BanksInstance(instance.Instance):
 
     def _read(self, name: str, form: str) -> tuple[int, ...]:
         """The first numbers of a buffer, as `struct` unpacks `form`."""
-        return struct.unpack(form, self.gpu.download(self.pointer(name), struct.calcsize(form)))
+        return struct.unpack(
+            form, self.gpu.download(self.pointer(name), struct.calcsize(form))
+        )
 
     def _offsets(self) -> list[tuple[int, ...]]:
         words = self._read("offsets", f"<{PATTERNS * LANES}i")
@@ -78,22 +101,35 @@ class BanksInstance(instance.Instance):
         width = ROW_BYTES if "matrices" in params else int(params.get("width", 4))
         if any(offset % width for row in offsets for offset in row):
             return Check(
-                1.0, 0.0, f"offsets are no multiples of {width} bytes, as those of such accesses are"
+                1.0,
+                0.0,
+                f"offsets are no multiples of {width} bytes, as those of such accesses are",
             )
         if self._read("cycles", "<q")[0] <= 0:
             return Check(1.0, 0.0, "cycles were not written")
         expected = expected_sums(offsets, self.size["elements"], params)
         sums = self._read("sums", f"<{threads}I")
-        wrong = sum(value != expected[thread % LANES] for thread, value in enumerate(sums))
+        wrong = sum(
+            value != expected[thread % LANES] for thread, value in enumerate(sums)
+        )
         if not wrong:
             # There are no inputs to draw: what is right once is right always.
-            self._right[str(params)] = [self.gpu.upload(self._bytes(name)) for name in _REPEATED]
-        return Check(wrong / threads, 0.0, f"{wrong} of {threads} threads read other words" if wrong else "")
+            self._right[str(params)] = [
+                self.gpu.upload(self._bytes(name)) for name in _REPEATED
+            ]
+        return Check(
+            wrong / threads,
+            0.0,
+            f"{wrong} of {threads} threads read other words" if wrong else "",
+        )
 
     def _inspect(self, params: Params, slot: CheckResultSlot) -> None:
         """Whether offsets and sums are those that `check` found right."""
         right = [int(buffer.handle) for buffer in self._right[str(params)]]
-        found, sizes = [self.pointer(name) for name in _REPEATED], (PATTERNS * LANES, MAX_THREADS)
+        found, sizes = (
+            [self.pointer(name) for name in _REPEATED],
+            (PATTERNS * LANES, MAX_THREADS),
+        )
         self.gpu.harness.run("compare_words", sum(sizes), slot, *found, *right, *sizes)
 
     def reported_cycles(self) -> int:
@@ -105,7 +141,9 @@ class BanksInstance(instance.Instance):
         if "matrices" in params:
             lanes, width = MATRIX_ROWS * int(params["matrices"]), ROW_BYTES
         patterns = [least_cycles(row[:lanes], width) for row in self._offsets()]
-        return int(params["warps"]) * self.size["elements"] * sum(patterns) / len(patterns)
+        return (
+            int(params["warps"]) * self.size["elements"] * sum(patterns) / len(patterns)
+        )
 
     def observations(self, params: Params) -> dict[tuple[str, str], float]:
         accesses = int(params["warps"]) * self.size["elements"]

@@ -53,19 +53,25 @@ class Gemm(Problem):
         Few rows of A with a long K. The later sizes of a group are in multiples of 8 (rows of whole 16 bytes), of 16,
         and of common tiles.
         """
-        return [[dict(zip("mnk", size, strict=True)) for size in group] for group in _EDGES]
+        return [
+            [dict(zip("mnk", size, strict=True)) for size in group] for group in _EDGES
+        ]
 
     def harness(self, dtype: str) -> tuple[str, ...]:
         """The checks' kernels, by the types of input and output."""
         given, made = C_TYPES[input_dtype(dtype)], C_TYPES[output_dtype(dtype)]
         of_input = [
-            f"{name}<{given}>" for name in ("widen", "multiply_rows_by_signs", "multiply_columns_by_signs")
+            f"{name}<{given}>"
+            for name in ("widen", "multiply_rows_by_signs", "multiply_columns_by_signs")
         ]
         of_output = [f"{name}<{made}>" for name in ("compare_product", "count_nan")]
         return (
             *of_input,
             *of_output,
-            *(f"{name}<{given}, {made}>" for name in ("refresh_product", "check_product")),
+            *(
+                f"{name}<{given}, {made}>"
+                for name in ("refresh_product", "check_product")
+            ),
         )
 
     def work(self, size: Size, dtype: str, params: Params) -> Work:
@@ -76,8 +82,14 @@ class Gemm(Problem):
 
     def device_bytes(self, size: Size, dtype: str) -> int:
         """Operands, two results, what C held before, and the check's fp64 copies of A and B with two fp64 results."""
-        inputs, outputs = size["m"] * size["k"] + size["k"] * size["n"], size["m"] * size["n"]
-        own = inputs * ELEMENT_BYTES[dtype] + 3 * outputs * ELEMENT_BYTES[output_dtype(dtype)]
+        inputs, outputs = (
+            size["m"] * size["k"] + size["k"] * size["n"],
+            size["m"] * size["n"],
+        )
+        own = (
+            inputs * ELEMENT_BYTES[dtype]
+            + 3 * outputs * ELEMENT_BYTES[output_dtype(dtype)]
+        )
         return own + 8 * inputs + 16 * outputs
 
 

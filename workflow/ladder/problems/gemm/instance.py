@@ -17,7 +17,13 @@ from ladder.gpu.libraries import Gemm, Libraries
 from ladder.gpu.timing import Timer
 from ladder.model.problem import C_TYPES, ELEMENT_BYTES, Params, Size
 from ladder.problems.gemm import input_dtype, output_dtype
-from ladder.problems.gemm.bounds import ROUNDING, accumulation_bound, chance_factor, rms_bound, row_tolerance
+from ladder.problems.gemm.bounds import (
+    ROUNDING,
+    accumulation_bound,
+    chance_factor,
+    rms_bound,
+    row_tolerance,
+)
 
 _SAMPLED = 64
 _INFINITY = {"fp32": b"\x00\x00\x80\x7f", "fp16": b"\x00\x7c", "bf16": b"\x80\x7f"}
@@ -47,10 +53,14 @@ class GemmInstance(instance.Instance):
     drawn, outputs = ("a", "b", "before"), ("c",)
     shifted_inputs = ("a", "b")
 
-    def __init__(self, libraries: Libraries, gpu: Gpu, size: Size, dtype: str, layout: str) -> None:
+    def __init__(
+        self, libraries: Libraries, gpu: Gpu, size: Size, dtype: str, layout: str
+    ) -> None:
         self.libraries = libraries
         self.regions: list[_Region] = []
-        self._answered: list[tuple[int, int, int]] = []  # what was drawn when the fp64 answer was worked out
+        self._answered: list[
+            tuple[int, int, int]
+        ] = []  # what was drawn when the fp64 answer was worked out
         self._digests: dict[int, int] = {}  # of its regions, when it was first used
         self._key = secrets.randbits(63)
         self.m, self.n, self.k = (size[extent] for extent in "mnk")
@@ -58,7 +68,9 @@ class GemmInstance(instance.Instance):
         super().__init__(gpu, size, dtype, layout)
         for name, doubles in (("signed", self.k + _PADDING), ("squares", 2)):
             self.add_buffer(name, (2 * doubles,), "fp32")
-        self._signed, self._squares = (self.tensors[name].buffer for name in ("signed", "squares"))
+        self._signed, self._squares = (
+            self.tensors[name].buffer for name in ("signed", "squares")
+        )
         self._signed.fill(b"\0", stream=gpu.stream)
         self.use_scalars(1.0, 0.0)
 
@@ -85,10 +97,14 @@ class GemmInstance(instance.Instance):
         width = self.tensors[name].shape[1]
         return (1, width) if name == "b" and self.layout == "TN" else (width, 1)
 
-    def _widen(self, out: Buffer, name: str, rows: range, columns: range, absolute: bool) -> None:
+    def _widen(
+        self, out: Buffer, name: str, rows: range, columns: range, absolute: bool
+    ) -> None:
         """Enqueue an fp64 copy of a part of a or b: rows x columns of the logical matrix (M x K or K x N)."""
         by_row, by_column = self._strides(name)
-        first = (rows.start * by_row + columns.start * by_column) * ELEMENT_BYTES[self.input]
+        first = (rows.start * by_row + columns.start * by_column) * ELEMENT_BYTES[
+            self.input
+        ]
         pointers = (int(out.handle), self.pointer(name) + first)
         shape = (len(rows), len(columns), rows.step * by_row, columns.step * by_column)
         entry, count = f"widen<{C_TYPES[self.input]}>", len(rows) * len(columns)
@@ -124,13 +140,18 @@ class GemmInstance(instance.Instance):
 
     def use_scalars(self, alpha: float, beta: float, before: str = "nan") -> None:
         """With beta != 0, C starts as the numbers last drawn for it at each poison_outputs."""
-        self.scalars, self._poison = {"alpha": alpha, "beta": beta}, _POISON[before, self.output]
+        self.scalars, self._poison = (
+            {"alpha": alpha, "beta": beta},
+            _POISON[before, self.output],
+        )
         if beta != 0.0 and "before" not in self.tensors:
             self.add_buffer("before", (self.m, self.n), self.output)
 
     def _poison_outputs(self) -> None:
         if self.scalars["beta"] != 0.0:
-            self.gpu.copy(self.pointer("c"), self.pointer("before"), self.tensors["c"].buffer.size)
+            self.gpu.copy(
+                self.pointer("c"), self.pointer("before"), self.tensors["c"].buffer.size
+            )
         else:
             self.tensors["c"].buffer.fill(self._poison, stream=self.gpu.stream)
 
@@ -140,9 +161,15 @@ class GemmInstance(instance.Instance):
     def check(self, params: Params) -> Check:
         bound, count = self.error_bound(params), self.m * self.n
         harness, c_type, c = self.gpu.harness, C_TYPES[self.output], self.pointer("c")
-        _, unwritten = harness.reduce(f"count_nan<{c_type}>", count, harness.count, c, count)
+        _, unwritten = harness.reduce(
+            f"count_nan<{c_type}>", count, harness.count, c, count
+        )
         if unwritten:
-            return Check(math.inf, bound, f"{unwritten} of {count} outputs were not written or are NaN")
+            return Check(
+                math.inf,
+                bound,
+                f"{unwritten} of {count} outputs were not written or are NaN",
+            )
         worst, before, squares = 0.0, self._before(), int(self._squares.handle)
         self.gpu.zero(squares, self._squares.size)
         for number, (rows, columns, product, magnitude) in enumerate(self._answer()):
@@ -151,16 +178,28 @@ class GemmInstance(instance.Instance):
             answer = (int(product.handle), int(magnitude.handle))
             shape = (len(rows), len(columns), rows.step * self.n, columns.step)
             found = (harness.maximum, squares, harness.count, self._key)
-            entry, given = f"compare_product<{c_type}>", (*pointers, *answer, *shape, *self._weights())
-            maximum, digest = harness.reduce(entry, len(rows) * len(columns), *found, *given)
+            entry, given = (
+                f"compare_product<{c_type}>",
+                (*pointers, *answer, *shape, *self._weights()),
+            )
+            maximum, digest = harness.reduce(
+                entry, len(rows) * len(columns), *found, *given
+            )
             if self._digests.setdefault(number, digest) != digest:
                 self._free_regions()
-                return Check(math.inf, bound, "the fp64 answer, which is not its own, was written")
+                return Check(
+                    math.inf,
+                    bound,
+                    "the fp64 answer, which is not its own, was written",
+                )
             worst = max(worst, maximum)
         elements = sum(len(one.rows) * len(one.columns) for one in self.regions)
         rms = math.sqrt(struct.unpack("d", self.gpu.download(squares, 8))[0] / elements)
         allowed = rms_bound(self.dtype, self.k, self.inputs, elements)
-        if (self.scalars["alpha"], self.scalars["beta"]) == (1.0, 0.0) and not rms <= allowed:
+        if (self.scalars["alpha"], self.scalars["beta"]) == (
+            1.0,
+            0.0,
+        ) and not rms <= allowed:
             what = "sums of fp32" if self.dtype == "fp32" else "sums of fp16"
             detail = f"the root mean square of all errors is {rms:.3g}, {what} have {allowed:.3g} at most"
             return Check(max(worst, bound * rms / allowed), bound, detail)
@@ -180,7 +219,12 @@ class GemmInstance(instance.Instance):
     def _refresh(self, seed: int) -> None:
         """All in one kernel, but for what C holds with beta != 0."""
         a, b, c = *(self.note_drawn(name, seed) for name in "ab"), self.tensors["c"]
-        buffers = (int(a.whole.handle), int(b.whole.handle), c.pointer, int(self._signed.handle))
+        buffers = (
+            int(a.whole.handle),
+            int(b.whole.handle),
+            c.pointer,
+            int(self._signed.handle),
+        )
         counts = (a.elements, b.elements, c.buffer.size, self.k)
         elements = max(a.elements, b.elements, c.elements) // _REFRESHED_AT_ONCE
         entry = f"refresh_product<{self._both_types()}>"
@@ -194,15 +238,23 @@ class GemmInstance(instance.Instance):
         harness, b, by = self.gpu.harness, self.pointer("b"), self._strides("b")
         # After the launch, which may have written there.
         self.gpu.zero(int(self._signed.handle), self._signed.size)
-        along, signed = "columns" if self.layout == "TN" else "rows", self._signed_pointers()
+        along, signed = (
+            "columns" if self.layout == "TN" else "rows",
+            self._signed_pointers(),
+        )
         rows, columns = self.tensors["b"].shape
         entry = f"multiply_{along}_by_signs<{C_TYPES[self.input]}>"
         harness.run(entry, _threads(rows), slot, *signed, b, rows, columns)
         pointers = (self.pointer("c"), self._before(), self.pointer("a"), b)
         given = (*pointers, *signed, _SPOTS, self.m, self.n, self.k, *by)
-        entry, threads = f"check_product<{self._both_types()}>", _SPOTS * _BLOCK + _threads(self.m)
+        entry, threads = (
+            f"check_product<{self._both_types()}>",
+            _SPOTS * _BLOCK + _threads(self.m),
+        )
         scales = (*self._scales(), *self._moved())
-        harness.run(entry, threads, slot, *given, *self._weights(), *scales, *self._drawn_with())
+        harness.run(
+            entry, threads, slot, *given, *self._weights(), *scales, *self._drawn_with()
+        )
 
     def _scales(self) -> tuple[float, float, float]:
         """What makes all that the check of a launch finds comparable with the bound of elements.
@@ -211,14 +263,27 @@ class GemmInstance(instance.Instance):
         squares of the spots' errors to that of a right result.
         """
         bound, chance = self.error_bound({}), chance_factor(self.m)
-        rows = chance * row_tolerance(self.dtype, self.k, self.inputs) / bound if bound else chance
+        rows = (
+            chance * row_tolerance(self.dtype, self.k, self.inputs) / bound
+            if bound
+            else chance
+        )
         spots = _SPOTS * _SPOT_COLUMNS
-        return chance, rows, bound / rms_bound(self.dtype, self.k, self.inputs, spots) / math.sqrt(spots)
+        return (
+            chance,
+            rows,
+            bound
+            / rms_bound(self.dtype, self.k, self.inputs, spots)
+            / math.sqrt(spots),
+        )
 
     def _moved(self) -> list[int]:
         """Elements between what was drawn for A and where it begins, and the same of B."""
         tensors = [self.tensors[name] for name in "ab"]
-        return [(one.pointer - int(one.whole.handle)) // ELEMENT_BYTES[one.dtype] for one in tensors]
+        return [
+            (one.pointer - int(one.whole.handle)) // ELEMENT_BYTES[one.dtype]
+            for one in tensors
+        ]
 
     def _drawn_with(self) -> list[Any]:
         """What A and B were drawn with."""

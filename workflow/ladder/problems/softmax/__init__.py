@@ -6,7 +6,15 @@ is not looked at.
 
 from collections.abc import Sequence
 
-from ladder.model.problem import C_TYPES, ELEMENT_BYTES, INPUTS, Params, Problem, Size, Work
+from ladder.model.problem import (
+    C_TYPES,
+    ELEMENT_BYTES,
+    INPUTS,
+    Params,
+    Problem,
+    Size,
+    Work,
+)
 
 _EDGES = (
     ((1, 1), (1, 8)),
@@ -44,10 +52,15 @@ class Softmax(Problem):
 
         The later sizes of a group are in multiples of 8: rows of whole 16 bytes.
         """
-        return [[dict(zip(self.size_fields, size, strict=True)) for size in group] for group in _EDGES]
+        return [
+            [dict(zip(self.size_fields, size, strict=True)) for size in group]
+            for group in _EDGES
+        ]
 
     def harness(self, dtype: str) -> tuple[str, ...]:
-        return tuple(f"{name}<{C_TYPES[dtype]}>" for name in ("compare_rows", "check_rows"))
+        return tuple(
+            f"{name}<{C_TYPES[dtype]}>" for name in ("compare_rows", "check_rows")
+        )
 
     def work(self, size: Size, dtype: str, params: Params) -> Work:
         """A comparison, a difference, an exponential, an addition and a product for each element.

@@ -30,14 +30,22 @@ class SoftmaxInstance(instance.Instance):
     def _compared(self) -> tuple[Any, ...]:
         """What both checks take."""
         given = self.tensors["input"]
-        return self.pointer("output"), self.size["m"], self.size["n"], given.key, given.kind
+        return (
+            self.pointer("output"),
+            self.size["m"],
+            self.size["n"],
+            given.key,
+            given.kind,
+        )
 
     def _check_threads(self) -> int:
         return _THREADS * self.size["m"]
 
     def check(self, params: Params) -> Check:
         harness, entry = self.gpu.harness, f"compare_rows<{C_TYPES[self.dtype]}>"
-        error, _ = harness.reduce(entry, self._check_threads(), harness.maximum, *self._compared())
+        error, _ = harness.reduce(
+            entry, self._check_threads(), harness.maximum, *self._compared()
+        )
         return Check(error, self.error_bound(params))
 
     def _inspect(self, params: Params, slot: CheckResultSlot) -> None:

@@ -25,11 +25,20 @@ class Stencil(Problem):
     def edges(self, params: Params) -> Sequence[Sequence[Size]]:
         """One output, two, a prime, one more and one less than blocks of outputs, or whole blocks instead."""
         more = halo(params)
-        groups = [(more + 1,), (more + 2,), (1031 + more,), (4097, 4096), (8191 + more, 8192 + more, 8192)]
+        groups = [
+            (more + 1,),
+            (more + 2,),
+            (1031 + more,),
+            (4097, 4096),
+            (8191 + more, 8192 + more, 8192),
+        ]
         return [[{"elements": count} for count in group] for group in groups]
 
     def harness(self, dtype: str) -> tuple[str, ...]:
-        return tuple(f"{name}<{C_TYPES[dtype]}>" for name in ("compare_stencil", "check_stretches"))
+        return tuple(
+            f"{name}<{C_TYPES[dtype]}>"
+            for name in ("compare_stencil", "check_stretches")
+        )
 
     def taps(self, params: Params) -> int | None:
         return halo(params) + 1
@@ -38,7 +47,10 @@ class Stencil(Problem):
         """One addition a tap; every input read once and every output written once."""
         n = size["elements"]
         outputs = max(n - halo(params), 0)
-        return Work(float(outputs * (halo(params) + 1)), float((n + outputs) * ELEMENT_BYTES[dtype]))
+        return Work(
+            float(outputs * (halo(params) + 1)),
+            float((n + outputs) * ELEMENT_BYTES[dtype]),
+        )
 
     def device_bytes(self, size: Size, dtype: str) -> int:
         """Input, two outputs, and the copy's target."""

@@ -21,14 +21,18 @@ class StencilInstance(instance.Instance):
     shifted_inputs = ("input",)
 
     def shapes(self) -> dict[str, tuple[tuple[int, ...], str]]:
-        return dict.fromkeys(("input", "output", "copied"), ((self.size["elements"],), self.dtype))
+        return dict.fromkeys(
+            ("input", "output", "copied"), ((self.size["elements"],), self.dtype)
+        )
 
     def shifts(self) -> int:
         """None but 0: the means of a moved input are its means moved."""
         return 1
 
     def _poison_outputs(self) -> None:
-        self.tensors["output"].buffer.fill(_POISON.to_bytes(4, "little"), stream=self.gpu.stream)
+        self.tensors["output"].buffer.fill(
+            _POISON.to_bytes(4, "little"), stream=self.gpu.stream
+        )
 
     def error_bound(self, params: Params) -> float:
         """int32 must be exact; fp32 may lose one rounding per tap and one for the division, relative to mean |in|."""
@@ -42,7 +46,10 @@ class StencilInstance(instance.Instance):
     def check(self, params: Params) -> Check:
         harness, entry = self.gpu.harness, f"compare_stencil<{C_TYPES[self.dtype]}>"
         given = (harness.maximum, *self._compared(params))
-        return Check(harness.reduce(entry, self.size["elements"], *given)[0], self.error_bound(params))
+        return Check(
+            harness.reduce(entry, self.size["elements"], *given)[0],
+            self.error_bound(params),
+        )
 
     def _inspect(self, params: Params, slot: CheckResultSlot) -> None:
         """A quarter of a million outputs in random stretches, and the last ones."""
@@ -50,10 +57,16 @@ class StencilInstance(instance.Instance):
         given = self.tensors["input"]
         moved = (given.pointer - int(given.whole.handle)) // ELEMENT_BYTES[self.dtype]
         drawn_with = (moved, given.key, given.kind)
-        self.gpu.harness.run(entry, _INSPECTED, slot, *self._compared(params), *drawn_with)
+        self.gpu.harness.run(
+            entry, _INSPECTED, slot, *self._compared(params), *drawn_with
+        )
 
     def library(self, name: str) -> dict[str, Launcher]:
-        target, source, size = self.pointer("copied"), self.pointer("input"), 4 * self.size["elements"]
+        target, source, size = (
+            self.pointer("copied"),
+            self.pointer("input"),
+            4 * self.size["elements"],
+        )
         return {"": lambda: self.gpu.copy(target, source, size)}
 
 

@@ -36,10 +36,15 @@ class Transpose(Problem):
 
         The later sizes of a group are in multiples of 8: both matrices have rows of whole 16 bytes.
         """
-        return [[dict(zip(self.size_fields, size, strict=True)) for size in group] for group in _EDGES]
+        return [
+            [dict(zip(self.size_fields, size, strict=True)) for size in group]
+            for group in _EDGES
+        ]
 
     def harness(self, dtype: str) -> tuple[str, ...]:
-        return tuple(f"{name}<{C_TYPES[dtype]}>" for name in ("count_wrong", "check_outputs"))
+        return tuple(
+            f"{name}<{C_TYPES[dtype]}>" for name in ("count_wrong", "check_outputs")
+        )
 
     def work(self, size: Size, dtype: str, params: Params) -> Work:
         """No arithmetic; each element is read once and written once."""

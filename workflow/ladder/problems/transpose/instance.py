@@ -32,7 +32,12 @@ class TransposeInstance(instance.Instance):
     shifted_inputs = ("input",)
 
     def __init__(
-        self, cublas_handle: int, gpu: Gpu, size: Mapping[str, int], dtype: str, layout: str
+        self,
+        cublas_handle: int,
+        gpu: Gpu,
+        size: Mapping[str, int],
+        dtype: str,
+        layout: str,
     ) -> None:
         self._cublas = cublas_handle
         super().__init__(gpu, size, dtype, layout)
@@ -65,11 +70,17 @@ class TransposeInstance(instance.Instance):
         """Of both checks: the type, how many threads have work, and what they take."""
         (rows, columns), given = self._extents(), self.tensors["input"]
         packs = rows * (columns * ELEMENT_BYTES[self.dtype] // 16 + 1)
-        return C_TYPES[self.dtype], packs, (self.pointer("output"), rows, columns, given.key, given.kind)
+        return (
+            C_TYPES[self.dtype],
+            packs,
+            (self.pointer("output"), rows, columns, given.key, given.kind),
+        )
 
     def check(self, params: Params) -> Check:
         harness, (of, threads, compared) = self.gpu.harness, self._compared()
-        _, wrong = harness.reduce(f"count_wrong<{of}>", threads, harness.count, *compared)
+        _, wrong = harness.reduce(
+            f"count_wrong<{of}>", threads, harness.count, *compared
+        )
         detail = f"{wrong} of {self.tensors['output'].elements} outputs are not those of the input"
         return Check(float(wrong > 0), self.error_bound(params), detail)
 
@@ -92,7 +103,11 @@ class TransposeInstance(instance.Instance):
         """C = 1 A^T + 0 B, column-major: our input is an N x M matrix A. B is C, which a factor of 0 leaves unread."""
         rows, columns = self._extents()
         alpha = _FACTORS.ctypes.data
-        beta, given, made = alpha + _FACTORS.itemsize, self.pointer("input"), self.pointer("output")
+        beta, given, made = (
+            alpha + _FACTORS.itemsize,
+            self.pointer("input"),
+            self.pointer("output"),
+        )
         of_a, of_b = (alpha, given, columns), (beta, made, rows)
         sizes = (self._cublas, _TRANSPOSED, _NORMAL, rows, columns)
         return partial(cublas.sgeam, *sizes, *of_a, *of_b, made, rows)

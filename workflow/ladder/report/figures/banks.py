@@ -16,11 +16,22 @@ from ladder.report.titles import axis_words, said
 from ladder.results.statistics import COSTS, access_costs, changing, parameter
 from ladder.results.sweep_data import FigureData, NoDataError
 
-_MODEL: dict[str, Any] = {"color": "#bdbdbd", "lw": 8, "label": "bank model", "zorder": 2}
+_MODEL: dict[str, Any] = {
+    "color": "#bdbdbd",
+    "lw": 8,
+    "label": "bank model",
+    "zorder": 2,
+}
 _WAVES: dict[str, Any] = {"color": PALETTE[0], "mfc": "white", "mew": 1.4, "zorder": 4}
-_CYCLES: dict[str, Any] = {"color": PALETTE[1], "label": "clock: cycles per access", "zorder": 4}
+_CYCLES: dict[str, Any] = {
+    "color": PALETTE[1],
+    "label": "clock: cycles per access",
+    "zorder": 4,
+}
 _LABEL_WIDTH = 88  # letters of a label as wide as the figure
-_TILT = 35  # degrees by which words on the axis are turned, so that neighbours do not touch
+_TILT = (
+    35  # degrees by which words on the axis are turned, so that neighbours do not touch
+)
 _FLAT = 8  # costs up to which the axis counts them
 
 
@@ -28,12 +39,20 @@ def draw(data: FigureData) -> Figure:
     """One panel per kernel and set of other parameters; the model as dashes, the two measurements as marks on them."""
     table = access_costs(data.some(data.ok, "result"), data.metrics)
     if table[COSTS].isna().all(axis=None):
-        raise NoDataError("neither cycles nor wavefronts nor a prediction were recorded")
+        raise NoDataError(
+            "neither cycles nor wavefronts nor a prediction were recorded"
+        )
     name = data.figure.x
-    table = table.assign(x=parameter(table, name) if name else table["variant"], panel=_titles(table, name))
+    table = table.assign(
+        x=parameter(table, name) if name else table["variant"],
+        panel=_titles(table, name),
+    )
     panels = dict(list(table.groupby("panel", sort=False)))
     widths = [max(rows["x"].nunique(), 3) for rows in panels.values()]
-    shape: dict[str, Any] = {"columns": len(panels), "gridspec_kw": {"width_ratios": widths}}
+    shape: dict[str, Any] = {
+        "columns": len(panels),
+        "gridspec_kw": {"width_ratios": widths},
+    }
     figure, axes = canvas(data, 4.6, "what one warp access costs", sharey=True, **shape)
     for axis, (panel, rows) in zip(axes, panels.items(), strict=True):
         _draw_costs(axis, rows, 5.5 if sum(widths) < 20 else 3.8)
@@ -41,7 +60,9 @@ def draw(data: FigureData) -> Figure:
             axis.set_title(str(panel), fontsize=10)
     # Panels share what their axes are, said under one of them: a label of the figure would lie on the legend.
     middle = len(axes) // 2
-    beside = 2 * sum(widths[middle + 1 :]) + widths[middle]  # as far on both sides as it is to the right edge
+    beside = (
+        2 * sum(widths[middle + 1 :]) + widths[middle]
+    )  # as far on both sides as it is to the right edge
     shown = axis_words(data, name) if name else "variant"
     axes[middle].set_xlabel(textwrap.fill(shown, _LABEL_WIDTH * beside // sum(widths)))
     _cost_axis(axes[0], float(table[COSTS].max().max()))
@@ -51,7 +72,9 @@ def draw(data: FigureData) -> Figure:
 def _titles(table: pd.DataFrame, name: str | None) -> list[str]:
     """A panel of its own for each kernel and set of the parameters beside x; warps beside it change nothing."""
     params = [json.loads(text) for text in table["params"]]
-    others = [other for other in changing(params) if name and other not in (name, "warps")]
+    others = [
+        other for other in changing(params) if name and other not in (name, "warps")
+    ]
     several = table["kernel"].nunique() > 1
     titles = list[str]()
     for kernel, given in zip(table["kernel"], params, strict=True):
@@ -72,13 +95,17 @@ def _draw_costs(axis: Axes, table: pd.DataFrame, size: float) -> None:
     axis.hlines(table["model"], places - 0.42, places + 0.42, **_MODEL)
     axis.vlines(places, 0, table["model"], color="#cfcfcf", lw=0.8, zorder=1)
     label = "profiler: wavefronts per request"
-    axis.plot(places - 0.22, table["wavefronts"], "s", ms=size + 0.5, label=label, **_WAVES)
+    axis.plot(
+        places - 0.22, table["wavefronts"], "s", ms=size + 0.5, label=label, **_WAVES
+    )
     axis.plot(places + 0.22, table["cycles"], "o", ms=size, **_CYCLES)
     axis.grid(axis="x", visible=False)
     if numeric:
         axis.set_xticks([place for place in places if place == 1 or place % 4 == 0])
     else:
-        axis.set_xticks(places, map(str, table["x"]), rotation=0 if whole else _TILT, fontsize=9)
+        axis.set_xticks(
+            places, map(str, table["x"]), rotation=0 if whole else _TILT, fontsize=9
+        )
 
 
 def _cost_axis(axis: Axes, highest: float) -> None:

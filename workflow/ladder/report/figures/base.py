@@ -11,7 +11,16 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, NullLocator
 from scipy.optimize import isotonic_regression
 
-from ladder.report.figures.style import AHEAD, BEHIND, DPI, MUTED, REFERENCE, TIE, WIDTH, apply
+from ladder.report.figures.style import (
+    AHEAD,
+    BEHIND,
+    DPI,
+    MUTED,
+    REFERENCE,
+    TIE,
+    WIDTH,
+    apply,
+)
 from ladder.report.markdown import cut
 from ladder.report.titles import message as title_of
 from ladder.results.statistics import estimate, predicted
@@ -51,23 +60,36 @@ def canvas(
     figure = Figure(figsize=(WIDTH, height), dpi=DPI)
     FigureCanvasAgg(figure)
     axes = figure.subplots(rows, columns, squeeze=False, **shape)
-    title = textwrap.fill(cut(title_of(data) if title is None else title, _LONGEST), _TITLE_WIDTH)
+    title = textwrap.fill(
+        cut(title_of(data) if title is None else title, _LONGEST), _TITLE_WIDTH
+    )
     shown = [cut(data.sweep.title, _LONGEST), what, _device(data)]
     about = textwrap.fill(" · ".join(filter(None, shown)), _ABOUT_WIDTH)
     # Inches that the two headings take, whatever the height.
     title_inches = 0.11 + 0.24 * (title.count("\n") + 1)
     about_inches = 0.01 + 0.18 * (about.count("\n") + 1)
     top = 1 - (title_inches + about_inches) / height
-    figure.set_layout_engine("constrained", rect=(0.0, 0.0, 1.0, top), w_pad=0.09, h_pad=0.06)
-    figure.text(0.012, 1 - 0.09 / height, title, fontsize=13, fontweight="bold", va="top")
-    figure.text(0.012, 1 - title_inches / height, about, fontsize=9.5, color=MUTED, va="top")
+    figure.set_layout_engine(
+        "constrained", rect=(0.0, 0.0, 1.0, top), w_pad=0.09, h_pad=0.06
+    )
+    figure.text(
+        0.012, 1 - 0.09 / height, title, fontsize=13, fontweight="bold", va="top"
+    )
+    figure.text(
+        0.012, 1 - title_inches / height, about, fontsize=9.5, color=MUTED, va="top"
+    )
     return figure, list(axes.flat)
 
 
 def _device(data: FigureData) -> str:
     """Name of the device and days of the measurements, without places to break a line at."""
-    device = cut(str(data.gpu.get("name") or data.source.get("device") or "unknown device"), _LONGEST)
-    published = "published run, " if data.environment.get("timings_from") == "published" else ""
+    device = cut(
+        str(data.gpu.get("name") or data.source.get("device") or "unknown device"),
+        _LONGEST,
+    )
+    published = (
+        "published run, " if data.environment.get("timings_from") == "published" else ""
+    )
     if data.days:
         device += f", {published}{data.days}"
     return device.replace(" ", "\u00a0")
@@ -77,20 +99,33 @@ def message(data: FigureData, reason: str) -> Figure:
     """A figure that says why there is nothing to see."""
     figure, (axis,) = canvas(data, 2.4, title=data.sweep.title)
     axis.set_axis_off()
-    text = textwrap.fill(cut(f"No {data.figure.kind} figure: {reason}.", 3 * _LONGEST), 80)
+    text = textwrap.fill(
+        cut(f"No {data.figure.kind} figure: {reason}.", 3 * _LONGEST), 80
+    )
     note(axis, text, (0.5, 0.5), xycoords="axes fraction", ha="center", fontsize=12)
     return figure
 
 
 def note(
-    axis: Axes, text: str, at: tuple[float, float], offset: tuple[float, float] = (0, 0), **look: Any
+    axis: Axes,
+    text: str,
+    at: tuple[float, float],
+    offset: tuple[float, float] = (0, 0),
+    **look: Any,
 ) -> None:
     """Words at a place of the axes, moved by `offset` points; small and muted unless `look` says otherwise."""
-    usual: dict[str, Any] = {"fontsize": 9, "color": MUTED, "va": "center", "textcoords": "offset points"}
+    usual: dict[str, Any] = {
+        "fontsize": 9,
+        "color": MUTED,
+        "va": "center",
+        "textcoords": "offset points",
+    }
     axis.annotate(text, at, offset, **(usual | look))
 
 
-def interval(axis: Axes, at: float, row: Mapping[str, Any], color: str, **mark: Any) -> None:
+def interval(
+    axis: Axes, at: float, row: Mapping[str, Any], color: str, **mark: Any
+) -> None:
     """A speed-up: its mark, thick what was measured (95 %), thin what another GPU of the model would read."""
     measured, elsewhere = estimate(row, "speedup"), predicted(row)
     axis.hlines(at, measured.low, measured.high, color=color, lw=3.2, zorder=3.5)
@@ -109,7 +144,9 @@ def at_reference(axis: Axes) -> None:
     axis.axvline(1, color=REFERENCE, lw=1.2, ls="--", zorder=2)
 
 
-def factor_axis(axis: Axes, low: float, high: float, upright: bool = False, most: int = 8) -> None:
+def factor_axis(
+    axis: Axes, low: float, high: float, upright: bool = False, most: int = 8
+) -> None:
     """A logarithmic axis of factors from `low` to `high` and a little beyond, with `most` ticks that people read."""
     room = (high / low) ** 0.04
     low, high = low / room, high * room
@@ -160,15 +197,24 @@ def name_ends(axis: Axes, inches: float, ends: Sequence[End]) -> None:
     placed = [(*to_axes.transform((end.x, end.y)), end) for end in ends]
     placed.sort(key=lambda place: place[1])
     levels = np.clip([level for _, level, _ in placed], 0, 1)
-    heights = np.array([0.156 * (end.name.count("\n") + 1) / inches for *_, end in placed])
+    heights = np.array(
+        [0.156 * (end.name.count("\n") + 1) / inches for *_, end in placed]
+    )
     # The places nearest to the ends at which each name is above the one before, and within the axes.
     above = np.cumsum([0, *(heights[:-1] + heights[1:]) / 2])
     free = isotonic_regression(levels - above).x
     places = np.clip(free, 0, max(1 - above[-1], 0)) + above
     for place, level, (across, _, end) in zip(places, levels, placed, strict=True):
-        line = {"color": end.color, "lw": 0.6, "alpha": 0.7, "transform": axis.transAxes}
+        line = {
+            "color": end.color,
+            "lw": 0.6,
+            "alpha": 0.7,
+            "transform": axis.transAxes,
+        }
         bend = level if across > 0.9 else place
-        axis.plot([across, 1.01, 1.03], [level, bend, place], clip_on=False, zorder=1, **line)
+        axis.plot(
+            [across, 1.01, 1.03], [level, bend, place], clip_on=False, zorder=1, **line
+        )
         note(axis, end.name, (1.035, place), xycoords="axes fraction", color=end.color)
 
 
@@ -176,7 +222,10 @@ def legend_below(figure: Figure, axes: Sequence[Axes], **look: Any) -> Figure:
     """The figure with each line of any of the axes once in a legend below them, where it hides no data."""
     handles = dict[str, Any]()
     for axis in axes:
-        handles |= {label: handle for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}
+        handles |= {
+            label: handle
+            for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)
+        }
     longest = max(len(line) for label in handles for line in label.splitlines())
     columns = max(min(_LEGEND_WIDTH // (longest + 8), 4, len(handles)), 1)
     look |= {"ncols": columns, "frameon": False}

@@ -30,7 +30,9 @@ from ladder.results import statistics as stats
 from ladder.results.statistics import rate_column, records
 from ladder.results.sweep_data import FigureData
 
-_OCTAVES = 16  # from this ratio of the largest to the smallest x on, the axis counts octaves
+_OCTAVES = (
+    16  # from this ratio of the largest to the smallest x on, the axis counts octaves
+)
 _SHOWN = 0.85  # of the slowest of the fastest at any size: what is slower still leaves the axis
 _NEAR = 1.25  # factor within which the axis reaches to 1
 _TICKS = 12  # values on an axis
@@ -56,28 +58,57 @@ def _places(values: Sequence[Any]) -> tuple[str, dict[Any, float]]:
     return "words", {value: float(place) for place, value in enumerate(values)}
 
 
-def _draw_lines(axis: Axes, rows: pd.DataFrame, colors: dict[str, str], joined: bool) -> None:
+def _draw_lines(
+    axis: Axes, rows: pd.DataFrame, colors: dict[str, str], joined: bool
+) -> None:
     for line, color in colors.items():
         cells = rows[rows["line"] == line]
         if cells.empty:
             continue
         place = cells["place"]
-        axis.plot(place, cells["value"], color=color, lw=1.6 if joined else 0.9, zorder=3, label=line)
+        axis.plot(
+            place,
+            cells["value"],
+            color=color,
+            lw=1.6 if joined else 0.9,
+            zorder=3,
+            label=line,
+        )
         elsewhere = cells["predicted_low"], cells["predicted_high"]
         axis.vlines(place, *elsewhere, color=color, lw=0.8, alpha=0.6, zorder=2.5)
-        axis.vlines(place, cells["low"], cells["high"], color=color, lw=3.0, alpha=0.75, zorder=3)
+        axis.vlines(
+            place,
+            cells["low"],
+            cells["high"],
+            color=color,
+            lw=3.0,
+            alpha=0.75,
+            zorder=3,
+        )
         for spills, marks in cells.groupby("spills"):
             face = "white" if spills else color
-            axis.plot(marks["place"], marks["value"], "o", ms=4.5, color=color, mfc=face, zorder=4)
+            axis.plot(
+                marks["place"],
+                marks["value"],
+                "o",
+                ms=4.5,
+                color=color,
+                mfc=face,
+                zorder=4,
+            )
 
 
-def _set_limits(axis: Axes, rows: pd.DataFrame, against_one: bool, shown: float) -> None:
+def _set_limits(
+    axis: Axes, rows: pd.DataFrame, against_one: bool, shown: float
+) -> None:
     """The axis shows where lines differ; what is far slower than the fastest leaves it below."""
     best = rows.groupby("x")["value"].max().min()
     measured = rows[["value", "low", "high", "predicted_high"]].min().min()
     highest = rows[["value", "low", "high", "predicted_high"]].max().max()
     low = max(min(measured, rows["predicted_low"].min()), shown * best)
-    if against_one and best > _NEAR:  # all the news is above the reference: it is shown from there on
+    if (
+        against_one and best > _NEAR
+    ):  # all the news is above the reference: it is shown from there on
         low = measured
     ends = [low, highest]
     if against_one and low / _NEAR < 1 < highest * _NEAR:
@@ -91,13 +122,32 @@ def _mark_below(axis: Axes, rows: pd.DataFrame, colors: dict[str, str]) -> None:
     for _, gone in rows[rows["value"] < low].groupby("x"):
         place = float(gone["place"].iloc[0])
         color = colors[gone["line"].iloc[0]] if len(gone) == 1 else style.MUTED
-        values = dict.fromkeys(number(value, 2) for value in (gone["value"].min(), gone["value"].max()))
+        values = dict.fromkeys(
+            number(value, 2) for value in (gone["value"].min(), gone["value"].max())
+        )
         at_right = place == rows["place"].max()
         axis.plot(place, low, "v", ms=6, color=color, clip_on=False, zorder=5)
-        look: dict[str, Any] = {"fontsize": 8.5, "va": "bottom", "zorder": 5, "gid": BELOW}
-        look["bbox"] = {"facecolor": "white", "edgecolor": "none", "pad": 0.3, "alpha": 0.8}
+        look: dict[str, Any] = {
+            "fontsize": 8.5,
+            "va": "bottom",
+            "zorder": 5,
+            "gid": BELOW,
+        }
+        look["bbox"] = {
+            "facecolor": "white",
+            "edgecolor": "none",
+            "pad": 0.3,
+            "alpha": 0.8,
+        }
         look["ha"] = "right" if at_right else "left"
-        base.note(axis, " to ".join(values), (place, low), (-7 if at_right else 7, 3), color=color, **look)
+        base.note(
+            axis,
+            " to ".join(values),
+            (place, low),
+            (-7 if at_right else 7, 3),
+            color=color,
+            **look,
+        )
 
 
 def _wrapped(name: str) -> str:
@@ -126,8 +176,12 @@ def draw(data: FigureData) -> Figure:
     drawn, names, what = few_lines(cells, len(style.PALETTE), spread=not against_one)
     colors = dict(zip(names, style.PALETTE, strict=False))
     values = _ordered(drawn["x"])
-    scale, places = _places(values) if name else ("log", {value: value for value in values})
-    drawn = drawn.assign(place=drawn["x"].map(places)).sort_values("place", kind="stable")
+    scale, places = (
+        _places(values) if name else ("log", {value: value for value in values})
+    )
+    drawn = drawn.assign(place=drawn["x"].map(places)).sort_values(
+        "place", kind="stable"
+    )
     if stencil:
         what = f"{what}, {data.size_text}".strip(", ")
 
@@ -165,19 +219,27 @@ def draw(data: FigureData) -> Figure:
             axis.set_xlim(min(ends), max(ends))
     unit = _UNITS.get(column, "share of the speed\nof the fastest")
     for axis in axes[::columns]:
-        axis.set_ylabel(f"speed relative to\n{_wrapped(lines.reference)}" if against_one else unit)
+        axis.set_ylabel(
+            f"speed relative to\n{_wrapped(lines.reference)}" if against_one else unit
+        )
 
     if drawn["spills"].any():
         look: dict[str, Any] = {"marker": "o", "color": style.MUTED, "mfc": "white"}
-        axes[0].plot([], [], ls="", label="hollow: registers spill to local memory", **look)
+        axes[0].plot(
+            [], [], ls="", label="hollow: registers spill to local memory", **look
+        )
     told_apart = names != [""]
     if drawn["spills"].any() or (columns > 1 and told_apart):
-        return base.legend_below(figure, axes, title=lines.about, title_fontsize=10.5, fontsize=9)
+        return base.legend_below(
+            figure, axes, title=lines.about, title_fontsize=10.5, fontsize=9
+        )
     below = f"\nbelow: {unit_of_rate} of the fastest" if rate else ""
     figure.supxlabel(lines.about + below, fontsize=10.5)
     if told_apart:
         for axis, panel in zip(axes, panels, strict=True):
-            ends_of_lines = _ends(axis, drawn[drawn["panel"] == panel], colors, lines, against_one)
+            ends_of_lines = _ends(
+                axis, drawn[drawn["panel"] == panel], colors, lines, against_one
+            )
             base.name_ends(axis, tall - 0.7, ends_of_lines)
     return figure
 
@@ -190,7 +252,9 @@ def _grid(panels: int, of_parameter: bool) -> tuple[int, int]:
     return columns, math.ceil(panels / columns)
 
 
-def _name_sizes(axis: Axes, cells: pd.DataFrame, sizes: Sequence[float], columns: int, rate: str) -> None:
+def _name_sizes(
+    axis: Axes, cells: pd.DataFrame, sizes: Sequence[float], columns: int, rate: str
+) -> None:
     """Sizes, and below each the rate of the fastest, a column, where one is given."""
     shown = sizes[:: math.ceil(len(sizes) * columns / _TICKS)]
     labels = [count_label(int(size)) for size in shown]
@@ -203,7 +267,9 @@ def _name_sizes(axis: Axes, cells: pd.DataFrame, sizes: Sequence[float], columns
     axis.minorticks_off()
 
 
-def _name_values(axis: Axes, places: dict[Any, float], scale: str, columns: int) -> None:
+def _name_values(
+    axis: Axes, places: dict[Any, float], scale: str, columns: int
+) -> None:
     most = _TICKS if columns == 1 else 16 // columns + 1
     shown = [*places]
     if scale == "log" and len(shown) > most:
@@ -214,13 +280,24 @@ def _name_values(axis: Axes, places: dict[Any, float], scale: str, columns: int)
 
 
 def _ends(
-    axis: Axes, rows: pd.DataFrame, colors: dict[str, str], lines: Lines, against_one: bool
+    axis: Axes,
+    rows: pd.DataFrame,
+    colors: dict[str, str],
+    lines: Lines,
+    against_one: bool,
 ) -> list[base.End]:
     low, high = axis.get_ylim()
     ends = list[base.End]()
     for line, cells in rows.groupby("line", sort=False):
         last = records(cells)[-1]
-        ends.append(base.End(last["place"], max(last["value"], low), _wrapped(str(line)), colors[str(line)]))
+        ends.append(
+            base.End(
+                last["place"],
+                max(last["value"], low),
+                _wrapped(str(line)),
+                colors[str(line)],
+            )
+        )
     if against_one and low <= 1 <= high:
         ends.append(base.End(axis.get_xlim()[1], 1.0, lines.reference, style.REFERENCE))
     return ends

@@ -22,7 +22,10 @@ from ladder.results.verdicts import TIED, gain
 _AROUND = LinearSegmentedColormap.from_list("speed", [BEHIND, "#f4f4f4", AHEAD])
 _BELOW = LinearSegmentedColormap.from_list("share", ["#f7fbff", "#6baed6", "#08306b"])
 _LEAST = 0.02  # how far a scale around 1 reaches to either side at least
-_ROOMY, _WIDE = 4, 8  # columns of cells that leave room for larger letters, and for intervals
+_ROOMY, _WIDE = (
+    4,
+    8,
+)  # columns of cells that leave room for larger letters, and for intervals
 _TIES = "dashed: a tie"
 _MARKS = "abcdefghij"  # of reasons
 
@@ -48,22 +51,48 @@ def draw(data: FigureData) -> Figure:
     for panel, axis in zip(panels, axes, strict=True):
         cells = best[best["hue"] == panel]
         words = _words(cells, intervals=across <= _WIDE)
-        table = cells.assign(words=words).pivot(index="y", columns="x", values=["speedup", "words"])
-        speeds, annotations = (table[name].reindex(index=ys, columns=xs) for name in ("speedup", "words"))
-        _draw_cells(axis, speeds.astype(float), annotations, norm, colors, 9.5 if across <= _ROOMY else 8)
+        table = cells.assign(words=words).pivot(
+            index="y", columns="x", values=["speedup", "words"]
+        )
+        speeds, annotations = (
+            table[name].reindex(index=ys, columns=xs) for name in ("speedup", "words")
+        )
+        _draw_cells(
+            axis,
+            speeds.astype(float),
+            annotations,
+            norm,
+            colors,
+            9.5 if across <= _ROOMY else 8,
+        )
         if colors is _AROUND:
             _draw_ties(axis, cells, xs, ys)
         for row, column in np.argwhere(speeds.isna()):
-            why = _why(data, {y: ys[row], x: xs[column]} | ({hue: panel} if hue else {}))
+            why = _why(
+                data, {y: ys[row], x: xs[column]} | ({hue: panel} if hue else {})
+            )
             mark = reasons.setdefault(why, _MARKS[len(reasons) % len(_MARKS)])
-            base.note(axis, mark, (column + 0.5, row + 0.5), ha="center", style="italic")
+            base.note(
+                axis, mark, (column + 0.5, row + 0.5), ha="center", style="italic"
+            )
         if hue:
             long = len(panels) < 3
-            axis.set_title(f"{axis_words(data, hue)}: {panel}" if long else f"{hue} = {panel}", fontsize=10)
+            axis.set_title(
+                f"{axis_words(data, hue)}: {panel}" if long else f"{hue} = {panel}",
+                fontsize=10,
+            )
     # Panels share what their axes are.
-    legend = [f"{mark}: {why}" for why, mark in reasons.items()] + [_TIES] * (colors is _AROUND)
-    figure.supxlabel("\n".join([axis_words(data, x), *textwrap.wrap("; ".join(legend), 110)]), fontsize=10)
-    figure.supylabel(textwrap.fill(axis_words(data, y), max(16, int(9 * (height - 1.8)))), fontsize=10)
+    legend = [f"{mark}: {why}" for why, mark in reasons.items()] + [_TIES] * (
+        colors is _AROUND
+    )
+    figure.supxlabel(
+        "\n".join([axis_words(data, x), *textwrap.wrap("; ".join(legend), 110)]),
+        fontsize=10,
+    )
+    figure.supylabel(
+        textwrap.fill(axis_words(data, y), max(16, int(9 * (height - 1.8)))),
+        fontsize=10,
+    )
     bar = figure.colorbar(axes[0].collections[0], ax=axes, shrink=0.95, pad=0.02)
     bar.set_label(f"speed / {rival(data)}", fontsize=9)
     low, high = norm.vmin or 0.0, norm.vmax or 1.0
@@ -81,7 +110,11 @@ def _tried(data: FigureData, name: str) -> list[int | str]:
         timed = timed[parameter(timed, other).notna()]
     used = {*parameter(timed[timed["status"] != "unsupported"], name)}
     axes = (entry.variant.kernel.parameters.get(name) for entry in data.sweep.entries)
-    return list(dict.fromkeys(value for axis in axes if axis for value in axis.values if value in used))
+    return list(
+        dict.fromkeys(
+            value for axis in axes if axis for value in axis.values if value in used
+        )
+    )
 
 
 def _scale(speeds: "pd.Series[float]", alike: bool) -> tuple[Normalize, Colormap]:
@@ -104,11 +137,21 @@ def _words(cells: pd.DataFrame, intervals: bool) -> list[str]:
 
 
 def _draw_cells(
-    axis: Axes, speeds: pd.DataFrame, words: pd.DataFrame, norm: Normalize, colors: Colormap, size: float
+    axis: Axes,
+    speeds: pd.DataFrame,
+    words: pd.DataFrame,
+    norm: Normalize,
+    colors: Colormap,
+    size: float,
 ) -> None:
     import seaborn  # takes a second to import
 
-    look: dict[str, Any] = {"norm": norm, "cmap": colors, "cbar": False, "annot_kws": {"fontsize": size}}
+    look: dict[str, Any] = {
+        "norm": norm,
+        "cmap": colors,
+        "cbar": False,
+        "annot_kws": {"fontsize": size},
+    }
     seaborn.heatmap(speeds, ax=axis, annot=words, fmt="", **look)
     axis.grid(visible=False)
     axis.set(xlabel="", ylabel="", facecolor="#f3f3f3")
@@ -135,7 +178,9 @@ def _why(data: FigureData, place: dict[str, Any]) -> str:
     variant = data.sweep.entries[0].variant
     try:
         params = {**variant.params, **place}
-        other = variant.kernel.variant(params, variant.dtype, variant.layout, excluded=True)
+        other = variant.kernel.variant(
+            params, variant.dtype, variant.layout, excluded=True
+        )
     except LadderError:
         return "not tried"
     return other.absent(data.size) or "not tried"

@@ -36,7 +36,10 @@ def over_size(data: FigureData) -> Lines:
         rows = data.ok
     elif len(compared):
         rows = compared
-        note = "".join(f"; without “{data.names[variant]}”, whose baseline is slower" for variant in apart)
+        note = "".join(
+            f"; without “{data.names[variant]}”, whose baseline is slower"
+            for variant in apart
+        )
     fields, sizes = data.sweep.problem.size_fields, data.sweep.sizes
     changing = [field for field in fields if len({size[field] for size in sizes}) > 1]
     field, about = (changing or fields)[0], (changing or fields)[0]
@@ -48,7 +51,9 @@ def over_size(data: FigureData) -> Lines:
     ]
     short = differing(names)
     cells = rows.assign(
-        panel=rows["dtype"], line=[short[name] for name in names], x=rows[field].astype(float)
+        panel=rows["dtype"],
+        line=[short[name] for name in names],
+        x=rows[field].astype(float),
     )
     return Lines(cells, about, _reference(data, rows), note)
 
@@ -64,11 +69,18 @@ def _reference(data: FigureData, rows: pd.DataFrame) -> str:
 def over_parameter(data: FigureData, name: str) -> Lines:
     """A line for what differs beside the parameter, a panel for each size and dtype."""
     stencil = data.figure.kind == "stencil"
-    rows = data.some(data.here if stencil else data.ok, "" if stencil else "result to draw over a parameter")
-    rows = rows.assign(x=parameter(rows, name), given=rows["params"].map(json.loads)).dropna(subset="x")
+    rows = data.some(
+        data.here if stencil else data.ok,
+        "" if stencil else "result to draw over a parameter",
+    )
+    rows = rows.assign(
+        x=parameter(rows, name), given=rows["params"].map(json.loads)
+    ).dropna(subset="x")
     data.some(rows, f"variant with the parameter {name}")
     reference = data.sweep.reference
-    if stencil and reference.kernel is not None:  # not the very variant that the others are timed against
+    if (
+        stencil and reference.kernel is not None
+    ):  # not the very variant that the others are timed against
         rows = rows[rows["variant"] != rows["reference"]]
     sizes = [data.size] if stencil or data.figure.size is not None else data.sweep.sizes
     panels = [at_size(rows, size).assign(panel=size_label(size)) for size in sizes]
@@ -78,7 +90,11 @@ def over_parameter(data: FigureData, name: str) -> Lines:
     rows["line"] = _beside(rows, name, data.figure.hue if stencil else None)
     # Of variants that a line does not tell apart the fastest.
     best = rows.loc[sorted(rows.groupby(["panel", "line", "x"])["speedup"].idxmax())]
-    return Lines(best, axis_words(data, name), rival(data) if reference.kernel is None else _fixed(data))
+    return Lines(
+        best,
+        axis_words(data, name),
+        rival(data) if reference.kernel is None else _fixed(data),
+    )
 
 
 def _beside(rows: pd.DataFrame, name: str, hue: str | None) -> "pd.Series[str]":
@@ -86,10 +102,17 @@ def _beside(rows: pd.DataFrame, name: str, hue: str | None) -> "pd.Series[str]":
     several = rows["kernel"].nunique() > 1
     names = dict[Any, str]()
     for kernel, given in rows.groupby("kernel")["given"]:
-        others = [{other: params[other] for other in params if other != name} for params in given]
+        others = [
+            {other: params[other] for other in params if other != name}
+            for params in given
+        ]
         needed = [other for other in distinguishing(others) if hue in (None, other)]
         for index, params in given.items():
-            words = [said(other, shown_value(other, params)) for other in needed if other in params]
+            words = [
+                said(other, shown_value(other, params))
+                for other in needed
+                if other in params
+            ]
             names[index] = ", ".join([str(kernel)] * several + words)
     return pd.Series(names).reindex(rows.index)
 
@@ -99,7 +122,10 @@ def _fixed(data: FigureData) -> str:
     reference = data.sweep.reference
     name = reference.kernel.name if reference.kernel else ""
     others = {entry.variant.kernel.name for entry in data.sweep.entries} - {name}
-    return ", ".join([name] * bool(others) + [f"{of} {value}" for of, value in reference.params.items()])
+    return ", ".join(
+        [name] * bool(others)
+        + [f"{of} {value}" for of, value in reference.params.items()]
+    )
 
 
 def facets(data: FigureData, lines: Lines) -> Lines:
@@ -107,16 +133,22 @@ def facets(data: FigureData, lines: Lines) -> Lines:
     hue, cells = data.figure.hue, lines.cells
     if hue is None or cells.groupby("panel")["line"].nunique().max() <= MOST:
         return lines
-    cells = cells.assign(value=parameter(cells, hue), order=cells["dtype"].map(data.sweep.dtypes.index))
+    cells = cells.assign(
+        value=parameter(cells, hue), order=cells["dtype"].map(data.sweep.dtypes.index)
+    )
     cells = cells.sort_values(["order", "value"], kind="stable")
     of_value = [f"{hue} {value}" for value in cells["value"]]
     names = [
         line.replace(f", {value}", "").replace(value, "").strip(", ")
         for line, value in zip(cells["line"], of_value, strict=True)
     ]
-    cells["line"] = pd.Series(names, cells.index).where(lambda line: line != "", cells["kernel"])
+    cells["line"] = pd.Series(names, cells.index).where(
+        lambda line: line != "", cells["kernel"]
+    )
     several = cells["panel"].nunique() > 1
-    cells["panel"] = (cells["panel"] + ", " if several else "") + pd.Series(of_value, cells.index)
+    cells["panel"] = (cells["panel"] + ", " if several else "") + pd.Series(
+        of_value, cells.index
+    )
     return replace(lines, cells=cells)
 
 
@@ -127,7 +159,9 @@ def with_values(rows: pd.DataFrame, column: str) -> pd.DataFrame:
     Columns: speedup with its ends; of a rate panel, x, the rate, and median_us with its ends.
     """
     if column == "speedup":
-        return rows.assign(value=rows["speedup"], low=rows["speedup_low"], high=rows["speedup_high"])
+        return rows.assign(
+            value=rows["speedup"], low=rows["speedup_low"], high=rows["speedup_high"]
+        )
     share = rows[column]
     if column != "memory_fraction":
         share = share / rows.groupby(["panel", "x"])[column].transform("max")
@@ -142,11 +176,17 @@ def with_values(rows: pd.DataFrame, column: str) -> pd.DataFrame:
 
 def spilled(data: FigureData, rows: pd.DataFrame) -> "pd.Series[bool]":
     """Whether the variant of each row keeps registers in local memory."""
-    local = data.resources.drop_duplicates("variant").set_index("variant")["local_bytes"].astype(float)
+    local = (
+        data.resources.drop_duplicates("variant")
+        .set_index("variant")["local_bytes"]
+        .astype(float)
+    )
     return rows["variant"].map(local).fillna(0) > 0
 
 
-def few_lines(cells: pd.DataFrame, colors: int, spread: bool) -> tuple[pd.DataFrame, list[str], str]:
+def few_lines(
+    cells: pd.DataFrame, colors: int, spread: bool
+) -> tuple[pd.DataFrame, list[str], str]:
     """Cells of at most MOST lines a panel and `colors` in all, names of these lines, and how many there were.
 
     Columns: panel, line, x, value.
@@ -159,11 +199,21 @@ def few_lines(cells: pd.DataFrame, colors: int, spread: bool) -> tuple[pd.DataFr
         for line in wanted:
             if len(names) < colors:
                 names.setdefault(line)
-        drawn.append(of_panel[of_panel["line"].isin([line for line in wanted if line in names])])
+        drawn.append(
+            of_panel[of_panel["line"].isin([line for line in wanted if line in names])]
+        )
     short, every = differing([*names]), cells["line"].nunique()
-    what = f"{'' if panels == 1 else 'at most '}{most} of {every} variants" if every > len(names) else ""
+    what = (
+        f"{'' if panels == 1 else 'at most '}{most} of {every} variants"
+        if every > len(names)
+        else ""
+    )
     together = pd.concat(drawn)
-    return together.assign(line=together["line"].map(short)), [short[name] for name in names], what
+    return (
+        together.assign(line=together["line"].map(short)),
+        [short[name] for name in names],
+        what,
+    )
 
 
 def _fastest_lines(rows: pd.DataFrame, most: int, spread: bool) -> list[str]:
@@ -174,7 +224,10 @@ def _fastest_lines(rows: pd.DataFrame, most: int, spread: bool) -> list[str]:
     fastest = rows.loc[rows.groupby("x")["value"].idxmax(), "line"]
     ranking = [*rows.sort_values("value", ascending=False)["line"].unique()]
     if spread:
-        ranking = [ranking[round(place * (len(ranking) - 1) / (most - 1))] for place in range(most)]
+        ranking = [
+            ranking[round(place * (len(ranking) - 1) / (most - 1))]
+            for place in range(most)
+        ]
     else:  # of these the ones with results at most places
         width = rows.groupby("line")["x"].nunique()
         ranking.sort(key=lambda line: -width[line])

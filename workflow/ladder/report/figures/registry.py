@@ -38,7 +38,9 @@ def render(data: FigureData) -> bytes:
         drawing = message(data, str(error))
     buffer = io.BytesIO()
     canvas: Any = FigureCanvasAgg(drawing)
-    canvas.print_png(buffer, metadata={"Software": None})  # drawn once; savefig draws it twice
+    canvas.print_png(
+        buffer, metadata={"Software": None}
+    )  # drawn once; savefig draws it twice
     return buffer.getvalue()
 
 
@@ -47,7 +49,9 @@ def draw_sweep(data: SweepData, folder: Path, titles: Mapping[str, str]) -> str:
     for figure, name in zip(data.sweep.figures, data.sweep.figure_names(), strict=True):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            replace_file(folder / name, render(data.drawn(figure, titles.get(name, ""))))
+            replace_file(
+                folder / name, render(data.drawn(figure, titles.get(name, "")))
+            )
         said = dict.fromkeys(str(one.message) for one in caught)
         if said:
             logging.warning("warning: %s: %s", folder / name, listed([*said], 1))
@@ -55,7 +59,10 @@ def draw_sweep(data: SweepData, folder: Path, titles: Mapping[str, str]) -> str:
 
 
 def draw_sweeps(
-    parts: Iterable[SweepData], folder: Path, jobs: int = 1, titles: Mapping[str, str] | None = None
+    parts: Iterable[SweepData],
+    folder: Path,
+    jobs: int = 1,
+    titles: Mapping[str, str] | None = None,
 ) -> Iterator[str]:
     """Draw the figures of sweeps, `jobs` sweeps at once, as FOLDER/SWEEP-INDEX-KIND.png; yields the sweeps drawn.
 
@@ -63,5 +70,7 @@ def draw_sweeps(
     """
     # Forked, so that plotting is not imported anew.
     with ProcessPoolExecutor(jobs, get_context("fork"), die_with_parent) as pool:
-        drawing = [pool.submit(draw_sweep, data, folder, titles or {}) for data in parts]
+        drawing = [
+            pool.submit(draw_sweep, data, folder, titles or {}) for data in parts
+        ]
         yield from (done.result() for done in as_completed(drawing))
