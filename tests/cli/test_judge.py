@@ -610,5 +610,5 @@ def test_on_a_gpu_a_right_a_wrong_and_a_broken_kernel(
             )
     assert codes[0] in (0, 1, 2)
     assert codes[1:] == [3, 4]
-    assert "broken, compile_error at 512, cold" in capsys.readouterr().out
+    assert "broken: compile_error at 512, cold" in capsys.readouterr().out
     assert not (checkout / "results").exists()

@@ -95,7 +95,7 @@ def test_each_way_of_going_wrong_gets_its_status_and_the_run_goes_on(
         assert found[fault].status == "launch_error", found[fault]
         assert word in found[fault].reason.upper()
     assert found["zeros"].status == "incorrect"
-    assert "allowed" in found["zeros"].reason
+    assert "root mean square of all errors" in found["zeros"].reason
     assert found["unwritten"].status == "incorrect"
     assert "at 1x257x131" in found["unwritten"].reason
     assert "outputs were not written" in found["unwritten"].reason

@@ -102,7 +102,8 @@ def test_another_key_or_a_neighbour_changes_half_of_the_bits() -> None:
         assert abs(share - 0.5) < 6 * 0.5 / math.sqrt(own.size * 32)
 
 
-_DRAWN_PER_NS = 1300  # elements, at least, where memory is no bound
+_DRAWN_PER_NS = 600
+"""Elements, at least, where memory is no bound; twice as many of uniform inputs, which are those of timed launches."""
 
 
 @pytest.mark.gpu
@@ -128,10 +129,8 @@ def test_a_gpu_draws_the_same_and_as_fast_as_its_memory_takes_it() -> None:
             print(f"{dtype} {kind}: {rate:.0f} GB/s")
             own = gpu.download(int(buffer.handle), 100_000 * size)
             assert own == drawn(dtype, 100_000, KEY, kind).tobytes(), (dtype, kind)
-            # Philox, not the memory, bounds elements of one byte. The slowest, wide bf16, read 1,370 GB/s of 4,800.
-            assert rate > min(
-                0.25 * gpu.memory_bytes_per_us / 1e3, _DRAWN_PER_NS * size
-            )
+            by_philox = _DRAWN_PER_NS * size * (2 if kind == "uniform" else 1)
+            assert rate > min(0.3 * gpu.memory_bytes_per_us / 1e3, by_philox)
     buffer.close(gpu.stream)
 
 
