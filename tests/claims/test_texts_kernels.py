@@ -1,0 +1,102 @@
+"""The corrected ledger: statements of the texts are decided by the texts' kernels, with their caveats."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from checkout import ROOT, published_data
+from ladder.claims.ledger import CLAIMS, decided
+from ladder.claims.primitives import Part
+from ladder.results import tables
+from ladder.results.run_data import Row
+
+pytestmark = pytest.mark.published
+
+PUBLISHED = ROOT / "results" / "published" / "nvidia-h200"
+
+
+def parts_of(claim_id: str) -> dict[str, Part]:
+    """Parts that decide a claim on the published numbers, by label."""
+    claim = next(claim for claim in CLAIMS if claim.id == claim_id)
+    parts, _ = decided(claim, published_data())
+    return {part.label: part for part in parts if isinstance(part, Part)}
+
+
+def rows_of(part: Part) -> Iterator[Row]:
+    for value in part.values.values:
+        yield value.row
+        yield from value.timed
+
+
+def test_double_buffering_is_held_against_a_kernel_that_does_not_prefetch() -> None:
+    speed = parts_of("double-buffer-faster")["speed over kernel 6: at least 1"]
+    paired = [row for row in rows_of(speed) if row["reference"].startswith("gemm")]
+    assert {row.params["loader"] for row in paired} == {"staged"}
+    kernel_6 = {row["reference"] for row in paired}
+    assert len(kernel_6) == 1
+    assert "loader" not in kernel_6.pop(), "the usual loader is the direct one"
+
+
+def test_a_transposed_tile_is_held_against_one_that_the_compiler_may_read_at_will() -> (
+    None
+):
+    for part in parts_of("transpose-pays").values():
+        kernels = {row["kernel"] for row in rows_of(part)}
+        assert kernels == {"practice_transposed_a"}, part.label
+        partners = {row["reference"] for row in rows_of(part)}
+        assert "practice_plain_a-fp32" in partners
+    for path in (ROOT / "kernels").rglob("practice_*.cu*"):
+        assert "volatile" not in path.read_text(encoding="utf-8"), path
+
+
+def test_one_block_a_multiprocessor_is_said_of_kernels_of_which_one_runs() -> None:
+    parts = parts_of("occupancy-collapse")
+    speed = parts["speed of one block over two, from 2048 on: at most 0.9"]
+    blocks = {(row["rung"], row["blocks_per_sm"]) for row in rows_of(speed)}
+    assert blocks == {
+        ("prefetch", 2),
+        ("double buffer", 2),
+        ("prefetch, one block", 1),
+        ("double buffer, one block", 1),
+    }
+
+
+def test_every_step_of_the_hip_ladder_that_cuda_can_say_has_its_part() -> None:
+    steps = [
+        "2",
+        "3",
+        "3.1",
+        "3.2",
+        "3.3",
+        "3.4",
+        "4",
+        "5",
+        "6",
+        "7",
+        "7.1",
+        "7.2",
+        "7.3",
+        "7.5",
+        "7.7",
+        "9",
+    ]
+    labels = parts_of("ladder-order")
+    assert steps == [re.findall(r"\(step (\S+)\)", label)[0] for label in labels]
+
+
+def test_times_and_counters_stand_side_by_side_for_every_variant() -> None:
+    table = tables.read("times_and_counters", PUBLISHED)
+    counters = [name for name in table.columns if "__" in name]
+    counted = table[table[counters].notna().any(axis=1)]
+    for sweep in (
+        "tensor_stages_swizzle",
+        "fp32_as_written",
+        "fp32_buffering",
+        "fp32_lane_maps",
+        "tensor_layouts",
+    ):
+        timed = {*table.loc[table["sweep"] == sweep, "variant"]}
+        assert timed
+        assert timed == {*counted.loc[counted["sweep"] == sweep, "variant"]}, sweep
