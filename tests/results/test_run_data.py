@@ -10,7 +10,7 @@ from ladder.claims.primitives import decide_part
 from ladder.model.errors import LadderError
 from ladder.results import tables
 from ladder.results.statistics import UNKNOWN, Estimate, ratio
-from ladder.results.verdicts import Gain, gain_over, in_one_session, verdicts
+from ladder.results.verdicts import Gain, gain_over, verdicts
 from tiles import cell, made
 
 
@@ -46,20 +46,6 @@ def test_a_row_over_another_one_is_judged_by_both_predictions() -> None:
         == "tied"
     )
     assert gain_over(slow, slow).verdict == "tied"
-
-
-@pytest.mark.parametrize(
-    ("reference", "word"), [("another-fp32", "slower"), ("cublas", "tied")]
-)
-def test_one_session_reads_no_more_than_sessions_agree_in(
-    reference: str, word: str
-) -> None:
-    """Within the session the speed is sure to 0.01 %; libraries differ by more than 1 % from session to session."""
-    found = in_one_session({**cell(1024, 0.99, spread=1e-4), "reference": reference})
-    assert found.low < 0.984
-    assert Gain(found).verdict == word
-    wide = in_one_session({**cell(1024, 0.99, spread=0.03), "reference": reference})
-    assert wide.low < 0.96, "what the session itself does not know is part of it"
 
 
 def test_rows_are_selected_by_kernel_parameter_column_and_regime() -> None:

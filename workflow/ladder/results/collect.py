@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import pandas as pd
+from pandas import DataFrame
 from pydantic import TypeAdapter
 
 from ladder.measure.account import Job
@@ -393,7 +393,7 @@ def collect_sweep(
     view: PlanRecords,
     jobs: Sequence[Mapping[str, Any]] = (),
     profile: Mapping[str, Any] | None = None,
-) -> dict[str, pd.DataFrame]:
+) -> dict[str, DataFrame]:
     """Tables of one sweep, by name; `jobs` and `profile` are as `accounts_of` gives them."""
     collector, sweep = Collector(view), view.plan.sweep
     for task in view.plan.tasks:
@@ -433,7 +433,7 @@ def changed_code(view: PlanRecords) -> dict[str, int]:
     return Counter(kernel for kernel, _ in changed)
 
 
-def merge(parts: Mapping[str, Mapping[str, pd.DataFrame]]) -> dict[str, pd.DataFrame]:
+def merge(parts: Mapping[str, Mapping[str, DataFrame]]) -> dict[str, DataFrame]:
     """Tables of all sweeps joined in their order, with what the sessions of all of them say together."""
     joined = {
         name: tables.concat([frames[name] for frames in parts.values()], name)

@@ -6,6 +6,7 @@ from typing import Literal
 
 import numpy as np
 import pandas as pd
+from pandas import DataFrame
 
 from ladder.results.published_records import public_uuid
 from ladder.results.statistics import identifier, records
@@ -26,36 +27,36 @@ class Comparison:
     """
 
     margin: float
-    cells: pd.DataFrame
+    cells: DataFrame
     others: Mapping[str, list[str]]
 
     @property
-    def slower(self) -> pd.DataFrame:
+    def slower(self) -> DataFrame:
         """Cells that are slower beyond noise, the slowest first."""
         return self.cells[
             self.cells["beyond_noise"] & (self.cells["faster"] < 0)
         ].sort_values("faster")
 
     @property
-    def faster(self) -> pd.DataFrame:
+    def faster(self) -> DataFrame:
         """Cells that are faster beyond noise, the fastest first."""
         beyond = self.cells[self.cells["beyond_noise"] & (self.cells["faster"] > 0)]
         return beyond.sort_values("faster", ascending=False)
 
 
-def gpus_of(sessions: pd.DataFrame) -> set[str]:
+def gpus_of(sessions: DataFrame) -> set[str]:
     """The GPUs of sessions as they are published, "" for an unknown one. Columns: gpu_uuid."""
     return {public_uuid(uuid) for uuid in sessions["gpu_uuid"].fillna("")}
 
 
-def margin_of(before: pd.DataFrame, after: pd.DataFrame) -> float:
+def margin_of(before: DataFrame, after: DataFrame) -> float:
     """The share within which speed-ups agree: the smaller one where both tables of sessions are of the same GPUs."""
     gpus = gpus_of(before)
     return WITHIN_A_GPU if gpus == gpus_of(after) and "" not in gpus else BETWEEN_GPUS
 
 
 def compare(
-    before: Mapping[str, pd.DataFrame], after: Mapping[str, pd.DataFrame]
+    before: Mapping[str, DataFrame], after: Mapping[str, DataFrame]
 ) -> Comparison:
     """Compare two runs cell by cell; each has the tables `timings` and `sessions`.
 
@@ -81,7 +82,7 @@ def compare(
 
 
 def _incomparable(
-    before: pd.DataFrame, after: pd.DataFrame, compared: set[str]
+    before: DataFrame, after: DataFrame, compared: set[str]
 ) -> dict[str, list[str]]:
     """Names of cells by the reason why they have no speed-ups to compare."""
     columns = ["status", "reference"]
@@ -104,14 +105,14 @@ def _incomparable(
     }
 
 
-def _by_cell(rows: pd.DataFrame) -> pd.DataFrame:
+def _by_cell(rows: DataFrame) -> DataFrame:
     """Rows with the names of their cells as index."""
     return rows.assign(cell=[identifier(row) for row in records(rows)]).set_index(
         "cell"
     )
 
 
-def _speedups(sessions: pd.DataFrame) -> pd.DataFrame:
+def _speedups(sessions: DataFrame) -> DataFrame:
     """Geometric means over the sessions of a cell with the same reference; index: cell and reference."""
     ends = ["speedup", "speedup_low", "speedup_high"]
     rows = _by_cell(sessions).set_index("reference", append=True)[ends].dropna()
@@ -120,8 +121,8 @@ def _speedups(sessions: pd.DataFrame) -> pd.DataFrame:
 
 
 def _beside(
-    before: pd.DataFrame, after: pd.DataFrame, how: Literal["inner", "outer"]
-) -> pd.DataFrame:
+    before: DataFrame, after: DataFrame, how: Literal["inner", "outer"]
+) -> DataFrame:
     """Columns of both sides by their common index, with _a and _b behind their names."""
     return before.merge(
         after, how, left_index=True, right_index=True, suffixes=("_a", "_b")

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import pandas as pd
+from pandas import DataFrame
 
 from ladder.model.problem import ERROR_INPUTS
 from ladder.model.record import NO_NUMBER
@@ -26,9 +26,7 @@ class InputErrors:
         return self.kernel / self.reference if self.reference else None
 
 
-def errors_by_inputs(
-    timings: pd.DataFrame, metrics: pd.DataFrame
-) -> Iterator[InputErrors]:
+def errors_by_inputs(timings: DataFrame, metrics: DataFrame) -> Iterator[InputErrors]:
     """Errors of the cells in `timings` whose sweep has `errors`.
 
     Columns of timings: those of a cell; of metrics as in `metric_table`.

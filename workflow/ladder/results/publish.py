@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from pandas import DataFrame
 
 from ladder.catalogue.plans import plan_sweep
 from ladder.catalogue.runs import Run
@@ -285,7 +286,7 @@ class Publication:
             (*map(public, sessions.values()), *self.archive, *self.additions)
         )
 
-    def frames(self) -> dict[str, pd.DataFrame]:
+    def frames(self) -> dict[str, DataFrame]:
         """The tables of the device with this published, in the order of the project's sweeps."""
         parts = {}
         for name in self.run.every_sweep:
@@ -299,7 +300,7 @@ class Publication:
                 parts[name] = part
         return merge(parts)
 
-    def _sweep_frames(self, view: PlanRecords) -> dict[str, pd.DataFrame]:
+    def _sweep_frames(self, view: PlanRecords) -> dict[str, DataFrame]:
         """Tables of a sweep of the run. Notes of the profiler and jobs stay as published where the run has none."""
         jobs, profile = accounts_of(self.folder, view.plan)
         kept = kept_rows(view.plan.sweep, self.published, ("notes", "jobs"))
@@ -472,7 +473,7 @@ def load_publication(
 
 def kept_rows(
     name: str, folder: PublishedFolder, wanted: Sequence[str]
-) -> dict[str, pd.DataFrame]:
+) -> dict[str, DataFrame]:
     """Published rows of a sweep, table by table; none of a table that is not there."""
     kept = {}
     for table in wanted:

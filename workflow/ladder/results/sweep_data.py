@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import pandas as pd
+from pandas import DataFrame
 
 from ladder.model.cell import size_label
-from ladder.model.schemas import SIZE_COLUMNS
+from ladder.model.schemas import SIZE_COLUMNS, TableRow
 from ladder.model.sweep import Entry, Figure, Sweep
 from ladder.results import statistics as stats
-from ladder.results import tables
 
 MOST_NAMED = 6  # parameters that a name is made of at most where all are named, whatever their values
 
@@ -52,20 +51,19 @@ def extent(name: str) -> str:
 
 
 def of_sweep(
-    sweep: Sweep, frames: Mapping[str, pd.DataFrame], environment: Mapping[str, Any]
+    sweep: Sweep, frames: Mapping[str, DataFrame], environment: Mapping[str, Any]
 ) -> "SweepData":
     """What the tables of a run say of one sweep."""
     named = ("timings", "resources", "metrics", "sessions")
     own = {
         table: frames[table][frames[table]["sweep"] == sweep.name] for table in named
     }
-    rows = tables.with_rungs(own.pop("timings"), [sweep])
-    pairs = rows[rows["baseline"].notna()]
+    rows = own.pop("timings")
     return SweepData(
         sweep,
         stats.against_references(rows),
         **own,
-        pairs=pairs,
+        pairs=rows[rows["baseline"].notna()],
         environment=environment,
     )
 
@@ -94,11 +92,11 @@ class SweepData(Origin):
     """
 
     sweep: Sweep
-    timings: pd.DataFrame
-    resources: pd.DataFrame
-    metrics: pd.DataFrame
-    sessions: pd.DataFrame
-    pairs: pd.DataFrame
+    timings: DataFrame
+    resources: DataFrame
+    metrics: DataFrame
+    sessions: DataFrame
+    pairs: DataFrame
     environment: Mapping[str, Any]
 
     @property
@@ -206,7 +204,7 @@ class SweepData(Origin):
         return "\u00a0=\u00a0".join([*names, size_label(size)])
 
     @cached_property
-    def ok(self) -> pd.DataFrame:
+    def ok(self) -> DataFrame:
         """Rows with a result in the sweep's first regime, the only ones that may be shown as results."""
         return stats.ok_rows(self.timings, self.regime)
 
@@ -225,17 +223,17 @@ class SweepData(Origin):
         ]
 
     @property
-    def against_others(self) -> pd.DataFrame:
+    def against_others(self) -> DataFrame:
         """Those rows but the reference's own: its ratio to itself says nothing."""
         return self.ok[self.ok["variant"] != self.ok["reference"]]
 
     @cached_property
-    def here(self) -> pd.DataFrame:
+    def here(self) -> DataFrame:
         """Rows with a result at the size that findings are about."""
         return stats.at_size(self.ok, self.size)
 
     @cached_property
-    def pairs_here(self) -> pd.DataFrame:
+    def pairs_here(self) -> DataFrame:
         """Rungs against their baselines with a result at that size in the sweep's first regime."""
         return stats.at_size(stats.ok_rows(self.pairs, self.regime), self.size)
 
@@ -254,7 +252,7 @@ class SweepData(Origin):
         )
 
     @cached_property
-    def fastest_by_size(self) -> pd.DataFrame:
+    def fastest_by_size(self) -> DataFrame:
         """The fastest variant's row for each dtype at each size."""
         rows = self.against_others if len(self.against_others) else self.ok
         per = ["dtype", *(name for name in SIZE_COLUMNS if rows[name].notna().any())]
@@ -266,7 +264,7 @@ class SweepData(Origin):
         known = (self.timings, self.resources, self.metrics, self.sessions, self.pairs)
         return FigureData(self.sweep, *known, self.environment, figure, title)
 
-    def against(self, row: Mapping[str, Any]) -> str:
+    def against(self, row: TableRow) -> str:
         """What one row is timed against: of libraries the fastest."""
         return (
             self.reference_name
@@ -364,7 +362,7 @@ class FigureData(SweepData):
         return dict(self.figure.size) if self.figure.size is not None else super().size
 
     @cached_property
-    def in_table(self) -> pd.DataFrame:
+    def in_table(self) -> DataFrame:
         """Rows `here` of kernels that have both parameters of the figure's axes."""
         rows = self.here
         for name in (self.figure.x, self.figure.y):
@@ -372,7 +370,7 @@ class FigureData(SweepData):
         return rows
 
     @cached_property
-    def best_by_place(self) -> pd.DataFrame:
+    def best_by_place(self) -> DataFrame:
         """Of those the best at each place of a table, with the place's parameters as `hue`, `y` and `x`."""
         axes = {"hue": self.figure.hue, "y": self.figure.y, "x": self.figure.x}
         rows = self.in_table
@@ -385,7 +383,7 @@ class FigureData(SweepData):
         candidates = stats.contenders(rows, [*axes])
         return candidates.loc[candidates.groupby([*axes])["speedup"].idxmax()]
 
-    def some(self, rows: pd.DataFrame, what: str = "") -> pd.DataFrame:
+    def some(self, rows: DataFrame, what: str = "") -> DataFrame:
         """`rows`, or NoDataError with the statuses that explain their absence; they are a `what`, or a result."""
         if len(rows):
             return rows

@@ -2,19 +2,19 @@
 
 import io
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
+from pandas import DataFrame
 from pyarrow import csv as arrow
 
 from ladder.model import schemas
 from ladder.model.errors import LadderError
 from ladder.model.files import replace_file
-from ladder.model.sweep import Sweep
 from ladder.results.counters import TIMES_AND_COUNTERS
 
 _KINDS: dict[str, Any] = {
@@ -34,16 +34,16 @@ _DTYPES: dict[str, dict[str, Any]] = {
 }
 
 
-def frame(table: str, rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+def frame(table: str, rows: Sequence[Mapping[str, Any]]) -> DataFrame:
     """A frame of `table`'s schema from what rows say of its columns; absent columns are empty."""
     columns = {
         name: pd.array([row.get(name) for row in rows], kind)
         for name, kind in _DTYPES[table].items()
     }
-    return pd.DataFrame(columns)
+    return DataFrame(columns)
 
 
-def write(frames: Mapping[str, pd.DataFrame], folder: Path) -> None:
+def write(frames: Mapping[str, DataFrame], folder: Path) -> None:
     """Write each frame as FOLDER/NAME.csv and .parquet, each file replaced whole."""
     for name, data in frames.items():
         ordered = data[list(SCHEMAS[name])]
@@ -53,24 +53,24 @@ def write(frames: Mapping[str, pd.DataFrame], folder: Path) -> None:
         replace_file(folder / f"{name}.parquet", ordered.to_parquet(None, index=False))
 
 
-def _replaced(data: pd.DataFrame, pattern: str, by: str) -> pd.DataFrame:
+def _replaced(data: DataFrame, pattern: str, by: str) -> DataFrame:
     texts = [name for name, kind in data.dtypes.items() if kind == _KINDS["text"]]
     return data.assign(
         **{str(name): data[name].str.replace(pattern, by, regex=True) for name in texts}
     )
 
 
-def _marked(data: pd.DataFrame) -> pd.DataFrame:
+def _marked(data: DataFrame) -> DataFrame:
     """The column with an apostrophe before each text that a spreadsheet would take for a formula."""
     return _replaced(data, r"^('*[=+@\t-])", r"'\1")
 
 
-def _unmarked(data: pd.DataFrame) -> pd.DataFrame:
+def _unmarked(data: DataFrame) -> DataFrame:
     """Text as it was before `_marked`."""
     return _replaced(data, r"^'('*[=+@\t-])", r"\1")
 
 
-def read(table: str, folder: Path, required: bool = True) -> pd.DataFrame:
+def read(table: str, folder: Path, required: bool = True) -> DataFrame:
     """Read `folder`/TABLE.csv; empty where it is missing and not required.
 
     Raises LadderError where it must be there, its columns are not the schema's, a line or value is damaged, or
@@ -100,7 +100,7 @@ def read(table: str, folder: Path, required: bool = True) -> pd.DataFrame:
     )  # in which columns of one kind lie together: selecting rows takes half the time
 
 
-def _parsed(table: str, data: bytes) -> pd.DataFrame:
+def _parsed(table: str, data: bytes) -> DataFrame:
     """Rows of a CSV file. Raises ValueError, TypeError or OverflowError where a line or value is damaged."""
     # Arrow counts the fields of each line, which pandas fills up.
     whole = arrow.ReadOptions(block_size=len(data) + 1)
@@ -119,23 +119,6 @@ def _parsed(table: str, data: bytes) -> pd.DataFrame:
     return rows
 
 
-def with_rungs(rows: pd.DataFrame, sweeps: Iterable[Sweep]) -> pd.DataFrame:
-    """Rows with the rungs that their sweeps name now: tables published earlier may have other names of them."""
-    names = {
-        (sweep.name, entry.variant.id): entry.rung or None
-        for sweep in sweeps
-        for entry in sweep.entries
-    }
-    rungs = []
-    for sweep, variant, rung in zip(
-        rows["sweep"], rows["variant"], rows["rung"], strict=True
-    ):
-        rungs.append(names.get((sweep, variant), rung))
-    return rows.assign(
-        rung=pd.Series(rungs, rows.index, dtype=_DTYPES["timings"]["rung"])
-    )
-
-
-def concat(frames: Sequence[pd.DataFrame], table: str) -> pd.DataFrame:
+def concat(frames: Sequence[DataFrame], table: str) -> DataFrame:
     """Frames of one table below one another."""
     return pd.concat([frame(table, []), *frames], ignore_index=True)
