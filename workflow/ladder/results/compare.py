@@ -70,15 +70,11 @@ def compare(
     faster = cells["speedup_b"] / cells["speedup_a"] - 1
     is_below = cells["speedup_high_b"] < cells["speedup_low_a"]
     is_above = cells["speedup_low_b"] > cells["speedup_high_a"]
-    beyond_noise = (is_below | is_above) & (faster.abs() > margin)
     cells = cells[["speedup_a", "speedup_b"]].assign(
-        faster=faster, beyond_noise=beyond_noise
+        faster=faster, beyond_noise=(is_below | is_above) & (faster.abs() > margin)
     )
-    return Comparison(
-        margin,
-        cells,
-        _incomparable(before["timings"], after["timings"], {*cells.index}),
-    )
+    others = _incomparable(before["timings"], after["timings"], {*cells.index})
+    return Comparison(margin, cells, others)
 
 
 def _incomparable(
@@ -87,21 +83,17 @@ def _incomparable(
     """Names of cells by the reason why they have no speed-ups to compare."""
     columns = ["status", "reference"]
     cells = _beside(_by_cell(before)[columns], _by_cell(after)[columns], "outer")
-    in_a, in_b = cells["status_a"].notna(), cells["status_b"].notna()
-    ok_a, ok_b = (
-        cells["status_a"].eq("ok").fillna(False),
-        cells["status_b"].eq("ok").fillna(False),
-    )
-    statuses = cells["status_a"] + " -> " + cells["status_b"]
+    cells = cells.fillna("")
+    was, now = cells["status_a"], cells["status_b"]
+    statuses = was + " -> " + now
     references = cells["reference_a"] + " -> " + cells["reference_b"]
+    both = (was == "ok") & (now == "ok") & ~cells.index.isin(compared)
     return {
-        "broken": _described(statuses[ok_a & in_b & ~ok_b]),
-        "repaired": _described(statuses[in_a & ~ok_a & ok_b]),
-        "over another library": _described(
-            references[ok_a & ok_b & ~cells.index.isin(compared)]
-        ),
-        "missing in B": [*cells.index[in_a & ~in_b]],
-        "new in B": [*cells.index[in_b & ~in_a]],
+        "broken": _described(statuses[(was == "ok") & ~now.isin(["ok", ""])]),
+        "repaired": _described(statuses[~was.isin(["ok", ""]) & (now == "ok")]),
+        "over another library": _described(references[both]),
+        "missing in B": [*cells.index[now == ""]],
+        "new in B": [*cells.index[was == ""]],
     }
 
 

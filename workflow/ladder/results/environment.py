@@ -1,6 +1,6 @@
 """environment.json: on which GPUs, when, with what and from which checkout the numbers are, as records say."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, NotRequired
 
@@ -15,7 +15,7 @@ from ladder.model.errors import LadderError
 from ladder.model.files import read_json
 from ladder.model.folders import RunFolder
 from ladder.model.record import Card, Session, Tree, Versions
-from ladder.model.schemas import TableRow
+from ladder.model.schemas import Fields, TableRow
 from ladder.results import tables
 
 
@@ -62,7 +62,7 @@ def read_environment(folder: RunFolder) -> TableRow:
     return document
 
 
-def boost_clock_mhz(gpu: Mapping[str, Any]) -> float | None:
+def boost_clock_mhz(gpu: Fields) -> float | None:
     """The SM clock that CUDA gives for a GPU, at which its peaks are taken; None where no record has it.
 
     Earlier records have NVML's highest in its place. On an H200, which all of these are of, both are 1980 MHz.

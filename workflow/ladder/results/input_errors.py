@@ -32,9 +32,8 @@ def errors_by_inputs(timings: DataFrame, metrics: DataFrame) -> Iterator[InputEr
     Columns of timings: those of a cell; of metrics as in `metric_table`.
     """
     by_cell = metric_table(metrics[metrics["metric"].str.contains("max_error_")])
-    rows = {cell_of(row): row for row in records(timings)}
-    for cell, row in rows.items():
-        errors = by_cell.get(cell, {})
+    for row in records(timings):
+        errors = by_cell.get(cell_of(row), {})
         for inputs in ERROR_INPUTS:
             kernel = errors.get(f"max_error_{inputs}")
             reference = errors.get(f"reference_max_error_{inputs}")

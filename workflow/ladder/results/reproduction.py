@@ -1,7 +1,6 @@
 """A published number and the same cell measured again: whether the new one lies where it was predicted."""
 
 import difflib
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -9,7 +8,7 @@ import pandas as pd
 
 from ladder.measure.plan_records import PlanRecords
 from ladder.model.errors import LadderError, refuse
-from ladder.model.schemas import TableRow
+from ladder.model.schemas import Fields, TableRow
 from ladder.model.sweep import Sweep
 from ladder.results.collect import summarised
 from ladder.results.judgement import Outcome, outcome
@@ -86,7 +85,7 @@ def inside(row: TableRow, now: Outcome) -> bool | None:
     return bool(expected.low <= value <= expected.high)
 
 
-def published_text(row: TableRow, environment: Mapping[str, Any]) -> str:
+def published_text(row: TableRow, environment: Fields) -> str:
     """What was published of a cell, for a terminal."""
     gpu = environment["gpu"] or {}
     return _text("published", row, about=environment, gpu=gpu.get("name"))

@@ -17,7 +17,7 @@ from pandas import DataFrame
 
 from ladder.model.errors import LadderError
 from ladder.model.folders import PublishedFolder, RunFolder
-from ladder.model.schemas import TableRow
+from ladder.model.schemas import SCHEMAS, SWEEP_TABLES, Fields, TableRow
 from ladder.model.sweep import Sweep
 from ladder.results import statistics as stats
 from ladder.results import tables
@@ -27,8 +27,6 @@ from ladder.results.sweep_data import Origin, SweepData, of_sweep, plain
 from ladder.results.verdicts import Gain, gain, gain_over
 
 Item = TypeVar("Item")
-_REQUIRED = ("timings", "resources", "metrics", "notes", "jobs")
-_OPTIONAL = ("sessions", "claims", "components", "coverage", "unseen")
 
 
 class Unmeasured(Exception):
@@ -43,7 +41,7 @@ class Row(dict[str, Any]):
 
     def __init__(
         self,
-        names: Mapping[str, Any],
+        names: Fields,
         size: Mapping[str, int] | None = None,
         metrics: Mapping[str, float] | None = None,
     ) -> None:
@@ -76,10 +74,14 @@ class Rows:
 
 @dataclass(frozen=True)
 class Value(Gain):
-    """A number of a row. `timed`: the rows with the pairs that it is made from; none where it is a count."""
+    """A number of a row."""
 
     row: Row = field(kw_only=True)
-    timed: tuple[Row, ...] = field(default=(), kw_only=True)
+
+    @property
+    def timed(self) -> bool:
+        """Whether it comes from times: a count has no interval."""
+        return self.measured.low < self.measured.high
 
 
 @dataclass(frozen=True)
@@ -113,11 +115,8 @@ class Values:
         for value in self.values:
             divisor = divisors.get(_place(value.row, match))
             if divisor is not None:
-                gain = Gain.over(value, divisor)
-                timed = value.timed + divisor.timed
-                quotients.append(
-                    Value(gain.measured, gain.predicted, row=value.row, timed=timed)
-                )
+                quotient = Gain.over(value, divisor)
+                quotients.append(Value(**vars(quotient), row=value.row))
         why, noise = self.why or other.why, self.noise + other.noise
         return Values(self.sweep, quotients, why, noise)
 
@@ -150,7 +149,7 @@ def _place(row: Row, names: Sequence[str]) -> tuple[Any, ...]:
     return tuple(row.get(name) for name in names)
 
 
-def _fits(row: Row, wanted: Mapping[str, Any]) -> bool:
+def _fits(row: Row, wanted: Fields) -> bool:
     """Whether a row has what is wanted of each column: a value, one of a tuple, or what a function takes."""
     for name, wish in wanted.items():
         value = row.get(name)
@@ -164,7 +163,7 @@ def _fits(row: Row, wanted: Mapping[str, Any]) -> bool:
     return True
 
 
-def mean(rows: Sequence[Mapping[str, Any]]) -> Gain:
+def mean(rows: Sequence[Fields]) -> Gain:
     """The geometric mean of speed-ups; its intervals are those of the ends, which are wide."""
     gains = [gain(row) for row in rows]
     measured = _mean([gain.measured for gain in gains])
@@ -194,8 +193,8 @@ def best(rows: Sequence[Row]) -> Row:
 def read_frames(folder: Path) -> dict[str, DataFrame]:
     """The tables in a folder by name. Raises LadderError where one that every run has is missing."""
     return {
-        name: tables.read(name, folder, required=name in _REQUIRED)
-        for name in (*_REQUIRED, *_OPTIONAL)
+        name: tables.read(name, folder, required=name in SWEEP_TABLES)
+        for name in SCHEMAS
     }
 
 
@@ -214,14 +213,11 @@ class RunData(Origin):
         self,
         sweeps: Mapping[str, Sweep],
         frames: Mapping[str, DataFrame],
-        environment: Mapping[str, Any] | None = None,
+        environment: Fields | None = None,
         precision: float = 0.0,
     ) -> None:
         self.sweeps = sweeps
-        self.frames = {
-            name: tables.frame(name, []) for name in (*_REQUIRED, *_OPTIONAL)
-        }
-        self.frames |= frames
+        self.frames = {name: tables.frame(name, []) for name in SCHEMAS} | {**frames}
         self.environment = environment or {}
         self.precision = precision
 
@@ -330,23 +326,23 @@ class RunData(Origin):
         return ": ".join([why, *self._notes(sweep)[:1]])
 
     def _select(
-        self, rows: Iterable[Row], sweep: str, kernel: Any, wanted: Mapping[str, Any]
+        self, rows: Iterable[Row], sweep: str, kernel: Any, wanted: Fields
     ) -> Rows:
         if sweep not in self.sweeps:
             return Rows(sweep, [], f"the sweep {sweep} is not part of this run")
-        given = {"sweep": sweep, **({"kernel": kernel} if kernel else {}), **wanted}
-        fitting = [row for row in rows if _fits(row, given)]
+        wanted = {"sweep": sweep, **({"kernel": kernel} if kernel else {}), **wanted}
+        fitting = [row for row in rows if _fits(row, wanted)]
         if fitting:
             return Rows(sweep, fitting, "")
         wishes = ", ".join(
             f"such {name}" if callable(wish) else f"{name} = {wish}"
-            for name, wish in given.items()
+            for name, wish in wanted.items()
         )
         return Rows(sweep, [], self._with_note(f"no row with {wishes}", sweep))
 
     def speeds(self, rows: Rows) -> Values:
         """Speed over the reference that the sweep names."""
-        speeds = [_speed(row, row) for row in rows.rows]
+        speeds = [Value(**vars(gain(row)), row=row) for row in rows.rows]
         return Values(rows.sweep, speeds, rows.why, self._noise(rows))
 
     def speeds_over(self, rows: Rows, others: Rows, *match: str) -> Values:
@@ -359,10 +355,8 @@ class RunData(Origin):
     def over(self, row: Row, other: Row) -> Value:
         """How many times as fast as another row: of pairs where there are any, else of speeds over one reference."""
         pair = self._pairs.get(_pair(row, other["variant"]))
-        if pair:
-            return _speed(row, pair)
-        quotient = gain_over(row, other)
-        return Value(quotient.measured, quotient.predicted, row=row, timed=(row, other))
+        speed = gain(pair) if pair else gain_over(row, other)
+        return Value(**vars(speed), row=row)
 
     def numbers(self, rows: Rows, of: Callable[[Row], float]) -> Values:
         """A number of each row that has it."""
@@ -438,7 +432,7 @@ class RunData(Origin):
         entries.sort(key=lambda entry: plain(entry.rung) != entry.rung)
         return {entry.variant.id: plain(entry.rung) for entry in entries}
 
-    def configuration(self, row: Mapping[str, Any]) -> str:
+    def configuration(self, row: Fields) -> str:
         """The one name of a row's variant beside that of its kernel, wherever it was measured."""
         if row["variant"] in self._configurations:
             return self._configurations[row["variant"]]
@@ -449,11 +443,6 @@ class RunData(Origin):
 
 def _pair(row: Row, reference: str) -> tuple[Any, ...]:
     return row["variant"], reference, row["regime"], *row.size.items()
-
-
-def _speed(row: Row, timed: Row) -> Value:
-    speed = gain(timed)
-    return Value(speed.measured, speed.predicted, row=row, timed=(timed,))
 
 
 def _partners(rows: Rows, others: Rows, match: Sequence[str]) -> list[tuple[Row, Row]]:

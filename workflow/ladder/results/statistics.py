@@ -12,7 +12,7 @@ from pandas import DataFrame
 
 from ladder.model.cell import size_label
 from ladder.model.intervals import median, median_interval
-from ladder.model.schemas import SIZE_COLUMNS, TableRow
+from ladder.model.schemas import SIZE_COLUMNS, Fields, TableRow
 from ladder.results.counters import (
     SHARED_REQUESTS_OF,
     SHARED_WAVEFRONTS,
@@ -92,7 +92,7 @@ def failures(timings: DataFrame) -> DataFrame:
     return timings[timings["status"] != "ok"]
 
 
-def changing(variants: Sequence[Mapping[str, Any]]) -> list[str]:
+def changing(variants: Sequence[Fields]) -> list[str]:
     """Parameters that change from variant to variant, of those that have them."""
     names = dict.fromkeys(name for params in variants for name in params)
     return [
@@ -111,12 +111,12 @@ def parameter(rows: DataFrame, name: str) -> "pd.Series[Any]":
     )
 
 
-def size_of(row: Mapping[str, Any]) -> dict[str, int]:
+def size_of(row: Fields) -> dict[str, int]:
     """The size fields a row has."""
     return {name: int(row[name]) for name in SIZE_COLUMNS if row.get(name) is not None}
 
 
-def cell_of(row: Mapping[str, Any]) -> tuple[Any, ...]:
+def cell_of(row: Fields) -> tuple[Any, ...]:
     """What the rows of one cell have in common, whatever their regime: sweep, variant and size."""
     return row["sweep"], row["variant"], *size_of(row).items()
 
@@ -176,7 +176,7 @@ def ratio(value: Estimate, other: Estimate) -> Estimate:
     return Estimate(quotient, quotient * math.exp(-below), quotient * math.exp(above))
 
 
-def estimate(row: Mapping[str, Any], column: str) -> Estimate:
+def estimate(row: Fields, column: str) -> Estimate:
     """`column` of a row with COLUMN_low and COLUMN_high; the value itself where an end is missing."""
     value = row.get(column)
     if value is None:
@@ -187,7 +187,7 @@ def estimate(row: Mapping[str, Any], column: str) -> Estimate:
     )
 
 
-def predicted(row: Mapping[str, Any]) -> Estimate:
+def predicted(row: Fields) -> Estimate:
     """A row's speed-up between the ends of what another GPU is predicted to read; UNKNOWN where one is missing."""
     value, low, high = (
         row.get(name) for name in ("speedup", "predicted_low", "predicted_high")

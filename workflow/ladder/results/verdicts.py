@@ -5,16 +5,14 @@ the measured one; that of a single session then holds what sessions of its class
 """
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import pandas as pd
 from pandas import DataFrame
 
 from ladder.measure import choice
 from ladder.model.problem import COPY
-from ladder.model.schemas import TableRow
+from ladder.model.schemas import Fields, TableRow
 from ladder.problems.registry import PROBLEMS
 from ladder.results.statistics import (
     UNKNOWN,
@@ -83,7 +81,7 @@ class Gain:
 NO_GAIN = Gain(UNKNOWN)
 
 
-def gain(row: Mapping[str, Any]) -> Gain:
+def gain(row: Fields) -> Gain:
     """The speed-up of a row of timings.csv over what it was timed against, by its columns speedup* and predicted_*."""
     return Gain(estimate(row, "speedup"), predicted(row))
 
