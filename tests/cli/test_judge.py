@@ -284,7 +284,7 @@ def test_the_json_has_a_cell_a_size_and_regime(
     ]
 
 
-def components(folder: Path, deviation: float) -> PublishedFolder:
+def components(folder: Path, deviation: float) -> None:
     """A published folder whose classes of cells have this deviation, and one a far larger one."""
     rows = [
         {"class": f"{kind}, {bound}, {span} us, {regime}", "deviation": deviation}
@@ -295,7 +295,6 @@ def components(folder: Path, deviation: float) -> PublishedFolder:
     ]
     rows.append({"class": "another", "deviation": 0.5})
     tables.write({"components": tables.frame("components", rows)}, folder)
-    return PublishedFolder(folder)
 
 
 @pytest.mark.parametrize(("deviation", "code"), [(0.0, 0), (0.02, 0), (0.03, 1)])
@@ -308,12 +307,11 @@ def test_how_gpus_differ_decides_with_the_launches_and_the_range_elsewhere_is_wi
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """1.03 with 1 % from the launches: a deviation of 2 % leaves it above 1, 3 % does not."""
-    folders = [
-        components(tmp_path / "nvidia-a100", 0.1),
-        components(tmp_path / "nvidia-h200", deviation),
-    ]
+    components(tmp_path / "nvidia-a100", 0.1)
+    components(tmp_path / "nvidia-h200", deviation)
     monkeypatch.setattr(
-        "ladder.model.folders.Project.publications", lambda self: folders
+        "ladder.model.folders.Project.published",
+        lambda self, device: PublishedFolder(tmp_path / device),
     )
     assert judge({(2048, "cold"): ok(), (2048, "warm"): ok()}, "--json", "-") == code
     found = json.loads(capsys.readouterr().out)["cells"][0]
@@ -329,9 +327,10 @@ def test_sessions_of_another_model_say_nothing_of_this_gpu(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    other = components(tmp_path / "nvidia-a100", 0.1)
+    components(tmp_path / "nvidia-a100", 0.1)
     monkeypatch.setattr(
-        "ladder.model.folders.Project.publications", lambda self: [other]
+        "ladder.model.folders.Project.published",
+        lambda self, device: PublishedFolder(tmp_path / device),
     )
     assert judge({(2048, "cold"): ok(), (2048, "warm"): ok()}, "--json", "-") == 0
     captured = capsys.readouterr()

@@ -11,12 +11,9 @@ from typing import Any
 
 import pytest
 from conftest import edit_yaml
-from factory import SESSION, Lab
+from factory import Lab
 from ladder.cli.app import main
-from ladder.measure.store import read_store
-from ladder.model.errors import LadderError
 from ladder.model.record import NO_NUMBER
-from ladder.results.published_records import read_archive, write_archive
 from rendering import LEFT_BEHIND
 
 SWEEP, LIBRARIES = "tensor_ladder", ["cublas", "cublaslt"]
@@ -104,47 +101,16 @@ def steps(lab: Lab) -> list[int]:
 REFUSED: list[tuple[Change, str]] = [
     (without("reference"), "result: the field 'reference' is missing"),
     (without("speedup_low"), "result: the field 'speedup_low' is missing"),
-    (without("speedup_high"), "result: the field 'speedup_high' is missing"),
-    (without("references", kernel=False), "result: the field 'references' is missing"),
     (without("runner_up", kernel=False), "result: the field 'runner_up' is missing"),
-    (in_session("host", "gpus", [None]), "host.gpus: [None] is not accepted"),
     (in_session("host", "gpus", 10**29), "host.gpus: 1000"),
     (in_session("host", "cpu", 3), "host.cpu: 3 is not accepted"),
-    (in_session("host", "cores", "16"), "host.cores: '16' is not accepted"),
-    (
-        in_session("host", "memory_bytes", 1e300),
-        "host.memory_bytes: 1e+300 is not accepted",
-    ),
-    (
-        in_session("versions", "python", ["3.12"]),
-        "versions.python: ['3.12'] is not accepted",
-    ),
-    (in_session("versions", "driver", 580), "versions.driver: 580 is not accepted"),
-    (
-        in_session("versions", "packages", None),
-        "versions.packages: None is not accepted",
-    ),
-    (
-        in_session("versions", "packages", {"a": 1}),
-        "versions.packages.a: 1 is not accepted",
-    ),
-    (in_session("gpu", "sms", 10**29), "gpu.sms: 1000"),
-    (
-        in_session("gpu", "copy_gbytes_per_s", -1.0),
-        "gpu.copy_gbytes_per_s: -1.0 is not accepted",
-    ),
-    (in_result(speedup_high=1e308), "result.speedup_high: 1e+308 is not accepted"),
+    (in_session("host", "memory_bytes", 1e300), "host.memory_bytes: 1e+300 is not"),
+    (in_session("versions", "packages", {"a": 1}), "versions.packages.a: 1 is not"),
+    (in_session("gpu", "copy_gbytes_per_s", -1.0), "gpu.copy_gbytes_per_s: -1.0 is"),
     (in_result(speedup_low=1e-300), "result.speedup_low: 1e-300 is not accepted"),
     (in_result(variant_us=[1e308] * 4), "result.variant_us.0: 1e+308 is not accepted"),
-    (in_result(variant_us=[1e-300] * 4), "result.variant_us.0: 1e-300 is not accepted"),
     (in_result(check={"launches": 10**29}), "result.check.launches: 1000"),
-    (in_result(copy_us=10**29), "result.copy_us: 1000"),
-    (in_result(algorithm="\ud800"), "a text: '\\ud800' is not accepted"),
     (in_result(a_later_field="\ud800"), "a text: '\\ud800' is not accepted"),
-    (
-        in_session("versions", "a_later_field", {"\udfff": 1}),
-        "a text: '\\udfff' is not accepted",
-    ),
 ]
 
 
@@ -189,19 +155,10 @@ def of_speedups(low: float, middle: float, high: float) -> Change:
     return in_result(speedup_low=low, speedup=middle, speedup_high=high)
 
 
-def without_clock(line: Line) -> Line:
-    """As of a slice of a GPU."""
-    if "session" in line:
-        line["session"]["gpu"].pop("boost_clock_mhz", None)
-        line["session"]["gpu"].pop("sm_clock_max_mhz", None)
-    return line
-
-
 OBSERVED = [
     {"metric": name, "unit": None, "value": NO_NUMBER}
     for name in ("max_error_wide", "dram__bytes_read.sum", "dram__bytes_write.sum")
 ]
-ALWAYS_SLOWER = [float(place + 1) for place in range(2000)]
 TAKEN: dict[str, Change] = {
     "nothing is known of host, software and GPU": empty("host", "versions", "gpu"),
     "the most of everything": all_of(
@@ -223,15 +180,10 @@ TAKEN: dict[str, Change] = {
         of_speedups(1e-9, 1e-9, 1e-9),
         of_times(1e-6),
     ),
-    "an interval that says nothing": all_of(
-        of_speedups(1e-9, 1.0, 1e9),
-        in_result(variant_us=[1.0] * 2000, reference_us=ALWAYS_SLOWER),
-    ),
     "one time a side, and words of a later release": all_of(
         in_result(variant_us=[1.0], reference_us=[1.0], algorithm="\U0001f600"),
         in_session("versions", "gpu", 3),
     ),
-    "a GPU of which NVML does not say the highest clock": without_clock,
     "a store without the lines of its sessions": lambda line: (
         None if "session" in line else line
     ),
@@ -271,23 +223,3 @@ def test_a_store_of_a_release_before_v3_is_named_as_such(
     change_lines(recorded, early)
     assert steps(recorded) == [2]
     assert f"'variant_us' is missing: {BEFORE_V3}" in caplog.text
-
-
-def test_an_archive_of_a_release_before_v3_is_named_as_such(tmp_path: Path) -> None:
-    lab, path = Lab(tmp_path / "lab"), tmp_path / "archive" / "old.parquet"
-    lab.record([SWEEP])
-    records = [
-        replace(
-            record,
-            result={
-                name: of for name, of in record.result.items() if name != "variant_us"
-            },
-        )
-        for record in read_store(lab.folder.records)
-        if record.cell.kernel
-    ]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ladder.model.record.SCHEMA", 1)
-        write_archive(path, records, [SESSION])
-    with pytest.raises(LadderError, match=rf"old\.parquet: row 1: .*{BEFORE_V3}"):
-        read_archive(path.parent)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -20,15 +19,12 @@ from ladder.build.triton_request import MISSING
 from ladder.build.variants import CompileRequests
 from ladder.catalogue.settings import set_up
 from ladder.cli.app import main
-from ladder.gpu.timing import Blocks, Pairs
-from ladder.measure.worker import _result as recorded
 from ladder.model.errors import LadderError
 from ladder.model.files import replace_file, tree_digest, write_json
 from ladder.model.intervals import abba_ratios, median, median_interval
 from ladder.model.kernel import Variant
 from ladder.model.plan import tasks_as_compiled
 from ladder.model.plan_file import facts_to_json, read_facts, read_plan, to_json
-from ladder.results import publish as publishing
 from ladder.results import tables
 from ladder.results.collect import OTHER_CODE
 from ladder.results.publish import replaced
@@ -48,6 +44,10 @@ def settled(record: dict[str, Any] | None) -> dict[str, Any] | None:
         regime["variant_us"] = [one * scale for one in regime["variant_us"]]
         ratios = abba_ratios(regime["variant_us"], regime["reference_us"])
         regime["speedup_low"], regime["speedup_high"] = median_interval(ratios)
+    return record
+
+
+def unchanged(_: Any, record: dict[str, Any]) -> dict[str, Any]:
     return record
 
 
@@ -72,42 +72,22 @@ class Run(Lab):
         config.update(device=DEVICE, arch="sm_90a", sweeps="all")
 
     def git(self, *words: str) -> str:
-        command = [
-            "git",
-            "-C",
-            str(self.root),
-            "-c",
-            "user.name=n",
-            "-c",
-            "user.email=e",
-            *words,
-        ]
-        return subprocess.run(
-            command, capture_output=True, text=True, check=True
-        ).stdout.strip()
+        author = ["-c", "user.name=n", "-c", "user.email=e"]
+        command = ["git", "-C", str(self.root), *author, *words]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        return done.stdout.strip()
 
     def measure(
-        self,
-        names: list[str] | None = None,
-        change: Any = lambda _, record: record,
-        facts: Any = lambda _, given: given,
-        **session: Any,
+        self, names: list[str] | None = None, change: Any = unchanged, **session: Any
     ) -> None:
         """A finished run of some sweeps, made by the tree as it stands."""
-        here = {
-            "digest": tree_digest(self.root),
-            "commit": self.git("rev-parse", "HEAD"),
-            "clean": True,
-        }
+        commit = self.git("rev-parse", "HEAD")
+        here = {"digest": tree_digest(self.root), "commit": commit, "clean": True}
         self.session = replace(SESSION, **({"tree": here} | session))
-        self.record(names or SWEEPS, change, facts)
+        self.record(names or SWEEPS, change)
 
     def record(
-        self,
-        names: Any = None,
-        change: Any = lambda _, record: record,
-        *rest: Any,
-        **more: Any,
+        self, names: Any = None, change: Any = unchanged, *rest: Any, **more: Any
     ) -> None:
         """Records whose speed-ups are those of their times."""
         super().record(
@@ -115,9 +95,8 @@ class Run(Lab):
         )
 
     def publish(self, *options: str) -> int:
-        return main(
-            ["--root", str(self.root), "publish", self.run, self.device, *options]
-        )
+        root = str(self.root)
+        return main(["--root", root, "publish", self.run, self.device, *options])
 
     @property
     def target(self) -> Path:
@@ -161,14 +140,10 @@ def copied(lab: Run, folder: Path) -> Run:
 def untold(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two thirds of publishing are verdicts, figures, report and page, which few tests look at."""
     drawn = (test_publishing_again_adds_nothing, test_a_subset_replaces_nothing_else)
-    told = (
-        test_each_sweep_keeps_the_resources_of_its_own_code,
-        test_two_gpus_stand_in_one_publication,
-        test_counters_of_other_code_are_named_with_their_date,
-    )
+    told = test_counters_of_other_code_are_named_with_their_date
     if request.function not in drawn:
         monkeypatch.setattr("ladder.cli.publish.draw_sweeps", lambda *_: [])
-    if request.function not in (*drawn, *told):
+    if request.function not in (*drawn, told):
         for name in ("decide_tables", "titles", "write"):
             monkeypatch.setattr(f"ladder.cli.publish.{name}", lambda *_: {})
         monkeypatch.setattr("ladder.cli.publish.render", lambda *_: "")
@@ -276,41 +251,6 @@ def test_a_subset_replaces_nothing_else(released: Run) -> None:
     assert "](sweeps/bank_stride.md)" in (released.target / "report.md").read_text()
 
 
-def test_each_sweep_keeps_the_resources_of_its_own_code(tmp_path: Path) -> None:
-    run = Run(tmp_path)
-    again, kernel = run.project.sweeps / "tensor_again.yaml", "wmma_tile-fp16"
-    shutil.copy(run.project.sweeps / "tensor_ladder.yaml", again)
-    run.project.sweeps.joinpath("bank_stride.yaml").unlink()
-    run.git("add", "config")
-    run.git("commit", "-qm", "A sweep of the same variants, and no other")
-    run.measure(["tensor_ladder", again.stem])
-    assert run.publish() == 0
-    run.run, run.finished = "subset", "2026-11-21T10:00:00Z"
-    edited = {"registers": 99, "machine_code": "new", "cubin_sha256": "b" * 64}
-    run.measure(
-        ["tensor_ladder"], id="session-2", facts=lambda _, facts: facts | edited
-    )
-    assert run.publish("--config", "sweeps=[tensor_ladder]") == 0
-    published = (
-        run.published("resources")
-        .query(f"variant == '{kernel}'")
-        .set_index("sweep")["registers"]
-    )
-    assert published.to_dict() == {"tensor_ladder": 99, "tensor_again": 36}
-
-
-def test_older_records_stay_in_the_archive_and_count(released: Run) -> None:
-    (first,) = (released.target / "records").iterdir()
-    data = first.read_bytes()
-    assert replacing(released, only="") == 0
-    assert first.read_bytes() == data
-    archive = read_archive(released.target / "records")
-    assert set(archive.sessions) == {SESSION.id, "session-2"}
-    assert {*released.published()["sessions"]} == {2}, (
-        "the code is the same, so that both sessions count"
-    )
-
-
 def measure_next_commit(
     lab: Run, names: list[str] | None = None, **session: Any
 ) -> None:
@@ -365,15 +305,12 @@ def test_what_would_leave_a_gap_replaces_nothing(
     assert released.files() == before
 
 
-@pytest.mark.parametrize(
-    "tree", [{"clean": False}, {"clean": True, "commit": "f" * 40}]
-)
 def test_what_is_of_no_commit_replaces_nothing(
-    released: Run, tree: dict[str, Any], caplog: pytest.LogCaptureFixture
+    released: Run, caplog: pytest.LogCaptureFixture
 ) -> None:
-    before = released.files()
-    here = {"digest": "0" * 64, "commit": released.git("rev-parse", "HEAD")}
-    assert replacing(released, tree=here | tree) == 2
+    before, commit = released.files(), released.git("rev-parse", "HEAD")
+    tree = {"digest": "0" * 64, "commit": commit, "clean": False}
+    assert replacing(released, tree=tree) == 2
     assert "the session(s) session-2 are not of" in caplog.text
     assert released.files() == before
 
@@ -434,23 +371,6 @@ def test_a_commit_that_is_not_there_is_refused(
 ) -> None:
     assert released.publish("--only", "v7") == 2
     assert "--only: 'v7' is not accepted; accepted: a commit or a tag" in caplog.text
-
-
-def test_two_gpus_stand_in_one_publication(run: Run) -> None:
-    run.measure(
-        ["tensor_ladder"],
-        id="session-2",
-        gpu={**SESSION.gpu, "uuid": "GPU-22222222-3333"},
-    )
-    assert run.publish() == 0
-    sessions = run.published("sessions").query(
-        "sweep == 'tensor_ladder' and regime == 'cold'"
-    )
-    assert set(sessions["gpu_uuid"]) == {"GPU-1", "GPU-22222222"}, (
-        "shortened, as in the archive"
-    )
-    environment = json.loads((run.target / "environment.json").read_text())
-    assert {gpu["uuid"] for gpu in environment["gpus"]} == {"GPU-1", "GPU-22222222"}
 
 
 def test_counters_of_other_code_are_named_with_their_date(released: Run) -> None:
@@ -526,17 +446,6 @@ def test_a_tree_of_no_commit_is_refused_by_its_digest(
     assert "no commit is known for the tree of digest ffffffffffffffff" in caplog.text
 
 
-@pytest.mark.parametrize(
-    "known", [{"commit": None, "clean": None}, {"commit": "0" * 40, "clean": False}]
-)
-def test_a_run_of_no_commit_gets_the_commit_of_the_very_same_tree(
-    known: dict[str, Any], run: Run
-) -> None:
-    run.measure(tree={"digest": tree_digest(run.root), **known})
-    assert run.publish() == 0
-    assert set(run.published("sessions")["commit"]) == {run.git("rev-parse", "HEAD")}
-
-
 def test_a_run_gets_the_commit_of_its_tree_also_from_a_later_one(run: Run) -> None:
     commit = run.git("rev-parse", "HEAD")
     run.measure(tree={"digest": tree_digest(run.root), "commit": None, "clean": None})
@@ -606,21 +515,6 @@ FORGED: list[tuple[str, Callable[[dict[str, Any]], Any], str]] = [
     ),
     ("record", surer, "cell(s) whose speed-up is not that of its times"),
     (
-        "record",
-        lambda one: one["result"].update(check={"max_error": 1e9, "error_bound": 1e-5}),
-        "cell(s) with an error above its bound",
-    ),
-    (
-        "record",
-        lambda one: one.update(time="2999-01-01T00:00:00Z"),
-        "cell(s) with a time in the future",
-    ),
-    (
-        "session",
-        lambda one: one.update(started="2999-01-01T00:00:00Z"),
-        "began in the future, at 2999",
-    ),
-    (
         "session",
         lambda one: one["tree"].update(commit="f" * 40),
         f"the commit(s) {'f' * 40} are not in the git",
@@ -678,7 +572,7 @@ def test_an_incomplete_run_is_refused_even_when_forced(
 
 @pytest.mark.parametrize(
     ("name", "device"),
-    [("../main", DEVICE), ("main", ".."), ("main", "a/../b"), ("", DEVICE)],
+    [("../main", DEVICE), ("main", "a/../b")],
 )
 def test_no_folder_outside_is_replaced(
     run: Run, name: str, device: str, caplog: pytest.LogCaptureFixture
@@ -693,8 +587,6 @@ def test_nothing_is_not_published_even_when_forced(
 ) -> None:
     run = Run(tmp_path)
     run.measure(change=lambda _, record: None)
-    assert run.publish() == 2
-    assert "it has no timings at all" in caplog.text
     assert run.publish("--force") == 2
     assert "no cell of its sweeps has a result" in caplog.text
     assert not list(run.target.parent.iterdir())
@@ -837,9 +729,7 @@ def test_a_killed_publication_is_refused_until_its_folder_is_gone_and_loses_noth
     assert without_gpu.files() == before
 
 
-@pytest.mark.parametrize(
-    "part", ["timings.csv", "jobs.csv", "records", "environment.json"]
-)
+@pytest.mark.parametrize("part", ["timings.csv", "records"])
 def test_a_published_folder_that_lacks_a_part_is_refused(
     released: Run, part: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -877,26 +767,3 @@ def test_a_published_sweep_without_a_file_is_refused_by_name(
     assert "bank_stride: published, without a file in" in caplog.text
     assert released.publish("--force") == 0
     assert set(released.published()["sweep"]) == {"tensor_ladder"}
-
-
-@pytest.mark.parametrize("kind", [Pairs, Blocks])
-def test_what_a_worker_records_follows_from_its_times(kind: type[Pairs]) -> None:
-    random_numbers = random.Random(1)
-    own, reference = (
-        [random_numbers.gauss(us, 0.05) for _ in range(12)] for us in (3.0, 4.0)
-    )
-    pairs = kind(own, reference, "blocks" if kind is Blocks else "precision")
-    result = recorded(pairs, {})
-    assert publishing.follows(result)
-    assert not publishing.follows(result | {"speedup": result["speedup"] * 1.01})
-    assert not publishing.follows(result | {"variant_us": result["variant_us"][:-2]})
-
-
-def test_a_choice_by_too_few_times_does_not_follow_from_them() -> None:
-    candidates = [
-        {"reference": name, "algorithm": "", "us": [us, us]}
-        for name, us in (("one", 1.0), ("other", 2.0))
-    ]
-    assert not publishing.follows(
-        {"candidates": candidates, "reference": "one", "algorithm": ""}
-    )

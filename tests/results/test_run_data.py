@@ -6,11 +6,10 @@ import math
 from typing import Any
 
 import pytest
-from ladder.claims.primitives import decide_part
 from ladder.model.errors import LadderError
 from ladder.results import tables
 from ladder.results.statistics import UNKNOWN, Estimate, ratio
-from ladder.results.verdicts import Gain, gain_over, in_one_session, verdicts
+from ladder.results.verdicts import Gain, gain_over, verdicts
 from tiles import cell, made
 
 
@@ -46,20 +45,6 @@ def test_a_row_over_another_one_is_judged_by_both_predictions() -> None:
         == "tied"
     )
     assert gain_over(slow, slow).verdict == "tied"
-
-
-@pytest.mark.parametrize(
-    ("reference", "word"), [("another-fp32", "slower"), ("cublas", "tied")]
-)
-def test_one_session_reads_no_more_than_sessions_agree_in(
-    reference: str, word: str
-) -> None:
-    """Within the session the speed is sure to 0.01 %; libraries differ by more than 1 % from session to session."""
-    found = in_one_session({**cell(1024, 0.99, spread=1e-4), "reference": reference})
-    assert found.low < 0.984
-    assert Gain(found).verdict == word
-    wide = in_one_session({**cell(1024, 0.99, spread=0.03), "reference": reference})
-    assert wide.low < 0.96, "what the session itself does not know is part of it"
 
 
 def test_rows_are_selected_by_kernel_parameter_column_and_regime() -> None:
@@ -101,16 +86,6 @@ def test_a_direct_pair_goes_before_the_quotient_of_two_speeds() -> None:
     assert value.measured == Estimate(1.4, 1.398, 1.402)
 
 
-def test_a_rung_paired_with_its_baseline_is_no_further_cell() -> None:
-    pair = cell(1024, 1.4, pad=4, reference="new-pad=0", baseline="plain")
-    data = made(cell(1024, 1.0), cell(1024, 1.5, pad=4), pair)
-    assert [row["speedup"] for row in data.timed("tiles").rows] == [1.0, 1.5]
-    (value,) = data.speeds_over(
-        data.timed("tiles", pad=4), data.timed("tiles", pad=0), "n"
-    ).values
-    assert value.measured == Estimate(1.4, 1.398, 1.402)
-
-
 def test_a_gain_over_another_gain_is_predicted_by_both_predictions() -> None:
     ends = {"predicted_low": [0.97, 1.4], "predicted_high": [1.03, 1.6]}
     data = made(cell(1024, 1.0), cell(2048, 1.5), **ends)
@@ -121,24 +96,6 @@ def test_a_gain_over_another_gain_is_predicted_by_both_predictions() -> None:
     )
     assert grown.predicted == ratio(Estimate(1.5, 1.4, 1.6), Estimate(1.0, 0.97, 1.03))
     assert grown.deciding == grown.predicted
-
-
-def test_of_two_that_were_not_paired_both_predictions_decide() -> None:
-    plain, padded = cell(1024, 1.0), cell(1024, 1.02, pad=4)
-    narrow, wide = (
-        made(
-            plain,
-            padded,
-            predicted_low=[1 - by, 1.02 - by],
-            predicted_high=[1 + by, 1.02 + by],
-        )
-        for by in (0.005, 0.02)
-    )
-    for data, expected in ((narrow, "holds"), (wide, "undecided")):
-        over = data.speeds_over(
-            data.timed("tiles", pad=4), data.timed("tiles", pad=0), "n"
-        )
-        assert decide_part("speed", over, least=1, per="n").verdict == expected
 
 
 def test_a_row_with_two_partners_is_refused() -> None:

@@ -66,36 +66,6 @@ def test_a_reading_counts_once_where_it_has_a_range_and_says_something() -> None
     )
 
 
-def test_a_class_of_fifty_cells_is_a_part() -> None:
-    times = {"speedup": 1.0, "median_us": 30.0, "reference_median_us": 30.0}
-    cells = [times | {"m": m} for m in range(FEW)]
-    cells += [
-        times | {"m": m, "median_us": 300.0, "reference_median_us": 300.0}
-        for m in range(FEW, 2 * FEW - 1)
-    ]
-    published = sessions(*cells).assign(bound="memory")
-    ranges = [
-        {
-            "m": one["m"],
-            "predicted_low": 0.9,
-            "predicted_high": 1.1 if one["m"] else 0.95,
-        }
-        for one in cells
-    ]
-    found = unseen(readings(sessions(*cells), timings(*ranges)), published).set_index(
-        "part"
-    )
-    name = "library, memory, 20 to 100 us, cold"
-    assert [part for part in found.index if "," in part] == [name], (
-        "the other class is small"
-    )
-    assert found.loc[name, ["cells", "readings", "covered"]].to_list() == [
-        FEW,
-        FEW,
-        1 - 1 / FEW,
-    ]
-
-
 def commit(folder: Path, readings: pd.DataFrame, high: float) -> None:
     tables.write(
         {

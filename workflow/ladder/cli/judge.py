@@ -32,7 +32,7 @@ from ladder.model.problem import Problem
 from ladder.model.sweep import Sweep
 from ladder.results import reproduction, tables
 from ladder.results.environment import read_environment
-from ladder.results.judgement import VERDICTS, cells_of, components_for, decide, text
+from ladder.results.judgement import VERDICTS, cells_of, decide, text
 
 LINE = Path("command line")
 _SIZES: dict[str, Any] = {
@@ -241,11 +241,12 @@ def judge(
     view, device = measure_in_temporary_folder(
         own, sweep, settings_of(config, arch=arch)
     )
-    cells = cells_of(view, components_for(own.publications(), slug_of(device)))
-    code, _ = decide(cells)
+    published = own.published(slug_of(device)).tables
+    cells = cells_of(view, tables.read("components", published, required=False))
+    verdict, _ = decide(cells)
     shown = text(view.plan.tasks[0].variant, device, cells)
     about = {"kernel": kernel.name, "dtype": sweep.dtypes[0], "device": device}
-    document = {**about, "verdict": VERDICTS[code], "cells": cells}
+    document = {**about, "verdict": verdict, "cells": cells}
     if json_ == Path("-"):
         print(shown, file=sys.stderr)
         print(json.dumps(document, indent=1))
@@ -253,7 +254,7 @@ def judge(
         print(shown)
         if json_ is not None:
             write_json(json_.resolve(), document)  # a link to it stays
-    raise typer.Exit(code)
+    raise typer.Exit(VERDICTS.index(verdict))
 
 
 Cell = Annotated[

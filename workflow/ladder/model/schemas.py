@@ -5,6 +5,8 @@ from typing import Any
 
 TableRow = dict[str, Any]
 """A row of a table, by column."""
+Fields = Mapping[str, Any]
+"""What is known of a row, a result or a GPU, by name."""
 
 _STATUSES = (
     "ok compile_error unsupported launch_error incorrect out_of_bounds stateful timeout"

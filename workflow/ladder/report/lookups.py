@@ -67,12 +67,8 @@ class Lookups:
     ) -> list[Row]:
         """The fastest row for each value of columns or parameters, in their order."""
         rows = self.data.rows(sweep, kernel, **wanted)
-        return [
-            best(alike)
-            for alike in grouped(
-                rows, lambda row: tuple(row[name] for name in by)
-            ).values()
-        ]
+        groups = grouped(rows, lambda row: tuple(row[name] for name in by))
+        return [best(groups[place]) for place in sorted(groups)]
 
     def fastest_shapes(self, sweep: str, thin: int | None = None) -> list[Row]:
         """The fastest row at each shape, the least speed-up first; only shapes with M, N or K up to `thin` if given."""

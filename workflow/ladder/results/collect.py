@@ -4,10 +4,9 @@ import json
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
-import pandas as pd
+from pandas import DataFrame
 from pydantic import TypeAdapter
 
 from ladder.measure.account import Job
@@ -19,7 +18,7 @@ from ladder.model.folders import RunFolder
 from ladder.model.intervals import abba_ratios, median, median_interval
 from ladder.model.plan import Plan, Task
 from ladder.model.record import Record
-from ladder.model.schemas import SWEEP_TABLES, TableRow
+from ladder.model.schemas import SWEEP_TABLES, Fields, TableRow
 from ladder.problems.registry import PROBLEMS
 from ladder.results import tables
 from ladder.results.counters import times_and_counters
@@ -39,7 +38,7 @@ OTHER_CODE = "counters made under other code"
 """Subject of a note; its reason is their date."""
 
 
-def dtype_peaks(gpu: Mapping[str, Any]) -> dict[str, float]:
+def dtype_peaks(gpu: Fields) -> dict[str, float]:
     """Peak TFLOP/s by dtype, as far as they are known of a GPU."""
     peaks = {
         **(gpu.get("tensor_peak_tflops") or {}),
@@ -48,13 +47,10 @@ def dtype_peaks(gpu: Mapping[str, Any]) -> dict[str, float]:
     return {dtype: peak for dtype, peak in peaks.items() if peak}
 
 
-def device_of(result: Mapping[str, Any]) -> dict[str, Any]:
+def device_of(result: Fields) -> TableRow:
     """Clock, temperature and so on of a result; power only of launches without a pause: else it averages pauses."""
-    device = {
-        name: value
-        for name, value in (result.get("device") or {}).items()
-        if name != "power_w"
-    }
+    device = dict(result.get("device") or {})
+    device.pop("power_w", None)
     sustained = result.get("sustained") or {}
     return device | (sustained.get("variant") or {})
 
@@ -66,7 +62,7 @@ def _throttled(events: Sequence[str] | None) -> bool | None:
     return any(event.endswith(_THROTTLING) for event in events)
 
 
-def summarised(result: Mapping[str, Any]) -> TableRow:
+def summarised(result: Fields) -> TableRow:
     """A record's result with medians of its times (us), the spread of the variant's, and wider intervals.
 
     The record's interval of the speed-up takes its groups of launches as independent. If successive ratios have the
@@ -100,16 +96,16 @@ def summarised(result: Mapping[str, Any]) -> TableRow:
     return row
 
 
-def over_libraries(result: Mapping[str, Any], choice: Record | None) -> TableRow:
+def over_libraries(result: Fields, choice: Record) -> TableRow:
     """The speed-up over one library alone, by the times that the reference was chosen by."""
-    if choice is None or choice.status != "ok":
-        return {}
     times_us = library_times(choice.result)
-    chosen = str(result.get("reference"))
+    chosen_us = times_us.get(result["reference"])
+    if chosen_us is None:
+        return {}
     row: TableRow = {}
     for column, library in zip(OVER, BOTH, strict=True):
-        if library in times_us and chosen in times_us:
-            row[column] = result["speedup"] * times_us[library] / times_us[chosen]
+        if library in times_us:
+            row[column] = result["speedup"] * times_us[library] / chosen_us
     return row
 
 
@@ -132,12 +128,8 @@ class Collector:
 
     def note(self, stage: str, subject: str, reason: str) -> None:
         """Something that is missing, and why; said once."""
-        row = {
-            "sweep": self.plan.sweep,
-            "stage": stage,
-            "subject": subject,
-            "reason": reason,
-        }
+        row = {"sweep": self.plan.sweep, "stage": stage}
+        row |= {"subject": subject, "reason": reason}
         if row not in self.rows["notes"]:
             self.rows["notes"].append(row)
 
@@ -160,17 +152,16 @@ class Collector:
 
     def task(self, task: Task) -> None:
         """A row for each regime that gave a result, else one row with the reason."""
-        facts, broken = self.plan.variants.get(task.variant, {}), self.view.broken(task)
+        facts = self.plan.variants.get(task.variant, {})
+        broken = self.view.broken(task)
         if task.launch is None:
             self.add_failure(task, facts, "unsupported", broken or task.absent)
             return
         if broken is not None:
             self.add_failure(task, facts, facts["status"], broken)
             return
-        records = [
-            self.view.current_record(task, regime)
-            for regime in self.plan.regimes_of(task)
-        ]
+        regimes = self.plan.regimes_of(task)
+        records = [self.view.current_record(task, regime) for regime in regimes]
         self.note_missing(task, records)
         first, *others = records
         if first is not None:
@@ -181,31 +172,32 @@ class Collector:
             if record.status == "ok":
                 self.add_record(task, record)
             elif record.cell.regime == SUSTAINED and record.status not in WRONG:
-                subject = f"{task.variant} at {dict(task.cell.size)}, sustained"
-                self.note("measure", subject, record.reason or "")
+                self.note("measure", f"{_name(task)}, sustained", record.reason)
+        if first is not None and not task.beside:
+            self.add_metrics(task, first)
         counted = self.view.current_record(task, COUNTERS) if task.counted else None
-        if counted is not None and not self.view.is_current(task, counted):
-            self.note("profile", OTHER_CODE, counted.time[:10])
-        for record in (None if task.beside else first, counted):
-            if record is not None:
-                for metric in record.result.get("observations") or ():
-                    self.rows["metrics"].append({**metric, **self.about(task)})
+        if counted is not None:
+            if not self.view.is_current(task, counted):
+                self.note("profile", OTHER_CODE, counted.time[:10])
+            self.add_metrics(task, counted)
+
+    def add_metrics(self, task: Task, record: Record) -> None:
+        """Rows of metrics.csv: what kernel and profiler count."""
+        for metric in record.result.get("observations") or ():
+            self.rows["metrics"].append({**metric, **self.about(task)})
 
     def note_missing(self, task: Task, records: Sequence[Record | None]) -> None:
         """Notes on a task that was not measured, or was wrong, as far as no row says it."""
-        first, subject = records[0], f"{task.variant} at {dict(task.cell.size)}"
+        first = records[0]
         if first is None and not task.beside:
-            self.note("measure", subject, "not measured")
-        wrong = [
-            record
-            for record in records
-            if record is not None and record.status in WRONG
-        ]
-        # The row of the first regime says why that one is wrong, but not in how many sessions.
-        if wrong and (
-            wrong[0] is not first or self.reason(wrong[0]) != wrong[0].reason
-        ):
-            self.note("measure", subject, self.reason(wrong[0]))
+            self.note("measure", _name(task), "not measured")
+        for record in records:
+            if record is not None and record.status in WRONG:
+                reason = self.reason(record)
+                # The row of the first regime says why that one is wrong, but not in how many sessions.
+                if record is not first or reason != record.reason:
+                    self.note("measure", _name(task), reason)
+                return
 
     def add_record(self, task: Task, record: Record) -> None:
         """Rows of timings.csv and sessions.csv, and what is to be said of the reference."""
@@ -217,15 +209,12 @@ class Collector:
         self.add_timing(task, self.typical(record))
 
     def add_failure(
-        self, task: Task, known: Mapping[str, Any], status: str, reason: str | None
+        self, task: Task, columns: Fields, status: str, reason: str | None
     ) -> None:
         """A task without a result has one row, under the sweep's first regime."""
-        outcome = {
-            "status": status,
-            "reason": reason or None,
-            "regime": self.plan.regimes[0],
-        }
-        self.rows["timings"].append({**known, **self.about(task), **outcome})
+        outcome = {"status": status, "reason": reason or None}
+        outcome["regime"] = self.plan.regimes[0]
+        self.rows["timings"].append({**columns, **self.about(task), **outcome})
 
     def reason(self, record: Record) -> str:
         """Why a record has no result; in how many sessions, where others found the kernel right."""
@@ -237,26 +226,22 @@ class Collector:
     def add_timing(self, task: Task, record: Record) -> None:
         """A row of timings.csv."""
         result, device = record.result, device_of(record.result)
-        known = {
-            "throttled": _throttled(device.get("clock_events")),
-            **(result.get("built") or {}),
-            **(result.get("check") or {}),
-            **device,
-        }
+        columns = {"throttled": _throttled(device.get("clock_events"))}
+        for part in ("built", "check"):
+            columns |= result.get(part) or {}
+        columns |= device
         if record.status != "ok":
-            self.add_failure(task, known, record.status, self.reason(record))
+            self.add_failure(task, columns, record.status, self.reason(record))
             return
-        row = {**summarised(result), **known, **self.about(task)}
+        row = {**summarised(result), **columns, **self.about(task)}
         row |= self.rates(task, record, row["median_us"])
         choice = self.view.choice(record)
-        row |= over_libraries(result, choice)
         if choice is not None and choice.status == "ok":
+            row |= over_libraries(result, choice)
             row["reference_is"] = "tied" if choice.result["tied"] else "faster"
-        row |= {
-            "status": "ok",
-            "regime": record.cell.regime,
-            "algorithm": result.get("algorithm") or None,
-        }
+        row["status"] = "ok"
+        row["regime"] = record.cell.regime
+        row["algorithm"] = result.get("algorithm") or None
         if record.cell.id in self.competitors:
             row["fresh"] = record.cell.id in self.chose
         self.rows["timings"].append(row)
@@ -265,27 +250,21 @@ class Collector:
         """TFLOP/s, GB/s, shares of peaks and energy at a median time; None where there is no such number."""
         cell, gpu = task.cell, self.view.session(record).gpu
         work = self.problem.work(cell.size, cell.dtype, cell.params)
-        row: TableRow = dict.fromkeys(
-            (
-                "tflops",
-                "peak_fraction",
-                "gbytes_per_s",
-                "copy_fraction",
-                "memory_fraction",
-            )
-        )
+        row: TableRow = {}
         launch_j = device_of(record.result).get("launch_j")
         # Integer additions are no floating-point operations: no TFLOP/s for them.
         if work.operations > 0 and not cell.dtype.startswith("int"):
             row["tflops"] = work.operations / median_us / 1e6
-            if peak := dtype_peaks(gpu).get(cell.dtype):
+            peak = dtype_peaks(gpu).get(cell.dtype)
+            if peak:
                 row["peak_fraction"] = row["tflops"] / peak
             if launch_j is not None:
                 row["energy_pj_per_flop"] = launch_j * 1e12 / work.operations
         if work.bytes > 0:
             row["gbytes_per_s"] = work.bytes / median_us / 1e3
-            if memory := gpu.get("memory_peak_gbytes_per_s"):
-                row["memory_fraction"] = work.bytes / median_us / 1e3 / memory
+            peak = gpu.get("memory_peak_gbytes_per_s")
+            if peak:
+                row["memory_fraction"] = row["gbytes_per_s"] / peak
             if launch_j is not None:
                 row["energy_pj_per_byte"] = launch_j * 1e12 / work.bytes
         copy_us = record.result.get("copy_us")
@@ -295,18 +274,11 @@ class Collector:
 
     def add_sessions(self, task: Task, record: Record) -> None:
         """Rows of sessions.csv: every record with a result that is like this one."""
-        for reading in self.view.same_conditions(record):
-            if reading.status != "ok":
-                continue
-            session = self.view.session(reading)
-            commit = (
-                session.tree.get("commit") or str(session.tree.get("digest") or "")[:12]
-            )
-            row = {
-                **summarised(reading.result),
-                **device_of(reading.result),
-                **self.about(task),
-            }
+        for reading in self.readings(record):
+            session, result = self.view.session(reading), reading.result
+            tree = session.tree
+            commit = tree.get("commit") or str(tree.get("digest") or "")[:12]
+            row = {**summarised(result), **device_of(result), **self.about(task)}
             row |= {
                 "session": reading.session,
                 "started": session.started or None,
@@ -315,59 +287,56 @@ class Collector:
                 "regime": reading.cell.regime,
                 "host_gpus": session.host.get("gpus"),
                 "clock_floor_us": session.clock_floor_us,
-                "algorithm": reading.result.get("algorithm") or None,
+                "algorithm": result.get("algorithm") or None,
                 "bound": self.bound(task, row, session.gpu),
             }
             if self.chose.get(reading.cell.id) == reading.session:
                 row["chose"] = True
             self.rows["sessions"].append(row)
 
-    def bound(
-        self, task: Task, times: Mapping[str, Any], gpu: Mapping[str, Any]
-    ) -> str | None:
+    def readings(self, record: Record) -> list[Record]:
+        """Every record with a result that is like this one."""
+        records = self.view.same_conditions(record)
+        return [reading for reading in records if reading.status == "ok"]
+
+    def bound(self, task: Task, times: TableRow, gpu: Fields) -> str | None:
         """What binds a pair, as sessions.csv has it; None where the rate of a copy is not known."""
-        if not (rate := gpu.get("copy_gbytes_per_s")):
+        rate = gpu.get("copy_gbytes_per_s")
+        if not rate:
             return None
-        moving_us = (
-            self.problem.work(task.cell.size, task.cell.dtype, task.cell.params).bytes
-            / 1e3
-            / rate
-        )
-        memory_bound = moving_us >= times["median_us"] / 2
-        reference_memory_bound = moving_us >= times["reference_median_us"] / 2
-        if memory_bound != reference_memory_bound:
-            return "mixed"
-        return "memory" if memory_bound else "compute"
+        cell = task.cell
+        work = self.problem.work(cell.size, cell.dtype, cell.params)
+        moving_us = work.bytes / 1e3 / rate
+        bounds = set()
+        for side in ("median_us", "reference_median_us"):
+            bounds.add("memory" if moving_us >= times[side] / 2 else "compute")
+        return "mixed" if len(bounds) == 2 else bounds.pop()
 
     def typical(self, record: Record) -> Record:
         """For the columns that are of one session: of three or more that with the median time, else the latest."""
-        good = [
-            reading
-            for reading in self.view.same_conditions(record)
-            if reading.status == "ok"
-        ]
-        if record.status != "ok" or len(good) < _FEWEST_SESSIONS:
+        readings = self.readings(record)
+        if record.status != "ok" or len(readings) < _FEWEST_SESSIONS:
             return record
-        good.sort(key=lambda reading: float(summarised(reading.result)["median_us"]))
-        return good[(len(good) - 1) // 2]
+        readings.sort(key=lambda reading: summarised(reading.result)["median_us"])
+        return readings[(len(readings) - 1) // 2]
 
     def note_choice(self, record: Record) -> None:
         """Notes on the choice of a record's reference: what could not be had, and what ties."""
         choice = self.view.choice(record)
         if choice is None:
             return
-        subject = (
-            f"{choice.cell.dtype} at {dict(choice.cell.size)}, {choice.cell.regime}"
-        )
+        cell = choice.cell
+        subject = f"{cell.dtype} at {dict(cell.size)}, {cell.regime}"
         for reason in choice.result.get("notes") or ():
             self.note("reference", subject, reason)
         if choice.status == "ok" and choice.result["tied"]:
             winner, *tied = map(str, partners(choice.result))
-            self.note(
-                "reference",
-                subject,
-                f"{winner} ties with {' and '.join(tied)}: either may be the faster one",
-            )
+            ties = f"{winner} ties with {' and '.join(tied)}"
+            self.note("reference", subject, f"{ties}: either may be the faster one")
+
+
+def _name(task: Task) -> str:
+    return f"{task.variant} at {dict(task.cell.size)}"
 
 
 _MEASURED, _PROFILED = TypeAdapter(Job), TypeAdapter(dict[str, list[Note]])
@@ -378,12 +347,11 @@ def accounts_of(
 ) -> tuple[list[TableRow], TableRow | None]:
     """The accounts of the jobs that measured and profiled a sweep, as far as there are any."""
     job = read_as(_MEASURED, folder.account("measured", plan.sweep))
-    return [job] if job else [], read_as(
-        _PROFILED, folder.account("profiled", plan.sweep)
-    )
+    profile = read_as(_PROFILED, folder.account("profiled", plan.sweep))
+    return [job] if job else [], profile
 
 
-def _share(job: Mapping[str, Any], part: str, whole: str) -> float | None:
+def _share(job: Fields, part: str, whole: str) -> float | None:
     if job.get(part) is None or not job.get(whole):
         return None
     return float(job[part] / job[whole])
@@ -391,37 +359,33 @@ def _share(job: Mapping[str, Any], part: str, whole: str) -> float | None:
 
 def collect_sweep(
     view: PlanRecords,
-    jobs: Sequence[Mapping[str, Any]] = (),
-    profile: Mapping[str, Any] | None = None,
-) -> dict[str, pd.DataFrame]:
+    jobs: Sequence[Fields] = (),
+    profile: Fields | None = None,
+) -> dict[str, DataFrame]:
     """Tables of one sweep, by name; `jobs` and `profile` are as `accounts_of` gives them."""
-    collector, sweep = Collector(view), view.plan.sweep
+    collector, sweep = Collector(view), {"sweep": view.plan.sweep}
     for task in view.plan.tasks:
         collector.task(task)
-    for note in (profile or {}).get("notes", ()):
+    for note in profile["notes"] if profile else ():
         collector.note("profile", note["subject"], note["reason"])
-    if unreadable := view.records.unreadable:
-        collector.note(
-            "collect", "records", f"{len(unreadable)} unreadable lines were left out"
-        )
+    unreadable = len(view.records.unreadable)
+    if unreadable:
+        reason = f"{unreadable} unreadable lines were left out"
+        collector.note("collect", "records", reason)
     for job in jobs:
-        shares = {
-            "gpu_share": _share(job, "gpu_s", "wall_s"),
-            "check_share": _share(job, "check_s", "gpu_s"),
-        }
-        collector.rows["jobs"].append({**job, "sweep": sweep, **shares})
+        row = {**job, **sweep, "gpu_share": _share(job, "gpu_s", "wall_s")}
+        row["check_share"] = _share(job, "check_s", "gpu_s")
+        collector.rows["jobs"].append(row)
     for facts in view.plan.variants.values():
-        words = {
-            "params": json.dumps(facts["params"]),
-            "layout": facts["layout"] or None,
-        }
-        collector.rows["resources"].append({**facts, **words, "sweep": sweep})
+        row = {**facts, **sweep, "params": json.dumps(facts["params"])}
+        row["layout"] = facts["layout"] or None
+        collector.rows["resources"].append(row)
     return {name: tables.frame(name, rows) for name, rows in collector.rows.items()}
 
 
 def changed_code(view: PlanRecords) -> dict[str, int]:
     """Kernels whose machine code is not that of their records: how many variants each."""
-    changed = dict[tuple[str, str], None]()
+    changed = set[tuple[str, str]]()
     for _, task in view.launched():
         record = view.current_record(task)
         if record is None:
@@ -429,18 +393,16 @@ def changed_code(view: PlanRecords) -> dict[str, int]:
         measured_code = str(record.conditions.tree.get("machine_code"))
         compiled_code = str(view.plan.variants[task.variant].get("machine_code"))
         if not compiled_code.startswith(measured_code):
-            changed[task.cell.kernel, task.variant] = None
-    return Counter(kernel for kernel, _ in changed)
+            changed.add((task.cell.kernel, task.variant))
+    return Counter(kernel for kernel, _ in sorted(changed))
 
 
-def merge(parts: Mapping[str, Mapping[str, pd.DataFrame]]) -> dict[str, pd.DataFrame]:
+def merge(parts: Mapping[str, Mapping[str, DataFrame]]) -> dict[str, DataFrame]:
     """Tables of all sweeps joined in their order, with what the sessions of all of them say together."""
-    joined = {
-        name: tables.concat([frames[name] for frames in parts.values()], name)
-        for name in SWEEP_TABLES
-    }
+    joined = {}
+    for name in SWEEP_TABLES:
+        joined[name] = tables.concat([frames[name] for frames in parts.values()], name)
     combined = combine_sessions(joined)
-    counted = times_and_counters(combined["timings"], combined["metrics"])
-    return combined | {
-        "times_and_counters": tables.concat([counted], "times_and_counters")
-    }
+    both = times_and_counters(combined["timings"], combined["metrics"])
+    combined["times_and_counters"] = tables.concat([both], "times_and_counters")
+    return combined

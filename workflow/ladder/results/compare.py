@@ -6,6 +6,7 @@ from typing import Literal
 
 import numpy as np
 import pandas as pd
+from pandas import DataFrame
 
 from ladder.results.published_records import public_uuid
 from ladder.results.statistics import identifier, records
@@ -26,36 +27,36 @@ class Comparison:
     """
 
     margin: float
-    cells: pd.DataFrame
+    cells: DataFrame
     others: Mapping[str, list[str]]
 
     @property
-    def slower(self) -> pd.DataFrame:
+    def slower(self) -> DataFrame:
         """Cells that are slower beyond noise, the slowest first."""
         return self.cells[
             self.cells["beyond_noise"] & (self.cells["faster"] < 0)
         ].sort_values("faster")
 
     @property
-    def faster(self) -> pd.DataFrame:
+    def faster(self) -> DataFrame:
         """Cells that are faster beyond noise, the fastest first."""
         beyond = self.cells[self.cells["beyond_noise"] & (self.cells["faster"] > 0)]
         return beyond.sort_values("faster", ascending=False)
 
 
-def gpus_of(sessions: pd.DataFrame) -> set[str]:
+def gpus_of(sessions: DataFrame) -> set[str]:
     """The GPUs of sessions as they are published, "" for an unknown one. Columns: gpu_uuid."""
     return {public_uuid(uuid) for uuid in sessions["gpu_uuid"].fillna("")}
 
 
-def margin_of(before: pd.DataFrame, after: pd.DataFrame) -> float:
+def margin_of(before: DataFrame, after: DataFrame) -> float:
     """The share within which speed-ups agree: the smaller one where both tables of sessions are of the same GPUs."""
     gpus = gpus_of(before)
     return WITHIN_A_GPU if gpus == gpus_of(after) and "" not in gpus else BETWEEN_GPUS
 
 
 def compare(
-    before: Mapping[str, pd.DataFrame], after: Mapping[str, pd.DataFrame]
+    before: Mapping[str, DataFrame], after: Mapping[str, DataFrame]
 ) -> Comparison:
     """Compare two runs cell by cell; each has the tables `timings` and `sessions`.
 
@@ -69,49 +70,41 @@ def compare(
     faster = cells["speedup_b"] / cells["speedup_a"] - 1
     is_below = cells["speedup_high_b"] < cells["speedup_low_a"]
     is_above = cells["speedup_low_b"] > cells["speedup_high_a"]
-    beyond_noise = (is_below | is_above) & (faster.abs() > margin)
     cells = cells[["speedup_a", "speedup_b"]].assign(
-        faster=faster, beyond_noise=beyond_noise
+        faster=faster, beyond_noise=(is_below | is_above) & (faster.abs() > margin)
     )
-    return Comparison(
-        margin,
-        cells,
-        _incomparable(before["timings"], after["timings"], {*cells.index}),
-    )
+    others = _incomparable(before["timings"], after["timings"], {*cells.index})
+    return Comparison(margin, cells, others)
 
 
 def _incomparable(
-    before: pd.DataFrame, after: pd.DataFrame, compared: set[str]
+    before: DataFrame, after: DataFrame, compared: set[str]
 ) -> dict[str, list[str]]:
     """Names of cells by the reason why they have no speed-ups to compare."""
     columns = ["status", "reference"]
     cells = _beside(_by_cell(before)[columns], _by_cell(after)[columns], "outer")
-    in_a, in_b = cells["status_a"].notna(), cells["status_b"].notna()
-    ok_a, ok_b = (
-        cells["status_a"].eq("ok").fillna(False),
-        cells["status_b"].eq("ok").fillna(False),
-    )
-    statuses = cells["status_a"] + " -> " + cells["status_b"]
+    cells = cells.fillna("")
+    was, now = cells["status_a"], cells["status_b"]
+    statuses = was + " -> " + now
     references = cells["reference_a"] + " -> " + cells["reference_b"]
+    both = (was == "ok") & (now == "ok") & ~cells.index.isin(compared)
     return {
-        "broken": _described(statuses[ok_a & in_b & ~ok_b]),
-        "repaired": _described(statuses[in_a & ~ok_a & ok_b]),
-        "over another library": _described(
-            references[ok_a & ok_b & ~cells.index.isin(compared)]
-        ),
-        "missing in B": [*cells.index[in_a & ~in_b]],
-        "new in B": [*cells.index[in_b & ~in_a]],
+        "broken": _described(statuses[(was == "ok") & ~now.isin(["ok", ""])]),
+        "repaired": _described(statuses[~was.isin(["ok", ""]) & (now == "ok")]),
+        "over another library": _described(references[both]),
+        "missing in B": [*cells.index[now == ""]],
+        "new in B": [*cells.index[was == ""]],
     }
 
 
-def _by_cell(rows: pd.DataFrame) -> pd.DataFrame:
+def _by_cell(rows: DataFrame) -> DataFrame:
     """Rows with the names of their cells as index."""
     return rows.assign(cell=[identifier(row) for row in records(rows)]).set_index(
         "cell"
     )
 
 
-def _speedups(sessions: pd.DataFrame) -> pd.DataFrame:
+def _speedups(sessions: DataFrame) -> DataFrame:
     """Geometric means over the sessions of a cell with the same reference; index: cell and reference."""
     ends = ["speedup", "speedup_low", "speedup_high"]
     rows = _by_cell(sessions).set_index("reference", append=True)[ends].dropna()
@@ -120,8 +113,8 @@ def _speedups(sessions: pd.DataFrame) -> pd.DataFrame:
 
 
 def _beside(
-    before: pd.DataFrame, after: pd.DataFrame, how: Literal["inner", "outer"]
-) -> pd.DataFrame:
+    before: DataFrame, after: DataFrame, how: Literal["inner", "outer"]
+) -> DataFrame:
     """Columns of both sides by their common index, with _a and _b behind their names."""
     return before.merge(
         after, how, left_index=True, right_index=True, suffixes=("_a", "_b")

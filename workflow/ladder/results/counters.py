@@ -1,6 +1,6 @@
 """Nsight Compute's counters: names that several modules read, and counters beside times."""
 
-import pandas as pd
+from pandas import DataFrame
 
 from ladder.measure.ncu import METRIC_GROUPS, wanted_metrics
 from ladder.model.schemas import SIZE_COLUMNS, columns
@@ -27,7 +27,7 @@ TIMES_AND_COUNTERS = {
 """Columns of times_and_counters.csv: counters are of one launch with a flushed L2, whatever the regime of the times."""
 
 
-def times_and_counters(timings: pd.DataFrame, metrics: pd.DataFrame) -> pd.DataFrame:
+def times_and_counters(timings: DataFrame, metrics: DataFrame) -> DataFrame:
     """A row per variant, size and regime that was both timed and counted, from timings.csv and metrics.csv."""
     cell = ["sweep", "variant", *SIZE_COLUMNS]
     counted = metrics[metrics["metric"].isin(TIMES_AND_COUNTERS)]

@@ -1,10 +1,10 @@
 """environment.json: on which GPUs, when, with what and from which checkout the numbers are, as records say."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, NotRequired
 
-import pandas as pd
+from pandas import DataFrame
 from pydantic import ConfigDict, TypeAdapter
 from typing_extensions import TypedDict
 
@@ -15,6 +15,7 @@ from ladder.model.errors import LadderError
 from ladder.model.files import read_json
 from ladder.model.folders import RunFolder
 from ladder.model.record import Card, Session, Tree, Versions
+from ladder.model.schemas import Fields, TableRow
 from ladder.results import tables
 
 
@@ -44,7 +45,7 @@ class _Environment(TypedDict):
     published: "_Environment | None"
 
 
-def read_as(kind: TypeAdapter[Any], path: Path) -> dict[str, Any] | None:
+def read_as(kind: TypeAdapter[Any], path: Path) -> TableRow | None:
     """A JSON object of a kind, or None where the file is missing. Raises LadderError where it is something else."""
     document = read_json(path)
     if document is not None:
@@ -53,7 +54,7 @@ def read_as(kind: TypeAdapter[Any], path: Path) -> dict[str, Any] | None:
     return document
 
 
-def read_environment(folder: RunFolder) -> dict[str, Any]:
+def read_environment(folder: RunFolder) -> TableRow:
     """What environment.json of a folder says. Raises LadderError where it or one of its fields is missing or wrong."""
     document = read_as(TypeAdapter(_Environment), folder.environment)
     if document is None:
@@ -61,7 +62,7 @@ def read_environment(folder: RunFolder) -> dict[str, Any]:
     return document
 
 
-def boost_clock_mhz(gpu: Mapping[str, Any]) -> float | None:
+def boost_clock_mhz(gpu: Fields) -> float | None:
     """The SM clock that CUDA gives for a GPU, at which its peaks are taken; None where no record has it.
 
     Earlier records have NVML's highest in its place. On an H200, which all of these are of, both are 1980 MHz.
@@ -69,7 +70,7 @@ def boost_clock_mhz(gpu: Mapping[str, Any]) -> float | None:
     return gpu.get("boost_clock_mhz") or gpu.get("sm_clock_max_mhz")
 
 
-def measured_on(records: Records, table: pd.DataFrame) -> dict[str, Any]:
+def measured_on(records: Records, table: DataFrame) -> TableRow:
     """What the sessions in a table say together: GPUs, the first of them as `gpu`, software, trees, start and end.
 
     Empty where no session of the table has records. Columns: session.
@@ -81,22 +82,20 @@ def measured_on(records: Records, table: pd.DataFrame) -> dict[str, Any]:
     sessions.sort(key=lambda session: session.started)
     by_gpu: dict[str, list[Session]] = {}
     for session in sessions:
-        by_gpu.setdefault(str(session.gpu.get("uuid") or session.id), []).append(
-            session
-        )
+        uuid = session.gpu.get("uuid") or session.id
+        by_gpu.setdefault(uuid, []).append(session)
     gpus = [_gpu(records, of_gpu) for of_gpu in by_gpu.values()]
+    trees = {session.tree.get("digest"): dict(session.tree) for session in sessions}
     last = sessions[-1]
-    trees = {
-        str(session.tree.get("digest")): dict(session.tree) for session in sessions
+    versions = {
+        name: version
+        for name, version in last.versions.items()
+        if name in Versions.__annotations__
     }
     return {
         "gpu": gpus[0],
         "gpus": gpus,
-        **{
-            name: version
-            for name, version in last.versions.items()
-            if name in Versions.__annotations__
-        },
+        **versions,
         "host": dict(last.host),
         "tree": dict(last.tree),
         "trees": list(trees.values()),
@@ -106,9 +105,10 @@ def measured_on(records: Records, table: pd.DataFrame) -> dict[str, Any]:
     }
 
 
-def _gpu(records: Records, sessions: Sequence[Session]) -> dict[str, Any]:
+def _gpu(records: Records, sessions: Sequence[Session]) -> TableRow:
     """What the sessions on one GPU say of it, in the order of their start; the last one describes GPU and host."""
-    last, names = sessions[-1], {session.id for session in sessions}
+    last = sessions[-1]
+    names = {session.id for session in sessions}
     times = [record.time for record in records if record.session in names]
     return {
         **last.gpu,
@@ -123,7 +123,7 @@ def _gpu(records: Records, sessions: Sequence[Session]) -> dict[str, Any]:
     }
 
 
-def analysed_here(root: Path, device: str, arch: str) -> dict[str, Any]:
+def analysed_here(root: Path, device: str, arch: str) -> TableRow:
     """The analysis that made the tables: its host, software and checkout."""
     from ladder.build.nvrtc import nvrtc_version  # CUDA, which tables are read without
 

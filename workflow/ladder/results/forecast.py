@@ -36,9 +36,8 @@ def forecast(run: Run) -> str:
 
     It says `at most` where a kernel is not compiled, since machine code may come out as it was.
     """
-    from ladder.build.cache import (
-        Cache,
-    )  # and with it CUDA, which tables are made without
+    # With the bindings of CUDA, which tables are made without.
+    from ladder.build.cache import Cache
     from ladder.build.variants import CompileRequests
 
     gpu = next((gpu for gpu in find_gpus() if gpu.slug == run.device), None)
@@ -52,15 +51,17 @@ def forecast(run: Run) -> str:
         facts = {
             request.key: cache.facts(request) or {} for request in requests.requests
         }
-        plan = requests.planned(run.plans[name], facts)
         compiled = compiled and all(facts.values())
+        plan = requests.planned(run.plans[name], facts)
         on = host_conditions(plan.problem, gpu.name, driver_version()) if gpu else None
         schedule = Schedule(PlanRecords(plan, store), on)
         tasks = schedule.due(uuid=gpu.uuid if gpu else None)
         for _, regimes in tasks:
             due.update(regimes)
         due.update(plan.choices[index].regime for index in schedule.choices(tasks))
-    text = ("" if compiled else "at most ") + f"{count(due.total(), 'cell')} due"
+    text = f"{count(due.total(), 'cell')} due"
+    if not compiled:
+        text = f"at most {text}"
     usual_s = usual_seconds(
         [*read_archive(run.project.published(run.device).records), *store]
     )

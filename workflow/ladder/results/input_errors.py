@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import pandas as pd
+from pandas import DataFrame
 
 from ladder.model.problem import ERROR_INPUTS
 from ladder.model.record import NO_NUMBER
@@ -26,17 +26,14 @@ class InputErrors:
         return self.kernel / self.reference if self.reference else None
 
 
-def errors_by_inputs(
-    timings: pd.DataFrame, metrics: pd.DataFrame
-) -> Iterator[InputErrors]:
+def errors_by_inputs(timings: DataFrame, metrics: DataFrame) -> Iterator[InputErrors]:
     """Errors of the cells in `timings` whose sweep has `errors`.
 
     Columns of timings: those of a cell; of metrics as in `metric_table`.
     """
     by_cell = metric_table(metrics[metrics["metric"].str.contains("max_error_")])
-    rows = {cell_of(row): row for row in records(timings)}
-    for cell, row in rows.items():
-        errors = by_cell.get(cell, {})
+    for row in records(timings):
+        errors = by_cell.get(cell_of(row), {})
         for inputs in ERROR_INPUTS:
             kernel = errors.get(f"max_error_{inputs}")
             reference = errors.get(f"reference_max_error_{inputs}")

@@ -89,14 +89,14 @@ def ranges(rows: Frame) -> Frame:
     of its own launches. Where no two GPUs say how far they differ, sessions do, and there is no range.
     """
     entries = rows.drop_duplicates("entry").set_index("entry")
-    found = rows.groupby("entry")
+    readings = rows.groupby("entry")
     half = half_widths(rows).reindex(entries["cell"]).set_axis(entries.index)
-    sessions = found.size()
+    sessions = readings.size()
     of_sessions = NORMAL * entries["kind"].map(SESSION) / sessions**0.5
-    of_mean = (half["alike"] / found["gpu"].nunique() ** 0.5).fillna(of_sessions)
+    of_mean = (half["alike"] / readings["gpu"].nunique() ** 0.5).fillna(of_sessions)
     measured = (of_mean**2 + entries["launches"].where(sessions == 1, 0.0) ** 2) ** 0.5
     predicted = half["anywhere"].clip(lower=measured)
-    value = found["log"].mean()
+    value = readings["log"].mean()
     ends = {"value": value, "low": value - measured, "high": value + measured}
     return Frame(
         ends | {"predicted_low": value - predicted, "predicted_high": value + predicted}

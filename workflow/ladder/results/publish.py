@@ -5,22 +5,21 @@ the archive. With `only`, the archive keeps the records of one commit; git has t
 """
 
 import functools
-import math
 import shutil
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
+import numpy as np
 import pandas as pd
+from pandas import DataFrame
 
 from ladder.catalogue.plans import plan_sweep
 from ladder.catalogue.runs import Run
 from ladder.gpu.discovery import slug_of
 from ladder.measure.choice import decide
-from ladder.measure.host import tree, tree_of, tree_with, unknown_commits
+from ladder.measure.host import tree_of, tree_with, unknown_commits
 from ladder.measure.plan_records import PlanRecords
 from ladder.measure.store import Records, read_store
 from ladder.model.cell import COUNTERS, cell_name
@@ -30,7 +29,7 @@ from ladder.model.intervals import abba_ratios, ratio_interval
 from ladder.model.plan import Plan, tasks_as_compiled
 from ladder.model.plan_file import read_facts, read_plan
 from ladder.model.record import Record, Session
-from ladder.model.schemas import SWEEP_TABLES
+from ladder.model.schemas import SWEEP_TABLES, Fields
 from ladder.results import tables
 from ladder.results.collect import OTHER_CODE, accounts_of, collect_sweep, merge
 from ladder.results.published_records import (
@@ -39,11 +38,10 @@ from ladder.results.published_records import (
     read_archive_file,
     write_archive,
 )
-from ladder.results.statistics import listed
+from ladder.results.statistics import listed, records
 
 _ROUNDED = 1e-3
 """Records hold times to 0.1 ns: of 8,906 published ones no speed-up differs from that of its times by over 6e-5."""
-_CLOCKS_DIFFER_S = 3600
 
 
 @contextmanager
@@ -54,13 +52,10 @@ def replaced(target: Path) -> Iterator[Path]:
     Raises LadderError where another process publishes there.
     """
     target = target.resolve()  # a link to it stays
-    fresh, aside = (
-        target.with_name(f".{target.name}.new"),
-        PublishedFolder(target).aside,
-    )
-    target.parent.mkdir(parents=True, exist_ok=True)
+    fresh = target.with_name(f".{target.name}.new")
+    aside = PublishedFolder(target).aside
     try:
-        fresh.mkdir()
+        fresh.mkdir(parents=True)
     except FileExistsError:
         raise LadderError(
             f"{fresh}: another process publishes. If it was killed, remove this folder, and publish again"
@@ -96,7 +91,7 @@ class Publication:
     views: Mapping[str, PlanRecords]
     records: Records
     archive: Records
-    only: Mapping[str, Any] | None = None
+    only: Fields | None = None
 
     @functools.cached_property
     def chosen(self) -> list[Record]:
@@ -117,14 +112,8 @@ class Publication:
     @functools.cached_property
     def additions(self) -> list[Record]:
         """The chosen records that are not in the archive yet."""
-        archived = {
-            (record.key, record.session, record.time) for record in self.archive
-        }
-        return [
-            record
-            for record in self.chosen
-            if (record.key, record.session, record.time) not in archived
-        ]
+        archived = {_identity(record) for record in self.archive}
+        return [record for record in self.chosen if _identity(record) not in archived]
 
     @functools.cached_property
     def sessions(self) -> dict[str, Session]:
@@ -132,7 +121,14 @@ class Publication:
 
         A host without git knows only the digest of its tree; with local changes, the commit has another tree.
         """
-        trees, sessions = self._trees_by_digest(), {}
+        trees: dict[str, Fields | None] = {
+            session.tree["digest"]: session.tree
+            for session in self.archive.sessions.values()
+            if _names_its_commit(session)
+        }
+        if self.only is not None:
+            trees[self.only["digest"]] = self.only
+        sessions = {}
         for name in dict.fromkeys(record.session for record in self.chosen):
             session = self.records.sessions.get(name, Session(name, ""))
             digest = session.tree.get("digest")
@@ -143,33 +139,13 @@ class Publication:
             sessions[name] = session
         return sessions
 
-    def _trees_by_digest(self) -> dict[str, Mapping[str, Any] | None]:
-        """Trees whose commit needs no search: those published, however old, that of `only`, and this checkout's.
-
-        None for a checkout with local changes: no commit has its tree.
-        """
-        published = filter(_names_its_commit, self.archive.sessions.values())
-        trees: dict[str, Mapping[str, Any] | None] = {
-            session.tree["digest"]: session.tree for session in published
-        }
-        if self.only is not None:
-            trees[self.only["digest"]] = self.only
-        here = tree(self.run.project.root)
-        if here["clean"]:
-            trees[here["digest"]] = here
-        trees.setdefault(here["digest"], None)
-        return trees
-
     def objections(self) -> list[str]:
         """Why this should not be published; empty where nothing speaks against it."""
         objections = [*self._objections_to_plans(), *self._objections_to_losses()]
         if self.run.measures or self.only:
-            return [
-                *objections,
-                *self._objections_to_cells(),
-                *self._objections_to_sessions(),
-            ]
-        if not self.additions:
+            objections += self._objections_to_cells()
+            objections += self._objections_to_sessions()
+        elif not self.additions:
             objections.append(
                 "nothing new to publish: a run without a GPU adds no record"
             )
@@ -184,52 +160,37 @@ class Publication:
 
     def _objections_to_losses(self) -> Iterator[str]:
         """Published rows that the new publication would lack."""
-        kept, why = (
-            {*self.run.every_sweep},
-            f"without a file in {self.run.project.sweeps}",
-        )
+        kept: Container[str] = self.run.every_sweep
+        why = f"without a file in {self.run.project.sweeps}"
         if self.only:
-            kept, why = {*self.views}, "and not a sweep of this run"
+            kept, why = self.views, "and not a sweep of this run"
         sweeps = published_column(self.published, "timings", "sweep")
-        if lost := [name for name in sweeps if name not in kept]:
+        lost = [name for name in sweeps if name not in kept]
+        if lost:
             yield f"{listed(lost, 5)}: published, {why}: its rows would go"
 
     def _objections_to_cells(self) -> Iterator[str]:
         """Cells without a record of this checkout, and records that are wrong or do not follow from their times."""
-        named = [
-            (cell_name(record.variant, record.cell), record) for record in self.chosen
-        ]
-        timed = [
-            (name, record) for name, record in named if record.cell.regime != COUNTERS
-        ]
-        good = [
-            (name, record.result) for name, record in timed if record.status == "ok"
-        ]
-        checks = [(name, result.get("check") or {}) for name, result in good]
-        latest = _latest()
-        cells = {
+        cells: dict[str, list[str]] = {
             "not measured by this checkout: its code, settings or kernels are others": self._unmeasured(),
-            "with an incorrect result": [
-                name for name, record in timed if record.status == "incorrect"
-            ],
-            "timed but not verified": [
-                name for name, check in checks if check.get("max_error") is None
-            ],
-            "with an error above its bound": [
-                name for name, check in checks if error_is_above_bound(check)
-            ],
-            "whose speed-up is not that of its times": [
-                name for name, result in good if not follows(result)
-            ],
-            "with a time in the future": [
-                name for name, record in timed if record.time > latest
-            ],
+            "with an incorrect result": [],
+            "timed but not verified": [],
+            "whose speed-up is not that of its times": [],
         }
+        for record in self.chosen:
+            name, result = cell_name(record.variant, record.cell), record.result
+            if record.cell.regime == COUNTERS:
+                continue
+            if record.status == "incorrect":
+                cells["with an incorrect result"].append(name)
+            if record.status == "ok":
+                if (result.get("check") or {}).get("max_error") is None:
+                    cells["timed but not verified"].append(name)
+                if not follows(result):
+                    cells["whose speed-up is not that of its times"].append(name)
         for what, names in cells.items():
             if names:
                 yield f"{len(names)} cell(s) {what}: {listed(names, 5)}"
-        if not timed and not self.archive.by_cell:
-            yield "it has no timings at all"
 
     def _unmeasured(self) -> list[str]:
         """Cells of the plans that no record stands for."""
@@ -243,35 +204,30 @@ class Publication:
         return names
 
     def _objections_to_sessions(self) -> Iterator[str]:
-        """Sessions on another GPU, in the future, of an unknown checkout, or of another commit than `only`."""
-        device, sessions = self.folder.root.name, self.sessions.values()
-        for session in sessions:
-            slug = slug_of(str(session.gpu.get("name")))
+        """Sessions on another GPU, of an unknown checkout, or of another commit than `only`."""
+        device, root = self.folder.root.name, self.run.project.root
+        unnamed, commits = dict[str, None](), []
+        for session in self.sessions.values():
+            gpu, tree = session.gpu.get("name"), session.tree
+            slug = slug_of(str(gpu))
             if slug != device and not slug.startswith(f"{device}-mig-"):
-                yield f"the session {session.id} is on {session.gpu.get('name')!r}, which is not {device}"
-            if session.started > _latest():
-                yield f"the session {session.id} began in the future, at {session.started}"
-        unnamed = [
-            str(session.tree.get("digest"))[:16]
-            for session in sessions
-            if not session.tree.get("commit")
-        ]
-        for digest in dict.fromkeys(unnamed):
+                yield f"the session {session.id} is on {gpu!r}, which is not {device}"
+            if tree.get("commit"):
+                commits.append(str(tree["commit"]))
+            else:
+                unnamed[str(tree.get("digest"))[:16]] = None
+        for digest in unnamed:
             yield f"no commit is known for the tree of digest {digest} it was measured from"
         if self.only is not None:
+            sessions = self.sessions.values()
             others = [
                 session.id for session in sessions if not is_of(session, self.only)
             ]
             if others:
                 commit = self.only["commit"][:12]
                 yield f"the session(s) {listed(others, 3)} are not of {commit} without local changes"
-        root = self.run.project.root
-        commits = [
-            str(session.tree["commit"])
-            for session in sessions
-            if session.tree.get("commit")
-        ]
-        if unknown := unknown_commits(root, commits):
+        unknown = unknown_commits(root, commits)
+        if unknown:
             yield (
                 f"the commit(s) {listed(unknown, 3)} are not in the git repository {root}: fetch them, or publish from "
                 "the checkout that measured"
@@ -285,7 +241,7 @@ class Publication:
             (*map(public, sessions.values()), *self.archive, *self.additions)
         )
 
-    def frames(self) -> dict[str, pd.DataFrame]:
+    def frames(self) -> dict[str, DataFrame]:
         """The tables of the device with this published, in the order of the project's sweeps."""
         parts = {}
         for name in self.run.every_sweep:
@@ -299,15 +255,16 @@ class Publication:
                 parts[name] = part
         return merge(parts)
 
-    def _sweep_frames(self, view: PlanRecords) -> dict[str, pd.DataFrame]:
+    def _sweep_frames(self, view: PlanRecords) -> dict[str, DataFrame]:
         """Tables of a sweep of the run. Notes of the profiler and jobs stay as published where the run has none."""
         jobs, profile = accounts_of(self.folder, view.plan)
         kept = kept_rows(view.plan.sweep, self.published, ("notes", "jobs"))
         if profile is None:  # all other notes are made from records
-            notes = kept["notes"][kept["notes"]["stage"] == "profile"]
-            profile = {
-                "notes": notes[notes["subject"] != OTHER_CODE].to_dict("records")
-            }
+            notes = kept["notes"]
+            of_profiler = (notes["stage"] == "profile") & (
+                notes["subject"] != OTHER_CODE
+            )
+            profile = {"notes": records(notes[of_profiler])}
         plan = self._with_published_facts(view.plan)
         view = replace(view, plan=plan, records=self.published_records, fall_back=True)
         part = collect_sweep(view, jobs, profile)
@@ -329,35 +286,31 @@ class Publication:
         run, published = self.run, read_facts(self.published.facts)
         sweep, options = run.every_sweep[plan.sweep], run.config.compile.options
         requests = CompileRequests(sweep, run.project.include, run.arch, options)
-        facts = {}
+        variants = dict(plan.variants)
         for variant, request in requests.variants.items():
             key = request.keys[-1]
             if variant.id in lacking and key in published:
-                facts[variant.id] = variant_facts(variant, request, published[key])
-        tasks = tasks_as_compiled(
-            plan.tasks, {name: facts.get(name, {}) for name in plan.variants}
-        )
-        return replace(plan, variants={**plan.variants, **facts}, tasks=tasks)
+                variants[variant.id] = variant_facts(variant, request, published[key])
+        compiled = {
+            name: facts if name in lacking else {} for name, facts in variants.items()
+        }
+        tasks = tasks_as_compiled(plan.tasks, compiled)
+        return replace(plan, variants=variants, tasks=tasks)
 
     def write_records(self, fresh: PublishedFolder) -> None:
         """The archive with the run's records added, in a file of their own."""
         for path in sorted(self.published.records.glob("*.parquet")):
             self._write_archived(path, fresh.records / path.name)
-        if self.additions:
-            used = [
-                self.sessions[name]
-                for name in dict.fromkeys(record.session for record in self.additions)
-            ]
-            began = (
-                min(record.time for record in self.additions)
-                .replace("-", "")
-                .replace(":", "")
-            )
-            last = max(used, key=lambda session: session.started).tree
-            commit = str(last.get("commit") or last.get("digest") or "unknown")[:12]
-            write_archive(
-                fresh.records / f"{began}-{commit}.parquet", self.additions, used
-            )
+        if not self.additions:
+            return
+        names = dict.fromkeys(record.session for record in self.additions)
+        sessions = [self.sessions[name] for name in names]
+        began = min(record.time for record in self.additions)
+        began = began.replace("-", "").replace(":", "")
+        tree = max(sessions, key=lambda session: session.started).tree
+        commit = str(tree.get("commit") or tree.get("digest") or "unknown")[:12]
+        path = fresh.records / f"{began}-{commit}.parquet"
+        write_archive(path, self.additions, sessions)
 
     def _write_archived(self, path: Path, target: Path) -> None:
         """Copy a file of the archive; with `only`, its records of this commit."""
@@ -372,17 +325,14 @@ class Publication:
         shutil.copyfile(path, target)
 
 
-def error_is_above_bound(check: Mapping[str, Any]) -> bool:
-    error, bound = check.get("max_error"), check.get("error_bound")
-    return error is not None and (bound is None or error > bound)
+def _identity(record: Record) -> tuple[str, str, str]:
+    return record.key, record.session, record.time
 
 
-def follows(result: Mapping[str, Any]) -> bool:
+def follows(result: Fields) -> bool:
     """Whether a speed-up with its interval, or a choice, follows from its times."""
-    if candidates := result.get("candidates"):
-        fewest = min(len(candidate["us"]) for candidate in candidates)
-        if len(candidates) > 1 and fewest < 4:
-            return False  # an interval takes two groups
+    candidates = result.get("candidates")
+    if candidates:
         return all(result[name] == value for name, value in decide(candidates).items())
     variant_us, reference_us = result["variant_us"], result["reference_us"]
     if len(variant_us) != len(reference_us):
@@ -390,21 +340,9 @@ def follows(result: Mapping[str, Any]) -> bool:
     ratios = abba_ratios(variant_us, reference_us)
     if len(ratios) < 2:
         return False
-    recorded = [
-        result.get(name, 0.0) for name in ("speedup", "speedup_low", "speedup_high")
-    ]
-    computed = ratio_interval(ratios)
-    return all(
-        math.isclose(*pair, rel_tol=_ROUNDED)
-        for pair in zip(recorded, computed, strict=True)
-    )
-
-
-def _latest() -> str:
-    """Later times are in the future, whichever host measured."""
-    return time.strftime(
-        "%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + _CLOCKS_DIFFER_S)
-    )
+    names = ("speedup", "speedup_low", "speedup_high")
+    recorded = [result.get(name, 0.0) for name in names]
+    return bool(np.allclose(recorded, ratio_interval(ratios), rtol=_ROUNDED, atol=0.0))
 
 
 def published_column(published: PublishedFolder, table: str, column: str) -> list[str]:
@@ -413,28 +351,23 @@ def published_column(published: PublishedFolder, table: str, column: str) -> lis
     if not path.is_file():
         return []
     try:
-        return list(
-            pd.read_csv(path, usecols=[column], dtype=str)[column].dropna().unique()
-        )
+        values = pd.read_csv(path, usecols=[column], dtype=str)[column]
     except ValueError as error:
         raise LadderError(f"{path}: not a CSV table of {table}: {error}") from error
+    return list(values.dropna().unique())
 
 
 def _names_its_commit(session: Session) -> bool:
     """Whether the commit that a session names has the session's tree."""
-    return bool(
-        session.tree.get("digest")
-        and session.tree.get("commit")
-        and session.tree.get("clean")
-    )
+    tree = session.tree
+    return bool(tree.get("digest") and tree.get("commit") and tree.get("clean"))
 
 
-def is_of(session: Session, wanted: Mapping[str, Any]) -> bool:
+def is_of(session: Session, wanted: Fields) -> bool:
     """Whether a session was measured from a commit's tree: from the commit, or from another one with the same tree."""
-    of_commit = session.tree.get("commit") == wanted["commit"] and bool(
-        session.tree.get("clean")
-    )
-    return of_commit or session.tree.get("digest") == wanted["digest"]
+    tree = session.tree
+    from_commit = tree.get("commit") == wanted["commit"] and tree.get("clean")
+    return bool(from_commit or tree.get("digest") == wanted["digest"])
 
 
 def load_publication(
@@ -448,9 +381,8 @@ def load_publication(
     records, views = read_store(folder.records), {}
     for name in run.sweeps:
         # What a run for one commit did not measure may be in the archive.
-        measured = (
-            only or not run.measures or folder.account("measured", name).is_file()
-        )
+        archived = only or not run.measures
+        measured = archived or folder.account("measured", name).is_file()
         if not folder.plan(name).is_file() or not measured:
             raise LadderError(
                 f"{folder.root}: the sweep {name} is not measured; the run is not complete"
@@ -458,7 +390,8 @@ def load_publication(
         views[name] = PlanRecords(read_plan(folder.plan(name)), records)
     archive = read_archive(published.records)
     sessions = published_column(published, "sessions", "session")
-    if lost := sorted({*sessions} - {*archive.sessions}):
+    lost = sorted({*sessions} - {*archive.sessions})
+    if lost:
         raise LadderError(
             f"{published.records}: the sessions {listed(lost, 3)} of {published.tables / 'sessions.csv'} are in none "
             "of its files; restore them, such as by `git restore`"
@@ -472,13 +405,12 @@ def load_publication(
 
 def kept_rows(
     name: str, folder: PublishedFolder, wanted: Sequence[str]
-) -> dict[str, pd.DataFrame]:
+) -> dict[str, DataFrame]:
     """Published rows of a sweep, table by table; none of a table that is not there."""
-    kept = {}
-    for table in wanted:
-        rows = tables.read(table, folder.tables, required=False)
-        kept[table] = rows[rows["sweep"] == name]
-    return kept
+    frames = {
+        table: tables.read(table, folder.tables, required=False) for table in wanted
+    }
+    return tables.of_sweep(frames, name, wanted)
 
 
 def copy_beside(source: RunFolder, target: RunFolder) -> None:

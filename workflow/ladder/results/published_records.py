@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pandas import DataFrame
 
 from ladder.measure.store import Records, read_store
 from ladder.model.errors import LadderError
@@ -53,11 +53,9 @@ def public_uuid(uuid: str) -> str:
 def public(session: Session) -> Session:
     """A session as it is published: its UUID shortened."""
     uuid = session.gpu.get("uuid")
-    return (
-        replace(session, gpu={**session.gpu, "uuid": public_uuid(uuid)})
-        if uuid
-        else session
-    )
+    if not uuid:
+        return session
+    return replace(session, gpu={**session.gpu, "uuid": public_uuid(uuid)})
 
 
 def write_archive(
@@ -68,20 +66,20 @@ def write_archive(
         raise LadderError(
             f"{path}: exists already; published records are never rewritten"
         )
-    rows = []
-    for record in sorted(
+    records = sorted(
         records, key=lambda record: (record.cell.kernel, record.variant, record.time)
-    ):
-        line, result = record.to_json(), dict(record.result)
-        times = {side: result.pop(side, None) for side in _SIDES}
-        text = json.dumps({**line, "record": {**line["record"], "result": result}})
-        rows.append(
-            {**line["record"], "kernel": record.cell.kernel, **times, "record": text}
-        )
-    lines = json.dumps([public(session).to_json() for session in sessions])
-    table = pa.Table.from_pylist(
-        rows, schema=_SCHEMA.with_metadata({"sessions": lines})
     )
+    rows = []
+    for record in records:
+        line, result = record.to_json(), dict(record.result)
+        row = {**line["record"], "kernel": record.cell.kernel}
+        for side in _SIDES:
+            row[side] = result.pop(side, None)
+        line["record"] = {**line["record"], "result": result}
+        rows.append({**row, "record": json.dumps(line)})
+    lines = json.dumps([public(session).to_json() for session in sessions])
+    schema = _SCHEMA.with_metadata({"sessions": lines})
+    table = pa.Table.from_pylist(rows, schema=schema)
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, compression="zstd", compression_level=19)
     replace_file(path, sink.getvalue())
@@ -92,26 +90,24 @@ def read_archive(folder: Path, kernels: Iterable[str] | None = None) -> Records:
 
     Raises LadderError for a file that is damaged, or newer than this version.
     """
-    records, wanted = Records(), sorted(set(kernels)) if kernels is not None else None
+    records = Records()
     for path in sorted(folder.glob("*.parquet")):
-        publication = read_archive_file(path, wanted)
+        publication = read_archive_file(path, kernels)
         records.add((*publication.sessions.values(), *publication))
     return records
 
 
-def read_archive_file(path: Path, kernels: Sequence[str] | None = None) -> Records:
+def read_archive_file(path: Path, kernels: Iterable[str] | None = None) -> Records:
     """Records of one publication, of some kernels or all. Raises LadderError as read_archive."""
     # A record of a choice among references is of no kernel.
-    filters = [("kernel", "in", ["", *kernels])] if kernels is not None else None
+    filters = [("kernel", "in", {"", *kernels})] if kernels is not None else None
     entries: list[Record | Session] = []
     try:
-        lines = json.loads(pq.read_schema(path).metadata[b"sessions"])
-        rows = pq.read_table(
-            path, columns=["record", *_SIDES], filters=filters
-        ).to_pylist()
-        for line in lines:
-            entries.append(from_text(json.dumps(line), str(path)))
-        for number, row in enumerate(rows, 1):
+        sessions = json.loads(pq.read_schema(path).metadata[b"sessions"])
+        table = pq.read_table(path, columns=["record", *_SIDES], filters=filters)
+        for session in sessions:
+            entries.append(from_text(json.dumps(session), str(path)))
+        for number, row in enumerate(table.to_pylist(), 1):
             text = row.pop("record")
             times = {side: us for side, us in row.items() if us is not None}
             entries.append(from_text(text, f"{path}: row {number}", **times))
@@ -130,29 +126,20 @@ def read_archive_file(path: Path, kernels: Sequence[str] | None = None) -> Recor
 def _samples(records: Sequence[Record]) -> pa.Table:
     rows = list[dict[str, Any]]()
     for record in records:
-        about = {
-            **vars(record),
-            **record.cell.size,
-            "cell": record.cell.id,
-            "regime": record.cell.regime,
-        }
+        cell = record.cell
+        about = {**vars(record), **cell.size, "cell": cell.id, "regime": cell.regime}
         for place, side in enumerate(_SIDES):
             us = record.result.get(side) or ()
             group, second = np.divmod(np.arange(len(us)), 2)
             # Of a group's four launches a side has the outer two (0 and 3) or the inner two (1 and 2), in turns.
             is_inner = (group + place) % 2
             order = 4 * group + np.where(is_inner, 1 + second, 3 * second)
-            rows.append(
-                {**about, "order": order, "side": side.removesuffix("_us"), "us": us}
-            )
-    samples = (
-        pd.DataFrame(rows, columns=_SAMPLES_SCHEMA.names)
-        .explode(["order", "us"])
-        .dropna(subset="us")
-    )
-    return pa.Table.from_pandas(
-        samples, _SAMPLES_SCHEMA, preserve_index=False
-    ).replace_schema_metadata()
+            times = {"order": order, "side": side.removesuffix("_us"), "us": us}
+            rows.append({**about, **times})
+    samples = DataFrame(rows, columns=_SAMPLES_SCHEMA.names)
+    samples = samples.explode(["order", "us"]).dropna(subset="us")
+    table = pa.Table.from_pandas(samples, _SAMPLES_SCHEMA, preserve_index=False)
+    return table.replace_schema_metadata()
 
 
 def write_samples(path: Path, records: Iterable[Record]) -> None:

@@ -1,7 +1,6 @@
 """A published number and the same cell measured again: whether the new one lies where it was predicted."""
 
 import difflib
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -9,37 +8,31 @@ import pandas as pd
 
 from ladder.measure.plan_records import PlanRecords
 from ladder.model.errors import LadderError, refuse
-from ladder.model.schemas import TableRow
+from ladder.model.schemas import Fields, TableRow
 from ladder.model.sweep import Sweep
 from ladder.results.collect import summarised
 from ladder.results.judgement import Outcome, outcome
-from ladder.results.statistics import estimate, identifier, predicted, records
+from ladder.results.statistics import estimate, identifier, predicted, records, size_of
 from ladder.results.templates import TEMPLATES
 
 
 def published_row(timings: pd.DataFrame, cell: str) -> TableRow:
     """The row that an identifier names. Raises LadderError for any other."""
-    sweep = cell.partition("/")[0]
-    rows = {identifier(row): row for row in records(timings[timings["sweep"] == sweep])}
+    of_sweep = timings[timings["sweep"] == cell.partition("/")[0]]
+    rows = {identifier(row): row for row in records(of_sweep)}
     if cell not in rows:
-        near = difflib.get_close_matches(cell, rows, n=1, cutoff=0) or [
-            "SWEEP/VARIANT@SIZE:REGIME"
-        ]
-        raise refuse(
-            "command line",
-            "CELL",
-            cell,
-            f"a cell of the published tables, such as {near[0]}",
-        )
+        near = difflib.get_close_matches(cell, rows, n=1, cutoff=0)
+        example = near[0] if near else "SWEEP/VARIANT@SIZE:REGIME"
+        accepted = f"a cell of the published tables, such as {example}"
+        raise refuse("command line", "CELL", cell, accepted)
     return rows[cell]
 
 
 def alone(sweep: Sweep, row: TableRow) -> Sweep:
     """The sweep with this cell and nothing else. Raises LadderError where it has no such cell any more."""
-    for entry, size in sweep.cells:
-        if entry.variant.id == row["variant"] and all(
-            row[name] == value for name, value in size.items()
-        ):
+    size = size_of(row)
+    for entry, cell_size in sweep.cells:
+        if entry.variant.id == row["variant"] and cell_size == size:
             break
     else:
         raise LadderError(
@@ -47,27 +40,30 @@ def alone(sweep: Sweep, row: TableRow) -> Sweep:
         )
     entries = [replace(entry, sizes=(size,))]
     if row["baseline"] is None:
-        entries = [replace(entries[0], baseline=None)]
+        entries = [replace(entry, sizes=(size,), baseline=None)]
     elif entry.baseline is not None:
-        entries.append(
-            replace(entry.baseline, sizes=(size,))
-        )  # it is compiled where it is launched
-    cell = (
-        (entry.variant.dtype,),
-        (size,),
-        tuple(entries),
-        sweep.reference,
-        (row["regime"],),
+        # A baseline is compiled where it is launched.
+        entries.append(replace(entry.baseline, sizes=(size,)))
+    return Sweep(
+        sweep.name,
+        sweep.problem,
+        dtypes=(entry.variant.dtype,),
+        sizes=(size,),
+        entries=tuple(entries),
+        reference=sweep.reference,
+        regimes=(row["regime"],),
+        precision=sweep.precision,
     )
-    return Sweep(sweep.name, sweep.problem, *cell, precision=sweep.precision)
 
 
 def again(view: PlanRecords, row: TableRow) -> Outcome:
     """The outcome of the one cell that was measured, or of its pair with a baseline."""
-    paired = row["baseline"] is not None
-    return outcome(
-        view, next(task for task in view.plan.tasks if bool(task.baseline) == paired)
-    )
+    (task,) = [
+        task
+        for task in view.plan.tasks
+        if bool(task.baseline) == (row["baseline"] is not None)
+    ]
+    return outcome(view, task)
 
 
 def inside(row: TableRow, now: Outcome) -> bool | None:
@@ -79,32 +75,43 @@ def inside(row: TableRow, now: Outcome) -> bool | None:
     status, _, result = now
     if status != "ok" or row["status"] != "ok":
         return bool(status == row["status"])
-    expected, over = predicted(row), row.get(f"over_{result['reference']}")
-    same = result["reference"] == row["reference"] or over is None
-    value = result["speedup"] / (1.0 if same else over / row["speedup"])
-    return bool(expected.low <= value <= expected.high) if expected.known else None
+    expected = predicted(row)
+    if not expected.known:
+        return None
+    value = result["speedup"]
+    over = row.get(f"over_{result['reference']}")
+    if over is not None and result["reference"] != row["reference"]:
+        value *= row["speedup"] / over
+    return bool(expected.low <= value <= expected.high)
 
 
-def published_text(row: TableRow, about: Mapping[str, Any]) -> str:
+def published_text(row: TableRow, environment: Fields) -> str:
     """What was published of a cell, for a terminal."""
-    return _text(
-        "published", row, about=about, gpu=(about.get("gpu") or {}).get("name")
-    )
+    gpu = environment["gpu"] or {}
+    return _text("published", row, about=environment, gpu=gpu.get("name"))
 
 
 def measured_text(row: TableRow, now: Outcome, gpu: str) -> str:
     """What was measured now, and the verdict."""
     status, reason, result = now
-    found = summarised(result)
-    known = {"status": status, "reason": reason, "reference": result.get("reference")}
-    known |= {
-        "speedup": estimate(found, "speedup"),
-        "median_us": found.get("median_us"),
+    summary = summarised(result)
+    measured = {
+        "status": status,
+        "reason": reason,
+        "reference": summary.get("reference"),
+        "speedup": estimate(summary, "speedup"),
+        "median_us": summary.get("median_us"),
     }
-    return _text("measured", row, now=known, gpu=gpu, inside=inside(row, now))
+    return _text("measured", row, now=measured, gpu=gpu, inside=inside(row, now))
 
 
-def _text(part: str, row: TableRow, **known: Any) -> str:
-    known |= {"row": row, "name": identifier(row), "part": part}
-    known |= {"speed": estimate(row, "speedup"), "expected": predicted(row)}
-    return TEMPLATES.get_template("reproduce.j2").render(known).strip()
+def _text(part: str, row: TableRow, **words: Any) -> str:
+    template = TEMPLATES.get_template("reproduce.j2")
+    return template.render(
+        part=part,
+        row=row,
+        name=identifier(row),
+        speed=estimate(row, "speedup"),
+        expected=predicted(row),
+        **words,
+    ).strip()

@@ -5,7 +5,6 @@ a reason: `Rows` and `Values` carry it, `RunData.rows` and a row's missing numbe
 """
 
 import json
-import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
@@ -14,10 +13,11 @@ from pathlib import Path
 from statistics import geometric_mean
 from typing import Any, TypeVar
 
-import pandas as pd
+from pandas import DataFrame
 
 from ladder.model.errors import LadderError
 from ladder.model.folders import PublishedFolder, RunFolder
+from ladder.model.schemas import SCHEMAS, SWEEP_TABLES, Fields, TableRow
 from ladder.model.sweep import Sweep
 from ladder.results import statistics as stats
 from ladder.results import tables
@@ -27,14 +27,6 @@ from ladder.results.sweep_data import Origin, SweepData, of_sweep, plain
 from ladder.results.verdicts import Gain, gain, gain_over
 
 Item = TypeVar("Item")
-_REQUIRED = ("timings", "resources", "metrics", "notes", "jobs")
-_OPTIONAL = (
-    "sessions",
-    "claims",
-    "components",
-    "coverage",
-    "unseen",
-)
 
 
 class Unmeasured(Exception):
@@ -49,7 +41,7 @@ class Row(dict[str, Any]):
 
     def __init__(
         self,
-        names: Mapping[str, Any],
+        names: Fields,
         size: Mapping[str, int] | None = None,
         metrics: Mapping[str, float] | None = None,
     ) -> None:
@@ -82,10 +74,14 @@ class Rows:
 
 @dataclass(frozen=True)
 class Value(Gain):
-    """A number of a row. `timed`: the rows with the pairs that it is made from; none where it is a count."""
+    """A number of a row."""
 
     row: Row = field(kw_only=True)
-    timed: tuple[Row, ...] = field(default=(), kw_only=True)
+
+    @property
+    def timed(self) -> bool:
+        """Whether it comes from times: a count has no interval."""
+        return self.measured.low < self.measured.high
 
 
 @dataclass(frozen=True)
@@ -100,38 +96,29 @@ class Values:
 
     def best(self, per: str, choose: Callable[..., Value] = max) -> "Values":
         """For each value of a column or parameter the greatest number, or the least with `min`."""
-        groups = grouped(
-            self.values, lambda value: value.row[per], ordered=False
-        ).values()
-        return replace(
-            self,
-            values=[choose(group, key=lambda value: value.value) for group in groups],
-        )
+        groups = grouped(self.values, lambda value: value.row[per])
+        values = [
+            choose(group, key=lambda value: value.value) for group in groups.values()
+        ]
+        return replace(self, values=values)
 
     def only(self, **wanted: Any) -> "Values":
         """Those of rows with these columns or parameters."""
-        fitting = [value for value in self.values if _fits(value.row, wanted)]
-        return replace(
-            self, values=fitting, why=self.why or f"no such row of {self.sweep}"
-        )
+        values = [value for value in self.values if _fits(value.row, wanted)]
+        why = self.why or f"no such row of {self.sweep}"
+        return replace(self, values=values, why=why)
 
     def over(self, other: "Values", *match: str) -> "Values":
         """Quotients of these and the values of `other` whose rows agree in the columns `match`: how a gain changes."""
-        divisors = {
-            tuple(value.row[name] for name in match): value for value in other.values
-        }
+        divisors = {_place(value.row, match): value for value in other.values}
         quotients = []
         for value in self.values:
-            divisor = divisors.get(tuple(value.row[name] for name in match))
-            if divisor:
-                gain = Gain.over(value, divisor)
-                timed = value.timed + divisor.timed
-                quotients.append(
-                    Value(gain.measured, gain.predicted, row=value.row, timed=timed)
-                )
-        return Values(
-            self.sweep, quotients, self.why or other.why, self.noise + other.noise
-        )
+            divisor = divisors.get(_place(value.row, match))
+            if divisor is not None:
+                quotient = Gain.over(value, divisor)
+                quotients.append(Value(**vars(quotient), row=value.row))
+        why, noise = self.why or other.why, self.noise + other.noise
+        return Values(self.sweep, quotients, why, noise)
 
     @property
     def least(self) -> float:
@@ -154,31 +141,33 @@ class Values:
 
 def short(value: float) -> str:
     """Three significant digits, of a whole number no more than it has."""
-    return (
-        f"{value:.0f}" if abs(value) >= 100 or value == int(value) else f"{value:#.3g}"
-    )
+    is_whole = abs(value) >= 100 or value == int(value)
+    return f"{value:.0f}" if is_whole else f"{value:#.3g}"
 
 
-def _fits(row: Row, wanted: Mapping[str, Any]) -> bool:
+def _place(row: Row, names: Sequence[str]) -> tuple[Any, ...]:
+    return tuple(row.get(name) for name in names)
+
+
+def _fits(row: Row, wanted: Fields) -> bool:
     """Whether a row has what is wanted of each column: a value, one of a tuple, or what a function takes."""
-
-    def fits(value: Any, wish: Any) -> bool:
+    for name, wish in wanted.items():
+        value = row.get(name)
         if value is None:
             return False
         if callable(wish):
-            return bool(wish(value))
-        return value in wish if isinstance(wish, tuple) else bool(value == wish)
+            if not wish(value):
+                return False
+        elif value not in (wish if isinstance(wish, tuple) else (wish,)):
+            return False
+    return True
 
-    return all(fits(row.get(name), wish) for name, wish in wanted.items())
 
-
-def mean(rows: Sequence[Mapping[str, Any]]) -> Gain:
+def mean(rows: Sequence[Fields]) -> Gain:
     """The geometric mean of speed-ups; its intervals are those of the ends, which are wide."""
     gains = [gain(row) for row in rows]
-    return Gain(
-        _mean([gain.measured for gain in gains]),
-        _mean([gain.predicted for gain in gains]),
-    )
+    measured = _mean([gain.measured for gain in gains])
+    return Gain(measured, _mean([gain.predicted for gain in gains]))
 
 
 def _mean(estimates: Sequence[Estimate]) -> Estimate:
@@ -187,14 +176,12 @@ def _mean(estimates: Sequence[Estimate]) -> Estimate:
     return Estimate(*map(geometric_mean, zip(*map(astuple, estimates), strict=True)))
 
 
-def grouped(
-    items: Iterable[Item], of: Callable[[Item], Any], ordered: bool = True
-) -> dict[Any, list[Item]]:
-    """Items by a key, in its order if `ordered`."""
+def grouped(items: Iterable[Item], of: Callable[[Item], Any]) -> dict[Any, list[Item]]:
+    """Items by a key, in the order in which keys first appear."""
     groups = defaultdict(list)
     for item in items:
         groups[of(item)].append(item)
-    return {key: groups[key] for key in (sorted(groups) if ordered else groups)}
+    return groups
 
 
 def best(rows: Sequence[Row]) -> Row:
@@ -203,15 +190,15 @@ def best(rows: Sequence[Row]) -> Row:
     return max(again or rows, key=lambda row: row["speedup"])
 
 
-def read_frames(folder: Path) -> dict[str, pd.DataFrame]:
+def read_frames(folder: Path) -> dict[str, DataFrame]:
     """The tables in a folder by name. Raises LadderError where one that every run has is missing."""
-    required = {name: tables.read(name, folder) for name in _REQUIRED}
-    return required | {
-        name: tables.read(name, folder, required=False) for name in _OPTIONAL
+    return {
+        name: tables.read(name, folder, required=name in SWEEP_TABLES)
+        for name in SCHEMAS
     }
 
 
-def _names(row: Mapping[str, Any]) -> dict[str, Any]:
+def _names(row: TableRow) -> dict[str, Any]:
     columns = {name: value for name, value in row.items() if value is not None}
     return {**columns, **json.loads(row["params"])}
 
@@ -225,33 +212,23 @@ class RunData(Origin):
     def __init__(
         self,
         sweeps: Mapping[str, Sweep],
-        frames: Mapping[str, pd.DataFrame],
-        environment: Mapping[str, Any] | None = None,
+        frames: Mapping[str, DataFrame],
+        environment: Fields | None = None,
         precision: float = 0.0,
     ) -> None:
-        empty = {
-            name: tables.frame(name, [])
-            for name in (*_REQUIRED, *_OPTIONAL)
-            if name not in frames
-        }
-        self.sweeps, self.frames, self.precision = (
-            sweeps,
-            {**frames, **empty},
-            precision,
-        )
+        self.sweeps = sweeps
+        self.frames = {name: tables.frame(name, []) for name in SCHEMAS} | {**frames}
         self.environment = environment or {}
+        self.precision = precision
 
     @classmethod
     def read(cls, folder: RunFolder, sweeps: Mapping[str, Sweep]) -> "RunData":
         """The tables in a folder. Raises LadderError where one that every run has is missing, or the environment."""
-        environment, frames = read_environment(folder), read_frames(folder.tables)
-        source = environment.get("published") or (
-            environment if isinstance(folder, PublishedFolder) else {}
-        )
-        frames["unseen"] = tables.read(
-            "unseen", folder.unseen(source.get("device", "")), required=False
-        )
-        return cls(sweeps, frames, environment)
+        data = cls(sweeps, read_frames(folder.tables), read_environment(folder))
+        if data.environment["published"] or isinstance(folder, PublishedFolder):
+            unseen = folder.unseen(data.source["device"])
+            data.frames["unseen"] = tables.read("unseen", unseen, required=False)
+        return data
 
     @cached_property
     def parts(self) -> Mapping[str, SweepData]:
@@ -276,12 +253,10 @@ class RunData(Origin):
         code = {(row["sweep"], row["variant"]): row for row in self._code}
         metrics = stats.metric_table(self.frames["metrics"])
         rows = []
-        timings = tables.with_rungs(self.frames["timings"], self.sweeps.values())
-        for row in stats.records(timings):
+        for row in stats.records(self.frames["timings"]):
             names = {**code.get((row["sweep"], row["variant"]), {}), **_names(row)}
-            rows.append(
-                Row(names, stats.size_of(row), metrics.get(stats.cell_of(row), {}))
-            )
+            size, counted = stats.size_of(row), metrics.get(stats.cell_of(row))
+            rows.append(Row(names, size, counted))
         return rows
 
     @cached_property
@@ -293,19 +268,17 @@ class RunData(Origin):
     @cached_property
     def _pairs(self) -> Mapping[tuple[Any, ...], Row]:
         """Rows with a result by variant, reference, regime and size."""
-        good = [
-            row
+        return {
+            _pair(row, row["reference"]): row
             for row in self._timings
             if row["status"] == "ok" and row["sweep"] in self.sweeps
-        ]
-        return {_pair(row, row["reference"]): row for row in good}
+        }
 
     def cells(self, sweep: str, kernel: Any = None, **wanted: Any) -> Rows:
         """Cells in the sweep's first regime, unless another one is wanted: a value, a tuple of values or a function."""
-        regime = self.sweeps[sweep].regimes[0] if sweep in self.sweeps else ""
-        return self._select(
-            self._cells.get(sweep, ()), sweep, kernel, {"regime": regime, **wanted}
-        )
+        if sweep in self.sweeps:
+            wanted = {"regime": self.sweeps[sweep].regimes[0], **wanted}
+        return self._select(self._cells.get(sweep, ()), sweep, kernel, wanted)
 
     def timed(self, sweep: str, kernel: Any = None, **wanted: Any) -> Rows:
         """Cells with a result."""
@@ -313,15 +286,12 @@ class RunData(Origin):
         good = [row for row in cells.rows if row["status"] == "ok"]
         if good or not cells.rows:
             return Rows(sweep, good, cells.why)
-        counts = Counter(row["status"] for row in cells.rows).items()
-        shown = ", ".join(f"{count} {status}" for status, count in counts)
+        counts = Counter(row["status"] for row in cells.rows)
+        failures = ", ".join(f"{count} {status}" for status, count in counts.items())
         reasons = {row.get("reason") for row in cells.rows}
-        reason = (
-            f": {reasons.pop()}" if len(reasons) == 1 and None not in reasons else ""
-        )
-        return Rows(
-            sweep, [], f"no such cell of {sweep} gave a result ({shown}{reason})"
-        )
+        if len(reasons) == 1 and None not in reasons:
+            failures += f": {reasons.pop()}"
+        return Rows(sweep, [], f"no such cell of {sweep} gave a result ({failures})")
 
     def compiled(self, sweep: str, kernel: Any = None, **wanted: Any) -> Rows:
         """Variants that compiled, with what their machine code says; this needs no GPU."""
@@ -333,9 +303,7 @@ class RunData(Origin):
         if timed.rows:
             return timed.rows
         if sweep in self.sweeps and sweep not in self._cells:
-            raise Unmeasured(
-                ": ".join([f"{sweep} has no timings", *self._notes(sweep)[:1]])
-            )
+            raise Unmeasured(self._with_note(f"{sweep} has no timings", sweep))
         raise Unmeasured(timed.why)
 
     def part(self, sweep: str) -> SweepData:
@@ -349,38 +317,33 @@ class RunData(Origin):
     def _notes(self, sweep: str, stage: str = "") -> list[str]:
         """Reasons that the run gives for what a sweep is without."""
         notes = self.frames["notes"]
-        notes = notes[
-            (notes["sweep"] == sweep) & ((notes["stage"] == stage) | (not stage))
-        ]
+        notes = notes[notes["sweep"] == sweep]
+        if stage:
+            notes = notes[notes["stage"] == stage]
         return [str(reason) for reason in notes["reason"].dropna().unique()]
 
+    def _with_note(self, why: str, sweep: str) -> str:
+        return ": ".join([why, *self._notes(sweep)[:1]])
+
     def _select(
-        self, rows: Iterable[Row], sweep: str, kernel: Any, wanted: Mapping[str, Any]
+        self, rows: Iterable[Row], sweep: str, kernel: Any, wanted: Fields
     ) -> Rows:
         if sweep not in self.sweeps:
             return Rows(sweep, [], f"the sweep {sweep} is not part of this run")
-        given = {"sweep": sweep, **({"kernel": kernel} if kernel else {}), **wanted}
-        fitting = [row for row in rows if _fits(row, given)]
+        wanted = {"sweep": sweep, **({"kernel": kernel} if kernel else {}), **wanted}
+        fitting = [row for row in rows if _fits(row, wanted)]
         if fitting:
             return Rows(sweep, fitting, "")
-        shown = [
+        wishes = ", ".join(
             f"such {name}" if callable(wish) else f"{name} = {wish}"
-            for name, wish in given.items()
-        ]
-        return Rows(
-            sweep,
-            [],
-            ": ".join([f"no row with {', '.join(shown)}", *self._notes(sweep)[:1]]),
+            for name, wish in wanted.items()
         )
+        return Rows(sweep, [], self._with_note(f"no row with {wishes}", sweep))
 
     def speeds(self, rows: Rows) -> Values:
         """Speed over the reference that the sweep names."""
-        return Values(
-            rows.sweep,
-            [_speed(row, row) for row in rows.rows],
-            rows.why,
-            self._noise(rows),
-        )
+        speeds = [Value(**vars(gain(row)), row=row) for row in rows.rows]
+        return Values(rows.sweep, speeds, rows.why, self._noise(rows))
 
     def speeds_over(self, rows: Rows, others: Rows, *match: str) -> Values:
         """Speed over the row of `others` that agrees in the columns `match`."""
@@ -392,119 +355,103 @@ class RunData(Origin):
     def over(self, row: Row, other: Row) -> Value:
         """How many times as fast as another row: of pairs where there are any, else of speeds over one reference."""
         pair = self._pairs.get(_pair(row, other["variant"]))
-        if pair:
-            return _speed(row, pair)
-        quotient = gain_over(row, other)
-        return Value(quotient.measured, quotient.predicted, row=row, timed=(row, other))
+        speed = gain(pair) if pair else gain_over(row, other)
+        return Value(**vars(speed), row=row)
 
     def numbers(self, rows: Rows, of: Callable[[Row], float]) -> Values:
         """A number of each row that has it."""
-        return self._counted(rows, [(row, (row,)) for row in rows.rows], of, rows.why)
+        return self._counted(rows.sweep, [(row,) for row in rows.rows], of, rows.why)
 
     def ratios(
         self, rows: Rows, others: Rows, of: Callable[[Row], float], *match: str
     ) -> Values:
         """A number of each row over that of the row of `others` that agrees in the columns `match`."""
-        pairs = [(row, (row, other)) for row, other in _partners(rows, others, match)]
-        return self._counted(rows, pairs, of, rows.why or others.why)
+
+        def ratio(row: Row, other: Row) -> float:
+            number, divisor = of(row), of(other)
+            if not divisor:
+                raise Unmeasured("it would be divided by 0")
+            return number / divisor
+
+        pairs = _partners(rows, others, match)
+        return self._counted(rows.sweep, pairs, ratio, rows.why or others.why)
 
     def _counted(
         self,
-        rows: Rows,
-        given: Sequence[tuple[Row, tuple[Row, ...]]],
-        of: Callable[[Row], float],
+        sweep: str,
+        operands: Sequence[tuple[Row, ...]],
+        of: Callable[..., float],
         why: str,
     ) -> Values:
-        values = []
-        missing = Counter[str]()
-        for row, operands in given:
+        values, missing = [], Counter[str]()
+        for rows in operands:
             try:
-                number, *divisor = (float(of(operand)) for operand in operands)
-                if not all(divisor):
-                    raise Unmeasured("it would be divided by 0")
-                number /= math.prod(divisor)
-                values.append(Value(Estimate(number, number, number), row=row))
+                number = float(of(*rows))
             except Unmeasured as error:
                 missing[str(error)] += 1
+            else:
+                values.append(Value(Estimate(number, number, number), row=rows[0]))
         if missing and not values:
             return Values(
-                rows.sweep,
-                [],
-                ": ".join([*missing, *self._notes(rows.sweep, "profile")]),
+                sweep, [], ": ".join([*missing, *self._notes(sweep, "profile")])
             )
         left_out = ", ".join(f"{reason} ({count})" for reason, count in missing.items())
-        return Values(rows.sweep, values, why, left_out=left_out)
+        return Values(sweep, values, why, left_out=left_out)
 
     def _noise(self, rows: Rows) -> float:
-        return (
-            self.sweeps[rows.sweep].precision or self.precision
-            if rows.sweep in self.sweeps
-            else 0.0
-        )
+        if rows.sweep not in self.sweeps:
+            return 0.0
+        return self.sweeps[rows.sweep].precision or self.precision
 
     @cached_property
     def against_libraries(self) -> Sequence[Sweep]:
         """Sweeps of GEMMs that are timed against libraries."""
-        gemms = (
-            sweep for sweep in self.sweeps.values() if sweep.problem.name == "gemm"
-        )
-        return [sweep for sweep in gemms if sweep.reference.kernel is None]
+        return [
+            sweep
+            for sweep in self.sweeps.values()
+            if sweep.problem.name == "gemm" and sweep.reference.kernel is None
+        ]
 
     def over_most_libraries(self, rows: Sequence[Row]) -> list[Row]:
         """Those of the rows that were timed against most libraries.
 
         A speed-up over the fastest of two libraries is no speed-up over one of them.
         """
-        libraries = [len(self.sweeps[row["sweep"]].reference.libraries) for row in rows]
-        return [
-            row
-            for row, count in zip(rows, libraries, strict=True)
-            if count == max(libraries)
-        ]
+        groups = grouped(
+            rows, lambda row: len(self.sweeps[row["sweep"]].reference.libraries)
+        )
+        return groups[max(groups)] if groups else []
 
     @cached_property
     def _configurations(self) -> Mapping[str, str]:
         """Variant -> the rung that a sweep gives it, without its number: a ladder's, else that of the first by name."""
-        entries = [
-            entry
-            for _, sweep in sorted(self.sweeps.items())
-            for entry in sweep.entries
-            if entry.rung
-        ]
-        entries.sort(key=lambda entry: plain(entry.rung) == entry.rung)
-        return {entry.variant.id: plain(entry.rung) for entry in reversed(entries)}
+        entries = []
+        for _, sweep in sorted(self.sweeps.items(), reverse=True):
+            entries += [entry for entry in reversed(sweep.entries) if entry.rung]
+        # Later entries replace earlier ones: those of ladders, whose rungs have numbers, come last.
+        entries.sort(key=lambda entry: plain(entry.rung) != entry.rung)
+        return {entry.variant.id: plain(entry.rung) for entry in entries}
 
-    def configuration(self, row: Mapping[str, Any]) -> str:
+    def configuration(self, row: Fields) -> str:
         """The one name of a row's variant beside that of its kernel, wherever it was measured."""
-        label = (
-            self.parts[row["sweep"]]
-            .names[row["variant"]]
-            .removesuffix(f" ({row['dtype']})")
-        )
-        return self._configurations.get(
-            row["variant"], label.removeprefix(row["kernel"]).strip()
-        )
+        if row["variant"] in self._configurations:
+            return self._configurations[row["variant"]]
+        label = self.parts[row["sweep"]].names[row["variant"]]
+        label = label.removesuffix(f" ({row['dtype']})")
+        return label.removeprefix(row["kernel"]).strip()
 
 
 def _pair(row: Row, reference: str) -> tuple[Any, ...]:
     return row["variant"], reference, row["regime"], *row.size.items()
 
 
-def _speed(row: Row, timed: Row) -> Value:
-    speed = gain(timed)
-    return Value(speed.measured, speed.predicted, row=row, timed=(timed,))
-
-
 def _partners(rows: Rows, others: Rows, match: Sequence[str]) -> list[tuple[Row, Row]]:
+    partners = grouped(others.rows, lambda row: _place(row, match))
     pairs = []
     for row in rows.rows:
-        partners = [
-            other
-            for other in others.rows
-            if all(other.get(name) == row.get(name) for name in match)
-        ]
-        if len(partners) > 1:
-            agree = f"{len(partners)} rows agree in {', '.join(match)}"
+        alike = partners[_place(row, match)]
+        if len(alike) > 1:
+            agree = f"{len(alike)} rows agree in {', '.join(match)}"
             raise LadderError(f"{rows.sweep}: {row['variant']}: {agree}; accepted: one")
-        pairs += [(row, other) for other in partners]
+        pairs += [(row, other) for other in alike]
     return pairs

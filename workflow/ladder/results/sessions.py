@@ -108,15 +108,11 @@ def combined_timings(timings: Frame, rows: Frame) -> Frame:
     longer = _change(updated["median_us"], timings["median_us"])
     hotter = _change(updated["power_w"], timings["power_w"])
     energy = (longer * hotter).fillna(1.0)
+    factors = dict.fromkeys(("median_us_low", "median_us_high"), longer)
+    factors |= dict.fromkeys(("energy_pj_per_flop", "energy_pj_per_byte"), energy)
+    factors |= dict.fromkeys(OVER, faster)
     scaled = {name: timings[name] / longer for name in _RATES}
-    scaled |= {
-        name: timings[name] * longer for name in ("median_us_low", "median_us_high")
-    }
-    scaled |= {
-        name: timings[name] * energy
-        for name in ("energy_pj_per_flop", "energy_pj_per_byte")
-    }
-    scaled |= {name: timings[name] * faster for name in OVER}
+    scaled |= {name: timings[name] * factor for name, factor in factors.items()}
     return timings.assign(**updated, **scaled)
 
 
@@ -138,13 +134,10 @@ def combine_sessions(frames: Mapping[str, Frame]) -> dict[str, Frame]:
     rows = prepare_sessions(frames["sessions"])
     made = {"components": components(rows), "coverage": coverage(rows)}
     missing = " and ".join(name for name in made if not made[name])
-    reasons = (
-        [{"stage": "predict", "subject": missing, "reason": _TOO_FEW}]
-        if missing and len(rows)
-        else []
-    )
+    reasons = []
+    if missing and len(rows):
+        reasons.append({"stage": "predict", "subject": missing, "reason": _TOO_FEW})
     notes = tables.concat([frames["notes"], tables.frame("notes", reasons)], "notes")
-    timings = combined_timings(frames["timings"], rows)
-    return {**frames, "timings": timings, "notes": notes} | {
-        name: tables.frame(name, table) for name, table in made.items()
-    }
+    combined = {name: tables.frame(name, table) for name, table in made.items()}
+    combined["timings"] = combined_timings(frames["timings"], rows)
+    return {**frames, **combined, "notes": notes}

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from pandas import DataFrame
 
 from ladder.model.cell import size_label
 from ladder.model.intervals import median, median_interval
-from ladder.model.schemas import SIZE_COLUMNS
+from ladder.model.schemas import SIZE_COLUMNS, Fields, TableRow
 from ladder.results.counters import (
     SHARED_REQUESTS_OF,
     SHARED_WAVEFRONTS,
@@ -65,43 +66,33 @@ def listed(names: Sequence[str], most: int, between: str = "; ") -> str:
     return between.join(names[:most]) + more
 
 
-def records(rows: pd.DataFrame) -> list[dict[str, Any]]:
+def records(rows: DataFrame) -> list[dict[str, Any]]:
     """Rows as dictionaries of Python values, with None where a value is missing.
 
     This is the only way from a table to words: neither NaN nor pandas' NA may reach an `if` or a template.
     `to_dict` takes many times as long for a few rows of many columns.
     """
-    names = [str(name) for name in rows]
-    return [
-        {
-            name: None if _missing(value) else value
-            for name, value in zip(names, values, strict=True)
-        }
-        for values in rows.to_numpy(dtype=object).tolist()
-    ]
+    values = rows.to_numpy(dtype=object, copy=True)
+    values[pd.isna(values)] = None
+    return [dict(zip(rows.columns, row, strict=True)) for row in values.tolist()]
 
 
-def _missing(value: Any) -> bool:
-    """Whether a value of a frame is None, NA or NaN; `pandas.isna` of one value takes many times as long."""
-    return value is None or value is pd.NA or bool(value != value)
-
-
-def ok_rows(timings: pd.DataFrame, regime: str) -> pd.DataFrame:
+def ok_rows(timings: DataFrame, regime: str) -> DataFrame:
     """Rows of a regime that may be shown as results: status ok."""
     return timings[(timings["status"] == "ok") & (timings["regime"] == regime)]
 
 
-def against_references(timings: pd.DataFrame) -> pd.DataFrame:
+def against_references(timings: DataFrame) -> DataFrame:
     """Rows of cells timed against their sweep's reference, without rungs paired with a baseline."""
     return timings[timings["baseline"].isna()]
 
 
-def failures(timings: pd.DataFrame) -> pd.DataFrame:
+def failures(timings: DataFrame) -> DataFrame:
     """Rows of cells that gave no result, with their reasons."""
     return timings[timings["status"] != "ok"]
 
 
-def changing(variants: Sequence[Mapping[str, Any]]) -> list[str]:
+def changing(variants: Sequence[Fields]) -> list[str]:
     """Parameters that change from variant to variant, of those that have them."""
     names = dict.fromkeys(name for params in variants for name in params)
     return [
@@ -111,7 +102,7 @@ def changing(variants: Sequence[Mapping[str, Any]]) -> list[str]:
     ]
 
 
-def parameter(rows: pd.DataFrame, name: str) -> "pd.Series[Any]":
+def parameter(rows: DataFrame, name: str) -> "pd.Series[Any]":
     """One parameter of every row as a column (None where a row's kernel has no such parameter)."""
     return pd.Series(
         [json.loads(text).get(name) for text in rows["params"]],
@@ -120,89 +111,83 @@ def parameter(rows: pd.DataFrame, name: str) -> "pd.Series[Any]":
     )
 
 
-def size_of(row: Mapping[str, Any]) -> dict[str, int]:
+def size_of(row: Fields) -> dict[str, int]:
     """The size fields a row has."""
     return {name: int(row[name]) for name in SIZE_COLUMNS if row.get(name) is not None}
 
 
-def cell_of(row: Mapping[str, Any]) -> tuple[Any, ...]:
+def cell_of(row: Fields) -> tuple[Any, ...]:
     """What the rows of one cell have in common, whatever their regime: sweep, variant and size."""
     return row["sweep"], row["variant"], *size_of(row).items()
 
 
-def identifier(row: Mapping[str, Any]) -> str:
+def identifier(row: TableRow) -> str:
     """A row as commands name it: SWEEP/VARIANT@SIZE:REGIME, ~BASELINE paired with that rung."""
     baseline = row.get("baseline")
     beside = f"~{baseline}" if baseline else ""
     return f"{row['sweep']}/{row['variant']}@{size_label(size_of(row))}:{row['regime']}{beside}"
 
 
-def rate_column(rows: pd.DataFrame) -> tuple[str, str] | None:
+def rate_column(rows: DataFrame) -> tuple[str, str] | None:
     """Column and unit of the rate that says most about these rows; None where they do no work.
 
     Cells that are held against a copy, and those whose bytes take far longer at the peak rates than their operations,
     are bound by memory: operations would only mislead.
     Columns: memory_fraction, peak_fraction, copy_fraction, tflops, gbytes_per_s.
     """
-    names = [
-        "memory_fraction",
-        "peak_fraction",
-        "copy_fraction",
-        "tflops",
-        "gbytes_per_s",
-    ]
-    known = rows[names].astype(
-        float
-    )  # rows of a single record have None for a missing number
-    moves = known["memory_fraction"] > _FAR * known["peak_fraction"]
-    if (
-        known["copy_fraction"].notna().any()
-        or known["tflops"].isna().any()
-        or (len(rows) and moves.all())
-    ):
-        return ("gbytes_per_s", "GB/s") if known["gbytes_per_s"].notna().any() else None
-    return ("tflops", "TFLOP/s") if len(rows) else None
+    if rows.empty:
+        return None
+    # Rows of a single record have None for a missing number.
+    moves = rows["memory_fraction"].astype(float)
+    computes = rows["peak_fraction"].astype(float)
+    bound_by_memory = (
+        rows["copy_fraction"].notna().any()
+        or rows["tflops"].isna().any()
+        or (moves > _FAR * computes).all()
+    )
+    if not bound_by_memory:
+        return "tflops", "TFLOP/s"
+    return ("gbytes_per_s", "GB/s") if rows["gbytes_per_s"].notna().any() else None
 
 
-def at_size(rows: pd.DataFrame, size: Mapping[str, int]) -> pd.DataFrame:
+def at_size(rows: DataFrame, size: Mapping[str, int]) -> DataFrame:
     """Rows of one size: its fields are columns."""
-    alike = [
-        (rows[name] == value).fillna(False).to_numpy(bool)
-        for name, value in size.items()
-    ]
-    return rows[np.logical_and.reduce(alike)] if alike else rows
+    for name, value in size.items():
+        rows = rows[rows[name] == value]
+    return rows
 
 
-def ratio(own: Estimate, other: Estimate) -> Estimate:
-    """own / other, of which neither says anything about the other: half-widths of logarithms add up as squares.
+def ratio(value: Estimate, other: Estimate) -> Estimate:
+    """value / other, of which neither says anything about the other: half-widths of logarithms add up as squares.
 
     That is the first-order propagation of errors (JCGM 100:2008, 5.1.2), exact for logarithms.
     """
-    if (
-        not (own.known and other.known)
-        or min(own.low, own.value, other.low, other.value) <= 0
-    ):
+    if not (value.known and other.known):
         return UNKNOWN
-    value = own.value / other.value
+    if min(value.low, value.value, other.low, other.value) <= 0:
+        return UNKNOWN
+    quotient = value.value / other.value
     below = math.hypot(
-        math.log(own.value / own.low), math.log(other.high / other.value)
+        math.log(value.value / value.low), math.log(other.high / other.value)
     )
     above = math.hypot(
-        math.log(own.high / own.value), math.log(other.value / other.low)
+        math.log(value.high / value.value), math.log(other.value / other.low)
     )
-    return Estimate(value, value * math.exp(-below), value * math.exp(above))
+    return Estimate(quotient, quotient * math.exp(-below), quotient * math.exp(above))
 
 
-def estimate(row: Mapping[str, Any], column: str) -> Estimate:
+def estimate(row: Fields, column: str) -> Estimate:
     """`column` of a row with COLUMN_low and COLUMN_high; the value itself where an end is missing."""
     value = row.get(column)
     if value is None:
         return UNKNOWN
-    ends = [row.get(f"{column}_{end}") for end in ("low", "high")]
-    return Estimate(value, *(value if end is None else end for end in ends))
+    low, high = row.get(f"{column}_low"), row.get(f"{column}_high")
+    return Estimate(
+        value, value if low is None else low, value if high is None else high
+    )
 
 
-def predicted(row: Mapping[str, Any]) -> Estimate:
+def predicted(row: Fields) -> Estimate:
     """A row's speed-up between the ends of what another GPU is predicted to read; UNKNOWN where one is missing."""
     value, low, high = (
         row.get(name) for name in ("speedup", "predicted_low", "predicted_high")
@@ -212,19 +197,17 @@ def predicted(row: Mapping[str, Any]) -> Estimate:
     return Estimate(value, low, high)
 
 
-def comparable(rows: pd.DataFrame) -> bool:
+def comparable(rows: DataFrame) -> bool:
     """Whether all were timed against libraries, or against one kernel, so that their speed-ups compare.
 
     Columns: reference, dtype.
     """
-    kernels = [
-        f"-{dtype}" in name
-        for name, dtype in zip(rows["reference"], rows["dtype"], strict=True)
-    ]
-    return not any(kernels) or rows["reference"].nunique() == 1
+    cells = zip(rows["reference"], rows["dtype"], strict=True)
+    over_kernel = any(f"-{dtype}" in reference for reference, dtype in cells)
+    return not over_kernel or rows["reference"].nunique() == 1
 
 
-def ranking(rows: pd.DataFrame) -> "pd.Series[float]":
+def ranking(rows: DataFrame) -> "pd.Series[float]":
     """What orders rows of one size by speed, the fastest the largest.
 
     The paired ratio where all are timed against libraries or one baseline, since clocks may move between cells; else
@@ -234,12 +217,11 @@ def ranking(rows: pd.DataFrame) -> "pd.Series[float]":
     if comparable(rows):
         return rows["speedup"]
     clock = rows["sm_clock_mhz"]
-    return 1 / (
-        rows["median_us"] * clock.fillna(clock.median() if clock.notna().any() else 1.0)
-    )
+    cycles = rows["median_us"] * clock.fillna(clock.median()).fillna(1.0)
+    return 1 / cycles
 
 
-def contenders(rows: pd.DataFrame, per: Sequence[str] = ()) -> pd.DataFrame:
+def contenders(rows: DataFrame, per: Sequence[str] = ()) -> DataFrame:
     """Rows among which the fastest is looked for, alone or for each value of some columns.
 
     Those that were measured again after they had been chosen as the fastest; where there are none, all.
@@ -248,93 +230,67 @@ def contenders(rows: pd.DataFrame, per: Sequence[str] = ()) -> pd.DataFrame:
     fresh = rows["fresh"].fillna(False).astype(bool)
     if not per:
         return rows[fresh] if fresh.any() else rows
-    known = fresh.groupby([rows[name] for name in per], dropna=False).transform("any")
-    return rows[fresh | ~known]
+    columns = [rows[name] for name in per]
+    has_fresh = fresh.groupby(columns, dropna=False).transform("any")
+    return rows[fresh | ~has_fresh]
 
 
-def fastest(rows: pd.DataFrame) -> dict[str, Any]:
+def fastest(rows: DataFrame) -> dict[str, Any]:
     """The row of the fastest of the contenders; columns as of `contenders` and `ranking`."""
     rows = contenders(rows)
     return row_with_most(rows, ranking(rows))
 
 
-def row_with_most(rows: pd.DataFrame, of: "pd.Series[float]") -> dict[str, Any]:
+def row_with_most(rows: DataFrame, of: "pd.Series[float]") -> dict[str, Any]:
     """The row at which a series is the largest."""
     return records(rows.loc[[of.idxmax()]])[0]
 
 
-def speedup_over(row: Mapping[str, Any], baseline: Mapping[str, Any]) -> Estimate:
-    """How many times faster `row` is than `baseline`: from paired ratios where both have the same reference.
-
-    Falls back on the ratio of the medians, which clocks and temperature may have moved between the two cells.
-    Columns: variant, reference, speedup and median_us with their ends.
-    """
-    if row["variant"] == baseline["variant"]:
-        return Estimate(1.0, 1.0, 1.0)
-    if row["reference"] == baseline["variant"]:
-        return estimate(row, "speedup")
-    if row["reference"] == baseline["reference"]:
-        return ratio(estimate(row, "speedup"), estimate(baseline, "speedup"))
-    return ratio(estimate(baseline, "median_us"), estimate(row, "median_us"))
-
-
-def predicted_over(row: Mapping[str, Any], baseline: Mapping[str, Any]) -> Estimate:
-    """What another GPU is predicted to read of `speedup_over`; UNKNOWN where the two have no reference in common.
-
-    Columns: variant, reference, speedup, predicted_low, predicted_high.
-    """
-    if row["variant"] == baseline["variant"]:
-        return Estimate(1.0, 1.0, 1.0)
-    if row["reference"] == baseline["variant"]:
-        return predicted(row)
-    alike = row["reference"] == baseline["reference"]
-    return ratio(predicted(row), predicted(baseline)) if alike else UNKNOWN
-
-
-def metric_table(metrics: pd.DataFrame) -> dict[tuple[Any, ...], dict[str, float]]:
+def metric_table(metrics: DataFrame) -> dict[tuple[Any, ...], dict[str, float]]:
     """By cell the name of a metric and its value. Columns: those of a cell (`cell_of`), metric, value."""
-    found: dict[tuple[Any, ...], dict[str, float]] = {}
+    by_cell: dict[tuple[Any, ...], dict[str, float]] = {}
     for row in records(metrics.dropna(subset="value")):
-        found.setdefault(cell_of(row), {})[row["metric"]] = row["value"]
-    return found
+        by_cell.setdefault(cell_of(row), {})[row["metric"]] = row["value"]
+    return by_cell
 
 
 COSTS = ["cycles", "wavefronts", "model"]
 
 
-def access_costs(rows: pd.DataFrame, metrics: pd.DataFrame) -> pd.DataFrame:
+def access_costs(rows: DataFrame, metrics: DataFrame) -> DataFrame:
     """Rows with the cost of a warp access: `cycles` by the clock, `wavefronts` by the profiler, `model`.
 
     What was not recorded is NaN. Columns of rows: those of a cell (`cell_of`); of metrics as in `metric_table`.
     """
-    known = metric_table(metrics)
+    by_cell = metric_table(metrics)
     costs = []
     for row in records(rows):
-        values = known.get(cell_of(row), {})
-        # A kernel that writes reads each word back once: what it does more often is what it is about.
-        operation = max(
-            "ld",
-            "st",
-            key=lambda name: values.get(SHARED_WAVEFRONTS_OF.format(name), 0.0),
+        counted = by_cell.get(cell_of(row), {})
+        loads, stores = (
+            counted.get(SHARED_WAVEFRONTS_OF.format(name), 0.0) for name in ("ld", "st")
         )
-        waves = values.get(
+        # A kernel that writes reads each word back once: what it does more often is what it is about.
+        operation = "ld" if loads >= stores else "st"
+        wavefronts = counted.get(
             SHARED_WAVEFRONTS_OF.format(operation),
-            values.get(SHARED_WAVEFRONTS, math.nan),
+            counted.get(SHARED_WAVEFRONTS, math.nan),
         )
         # ldmatrix counts its wavefronts but not its requests: then the kernel's own number of accesses stands in.
         requests = max(
-            values.get(SHARED_REQUESTS_OF.format(operation), 0.0),
-            values.get("accesses", 0.0),
+            counted.get(SHARED_REQUESTS_OF.format(operation), 0.0),
+            counted.get("accesses", 0.0),
         )
-        cycles, model = (
-            values.get(name, math.nan)
-            for name in ("cycles_per_access", "predicted_wavefronts")
+        costs.append(
+            {
+                "cycles": counted.get("cycles_per_access", math.nan),
+                "wavefronts": wavefronts / (requests or math.nan),
+                "model": counted.get("predicted_wavefronts", math.nan),
+            }
         )
-        costs.append((cycles, waves / (requests or math.nan), model))
-    return rows.assign(**pd.DataFrame(costs, rows.index, COSTS))
+    return rows.assign(**DataFrame(costs, rows.index, COSTS))
 
 
-def against_itself(sessions: pd.DataFrame) -> pd.DataFrame:
+def against_itself(sessions: DataFrame) -> DataFrame:
     """Sessions of cells whose reference is the same kernel: a sweep against one of its kernels has a few.
 
     Takes and returns rows of sessions.csv, with `covers`: whether the 95 % interval of the speed-up holds 1. What a
@@ -358,8 +314,10 @@ def coverage_interval(covered: int, trials: int) -> tuple[float, ...]:
 
 def lag_1(values: Sequence[float]) -> float:
     """Autocorrelation of successive values; 0 where they do not differ."""
-    away = np.subtract(values, np.mean(values))
-    return float(away[1:] @ away[:-1] / (away @ away)) if np.ptp(values) else 0.0
+    if np.ptp(values) == 0:
+        return 0.0
+    deviations = np.subtract(values, np.mean(values))
+    return float(deviations[1:] @ deviations[:-1] / (deviations @ deviations))
 
 
 def median_of(values: Sequence[float]) -> Estimate:

@@ -6,39 +6,43 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
-import pandas as pd
+from pandas import DataFrame
 
 from ladder.model.cell import size_label
-from ladder.model.schemas import SIZE_COLUMNS
+from ladder.model.schemas import SIZE_COLUMNS, Fields, TableRow
 from ladder.model.sweep import Entry, Figure, Sweep
 from ladder.results import statistics as stats
 from ladder.results import tables
 
+_FRAMES = ("timings", "resources", "metrics", "sessions")
 MOST_NAMED = 6  # parameters that a name is made of at most where all are named, whatever their values
 
 
-def distinguishing(variants: Sequence[Mapping[str, Any]]) -> list[str]:
+def distinguishing(variants: Sequence[Fields]) -> list[str]:
     """Parameters that distinguish variants; of those that change together the first is enough."""
 
     def kinds(names: Iterable[str]) -> int:
         return len({tuple(params.get(name) for name in names) for params in variants})
 
-    kept = stats.changing(variants)
-    for name in reversed(kept.copy()):
-        others = [other for other in kept if other != name]
-        kept = others if kinds(others) == kinds(kept) else kept
-    return kept
+    needed = stats.changing(variants)
+    for name in reversed(needed.copy()):
+        others = [other for other in needed if other != name]
+        if kinds(others) == kinds(needed):
+            needed = others
+    return needed
 
 
-def shown_value(name: str, params: Mapping[str, Any]) -> str:
+def shown_value(name: str, params: Fields) -> str:
     """A parameter's value as pages show it: rows that are padded by no word are plain."""
-    return (
-        "plain"
-        if name == "tiles" and params[name] == "padded" and params.get("pad") == 0
-        else str(params[name])
-    )
+    if name == "tiles" and params[name] == "padded" and params.get("pad") == 0:
+        return "plain"
+    return str(params[name])
+
+
+def _assigned(names: Iterable[str], params: Fields) -> str:
+    """bm=64, bn=128."""
+    return ", ".join(f"{name}={shown_value(name, params)}" for name in names)
 
 
 def plain(rung: str) -> str:
@@ -52,20 +56,16 @@ def extent(name: str) -> str:
 
 
 def of_sweep(
-    sweep: Sweep, frames: Mapping[str, pd.DataFrame], environment: Mapping[str, Any]
+    sweep: Sweep, frames: Mapping[str, DataFrame], environment: Fields
 ) -> "SweepData":
     """What the tables of a run say of one sweep."""
-    named = ("timings", "resources", "metrics", "sessions")
-    own = {
-        table: frames[table][frames[table]["sweep"] == sweep.name] for table in named
-    }
-    rows = tables.with_rungs(own.pop("timings"), [sweep])
-    pairs = rows[rows["baseline"].notna()]
+    parts = tables.of_sweep(frames, sweep.name, _FRAMES)
+    rows = parts.pop("timings")
     return SweepData(
         sweep,
         stats.against_references(rows),
-        **own,
-        pairs=pairs,
+        **parts,
+        pairs=rows[rows["baseline"].notna()],
         environment=environment,
     )
 
@@ -73,15 +73,15 @@ def of_sweep(
 class Origin:
     """What `environment`, the document of a run, says of where its timings come from."""
 
-    environment: Mapping[str, Any]
+    environment: Fields
 
     @property
-    def source(self) -> Mapping[str, Any]:
+    def source(self) -> Fields:
         """Environment of the run the timings come from."""
         return self.environment.get("published") or self.environment
 
     @property
-    def gpu(self) -> Mapping[str, Any]:
+    def gpu(self) -> Fields:
         """The GPU the timings come from, as far as it is known."""
         return self.source.get("gpu") or {}
 
@@ -94,12 +94,12 @@ class SweepData(Origin):
     """
 
     sweep: Sweep
-    timings: pd.DataFrame
-    resources: pd.DataFrame
-    metrics: pd.DataFrame
-    sessions: pd.DataFrame
-    pairs: pd.DataFrame
-    environment: Mapping[str, Any]
+    timings: DataFrame
+    resources: DataFrame
+    metrics: DataFrame
+    sessions: DataFrame
+    pairs: DataFrame
+    environment: Fields
 
     @property
     def days(self) -> str:
@@ -129,42 +129,34 @@ class SweepData(Origin):
         if reference.kernel is None:
             *others, last = reference.libraries
             return f"the faster of {', '.join(others)} and {last}" if others else last
-        own = [
-            entry.variant.params
+        pads = {
+            entry.variant.params.get("pad")
             for entry in self.sweep.entries
             if entry.variant.kernel is reference.kernel
-        ]
-        pads = {params.get("pad") for params in own}
-        given = {"pad": pads.pop() if len(pads) == 1 else None, **reference.params}
-        fixed = ", ".join(
-            f"{name}={shown_value(name, given)}" for name in reference.params
-        )
+        }
+        params = {"pad": pads.pop() if len(pads) == 1 else None, **reference.params}
+        fixed = _assigned(reference.params, params)
         return f"{reference.kernel.name} ({fixed})" if fixed else reference.kernel.name
 
     @cached_property
     def own_baselines(self) -> dict[str, str]:
         """Of variants that have another baseline than most of a sweep what sets theirs apart, such as min_blocks=1."""
-        found = {
-            entry.variant.id: self.sweep.reference.variant_for(entry.variant)
-            for entry in self.sweep.entries
-        }
-        params = {
-            variant: tuple(one.params.items()) for variant, one in found.items() if one
-        }
-        usual, number = (
-            Counter(params.values()).most_common(1)[0] if params else ((), 0)
-        )
+        params = {}
+        for entry in self.sweep.entries:
+            baseline = self.sweep.reference.variant_for(entry.variant)
+            if baseline is not None:
+                params[entry.variant.id] = tuple(baseline.params.items())
+        if not params:
+            return {}
+        ((usual, number),) = Counter(params.values()).most_common(1)
         if 2 * number <= len(params):
             return {}
-        apart = {variant: dict(own) for variant, own in params.items() if own != usual}
-        return {
-            variant: ", ".join(
-                f"{name}={shown_value(name, own)}"
-                for name in own
-                if (name, own[name]) not in usual
-            )
-            for variant, own in apart.items()
-        }
+        apart = {}
+        for variant, items in params.items():
+            if items != usual:
+                names = [name for name, value in items if (name, value) not in usual]
+                apart[variant] = _assigned(names, dict(items))
+        return apart
 
     @cached_property
     def own_references(self) -> bool:
@@ -191,7 +183,7 @@ class SweepData(Origin):
             size for size in self.sweep.sizes if len(stats.at_size(self.ok, size))
         ]
         return dict(
-            max(measured or self.sweep.sizes, key=lambda size: tuple(size.values()))
+            max(measured or self.sweep.sizes, key=lambda size: (*size.values(),))
         )
 
     @property
@@ -206,102 +198,92 @@ class SweepData(Origin):
         return "\u00a0=\u00a0".join([*names, size_label(size)])
 
     @cached_property
-    def ok(self) -> pd.DataFrame:
+    def ok(self) -> DataFrame:
         """Rows with a result in the sweep's first regime, the only ones that may be shown as results."""
         return stats.ok_rows(self.timings, self.regime)
 
     @cached_property
     def unmeasured(self) -> list[tuple[Entry, dict[str, int]]]:
         """Variants and sizes of the sweep that no row is of, not even of a failure."""
-        known = {
+        measured = {
             (row["variant"], *stats.size_of(row).values())
             for row in stats.records(self.timings)
         }
-        asked = [(entry, dict(size)) for entry, size in self.sweep.cells]
         return [
-            (entry, size)
-            for entry, size in asked
-            if (entry.variant.id, *size.values()) not in known
+            (entry, dict(size))
+            for entry, size in self.sweep.cells
+            if (entry.variant.id, *size.values()) not in measured
         ]
 
     @property
-    def against_others(self) -> pd.DataFrame:
+    def against_others(self) -> DataFrame:
         """Those rows but the reference's own: its ratio to itself says nothing."""
         return self.ok[self.ok["variant"] != self.ok["reference"]]
 
     @cached_property
-    def here(self) -> pd.DataFrame:
+    def here(self) -> DataFrame:
         """Rows with a result at the size that findings are about."""
         return stats.at_size(self.ok, self.size)
 
     @cached_property
-    def pairs_here(self) -> pd.DataFrame:
+    def pairs_here(self) -> DataFrame:
         """Rungs against their baselines with a result at that size in the sweep's first regime."""
         return stats.at_size(stats.ok_rows(self.pairs, self.regime), self.size)
 
     @cached_property
     def most_competitors(self) -> int:
         """How many variants at most have a result at one dtype and size and compute the same."""
-        same = {
+        if self.ok.empty:
+            return 0
+        parameters = {
             name: stats.parameter(self.ok, name)
             for name in self.sweep.problem.parameters
         }
-        per = ["dtype", *SIZE_COLUMNS, *same]
-        return int(
-            self.ok.assign(**same).groupby(per, dropna=False)["variant"].nunique().max()
-            if len(self.ok)
-            else 0
-        )
+        place = ["dtype", *SIZE_COLUMNS, *parameters]
+        groups = self.ok.assign(**parameters).groupby(place, dropna=False)
+        return int(groups["variant"].nunique().max())
 
     @cached_property
-    def fastest_by_size(self) -> pd.DataFrame:
+    def fastest_by_size(self) -> DataFrame:
         """The fastest variant's row for each dtype at each size."""
         rows = self.against_others if len(self.against_others) else self.ok
         per = ["dtype", *(name for name in SIZE_COLUMNS if rows[name].notna().any())]
         groups = stats.contenders(rows, per).groupby(per, sort=False)
-        return rows.loc[[stats.ranking(own).idxmax() for _, own in groups]]
+        return rows.loc[[stats.ranking(group).idxmax() for _, group in groups]]
 
     def drawn(self, figure: Figure, title: str = "") -> "FigureData":
         """The data of one of its figures, with the title that an answer gives it."""
-        known = (self.timings, self.resources, self.metrics, self.sessions, self.pairs)
-        return FigureData(self.sweep, *known, self.environment, figure, title)
+        frames = (self.timings, self.resources, self.metrics, self.sessions, self.pairs)
+        return FigureData(self.sweep, *frames, self.environment, figure, title)
 
-    def against(self, row: Mapping[str, Any]) -> str:
+    def against(self, row: TableRow) -> str:
         """What one row is timed against: of libraries the fastest."""
-        return (
-            self.reference_name
-            if self.sweep.reference.kernel
-            else str(row["reference"])
-        )
+        over_kernel = self.sweep.reference.kernel is not None
+        return self.reference_name if over_kernel else str(row["reference"])
 
     @cached_property
-    def _kernels(
-        self,
-    ) -> list[tuple[list[dict[str, Any]], list[dict[str, Any]], list[str]]]:
+    def _kernels(self) -> list[tuple[DataFrame, list[TableRow], list[str]]]:
         """Of each kernel its variants, their parameters, and those of them that a name needs."""
-        found = []
-        for _, variants in self.timings.drop_duplicates("variant").groupby(
-            "kernel", sort=False
-        ):
-            params = [json.loads(text) for text in variants["params"]]
-            found.append((stats.records(variants), params, distinguishing(params)))
-        return found
+        kernels = []
+        variants = self.timings.drop_duplicates("variant")
+        for _, rows in variants.groupby("kernel", sort=False):
+            params = [json.loads(text) for text in rows["params"]]
+            kernels.append((rows, params, distinguishing(params)))
+        return kernels
 
     def unnamed(self) -> tuple[list[str], bool]:
         """Parameters that change although no label needs them, and whether labels leave out defaults."""
-        kernels = [] if self.has_rungs else self._kernels
-        named = [
-            (params, needed)
-            for _, params, needed in kernels
-            if len(needed) <= MOST_NAMED
-        ]
-        found = [
-            name
-            for params, needed in named
-            for name in stats.changing(params)
-            if name not in needed
-        ]
-        return list(dict.fromkeys(found)), len(named) < len(kernels)
+        if self.has_rungs:
+            return [], False
+        unnamed = dict[str, None]()
+        leave_out_defaults = False
+        for _, params, needed in self._kernels:
+            if len(needed) > MOST_NAMED:
+                leave_out_defaults = True
+                continue
+            changing = stats.changing(params)
+            unnamed |= dict.fromkeys(name for name in changing if name not in needed)
+        return list(unnamed), leave_out_defaults
 
     @cached_property
     def names(self) -> dict[str, str]:
@@ -310,41 +292,36 @@ class SweepData(Origin):
         Where that takes many parameters, a name has the first of those and whatever is not the kernel's default; so
         does that of a kernel's only variant.
         """
-        several = len(self.sweep.dtypes) > 1
-        rungs = [
-            (entry.variant, entry.rung) for entry in self.sweep.entries if entry.rung
-        ]
-        names = {
-            one.id: rung + (f" ({one.dtype})" if several else "") for one, rung in rungs
-        }
-        axes = {
-            entry.variant.kernel.name: entry.variant.kernel.parameters
+        kernels = {
+            entry.variant.kernel.name: entry.variant.kernel
             for entry in self.sweep.entries
         }
-        for variants, params, needed in self._kernels:
-            for row, given in zip(variants, params, strict=True):
-                named = [name for name in given if name in needed]
+        labels = {}  # with dtypes
+        for rows, every_params, needed in self._kernels:
+            for row, params in zip(stats.records(rows), every_params, strict=True):
+                kernel = row["kernel"]
+                named = [name for name in params if name in needed]
                 if not 0 < len(needed) <= MOST_NAMED:
-                    usual = {
-                        name: axis.default
-                        for name, axis in axes.get(row["kernel"], {}).items()
-                    }
-                    special = {
+                    axes = kernels[kernel].parameters if kernel in kernels else {}
+                    usual = {name: axis.default for name, axis in axes.items()}
+                    named = [
                         name
-                        for name, value in given.items()
-                        if usual.get(name) != value
-                    }
-                    named = [name for name in given if name in {*named[:1], *special}]
-                label = ", ".join(
-                    f"{name}={shown_value(name, given)}" for name in named
-                )
+                        for name in params
+                        if name in named[:1] or usual.get(name) != params[name]
+                    ]
+                label = _assigned(named, params)
                 if len(self._kernels) > 1 or not label:
-                    label = f"{row['kernel']} {label}".strip()
-                label = row["rung"] or label
-                names[row["variant"]] = label + (
-                    f" ({row['dtype']})" if several else ""
-                )
-        return names
+                    label = f"{kernel} {label}".strip()
+                labels[row["variant"]] = row["rung"] or label, row["dtype"]
+        for entry in self.sweep.entries:
+            variant = entry.variant
+            if entry.rung and variant.id not in labels:
+                labels[variant.id] = entry.rung, variant.dtype
+        if len(self.sweep.dtypes) > 1:
+            return {
+                name: f"{label} ({dtype})" for name, (label, dtype) in labels.items()
+            }
+        return {name: label for name, (label, _) in labels.items()}
 
 
 class NoDataError(Exception):
@@ -364,7 +341,7 @@ class FigureData(SweepData):
         return dict(self.figure.size) if self.figure.size is not None else super().size
 
     @cached_property
-    def in_table(self) -> pd.DataFrame:
+    def in_table(self) -> DataFrame:
         """Rows `here` of kernels that have both parameters of the figure's axes."""
         rows = self.here
         for name in (self.figure.x, self.figure.y):
@@ -372,20 +349,16 @@ class FigureData(SweepData):
         return rows
 
     @cached_property
-    def best_by_place(self) -> pd.DataFrame:
+    def best_by_place(self) -> DataFrame:
         """Of those the best at each place of a table, with the place's parameters as `hue`, `y` and `x`."""
         axes = {"hue": self.figure.hue, "y": self.figure.y, "x": self.figure.x}
         rows = self.in_table
-        rows = rows.assign(
-            **{
-                of: stats.parameter(rows, name) if name else ""
-                for of, name in axes.items()
-            }
-        )
-        candidates = stats.contenders(rows, [*axes])
-        return candidates.loc[candidates.groupby([*axes])["speedup"].idxmax()]
+        for axis, name in axes.items():
+            rows = rows.assign(**{axis: stats.parameter(rows, name) if name else ""})
+        rows = stats.contenders(rows, [*axes])
+        return rows.loc[rows.groupby([*axes])["speedup"].idxmax()]
 
-    def some(self, rows: pd.DataFrame, what: str = "") -> pd.DataFrame:
+    def some(self, rows: DataFrame, what: str = "") -> DataFrame:
         """`rows`, or NoDataError with the statuses that explain their absence; they are a `what`, or a result."""
         if len(rows):
             return rows

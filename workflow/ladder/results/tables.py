@@ -1,20 +1,20 @@
 """Tables as frames: made from rows, written as CSV with parquet beside it, and read back."""
 
 import io
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
+from pandas import DataFrame
 from pyarrow import csv as arrow
 
 from ladder.model import schemas
 from ladder.model.errors import LadderError
 from ladder.model.files import replace_file
-from ladder.model.sweep import Sweep
+from ladder.model.schemas import Fields
 from ladder.results.counters import TIMES_AND_COUNTERS
 
 _KINDS: dict[str, Any] = {
@@ -28,22 +28,23 @@ SCHEMAS: Mapping[str, Mapping[str, str]] = {
     **schemas.SCHEMAS,
     "times_and_counters": TIMES_AND_COUNTERS,
 }
+_FORMULA = r"^([=+@\t-])"
 _DTYPES: dict[str, dict[str, Any]] = {
     table: {name: _KINDS[kind] for name, kind in SCHEMAS[table].items()}
     for table in SCHEMAS
 }
 
 
-def frame(table: str, rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+def frame(table: str, rows: Sequence[Fields]) -> DataFrame:
     """A frame of `table`'s schema from what rows say of its columns; absent columns are empty."""
     columns = {
         name: pd.array([row.get(name) for row in rows], kind)
         for name, kind in _DTYPES[table].items()
     }
-    return pd.DataFrame(columns)
+    return DataFrame(columns)
 
 
-def write(frames: Mapping[str, pd.DataFrame], folder: Path) -> None:
+def write(frames: Mapping[str, DataFrame], folder: Path) -> None:
     """Write each frame as FOLDER/NAME.csv and .parquet, each file replaced whole."""
     for name, data in frames.items():
         ordered = data[list(SCHEMAS[name])]
@@ -53,54 +54,43 @@ def write(frames: Mapping[str, pd.DataFrame], folder: Path) -> None:
         replace_file(folder / f"{name}.parquet", ordered.to_parquet(None, index=False))
 
 
-def _replaced(data: pd.DataFrame, pattern: str, by: str) -> pd.DataFrame:
-    texts = [name for name, kind in data.dtypes.items() if kind == _KINDS["text"]]
-    return data.assign(
-        **{str(name): data[name].str.replace(pattern, by, regex=True) for name in texts}
-    )
+def _marked(data: DataFrame) -> DataFrame:
+    """The columns with an apostrophe before each text that a spreadsheet would take for a formula."""
+    texts: DataFrame = data.select_dtypes("string")
+    marked = texts.apply(lambda text: text.str.replace(_FORMULA, r"'\1", regex=True))
+    return data.assign(**marked)
 
 
-def _marked(data: pd.DataFrame) -> pd.DataFrame:
-    """The column with an apostrophe before each text that a spreadsheet would take for a formula."""
-    return _replaced(data, r"^('*[=+@\t-])", r"'\1")
-
-
-def _unmarked(data: pd.DataFrame) -> pd.DataFrame:
-    """Text as it was before `_marked`."""
-    return _replaced(data, r"^'('*[=+@\t-])", r"\1")
-
-
-def read(table: str, folder: Path, required: bool = True) -> pd.DataFrame:
+def read(table: str, folder: Path, required: bool = True) -> DataFrame:
     """Read `folder`/TABLE.csv; empty where it is missing and not required.
 
     Raises LadderError where it must be there, its columns are not the schema's, a line or value is damaged, or
     its rows are not as many as those of the parquet beside it.
     """
-    path, columns = folder / f"{table}.csv", list(SCHEMAS[table])
+    path = folder / f"{table}.csv"
     if not path.is_file():
         if required:
             raise LadderError(f"{path}: the table is missing")
         return frame(table, [])
+    beside = path.with_suffix(".parquet")
     try:
         rows = _parsed(table, path.read_bytes())
-        beside = path.with_suffix(".parquet")
-        if beside.is_file() and (number := pq.read_metadata(beside).num_rows) != len(
-            rows
-        ):
+        number = pq.read_metadata(beside).num_rows if beside.is_file() else len(rows)
+        if number != len(rows):
             raise ValueError(f"{len(rows)} rows, and {number} in {beside.name}")
     except (TypeError, ValueError, OverflowError) as error:
         raise LadderError(f"{path}: not a CSV table of {table}: {error}") from error
+    columns = list(SCHEMAS[table])
     if list(rows) != columns:
         differing = sorted({*rows} ^ {*columns}) or ["their order"]
         raise LadderError(
             f"{path}: the columns are not those of {table}: {', '.join(differing)}"
         )
-    return (
-        rows.copy()
-    )  # in which columns of one kind lie together: selecting rows takes half the time
+    # In a copy columns of one kind lie together: selecting rows takes half the time.
+    return rows.copy()
 
 
-def _parsed(table: str, data: bytes) -> pd.DataFrame:
+def _parsed(table: str, data: bytes) -> DataFrame:
     """Rows of a CSV file. Raises ValueError, TypeError or OverflowError where a line or value is damaged."""
     # Arrow counts the fields of each line, which pandas fills up.
     whole = arrow.ReadOptions(block_size=len(data) + 1)
@@ -108,34 +98,18 @@ def _parsed(table: str, data: bytes) -> pd.DataFrame:
     rows = pd.read_csv(
         io.BytesIO(data), dtype=_DTYPES[table], keep_default_na=False, na_values=[""]
     )
-    if b"'" in data:
-        rows = _unmarked(rows)
-    if table == "resources":
-        for text in rows["params"]:
-            if not isinstance(json.loads(text), dict):
-                raise ValueError(f"params: {text!r} is no JSON object")
     if not data.endswith(b"\n"):
         raise ValueError("its last line is cut short")
     return rows
 
 
-def with_rungs(rows: pd.DataFrame, sweeps: Iterable[Sweep]) -> pd.DataFrame:
-    """Rows with the rungs that their sweeps name now: tables published earlier may have other names of them."""
-    names = {
-        (sweep.name, entry.variant.id): entry.rung or None
-        for sweep in sweeps
-        for entry in sweep.entries
-    }
-    rungs = []
-    for sweep, variant, rung in zip(
-        rows["sweep"], rows["variant"], rows["rung"], strict=True
-    ):
-        rungs.append(names.get((sweep, variant), rung))
-    return rows.assign(
-        rung=pd.Series(rungs, rows.index, dtype=_DTYPES["timings"]["rung"])
-    )
+def of_sweep(
+    frames: Mapping[str, DataFrame], sweep: str, names: Sequence[str]
+) -> dict[str, DataFrame]:
+    """Rows of a sweep, of some tables by name."""
+    return {name: frames[name][frames[name]["sweep"] == sweep] for name in names}
 
 
-def concat(frames: Sequence[pd.DataFrame], table: str) -> pd.DataFrame:
+def concat(frames: Sequence[DataFrame], table: str) -> DataFrame:
     """Frames of one table below one another."""
     return pd.concat([frame(table, []), *frames], ignore_index=True)

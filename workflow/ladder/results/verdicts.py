@@ -5,24 +5,22 @@ the measured one; that of a single session then holds what sessions of its class
 """
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import pandas as pd
+from pandas import DataFrame
 
 from ladder.measure import choice
 from ladder.model.problem import COPY
+from ladder.model.schemas import Fields, TableRow
 from ladder.problems.registry import PROBLEMS
 from ladder.results.statistics import (
     UNKNOWN,
     Estimate,
     estimate,
     predicted,
-    predicted_over,
     ratio,
     records,
-    speedup_over,
 )
 
 FASTER, TIED, SLOWER = "faster", "tied", "slower"
@@ -69,13 +67,9 @@ class Gain:
     @property
     def verdict(self) -> str:
         """faster, slower or tied: the interval that decides lies above 1, below 1, or holds it."""
-        return (
-            FASTER
-            if self.deciding.low > 1
-            else SLOWER
-            if self.deciding.high < 1
-            else TIED
-        )
+        if self.deciding.low > 1:
+            return FASTER
+        return SLOWER if self.deciding.high < 1 else TIED
 
     def over(self, other: "Gain") -> "Gain":
         """How many times this one is the other, over the same reference."""
@@ -87,17 +81,28 @@ class Gain:
 NO_GAIN = Gain(UNKNOWN)
 
 
-def gain(row: Mapping[str, Any]) -> Gain:
+def gain(row: Fields) -> Gain:
     """The speed-up of a row of timings.csv over what it was timed against, by its columns speedup* and predicted_*."""
     return Gain(estimate(row, "speedup"), predicted(row))
 
 
-def gain_over(row: Mapping[str, Any], other: Mapping[str, Any]) -> Gain:
-    """How many times as fast a row is as another one, as `speedup_over` and `predicted_over` say."""
-    return Gain(speedup_over(row, other), predicted_over(row, other))
+def gain_over(row: TableRow, other: TableRow) -> Gain:
+    """How many times as fast a row is as another one: from paired ratios where both have the same reference.
+
+    Without one it is the ratio of the medians, which clocks and temperature may have moved between the two cells;
+    nothing is predicted of it then.
+    """
+    if row["variant"] == other["variant"]:
+        same = Estimate(1.0, 1.0, 1.0)
+        return Gain(same, same)
+    if row["reference"] == other["variant"]:
+        return gain(row)
+    if row["reference"] == other["reference"]:
+        return gain(row).over(gain(other))
+    return Gain(ratio(estimate(other, "median_us"), estimate(row, "median_us")))
 
 
-def verdicts(rows: pd.DataFrame) -> "pd.Series[str]":
+def verdicts(rows: DataFrame) -> "pd.Series[str]":
     """The verdict of each row of timings.csv that has a result."""
     return pd.Series(
         [gain(row).verdict for row in records(rows)], rows.index, dtype=object
@@ -110,14 +115,4 @@ def widened(value: Estimate, half_width: float) -> Estimate:
     above = math.hypot(math.log(value.high / value.value), half_width)
     return Estimate(
         value.value, value.value * math.exp(-below), value.value * math.exp(above)
-    )
-
-
-def in_one_session(row: Mapping[str, Any]) -> Estimate:
-    """A speed-up read in one session, with the interval that the next session on this GPU falls into.
-
-    `row` has `speedup`, its interval within the session, and `reference`.
-    """
-    return widened(
-        estimate(row, "speedup"), NORMAL * SESSION[kind_of(row["reference"])]
     )
