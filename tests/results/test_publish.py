@@ -27,7 +27,7 @@ from ladder.model.plan import tasks_as_compiled
 from ladder.model.plan_file import facts_to_json, read_facts, read_plan, to_json
 from ladder.results import tables
 from ladder.results.collect import OTHER_CODE
-from ladder.results.publish import replaced
+from ladder.results.publish import follows, replaced
 from ladder.results.published_records import read_archive
 from ladder.results.run_data import RunData
 
@@ -515,6 +515,13 @@ FORGED: list[tuple[str, Callable[[dict[str, Any]], Any], str]] = [
     ),
     ("record", surer, "cell(s) whose speed-up is not that of its times"),
     (
+        "record",
+        lambda record: record["result"].update(
+            check={"max_error": 1e9, "error_bound": 1e-5}
+        ),
+        "cell(s) with an error above its bound",
+    ),
+    (
         "session",
         lambda one: one["tree"].update(commit="f" * 40),
         f"the commit(s) {'f' * 40} are not in the git",
@@ -767,3 +774,11 @@ def test_a_published_sweep_without_a_file_is_refused_by_name(
     assert "bank_stride: published, without a file in" in caplog.text
     assert released.publish("--force") == 0
     assert set(released.published()["sweep"]) == {"tensor_ladder"}
+
+
+def test_a_choice_by_too_few_times_does_not_follow_from_them() -> None:
+    candidates = [
+        {"reference": name, "algorithm": "", "us": [us, us]}
+        for name, us in (("one", 1.0), ("other", 2.0))
+    ]
+    assert not follows({"candidates": candidates, "reference": "one", "algorithm": ""})

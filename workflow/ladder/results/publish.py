@@ -175,6 +175,7 @@ class Publication:
             "not measured by this checkout: its code, settings or kernels are others": self._unmeasured(),
             "with an incorrect result": [],
             "timed but not verified": [],
+            "with an error above its bound": [],
             "whose speed-up is not that of its times": [],
         }
         for record in self.chosen:
@@ -184,8 +185,11 @@ class Publication:
             if record.status == "incorrect":
                 cells["with an incorrect result"].append(name)
             if record.status == "ok":
-                if (result.get("check") or {}).get("max_error") is None:
+                check = result.get("check") or {}
+                if check.get("max_error") is None:
                     cells["timed but not verified"].append(name)
+                elif not check["max_error"] <= check.get("error_bound", 0.0):
+                    cells["with an error above its bound"].append(name)
                 if not follows(result):
                     cells["whose speed-up is not that of its times"].append(name)
         for what, names in cells.items():
@@ -333,6 +337,8 @@ def follows(result: Fields) -> bool:
     """Whether a speed-up with its interval, or a choice, follows from its times."""
     candidates = result.get("candidates")
     if candidates:
+        if len(candidates) > 1 and min(len(row["us"]) for row in candidates) < 4:
+            return False  # an interval takes two groups of pairs
         return all(result[name] == value for name, value in decide(candidates).items())
     variant_us, reference_us = result["variant_us"], result["reference_us"]
     if len(variant_us) != len(reference_us):
