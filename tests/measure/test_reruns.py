@@ -157,6 +157,9 @@ CHANGES: dict[str, tuple[Callable[[Measured], object], CompileRequests]] = {
     "nothing": (lambda it: None, nothing),
     # The configuration.
     "precision": (lambda it: it.settings(precision=0.01), every_time),
+    "least pairs": (lambda it: it.settings(min_pairs=30), every_time),
+    "most pairs": (lambda it: it.settings(max_pairs=500), every_time),
+    "budget of a cell": (lambda it: it.settings(cell_seconds=9.5), every_time),
     "clocks": (lambda it: it.settings(lock_clocks=1400), every_time),
     "seed": (lambda it: it.settings(seed=12345), everything),
     "limit of warm": (
@@ -167,11 +170,6 @@ CHANGES: dict[str, tuple[Callable[[Measured], object], CompileRequests]] = {
         lambda it: it.settings(lt_heuristics=3),
         nothing,
     ),
-    "deadline, where nothing ran into one": (
-        lambda it: it.settings(deadline_s=999),
-        nothing,
-    ),
-    "what to do beside others": (lambda it: it.settings(busy="mark"), nothing),
     # The host.
     "driver": (lambda it: it.lab.host.update(driver="590.1"), everything),
     "cuBLAS": (
@@ -227,29 +225,6 @@ CHANGES: dict[str, tuple[Callable[[Measured], object], CompileRequests]] = {
             lambda kernel: kernel["arguments"].append({"scalar": "m", "type": "int32"}),
         ),
         uses("wmma_tile"),
-    ),
-    "a parameter's values": (
-        lambda it: it.kernel(
-            TILE, lambda kernel: kernel["parameters"]["bk"]["values"].append(32)
-        ),
-        nothing,
-    ),
-    "a value of a sweep": (
-        lambda it: it.sweep(
-            "fp32_ladder",
-            lambda sweep: sweep["variants"].append(
-                {"kernel": TILE, "params": {"bk": 16}}
-            ),
-        ),
-        lambda sweep, task, regime: (
-            sweep == "fp32_ladder" and task.cell.params.get("bk") == 16
-        ),
-    ),
-    "a size to profile": (
-        lambda it: it.sweep(
-            "fp32_ladder", lambda sweep: sweep["counters"].update(sizes=[1024])
-        ),
-        lambda sweep, task, regime: regime == COUNTERS and sweep == "fp32_ladder",
     ),
     "groups of counters": (
         lambda it: it.sweep(
@@ -407,29 +382,6 @@ def test_a_variant_that_did_not_compile_is_measured_once_it_does(
         for sweep, task, _ in measured.due()
         if sweep == "tensor_ladder"
     } == {"wmma_tile"}
-
-
-def test_another_gpu_adds_its_records_to_the_store(measured: Measured) -> None:
-    folder = measured.lab.folder.records
-    before = {path.name: path.read_bytes() for path in folder.iterdir()}
-    measured.lab.session = replace(
-        SESSION, id="session-2", gpu={**SESSION.gpu, "uuid": "GPU-2"}
-    )
-    measured.lab.host["gpu"] = "NVIDIA B200"
-    measured.lab.record(["tensor_ladder"])
-    assert {name: (folder / name).read_bytes() for name in before} == before, (
-        "nothing is overwritten"
-    )
-    store = measured.lab.view("tensor_ladder").records
-    for _, task in measured.lab.view("tensor_ladder").launched():
-        # Both may be of one second, whose order is not kept.
-        assert {one.conditions.host["gpu"] for one in store.of(task.cell)} == {
-            "NVIDIA H200",
-            "NVIDIA B200",
-        }
-        assert len(store.of(task.cell)) == 2
-    measured.lab.host["gpu"] = "NVIDIA H200"
-    assert shown(measured.due()) == [], "the first GPU's still stand"
 
 
 def test_sustained_beside_the_regimes_of_a_sweep_is_measured_once(

@@ -252,22 +252,6 @@ def test_records_of_a_newer_version_are_refused_and_the_file_named(
         read_store(tmp_path)
 
 
-def test_of_records_under_the_same_conditions_the_latest_stands(tmp_path: Path) -> None:
-    again = replace(RECORD, time="2026-11-21T00:00:00Z", session="session-2")
-    other_gpu = replace(
-        RECORD,
-        time="2026-11-22T00:00:00Z",
-        conditions=replace(CONDITIONS, host={"gpu": "H100"}),
-    )
-    other_code = replace(
-        RECORD, time="2026-11-23T00:00:00Z", conditions=Conditions({}, CONDITIONS.host)
-    )
-    store = Records().add([other_code, again, RECORD, other_gpu])
-    assert store.latest(CELL, CONDITIONS.tree, CONDITIONS.host) == again
-    assert store.latest(CELL, CONDITIONS.tree, None) == other_gpu
-    assert store.latest(CELL, {"code": "new"}, None) is None
-
-
 # The archive.
 
 

@@ -162,24 +162,6 @@ def test_of_a_reference_about_every_fourth_launch_is_checked_and_gets_fresh_inpu
 # What the checks found.
 
 
-def test_errors_are_those_of_the_launches_in_order(
-    instance: Any, watch: LaunchChecker
-) -> None:
-    first, second = side(), side()
-    for one in (first, second, second, first, second):
-        launched(watch.single_launch(nothing, one, 0))
-    instance.harness.error = [0.1, 0.9, 0.2, 0.3, 0.8].__getitem__
-    assert (first.checked, second.checked) == (0, 0), "not yet read"
-    watch.collect_results()
-    assert (first.checked, first.wrong, first.worst) == (2, 0, 0.3)
-    assert (second.checked, second.wrong, second.worst, second.first_wrong) == (
-        3,
-        2,
-        0.9,
-        1,
-    )
-
-
 def test_checks_are_read_when_all_slots_are_taken(
     instance: Any, watch: LaunchChecker
 ) -> None:

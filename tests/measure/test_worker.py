@@ -65,15 +65,13 @@ class Harness:
     kernels: dict[str, Any] = {timing.GATE: None}
     maximum, count = 64, 72
     zeros_were_written = staticmethod(lambda: False)
+    reduce = staticmethod(lambda *_: (0.0, 0))
 
     def __init__(self, *_: Any) -> None:
-        self.waiting = 0
+        pass
 
     def run(self, entry: str, elements: int, *arguments: Any) -> None:
         assert elements > 0
-
-    def reduce(self, entry: str, elements: int, *arguments: Any) -> tuple[float, int]:
-        return 0.0, 0
 
     def result_slot(self, index: int, key: int) -> Any:
         assert 0 <= index < RESULT_SLOTS
@@ -87,6 +85,10 @@ class Gpu(FakeGpu):
     capturing: ClassVar[bool] = False
     l2_bytes, block_shared_bytes, compute_capability = 50 << 20, 227 << 10, (9, 0)
     memory_bytes_per_us, fp32_tflops, tensor_tflops = 1e12, None, {}
+    sync = scrub_shared = lambda self: None
+    read_clocks = staticmethod(lambda: "cycles")
+    mean_mhz = staticmethod(lambda before, after: 1980.0)
+    free_bytes = staticmethod(lambda: 10**11)
 
     def __init__(self, *_: Any) -> None:
         self.harness: Any = Harness()
@@ -101,24 +103,9 @@ class Gpu(FakeGpu):
         assert not self.capturing, "no memory operations on a capturing stream"
         return super().allocate(size)
 
-    def free_bytes(self) -> int:
-        return 10**11
-
     def host_us(self) -> float:
         self.now += LAUNCH_US / 2
         return self.now
-
-    def scrub_shared(self) -> None:
-        pass
-
-    def read_clocks(self) -> str:
-        return "cycles"
-
-    def mean_mhz(self, before: str, after: str) -> float:
-        return 1980.0
-
-    def sync(self) -> None:
-        pass
 
 
 class Event:
@@ -138,10 +125,8 @@ class Libraries:
     def cublas(self, problem: Any) -> Callable[[], None]:
         return lambda: None
 
-    def cublaslt(
-        self, problem: Any, *_: Any, **__: Any
-    ) -> dict[str, Callable[[], None]]:
-        return {"id 1": lambda: None, "id 2": lambda: None}
+    def cublaslt(self, *_: Any, **__: Any) -> dict[str, Callable[[], None]]:
+        return dict.fromkeys(("id 1", "id 2"), lambda: None)
 
 
 def plan_of(name: str, folder: Path) -> Plan:
@@ -157,14 +142,12 @@ def planned(sweep: Sweep, folder: Path) -> Plan:
         "reason": "",
         "cubin": "none",
         "symbols": {GATE: "g", NOTHING: "n"},
+        "kernel": "gemm_mine",
+        "params": {},
+        "layout": "",
     }
-    facts |= {"kernel": "gemm_mine", "params": {}, "layout": ""}
-    launched = {
-        one.variant
-        for task in made.tasks
-        for one in (task.launch, task.reference)
-        if one
-    }
+    launches = [(task.launch, task.reference) for task in made.tasks]
+    launched = {launch.variant for pair in launches for launch in pair if launch}
     made = replace(
         made,
         harness=dict.fromkeys(sweep.dtypes, facts),
