@@ -29,7 +29,6 @@ from ladder.measure.bench import REFERENCE, Bench
 from ladder.measure.plan_records import PlanRecords
 from ladder.measure.store import read_store
 from ladder.measure.watch import CheckedSide, LaunchChecker
-from ladder.measure.worker import stopping_rule
 from ladder.model.cell import size_label
 from ladder.model.errors import LadderError
 from ladder.model.folders import RunFolder
@@ -88,10 +87,10 @@ def nearest(subjects: Sequence[Subject], targets: Sequence[float]) -> list[Subje
 class OurTimer:
     """Times one subject, as both sides of the pairs, after a flush alone. Every launch is verified."""
 
-    def __init__(self, bench: Bench, plan: Plan, subject: Subject) -> None:
+    def __init__(self, bench: Bench, subject: Subject) -> None:
         instance, launch = bench.instance(subject.task.cell), subject.task.launch
         assert launch is not None
-        self.bench, self.rule, self.subject = bench, stopping_rule(plan), subject
+        self.bench, self.rule, self.subject = bench, bench.rule, subject
         self.kernel = bench.verified(launch, instance)[0]
         self.checker = LaunchChecker(instance)
         self.side = CheckedSide(launch.params, instance.error_bound(launch.params))
@@ -126,7 +125,7 @@ def compare(plan: Plan, cubins: Path, subjects: Sequence[Subject]) -> list[Row]:
 
     def run_subject(state: Any) -> None:
         name = state.get_string("subject")
-        timer = OurTimer(bench, plan, by_name[name])
+        timer = OurTimer(bench, by_name[name])
         kernel = timer.kernel
 
         def launch_once(launch: Any) -> None:

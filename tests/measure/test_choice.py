@@ -14,12 +14,14 @@ from conftest import edit_yaml
 from factory import SESSION, Lab, Place
 from ladder.gpu.timing import Pairs
 from ladder.measure import worker
+from ladder.measure.bench import VerifiedReference
+from ladder.measure.candidates import against_quickest
 from ladder.measure.choice import SESSION as COMPONENT
 from ladder.measure.choice import choice_in_words, decide, library_times, partners
-from ladder.measure.choosing import against_quickest
 from ladder.measure.request import Request
 from ladder.measure.schedule import Schedule
 from ladder.model.cell import Partner
+from ladder.model.plan import Plan
 from ladder.model.record import Conditions, Record, from_json
 from ladder.results import tables
 from ladder.results.publish import follows
@@ -116,12 +118,6 @@ def test_each_candidate_meets_the_quickest_so_far_and_in_the_end_the_winner(
     )
 
 
-def test_one_alone_has_no_runner_up() -> None:
-    found = decide([candidate("cublaslt", 10.0, algorithm="id 3")])
-    assert (found["runner_up"], found["tied"]) == (None, [])
-    assert choice_in_words(found) == "cublaslt id 3, which is alone"
-
-
 def test_each_library_has_the_time_of_its_fastest_algorithm_a_quick_one_if_it_was_far() -> (
     None
 ):
@@ -133,31 +129,38 @@ def test_each_library_has_the_time_of_its_fastest_algorithm_a_quick_one_if_it_wa
 # The worker.
 
 
-def plan_with_choices(tmp_path: Path) -> Any:
-    plan = plan_of("hopper_fp8", tmp_path)
-    (tmp_path / "none.cubin").touch()
-    assert plan.choices
-    assert {one.kernel for one in plan.choices} == {""}
-    return plan
-
-
-@pytest.mark.parametrize("regime", ["cold", "warm", "sustained"])
-def test_a_worker_times_every_algorithm_in_the_regime_and_its_record_can_be_read(
-    regime: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plan:
+    """Its tasks have algorithms to choose from; launches are short enough for warm."""
     monkeypatch.setattr(test_worker, "LAUNCH_US", 90.0)
-    plan = plan_with_choices(tmp_path)
+    return plan_of("hopper_fp8", tmp_path)
+
+
+def choose(plan: Plan, folder: Path, regime: str = "cold") -> Any:
+    """What becomes of the first choice, in a regime."""
     plan = replace(plan, choices=(replace(plan.choices[0], regime=regime),))
-    answer = worker.Worker(plan, tmp_path).answer(Request(0, [regime], choice=True))
-    (result,) = answer["results"].values()
+    answer = worker.Worker(plan, folder).answer(Request(0, [regime], choice=True))
+    return answer["results"][regime]
+
+
+def names(result: dict[str, Any]) -> list[tuple[str, str]]:
+    return [(one["reference"], one["algorithm"]) for one in result["candidates"]]
+
+
+@pytest.mark.parametrize(
+    ("regime", "least"), [("cold", 12), ("warm", 12), ("sustained", 6)]
+)
+def test_a_worker_times_every_algorithm_in_the_regime_and_its_record_can_be_read(
+    regime: str, least: int, plan: Plan, tmp_path: Path
+) -> None:
+    result = choose(plan, tmp_path, regime)
     assert result["status"] == "ok", result["reason"]
-    names = [(one["reference"], one["algorithm"]) for one in result["candidates"]]
-    assert sorted(names) == [
+    assert sorted(names(result)) == [
         (name, f"id {n}") for name in ("cublaslt", "cublaslt_fast") for n in (1, 2)
     ]
-    least = 6 if regime == "sustained" else 12
     assert all(len(one["us"]) >= least for one in result["candidates"])
     assert follows(result)
+    given = {name: result.pop(name) for name in ("status", "reason")}
     record = Record(
         plan.choices[0],
         Conditions(),
@@ -165,122 +168,77 @@ def test_a_worker_times_every_algorithm_in_the_regime_and_its_record_can_be_read
         "s",
         "session",
         "2026-11-20T10:00:00Z",
-        **split(result),
+        result=result,
+        **given,
     )
     assert from_json(record.to_json(), "here") == record
 
 
-def split(result: dict[str, Any]) -> dict[str, Any]:
-    own = {name: result[name] for name in ("status", "reason")}
-    return own | {
-        "result": {name: value for name, value in result.items() if name not in own}
-    }
-
-
-def test_a_choice_comes_before_any_variant_in_its_process(tmp_path: Path) -> None:
+def test_a_choice_comes_before_any_variant_in_its_process(
+    plan: Plan, tmp_path: Path
+) -> None:
     """So nothing that a kernel leaves behind reaches the times that it is held against."""
-    plan = plan_with_choices(tmp_path)
     own = worker.Worker(plan, tmp_path)
-    assert (
-        own.answer(test_worker.request(plan, 0, "cold"))["results"]["cold"]["status"]
-        == "ok"
-    )
+    assert test_worker.cold(own)["status"] == "ok"
     with pytest.raises(AssertionError, match="before any variant"):
         own.answer(Request(0, [plan.choices[0].regime], choice=True))
 
 
 @pytest.mark.parametrize("regime", ["warm", "sustained"])
 def test_in_sustained_each_library_has_its_fastest_among_the_candidates(
-    regime: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    regime: str, plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Short chains said 5 % of libraries that are as fast where the power limit holds."""
-    monkeypatch.setattr(test_worker, "LAUNCH_US", 90.0)
-
-    def quickly(self: Any, candidates: Any) -> dict[Partner, float]:
-        us = {
-            ("cublaslt", "id 1"): 186.0,
-            ("cublaslt", "id 2"): 195.0,
-            ("cublaslt_fast", "id 1"): 196.0,
-        }
-        return {
-            one: us.get((one.reference, one.algorithm), 197.0) for one in candidates
-        }
-
-    monkeypatch.setattr("ladder.measure.choosing.Choosing._quick_times", quickly)
-    plan = plan_with_choices(tmp_path)
-    plan = replace(plan, choices=(replace(plan.choices[0], regime=regime),))
-    (result,) = (
-        worker.Worker(plan, tmp_path)
-        .answer(Request(0, [regime], choice=True))["results"]
-        .values()
+    us = {"cublaslt id 1": 186.0, "cublaslt id 2": 195.0, "cublaslt_fast id 1": 196.0}
+    monkeypatch.setattr(
+        "ladder.measure.candidates.CandidateTiming._quick_times",
+        lambda _, candidates: {one: us.get(str(one), 197.0) for one in candidates},
     )
-    names = [(one["reference"], one["algorithm"]) for one in result["candidates"]]
     other = [("cublaslt_fast", "id 1")] if regime == "sustained" else []
-    assert names == [("cublaslt", "id 1"), *other]
+    result = choose(plan, tmp_path, regime)
+    assert names(result) == [("cublaslt", "id 1"), *other]
 
 
 def test_candidates_that_are_wrong_leave_a_note_and_none_that_is_right_is_unsupported(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan = plan_with_choices(tmp_path)
     wrong = {"id 1"}
 
     def library(self: Any, partner: Partner, params: Any, instance: Any) -> Any:
         if partner.algorithm not in wrong:
-            return lambda: None
-        self.note(str(partner), "wrong: 2 of 9")
+            return VerifiedReference(lambda: None)
+        self.references.notes[str(partner)] = "wrong: 2 of 9"
         return None
 
     monkeypatch.setattr("ladder.measure.bench.Bench.library", library)
-    ask = Request(0, [plan.choices[0].regime], choice=True)
-    (result,) = worker.Worker(plan, tmp_path).answer(ask)["results"].values()
-    assert {one["algorithm"] for one in result["candidates"]} == {"id 2"}
-    assert result["notes"] == ["cublaslt id 1 and 1 more: wrong: 2 of 9"], (
-        "what is wrong of several is said once"
-    )
+    result = choose(plan, tmp_path)
+    assert {algorithm for _, algorithm in names(result)} == {"id 2"}
+    # What is wrong of several is said once.
+    assert result["notes"] == ["cublaslt id 1 and 1 more: wrong: 2 of 9"]
     wrong.add("id 2")
-    (result,) = worker.Worker(plan, tmp_path).answer(ask)["results"].values()
+    result = choose(plan, tmp_path)
     assert result["status"] == "unsupported"
     assert result["reason"].endswith("more: wrong: 2 of 9")
 
 
-def test_a_kernel_that_takes_too_long_for_warm_says_so_whatever_its_reference(
-    tmp_path: Path,
-) -> None:
-    plan = plan_with_choices(tmp_path)
-    against = {"warm": {"absent": "warm is for kernels below 200 us"}}
-    (result,) = (
-        worker.Worker(plan, tmp_path)
-        .answer(Request(0, ["warm"], against=against))["results"]
-        .values()
-    )
-    assert (result["status"], result["reason"]) == (
-        "unsupported",
-        "warm is for kernels below 200 us",
-    )
-
-
 def test_a_task_is_timed_against_what_was_chosen_regime_by_regime(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    plan: Plan, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(test_worker, "LAUNCH_US", 90.0)
-    plan = plan_with_choices(tmp_path)
     own = worker.Worker(plan, tmp_path)
     against = {
         "cold": {"reference": "cublaslt_fast", "algorithm": "id 2"},
         "warm": {"reference": "cublaslt", "algorithm": "id 1"},
+        "sustained": {"absent": "it is wrong"},
     }
     results = own.answer(Request(0, [*against], against=against))["results"]
-    assert [(one["reference"], one["algorithm"]) for one in results.values()] == [
-        ("cublaslt_fast", "id 2"),
-        ("cublaslt", "id 1"),
-    ]
+    for regime in ("cold", "warm"):
+        assert results[regime].items() >= against[regime].items()
+    # Whatever its reference.
+    assert results["sustained"]["reason"] == "sustained is for kernels from 100 us on"
     absent = {"warm": {"absent": "the reference cublas: it is wrong"}}
-    results = own.answer(Request(0, ["warm"], against=absent))["results"]
-    assert results["warm"]["status"] == "unsupported"
-    assert (
-        results["warm"]["reason"] == "no reference: the reference cublas: it is wrong"
-    )
+    result = own.answer(Request(0, ["warm"], against=absent))["results"]["warm"]
+    reason = "no reference: the reference cublas: it is wrong"
+    assert (result["status"], result["reason"]) == ("unsupported", reason)
 
 
 # The schedule.
@@ -425,95 +383,48 @@ def test_without_a_reference_cells_say_why_and_are_tried_again_once_one_may_be_h
 # The tables.
 
 
-def rows(lab: Lab) -> Any:
-    lab.collect([SWEEP])
-    found = tables.read("timings", lab.folder.tables)
-    return found[found["regime"] == "cold"]
+def next_session(lab: Lab, number: int) -> None:
+    lab.session = replace(SESSION, id=f"session-{number}")
+    lab.finished = f"2026-11-20T12:{number}0:00Z"
 
 
+@pytest.mark.parametrize(("cublaslt_us", "is_"), [(110.0, "faster"), (100.2, "tied")])
 def test_a_row_says_whether_its_reference_is_the_faster_and_how_fast_it_is_over_either(
-    lab: Lab,
+    cublaslt_us: float, is_: str, lab: Lab
 ) -> None:
-    lab.libraries_us = {"cublas": 100.0, "cublaslt": 110.0}
+    lab.libraries_us = {"cublas": 100.0, "cublaslt": cublaslt_us}
     lab.record([SWEEP])
-    found = rows(lab)
-    assert set(found["reference_is"]) == {"faster"}
-    assert found["over_cublas"].tolist() == pytest.approx(found["speedup"].tolist())
-    assert found["over_cublaslt"].tolist() == pytest.approx(
-        (found["speedup"] * 1.1).tolist()
-    )
-    notes = tables.read("notes", lab.folder.tables)
-    assert not notes["reason"].str.contains("ties|converted").any()
-
-
-def test_a_tie_is_said(lab: Lab) -> None:
-    lab.libraries_us = {"cublas": 100.0, "cublaslt": 100.2}
-    lab.record([SWEEP])
-    assert set(rows(lab)["reference_is"]) == {"tied"}
-    notes = tables.read("notes", lab.folder.tables)
-    said = notes[notes["stage"] == "reference"]
-    assert set(said["reason"]) == {
-        "cublas ties with cublaslt: either may be the faster one"
-    }
-
-
-def test_sessions_over_another_library_than_the_winner_are_not_averaged_with_the_others(
-    lab: Lab,
-) -> None:
-    lab.record([SWEEP], over("cublaslt"))
-    lab.session, lab.finished = replace(SESSION, id="session-2"), "2026-11-20T12:20:00Z"
-    lab.record([SWEEP])
-    found = rows(lab)
-    assert set(found["reference"]) == {"cublas"}
-    assert set(found["sessions"]) == {1}
-    assert (
-        not tables.read("notes", lab.folder.tables)["reason"]
-        .str.contains("converted")
-        .any()
-    )
+    timings = rows(lab)
+    assert set(timings["reference_is"]) == {is_}
+    speedups = timings["speedup"]
+    assert timings["over_cublas"].tolist() == pytest.approx(speedups.tolist())
+    over_other = (speedups * cublaslt_us / 100).tolist()
+    assert timings["over_cublaslt"].tolist() == pytest.approx(over_other)
+    reasons = tables.read("notes", lab.folder.tables)["reason"]
+    assert reasons.str.contains("cublas ties with cublaslt").any() == (is_ == "tied")
 
 
 def test_each_session_is_over_what_it_chose_itself(lab: Lab) -> None:
     lab.libraries_us = {"cublas": 105.0, "cublaslt": 100.0}
     lab.record([SWEEP], over("cublaslt"))
-    lab.session, lab.finished = replace(SESSION, id="session-2"), "2026-11-20T12:20:00Z"
+    next_session(lab, 2)
     lab.libraries_us = {"cublas": 100.0, "cublaslt": 105.0}
     lab.record([SWEEP])
     assert schedule(lab).due() == []
-    found = rows(lab)
-    assert set(found["reference"]) == {"cublas"}
-    assert set(found["sessions"]) == {2}, (
-        "a later choice leaves what was measured over an earlier one"
-    )
-    lab.session, lab.finished = replace(SESSION, id="session-3"), "2026-11-20T12:30:00Z"
+    timings = rows(lab)
+    assert set(timings["reference"]) == {"cublas"}
+    # A later choice leaves what was measured over an earlier one.
+    assert set(timings["sessions"]) == {2}
+    next_session(lab, 3)
     lab.libraries_us = None
     lab.record([SWEEP], over("cudnn"))
     assert set(rows(lab)["sessions"]) == {2}, "no session chose this one"
 
 
-def test_sessions_over_libraries_that_tie_are_averaged_as_they_were_read(
-    lab: Lab,
-) -> None:
-    """What earlier records would have been converted by does not touch them."""
-
-    def apart(place: Place, record: dict[str, Any]) -> dict[str, Any]:
-        for timed in record["regimes"].values():
-            timed |= {
-                name: timed[name] / 1.03
-                for name in ("speedup", "speedup_low", "speedup_high")
-            }
-        return over("cublaslt")(place, record)
-
-    lab.libraries_us = {"cublas": 100.0, "cublaslt": 100.2}
-    lab.record([SWEEP], apart)
-    lab.session, lab.finished = replace(SESSION, id="session-2"), "2026-11-20T12:20:00Z"
-    lab.record([SWEEP])
-    assert set(rows(lab)["sessions"]) == {2}
-    assert (
-        not tables.read("notes", lab.folder.tables)["reason"]
-        .str.contains("converted")
-        .any()
-    )
+def rows(lab: Lab) -> Any:
+    lab.collect([SWEEP])
+    found = tables.read("timings", lab.folder.tables)
+    return found[found["regime"] == "cold"]
 
 
 def test_records_from_before_choices_had_records_count_as_they_did(lab: Lab) -> None:

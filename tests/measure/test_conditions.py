@@ -5,23 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ladder.measure.conditions import code_versions, host_conditions
+from ladder.measure.conditions import code_versions
 from ladder.model.cell import COUNTERS
 from ladder.model.record import Record, from_json
-
-
-@pytest.mark.parametrize(
-    "package",
-    ["cuda-core", "cuda-bindings", "nvmath-python", "cupti-python", "nvidia-cublas"],
-)
-def test_what_launches_and_answers_is_a_condition(
-    package: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    versions = {package: "1.0"}
-    monkeypatch.setattr("ladder.measure.conditions.package_version", versions.get)
-    before = host_conditions("gemm", "NVIDIA H200", "580")
-    versions[package] = "1.1"
-    assert host_conditions("gemm", "NVIDIA H200", "580") != before
 
 
 def test_counters_do_not_depend_on_the_check() -> None:

@@ -6,31 +6,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from checkout import every_sweep
-from conftest import edit_yaml
-from factory import Lab
 from ladder.measure import worker
-from ladder.measure.schedule import Schedule
 from ladder.model.plan import Plan
 from ladder.model.problem import ERROR_INPUTS
 from ladder.problems.gemm.instance import GemmInstance
 from ladder.report.lookups import Lookups
-from ladder.results.run_data import RunData, Unmeasured
+from ladder.results.run_data import RunData
 from rendering import SWEEPS, made
 from test_worker import plan_of, played, request
 
 __all__ = ["played"]
 
 
-def ask(lab: Lab, **fields: Any) -> None:
-    edit_yaml(
-        lab.project.sweeps / "fp32_ladder.yaml", lambda sweep: sweep.update(fields)
-    )
-
-
 def of_task(plan: Plan, index: int, folder: Path) -> Any:
     """What the worker answers about a task, in the plan's first regime."""
-    (folder / "none.cubin").touch()
     answer = worker.Worker(plan, folder).answer(
         request(plan, index, *plan.regimes_of(plan.tasks[index]))
     )
@@ -79,29 +68,6 @@ def test_a_kernel_whose_error_is_too_large_with_one_kind_is_incorrect(
     )
 
 
-def test_asking_for_errors_measures_those_cells_again(tmp_path: Path) -> None:
-    lab = Lab(tmp_path)
-    lab.record(["fp32_ladder"])
-
-    def due() -> list[tuple[int, bool]]:
-        lab.compile(lab.sweeps()["fp32_ladder"])
-        view = lab.view("fp32_ladder")
-        tasks = [
-            view.plan.tasks[index] for index, _ in Schedule(view, lab.on("gemm")).due()
-        ]
-        return [(task.cell.size["m"], task.errors) for task in tasks]
-
-    assert due() == []
-    ask(lab, errors={"sizes": [1024], "where": "rung == 'shared tile'"})
-    assert due() == [(1024, True)]
-
-
-def test_the_sweeps_of_the_project_ask_for_them() -> None:
-    assert [
-        len(every_sweep()[name].errors) for name in ("fp32_tensor", "fp32_ladder")
-    ] == [6, 3]
-
-
 # In the report.
 
 
@@ -129,13 +95,3 @@ def test_answers_read_observations(tmp_path: Path) -> None:
         kind: [pytest.approx(ratio)] * len(lab.sweeps(SWEEPS)["fp32_ladder"].sizes)
         for kind, ratio in (("uniform", 0.5), ("wide", 3.0))
     }
-
-
-def test_without_them_the_lookup_says_what_they_take(tmp_path: Path) -> None:
-    lab = made(tmp_path)
-    with pytest.raises(
-        Unmeasured, match=r"errors by kind of inputs were not measured here"
-    ):
-        Lookups(RunData.read(lab.folder, lab.sweeps(SWEEPS))).error_ratios(
-            "fp32_ladder"
-        )

@@ -54,20 +54,6 @@ def test_every_task_is_a_function_of_plan_cubins_and_request(task: str) -> None:
     assert len(inspect.signature(getattr(module, task)).parameters) == 3
 
 
-def test_the_program_gives_its_task_plan_cubins_and_request(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    given: list[str] = []
-    task = SimpleNamespace(own=lambda *words: given.extend(map(str, words)))
-    monkeypatch.setattr(process, "TASKS", {"own": "made_up"})
-    monkeypatch.setitem(sys.modules, "ladder.measure.made_up", task)  # type: ignore[misc]
-    monkeypatch.setattr(process, "read_plan", lambda path: f"plan at {path}")
-    monkeypatch.setattr(process, "die_with_parent", lambda: None)
-    monkeypatch.setattr(sys, "argv", ["process", "own", "p.json", "cubins", "[1, 2]"])
-    assert process.main() == 0
-    assert given == ["plan at p.json", "cubins", "[1, 2]"]
-
-
 def test_the_gpu_is_held_as_long_as_the_program_may_run_and_by_what_it_leaves_behind(
     program: Callable[..., None], tmp_path: Path
 ) -> None:

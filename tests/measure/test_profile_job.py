@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOT, edit_yaml
+from conftest import ROOT
 from factory import Lab, Place, failed
 from ladder.cli.app import main
 from ladder.gpu.discovery import FoundGpu
@@ -21,7 +21,6 @@ from ladder.measure.ncu import (
     Profiler,
     ProfilerUnavailable,
     read_report,
-    wanted_metrics,
 )
 from ladder.measure.store import read_store
 from ladder.model.cell import COUNTERS
@@ -114,13 +113,6 @@ def ncu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ncu:
 # Which metrics ncu gets.
 
 
-def test_metrics_of_groups_come_once_each_and_in_order() -> None:
-    assert wanted_metrics(["banks"]) == BANKS
-    both = wanted_metrics(["compute", "banks", "compute"])
-    assert both == [*METRIC_GROUPS["compute"].split(), *BANKS]
-    assert wanted_metrics([]) == []
-
-
 def test_ncu_leaves_the_clocks_alone_and_profiles_the_range_of_the_chosen_cells(
     ncu: Ncu,
 ) -> None:
@@ -139,58 +131,28 @@ def test_ncu_leaves_the_clocks_alone_and_profiles_the_range_of_the_chosen_cells(
 # What comes of it.
 
 
-def test_each_launch_gives_its_cell_its_metrics_with_units(ncu: Ncu) -> None:
-    ncu.does("done()")
-    ncu.launches = [counted(BANKS[:1], 0.0, ""), counted(BANKS, 7.0)]
-    found, notes = ncu.count()
-    assert found == ncu.launches
-    assert notes == []
-
-
-@pytest.mark.parametrize(
-    "message",
-    [
-        "==ERROR== Failed to find metric {name}",
-        "==ERROR== Failed to find metrics: {name}\n",
-    ],
-)
-def test_a_metric_that_ncu_does_not_know_is_left_out_and_noted(
-    ncu: Ncu, message: str
+@pytest.mark.parametrize(("at_once", "calls"), [(False, 3), (True, 2)])
+def test_metrics_that_ncu_does_not_know_are_left_out_and_noted(
+    ncu: Ncu, at_once: bool, calls: int
 ) -> None:
     unknown = [BANKS[1], BANKS[4]]
     ncu.does(
         f"""
-for name in {unknown!r}:
-    if name in wanted:
-        print({message!r}.format(name=name), file=sys.stderr)
-        sys.exit(1)
-done()"""
-    )
-    ncu.launches = [counted([name for name in BANKS if name not in unknown])] * 2
-    found, notes = ncu.count()
-    assert [ncu.wanted(call) for call in range(3)] == [
-        BANKS,
-        [name for name in BANKS if name != unknown[0]],
-        [name for name in BANKS if name not in unknown],
-    ]
-    assert len(found) == 2
-    assert notes == [
-        {"subject": name, "reason": "this ncu does not know the metric"}
-        for name in unknown
-    ]
-
-
-def test_several_unknown_metrics_of_one_message_are_left_out_at_once(ncu: Ncu) -> None:
-    ncu.does(
-        f"""
-if {BANKS[1]!r} in wanted:
-    print("==ERROR== Failed to find metrics: {BANKS[1]}, {BANKS[4]}", file=sys.stderr)
+names = [name for name in {unknown!r} if name in wanted]
+if names:
+    named = ", ".join(names) if {at_once} else names[0]
+    print("==ERROR== Failed to find metrics: " + named, file=sys.stderr)
     sys.exit(1)
 done()"""
     )
-    _, notes = ncu.count()
-    assert [note["subject"] for note in notes] == [BANKS[1], BANKS[4]]
-    assert len(ncu.calls) == 2
+    known = [name for name in BANKS if name not in unknown]
+    ncu.launches = [counted(known)] * 2
+    launches, notes = ncu.count()
+    assert launches == ncu.launches
+    assert ncu.wanted(calls - 1) == known
+    assert len(ncu.calls) == calls
+    reason = "this ncu does not know the metric"
+    assert notes == [{"subject": name, "reason": reason} for name in unknown]
 
 
 def test_a_metric_without_a_value_is_noted(ncu: Ncu) -> None:
@@ -389,37 +351,10 @@ def test_the_step_records_the_counters_of_each_cell(step: Step, ncu: Ncu) -> Non
     assert {one.conditions.host["ncu"] for one in step.counted} == {"2025.3"}
     assert ncu.calls[0]["gpu"] == "GPU-a", "on the GPU whose lock it holds"
     assert step.notes == []
+    step.profile()
+    assert len(ncu.calls) == 1, "nothing is counted again"
     sessions = read_store(step.folder.records).sessions
     assert {sessions[one.session].gpu["uuid"] for one in step.counted} == {"GPU-a"}
-
-
-def test_counted_cells_are_not_counted_again(step: Step, ncu: Ncu) -> None:
-    ncu.does("done()")
-    step.profile()
-    before = step.counted
-    step.profile()
-    assert step.counted == before
-    assert len(ncu.calls) == 1
-
-
-def test_a_changed_kernel_is_counted_again_and_alone(step: Step, ncu: Ncu) -> None:
-    ncu.does("done()")
-    step.profile()
-
-    def changed(variant: Any, facts: dict[str, Any]) -> dict[str, Any]:
-        return facts | (
-            {"machine_code": "new"} if variant.kernel.name == "gemm_shared_tile" else {}
-        )
-
-    step.compile(step.sweeps()[step.sweep], changed)
-    step.profile()
-    assert len(ncu.calls) == 1, "it has no times under today's conditions yet"
-    step.record([step.sweep], facts=changed, metrics=False)
-    ncu.launches = [counted(BANKS, 7.0)]
-    step.profile()
-    (index,) = json.loads(ncu.calls[1]["words"][-1])
-    assert step.plans()[step.sweep].tasks[index].cell.kernel == "gemm_shared_tile"
-    assert len(step.counted) == 6
 
 
 def test_only_cells_that_were_measured_well_are_counted(step: Step, ncu: Ncu) -> None:
@@ -453,18 +388,6 @@ def test_what_cannot_be_had_becomes_a_note_and_is_tried_again_next_time(
     assert (len(step.counted), step.notes) == (5, [])
 
 
-def test_notes_of_metrics_stay_while_nothing_is_counted_anew(
-    step: Step, ncu: Ncu
-) -> None:
-    ncu.does("done()")
-    ncu.launches = [counted(BANKS[1:])] * 5
-    step.profile()
-    notes = step.notes
-    assert [note["subject"] for note in notes] == BANKS[:1]
-    step.profile()
-    assert step.notes == notes
-
-
 def test_a_disabled_profiler_is_noted_and_not_run(step: Step, ncu: Ncu) -> None:
     step.settings = {"profile": {"enabled": False}}
     step.compile(step.sweeps()[step.sweep])
@@ -476,14 +399,3 @@ def test_a_disabled_profiler_is_noted_and_not_run(step: Step, ncu: Ncu) -> None:
         }
     ]
     assert ncu.calls == step.counted == []
-
-
-def test_a_sweep_without_counters_has_neither_counters_nor_notes(
-    step: Step, ncu: Ncu
-) -> None:
-    edit_yaml(
-        step.project.sweeps / f"{step.sweep}.yaml", lambda sweep: sweep.pop("counters")
-    )
-    step.compile(step.sweeps()[step.sweep])
-    step.profile()
-    assert ncu.calls == step.counted == step.notes == []

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from conftest import edit_yaml
-from factory import DEVICE, NCU, SESSION, Lab, Place, failed
+from factory import FINISHED, NCU, SESSION, Lab, failed
 from ladder.measure.plan_records import PlanRecords
 from ladder.measure.profile_job import uncounted
 from ladder.measure.schedule import Schedule
@@ -83,6 +83,8 @@ class Measured:
 
 
 Due = tuple[str, Task, str]
+AFTER = "2026-11-20T11:00:00Z"
+"""Later than all records, whose time is FINISHED."""
 
 
 PACKAGES = {"nvidia-cublas": "13.1"}
@@ -168,14 +170,8 @@ CHANGES: dict[str, tuple[Callable[[Measured], object], CompileRequests]] = {
         lambda it: it.settings(lt_heuristics=3),
         nothing,
     ),
-    "deadline, where nothing ran into one": (
-        lambda it: it.settings(deadline_s=999),
-        nothing,
-    ),
-    "what to do beside others": (lambda it: it.settings(busy="mark"), nothing),
     # The host.
     "driver": (lambda it: it.lab.host.update(driver="590.1"), everything),
-    "GPU model": (lambda it: it.lab.host.update(gpu="NVIDIA B200"), everything),
     "cuBLAS": (
         lambda it: it.packages.update({"nvidia-cublas": "13.2"}),
         times_of(*GEMM),
@@ -214,12 +210,6 @@ CHANGES: dict[str, tuple[Callable[[Measured], object], CompileRequests]] = {
         ),
         uses("wmma_tile"),
     ),
-    "a launch rule that gives the same launch": (
-        lambda it: it.kernel(
-            "wmma_tile", lambda kernel: kernel["launch"].update(grid=["4 - 3"])
-        ),
-        nothing,
-    ),
     "a launch rule that gives another launch at large sizes": (
         lambda it: it.kernel(
             "gemm_naive",
@@ -235,41 +225,6 @@ CHANGES: dict[str, tuple[Callable[[Measured], object], CompileRequests]] = {
             lambda kernel: kernel["arguments"].append({"scalar": "m", "type": "int32"}),
         ),
         uses("wmma_tile"),
-    ),
-    "what a kernel is said to do": (
-        lambda it: it.kernel(TILE, lambda kernel: kernel.update(summary="new")),
-        nothing,
-    ),
-    "a parameter's values": (
-        lambda it: it.kernel(
-            TILE, lambda kernel: kernel["parameters"]["bk"]["values"].append(32)
-        ),
-        nothing,
-    ),
-    "a value of a sweep": (
-        lambda it: it.sweep(
-            "fp32_ladder",
-            lambda sweep: sweep["variants"].append(
-                {"kernel": TILE, "params": {"bk": 16}}
-            ),
-        ),
-        lambda sweep, task, regime: (
-            sweep == "fp32_ladder" and task.cell.params.get("bk") == 16
-        ),
-    ),
-    "a size of a sweep": (
-        lambda it: it.sweep(
-            "fp32_transpose", lambda sweep: sweep["sizes"].append(2048)
-        ),
-        lambda sweep, task, regime: (
-            sweep == "fp32_transpose" and task.cell.size["m"] == 2048
-        ),
-    ),
-    "a size to profile": (
-        lambda it: it.sweep(
-            "fp32_ladder", lambda sweep: sweep["counters"].update(sizes=[1024])
-        ),
-        lambda sweep, task, regime: regime == COUNTERS and sweep == "fp32_ladder",
     ),
     "groups of counters": (
         lambda it: it.sweep(
@@ -294,12 +249,6 @@ CHANGES: dict[str, tuple[Callable[[Measured], object], CompileRequests]] = {
             lambda sweep: sweep.update(regimes=["cold", "warm", "sustained"]),
         ),
         lambda sweep, task, regime: sweep == "tensor_ladder" and regime == "sustained",
-    ),
-    "the order of regimes": (
-        lambda it: it.sweep(
-            "tensor_ladder", lambda sweep: sweep.update(regimes=["warm", "cold"])
-        ),
-        nothing,
     ),
     "a sweep's own precision": (
         lambda it: it.sweep(
@@ -336,12 +285,6 @@ CHANGES: dict[str, tuple[Callable[[Measured], object], CompileRequests]] = {
     "a sweep's name": (
         lambda it: (it.lab.project.sweeps / "fp32_ladder.yaml").rename(
             it.lab.project.sweeps / "renamed.yaml"
-        ),
-        nothing,
-    ),
-    "an expression that leaves cells out": (
-        lambda it: it.sweep(
-            "fp32_ladder", lambda sweep: sweep["variants"][0].update(where="m < 4096")
         ),
         nothing,
     ),
@@ -386,86 +329,41 @@ def test_cublaslts_algorithms_matter_where_it_is_a_reference(
     assert {sweep for sweep, _, _ in measured.due()} == {"tensor_ladder"}
 
 
-@pytest.mark.parametrize(("deadline_s", "again"), [(60, 0), (30, 0), (61, 2), (600, 2)])
-def test_a_timeout_is_tried_again_when_the_limit_grows(
-    tmp_path: Path, deadline_s: float, again: int
-) -> None:
-    def timed_out(place: Place, record: dict[str, Any]) -> dict[str, Any]:
-        late = place.variant.kernel.name == "wmma_naive"
-        return (
-            failed("timeout", "no result within 60 s")(record) | {"limit_s": 60.0}
-            if late
-            else record
-        )
-
-    measured = Measured(Lab(tmp_path))
-    measured.lab.record(["tensor_ladder", "fp32_ladder"], timed_out)
-    measured.settings(deadline_s=deadline_s)
-    found = [
-        one for one in measured.due() if one[0] in ("tensor_ladder", "fp32_ladder")
-    ]
-    assert [task.cell.kernel for _, task, _ in found] == ["wmma_naive"] * again
-
-
 @pytest.mark.parametrize(
-    "status", ["incorrect", "out_of_bounds", "stateful", "unsupported"]
+    ("status", "more", "tries", "began", "again"),
+    [
+        ("timeout", {"limit_s": 60.0}, 1, AFTER, False),
+        ("timeout", {"limit_s": 59.0}, 1, AFTER, True),
+        ("incorrect", {}, 1, AFTER, False),
+        ("out_of_bounds", {}, 1, AFTER, False),
+        ("stateful", {}, 1, AFTER, False),
+        ("unsupported", {}, 1, AFTER, False),
+        ("launch_error", {}, 1, AFTER, True),
+        ("launch_error", {}, 1, FINISHED, False),
+        ("launch_error", {}, 2, AFTER, False),
+        ("unsupported", {"transient": True}, 3, AFTER, True),
+        ("unsupported", {"transient": True}, 3, FINISHED, False),
+    ],
 )
-def test_other_failures_are_results_and_stand(tmp_path: Path, status: str) -> None:
-    measured = Measured(Lab(tmp_path))
-    measured.lab.record(
-        ["tensor_ladder"], lambda _, record: failed(status, "because")(record)
-    )
-    measured.settings(deadline_s=600)
-    assert [one for one in measured.due() if one[0] == "tensor_ladder"] == []
-
-
-def test_a_launch_error_is_tried_again_by_one_later_run(tmp_path: Path) -> None:
-    measured = Measured(Lab(tmp_path))
-    due_cells = []
-    for number in (1, 2):
-        measured.lab.session = replace(SESSION, id=f"session-{number}")
-        measured.lab.record(
-            ["tensor_ladder"],
-            lambda _, record: failed("launch_error", "because")(record),
-        )
-        due_cells.append([one for one in measured.due() if one[0] == "tensor_ladder"])
-    assert [bool(cells) for cells in due_cells] == [True, False]
-
-
-def test_a_cell_that_lacked_memory_because_of_others_is_tried_again_until_it_is_measured(
+def test_which_failures_are_tried_again(
+    status: str,
+    more: dict[str, Any],
+    tries: int,
+    began: str,
+    again: bool,
     tmp_path: Path,
 ) -> None:
-    def lacking(_: Place, record: dict[str, Any]) -> dict[str, Any]:
-        reason = "needs 9 bytes of device memory, 3 are free"
-        return failed("unsupported", reason)(record) | {"transient": True}
-
-    measured = Measured(Lab(tmp_path))
-    for number in (1, 2, 3):
-        measured.lab.session = replace(SESSION, id=f"session-{number}")
-        measured.lab.record(["tensor_ladder"], lacking)
-        assert [one for one in measured.due() if one[0] == "tensor_ladder"], (
-            "however often that was"
-        )
-    measured.lab.session = replace(SESSION, id="session-4")
-    measured.lab.record(["tensor_ladder"])
-    assert [one for one in measured.due() if one[0] == "tensor_ladder"] == []
-
-
-@pytest.mark.parametrize("transient", [True, False])
-def test_the_run_that_saw_a_cell_fail_does_not_try_it_again(
-    tmp_path: Path, transient: bool
-) -> None:
-    status = "unsupported" if transient else "launch_error"
+    """A timeout under a longer deadline, a launch once more, what others may be to blame for until it is measured."""
     lab = Lab(tmp_path)
-    lab.record(
-        ["tensor_ladder"],
-        lambda _, record: failed(status, "because")(record) | {"transient": transient},
-    )
-    view, on = lab.view("tensor_ladder"), lab.on("gemm")
-    assert Schedule(view, on).due()
-    assert Schedule(view, on, "2026-11-20T10:00:00Z").due() == [], (
-        "it began before the records were made"
-    )
+    lab.settings = {"measure": {"deadline_s": 60}}
+    for number in range(tries):
+        lab.session = replace(SESSION, id=f"session-{number}")
+        lab.record(
+            ["tensor_ladder"],
+            lambda _, record: failed(status, "because")(record) | more,
+        )
+    schedule = Schedule(lab.view("tensor_ladder"), lab.on("gemm"), began)
+    assert bool(schedule.due()) == again
 
 
 def test_a_variant_that_did_not_compile_is_measured_once_it_does(
@@ -486,111 +384,32 @@ def test_a_variant_that_did_not_compile_is_measured_once_it_does(
     } == {"wmma_tile"}
 
 
-def test_remeasuring_knows_no_records(measured: Measured) -> None:
-    measured.settings(remeasure=True)
-    timed = [
-        (sweep, task, regime)
-        for sweep, task, regime in measured.planned()
-        if regime != COUNTERS
-    ]
-    assert shown(measured.due()) == shown(timed)
-
-
-def test_another_gpu_adds_its_records_to_the_store(measured: Measured) -> None:
-    folder = measured.lab.folder.records
-    before = {path.name: path.read_bytes() for path in folder.iterdir()}
-    measured.lab.session = replace(
-        SESSION, id="session-2", gpu={**SESSION.gpu, "uuid": "GPU-2"}
-    )
-    measured.lab.host["gpu"] = "NVIDIA B200"
-    measured.lab.record(["tensor_ladder"])
-    assert {name: (folder / name).read_bytes() for name in before} == before, (
-        "nothing is overwritten"
-    )
-    store = measured.lab.view("tensor_ladder").records
-    for _, task in measured.lab.view("tensor_ladder").launched():
-        # Both may be of one second, whose order is not kept.
-        assert {one.conditions.host["gpu"] for one in store.of(task.cell)} == {
-            "NVIDIA H200",
-            "NVIDIA B200",
-        }
-        assert len(store.of(task.cell)) == 2
-    measured.lab.host["gpu"] = "NVIDIA H200"
-    assert shown(measured.due()) == [], "the first GPU's still stand"
-
-
-def test_a_copied_folder_goes_on_where_it_was(
-    measured: Measured, tmp_path: Path
-) -> None:
-    copy = measured.lab.project.run("copy", DEVICE)
-    shutil.copytree(measured.lab.folder.root, copy.root)
-    measured.lab.run = "copy"
-    assert shown(measured.due()) == []
-    measured.settings(precision=0.01)
-    measured.lab.record(["tensor_ladder"])
-    assert len(list(copy.records.glob("tensor_ladder-*"))) == 2
-    measured.lab.run = "main"
-    assert len(list(measured.lab.folder.records.glob("tensor_ladder-*"))) == 1
-
-
-def due(view: PlanRecords, lab: Lab, uuid: str | None) -> list[tuple[int, list[str]]]:
-    """What is to be measured on a GPU."""
-    return Schedule(view, lab.on("gemm")).due(uuid=uuid)
-
-
-def test_a_repeated_cell_is_due_until_each_gpu_has_its_sessions(
-    measured: Measured,
-) -> None:
-    lab = measured.lab
-    measured.sweep(
-        "fp32_transpose", lambda sweep: sweep.update(repeated={"sizes": [4096]})
-    )
-    sweep = lab.sweeps(["fp32_transpose"])["fp32_transpose"]
-
-    def wanted(sessions: int, uuid: str | None) -> set[int]:
-        measured.settings(sessions=sessions)
-        lab.compile(lab.sweeps(["fp32_transpose"])["fp32_transpose"], measured.made)
-        view = lab.view("fp32_transpose")
-        return {
-            view.plan.tasks[index].cell.size["m"] for index, _ in due(view, lab, uuid)
-        }
-
-    here, count = SESSION.gpu["uuid"], len(sweep.sizes)
-    assert count > 1
-    assert wanted(1, here) == wanted(1, "GPU-other") == wanted(2, None) == set()
-    assert wanted(2, here) == wanted(2, "GPU-other") == {4096}
-    lab.session = replace(SESSION, id="second")
-    lab.record(["fp32_transpose"])
-    assert wanted(2, here) == set()
-    assert wanted(3, here) == wanted(2, "GPU-other") == {4096}
-
-
 def test_sustained_beside_the_regimes_of_a_sweep_is_measured_once(
     measured: Measured,
 ) -> None:
-    lab, chosen = measured.lab, {"sizes": [4096]}
+    lab, name, chosen = measured.lab, "fp32_transpose", {"sizes": [4096]}
+    measured.settings(sessions=2)
     measured.sweep(
-        "fp32_transpose",
+        name,
         lambda sweep: sweep.update(repeated=chosen, sustained=chosen, regimes=["cold"]),
     )
-    measured.settings(sessions=2)
 
-    def wanted() -> set[str]:
-        lab.compile(lab.sweeps(["fp32_transpose"])["fp32_transpose"], measured.made)
-        view = lab.view("fp32_transpose")
-        asked = due(view, lab, SESSION.gpu["uuid"])
-        here = [regimes for index, regimes in asked if view.plan.tasks[index].repeated]
-        return {regime for regimes in here for regime in regimes}
+    def due() -> set[str]:
+        """Regimes of repeated cells."""
+        lab.compile(lab.sweeps([name])[name], measured.made)
+        schedule = Schedule(lab.view(name), lab.on("gemm"))
+        tasks = schedule.plan.tasks
+        regimes = set[str]()
+        for index, of_task in schedule.due(SESSION.gpu["uuid"]):
+            regimes |= {*of_task} if tasks[index].repeated else set()
+        return regimes
 
     def with_sustained(_: Any, given: dict[str, Any]) -> dict[str, Any]:
-        return given | {
-            "regimes": given["regimes"] | {"sustained": given["regimes"]["cold"]}
-        }
+        regimes = given["regimes"]
+        return given | {"regimes": regimes | {"sustained": regimes["cold"]}}
 
-    assert wanted() == {"cold", "sustained"}
-    lab.record(["fp32_transpose"], with_sustained)
-    assert wanted() == {"cold"}
-    measured.sweep(
-        "fp32_transpose", lambda sweep: sweep.update(regimes=["cold", "sustained"])
-    )
-    assert wanted() == {"cold", "sustained"}, "a regime of the sweep itself is repeated"
+    assert due() == {"cold", "sustained"}
+    lab.record([name], with_sustained)
+    assert due() == {"cold"}
+    measured.sweep(name, lambda sweep: sweep.update(regimes=["cold", "sustained"]))
+    assert due() == {"cold", "sustained"}, "a regime of the sweep itself is repeated"

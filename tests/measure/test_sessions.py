@@ -138,25 +138,6 @@ def test_what_is_wrong_in_another_regime_only_is_noted(tmp_path: Path) -> None:
     assert said == "all zero"
 
 
-def test_what_is_wrong_in_every_session_has_the_plain_reason_and_no_note(
-    tmp_path: Path,
-) -> None:
-    lab = Lab(tmp_path)
-    for number in (1, 2):
-        again(lab, number, wrong("incorrect"))
-    tables = collected(lab)
-    assert set(tables["timings"]["reason"]) == {"3 of 9 elements are wrong"}
-    assert not tables["notes"]["reason"].str.contains("elements").any()
-
-
-def test_under_other_conditions_what_was_wrong_does_not_count(tmp_path: Path) -> None:
-    lab = Lab(tmp_path)
-    lab.record([SWEEP], wrong("incorrect"))
-    lab.host["driver"] = "590.1"
-    again(lab, 2)
-    assert set(rows(lab)["status"]) == {"ok"}
-
-
 @pytest.mark.parametrize("status", ["launch_error", "timeout", "unsupported"])
 def test_a_failure_that_says_nothing_against_a_result_leaves_it_standing(
     status: str, tmp_path: Path

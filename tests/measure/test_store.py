@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -54,28 +53,24 @@ RECORD = Record(
 
 
 def test_cells_differ_in_everything_that_is_asked_for() -> None:
-    cells = [
-        CELL,
-        replace(CELL, kernel="other"),
-        replace(CELL, params={"bm": 64, "bk": 16}),
-        replace(CELL, params={"bm": 64, "bk": 8, "stages": 1}),
-        replace(CELL, dtype="fp16"),
-        replace(CELL, layout="TN"),
-        replace(CELL, size={"m": 64, "n": 32, "k": 8}),
-        replace(CELL, regime="cold"),
-        replace(CELL, reference=Reference(("cublas", "cublaslt"))),
-        replace(CELL, reference=Reference(kernel="tile", params={"bm": 64})),
-        replace(CELL, reference=Reference(kernel="tile", params={"bm": 128})),
-        replace(CELL, reference=Reference(kernel="other", params={"bm": 64})),
+    other_tile = Reference(kernel="tile", params={"bm": 64})
+    changes: list[dict[str, Any]] = [
+        {"kernel": "other"},
+        {"params": {"bm": 64, "bk": 16}},
+        {"params": {"bm": 64, "bk": 8, "stages": 1}},
+        {"dtype": "fp16"},
+        {"layout": "TN"},
+        {"size": {"m": 64, "n": 32, "k": 8}},
+        {"regime": "cold"},
+        {"reference": Reference(("cublas", "cublaslt"))},
+        {"reference": other_tile},
+        {"reference": replace(other_tile, params={"bm": 128})},
+        {"reference": replace(other_tile, kernel="other")},
     ]
+    cells = [CELL, *(replace(CELL, **change) for change in changes)]
     assert len({cell.id for cell in cells}) == len(cells)
-    assert all(cell != CELL for cell in cells[1:])
-
-
-def test_a_cell_is_the_same_whatever_the_order_of_its_parameters() -> None:
-    other = replace(CELL, params={"bk": 8, "bm": 64}, size={"k": 16, "n": 32, "m": 64})
-    assert other.id == CELL.id
-    assert other == CELL
+    reordered = replace(CELL, params={"bk": 8, "bm": 64})
+    assert reordered.id == CELL.id
 
 
 def test_counters_are_of_a_kernel_whatever_it_is_timed_against() -> None:
@@ -143,21 +138,6 @@ def test_a_record_is_on_the_disk_before_the_next_cell_begins(tmp_path: Path) -> 
         )
 
 
-def test_no_folder_is_no_records(tmp_path: Path) -> None:
-    assert list(read_store(tmp_path / "records")) == []
-
-
-def test_two_jobs_of_a_moment_never_share_a_file(tmp_path: Path) -> None:
-    with appending(tmp_path, "tiles") as one, appending(tmp_path, "tiles") as other:
-        one(RECORD)
-        other(replace(RECORD, time="2026-11-20T10:00:02Z"))
-    assert len(list(tmp_path.glob("*.jsonl"))) == 2
-    assert [record.time[-3:] for record in read_store(tmp_path).of(CELL)] == [
-        "01Z",
-        "02Z",
-    ]
-
-
 @pytest.mark.parametrize("kept", [0.2, 0.5, 0.9, 0.99])
 def test_a_last_line_cut_short_is_left_out_and_is_no_damage(
     tmp_path: Path, kept: float
@@ -208,9 +188,13 @@ def of_session(**fields: Any) -> Any:
     return {"schema": 1, "session": {"id": "a", "started": NOW} | fields}
 
 
+def of_result(name: str, value: Any) -> Any:
+    """A record's line with another value in its result."""
+    return changed("record", "result", name, value=value)
+
+
 WRONG: list[tuple[Any, str]] = [
     ([1, 2], "TypeError"),
-    (5, "TypeError"),
     ({}, "a field is missing or of another type: KeyError('schema')"),
     (changed("schema", value="one"), "TypeError"),
     ({"schema": 1}, "KeyError('record')"),
@@ -224,86 +208,21 @@ WRONG: list[tuple[Any, str]] = [
         changed("record", "status", value="fine"),
         "status: 'fine' is not accepted; accepted: ok, compile_error",
     ),
-    (changed("record", "status", value=None), "status: None is not accepted"),
-    (
-        changed("record", "time", value=7),
-        "time: 7 is not accepted; accepted: Input should be a valid string",
-    ),
     (changed("record", "conditions", value=[]), "conditions: [] is not accepted"),
-    (changed("record", "result", value=[]), "result: [] is not accepted"),
     (changed("record", "result", value={}), "result: the field 'speedup' is missing"),
-    (
-        changed("record", "result", "speedup", value=float("nan")),
-        "result.speedup: nan is not accepted",
-    ),
-    (
-        changed("record", "result", "speedup", value=0),
-        "result.speedup: 0 is not accepted; accepted: Input should be greater than or equal to 0.000000001",
-    ),
-    (
-        changed("record", "result", "speedup", value="2"),
-        "result.speedup: '2' is not accepted",
-    ),
-    (
-        changed("record", "result", "speedup_low", value=float("inf")),
-        "result.speedup_low: inf is not accepted",
-    ),
-    (
-        changed("record", "result", "variant_us", value=[]),
-        "result.variant_us: [] is not accepted",
-    ),
-    (
-        changed("record", "result", "variant_us", value=[1.0, float("nan")]),
-        "result.variant_us.1: nan is not accepted",
-    ),
-    (
-        changed("record", "result", "reference_us", value=3),
-        "result.reference_us: 3 is not accepted",
-    ),
-    ({"schema": 1, "session": {"id": 3, "started": NOW}}, "id: 3 is not accepted"),
-    (
-        {"schema": 1, "session": {"id": "a", "started": NOW, "gpu": None}},
-        "gpu: None is not accepted",
-    ),
-    (
-        {"schema": 1, "session": {"id": "../a", "started": NOW}},
-        "id: '../a' is not accepted",
-    ),
-    (
-        {"schema": 1, "session": {"id": "a", "started": "yesterday"}},
-        "started: 'yesterday' is not accepted",
-    ),
-    (
-        of_session(tree={"commit": "../../../pwn"}),
-        "tree.commit: '../../../pwn' is not accepted",
-    ),
-    (of_session(tree={"digest": "../x"}), "tree.digest: '../x' is not accepted"),
+    (of_result("speedup", float("nan")), "result.speedup: nan is not accepted"),
+    (of_result("speedup", "2"), "result.speedup: '2' is not accepted"),
+    (of_result("variant_us", [1.0, float("nan")]), "variant_us.1: nan is not accepted"),
+    (of_result("check", {"max_error": "0"}), "result.check.max_error: '0' is not"),
+    (of_session(id="../a"), "id: '../a' is not accepted"),
+    (of_session(started="yesterday"), "started: 'yesterday' is not accepted"),
+    (of_session(tree={"commit": "../../pwn"}), "tree.commit: '../../pwn' is not"),
     (of_session(gpu={"uuid": "../x"}), "gpu.uuid: '../x' is not accepted"),
-    (of_session(gpu={"power_limit_w": "x"}), "gpu.power_limit_w: 'x' is not accepted"),
-    *[
-        (changed("record", "time", value=time), f"time: {time!r} is not accepted")
-        for time in (
-            "../../../../evil",
-            "2026-13-01T00:00:00Z",
-            "2026-11-20",
-            "2026-11-20T10:00:00+01:00",
-            "",
-        )
-    ],
-    *[
-        (changed("record", name, value="../x"), f"{name}: '../x' is not accepted")
-        for name in ("sweep", "session")
-    ],
+    (changed("record", "time", value="../../evil"), "time: '../../evil' is not"),
+    (changed("record", "time", value="2026-13-01T00:00:00Z"), "time: '2026-13-01"),
+    (changed("record", "sweep", value="../x"), "sweep: '../x' is not accepted"),
+    (changed("record", "session", value="../x"), "session: '../x' is not accepted"),
     (changed("record", "variant", value="a\nb"), "variant: 'a\\nb' is not accepted"),
-    (
-        changed("record", "result", "references", value=float("inf")),
-        "result.references: inf is not accepted",
-    ),
-    (
-        changed("record", "result", "check", value={"max_error": "0"}),
-        "result.check.max_error: '0' is not",
-    ),
-    ({"schema": 1, "session": {"started": ""}}, "id: "),
 ]
 
 
@@ -333,31 +252,6 @@ def test_records_of_a_newer_version_are_refused_and_the_file_named(
         read_store(tmp_path)
 
 
-def test_copied_and_merged_folders_are_a_store(tmp_path: Path) -> None:
-    written(tmp_path / "one", RECORD)
-    later = replace(RECORD, session="session-2", time="2026-11-21T00:00:00Z")
-    written(tmp_path / "two", later)
-    shutil.copytree(tmp_path / "one", tmp_path / "two", dirs_exist_ok=True)
-    store = read_store(tmp_path / "two")
-    assert store.of(CELL) == [RECORD, later], "in the order of their times"
-
-
-def test_of_records_under_the_same_conditions_the_latest_stands(tmp_path: Path) -> None:
-    again = replace(RECORD, time="2026-11-21T00:00:00Z", session="session-2")
-    other_gpu = replace(
-        RECORD,
-        time="2026-11-22T00:00:00Z",
-        conditions=replace(CONDITIONS, host={"gpu": "H100"}),
-    )
-    other_code = replace(
-        RECORD, time="2026-11-23T00:00:00Z", conditions=Conditions({}, CONDITIONS.host)
-    )
-    store = Records().add([other_code, again, RECORD, other_gpu])
-    assert store.latest(CELL, CONDITIONS.tree, CONDITIONS.host) == again
-    assert store.latest(CELL, CONDITIONS.tree, None) == other_gpu
-    assert store.latest(CELL, {"code": "new"}, None) is None
-
-
 # The archive.
 
 
@@ -385,15 +279,6 @@ def test_an_archive_says_what_was_written_but_the_whole_uuid(tmp_path: Path) -> 
     assert everything(archive) == everything(store)
     some = read_archive(tmp_path / "archive", ["bank_stride"])
     assert {one.cell.kernel for one in some} == {"bank_stride"}
-
-
-def test_an_archive_is_never_rewritten(tmp_path: Path) -> None:
-    path = tmp_path / "one.parquet"
-    write_archive(path, [RECORD], [SESSION])
-    before = path.read_bytes()
-    with pytest.raises(LadderError, match="never rewritten"):
-        write_archive(path, [], [])
-    assert path.read_bytes() == before
 
 
 @pytest.mark.parametrize(

@@ -16,15 +16,11 @@ from conftest import ROOT, edit_yaml
 from factory import FINISHED, SESSION, Lab, Place, failed
 from ladder.gpu.discovery import FoundGpu
 from ladder.measure import job
-from ladder.measure.account import Job
 from ladder.measure.schedule import Due, Schedule
-from ladder.measure.store import read_store
+from ladder.measure.store import Account, read_store
 from ladder.model.plan_file import read_plan
-from ladder.report.document import render
 from ladder.results import statistics as stats
 from ladder.results import tables
-from ladder.results.run_data import RunData, read_frames
-from ladder.results.sweep_data import of_sweep
 
 SWEEP = "fp32_ladder"
 FIRST, SECOND, THIRD, FOURTH = (
@@ -103,24 +99,6 @@ def test_the_three_fastest_are_due_until_a_later_session_has_measured_them(
     assert asked(lab) == set(), "whatever it measured"
 
 
-def test_no_other_sweep_measures_again(tmp_path: Path) -> None:
-    lab = tuned(tmp_path, tuning=False)
-    lab.record([SWEEP])
-    assert asked(lab) == set()
-
-
-def test_nothing_is_chosen_before_all_competitors_are_measured(tmp_path: Path) -> None:
-    lab = tuned(tmp_path)
-    slowest = (FOURTH, 4096)
-    lab.record(
-        [SWEEP],
-        lambda place, record: (
-            None if (place.entry.rung, place.size["m"]) == slowest else record
-        ),
-    )
-    assert asked(lab) == {slowest} | {one for one in THREE if one[1] != 4096}
-
-
 @pytest.mark.parametrize(
     ("status", "fourth"), [("launch_error", False), ("incorrect", True)]
 )
@@ -144,42 +122,15 @@ def test_one_that_fails_when_measured_again_is_not_tried_for_ever(
         assert asked(lab) == set()
 
 
-def test_one_that_took_too_long_is_tried_again_under_a_longer_deadline(
-    tmp_path: Path,
-) -> None:
-    lab = tuned(tmp_path, sizes=[4096])
-    lab.record([SWEEP])
-
-    def late(place: Place, record: dict[str, Any]) -> dict[str, Any] | None:
-        return only(FIRST, SECOND, THIRD)(
-            place, record | {"limit_s": 60.0} | lost(place)
-        )
-
-    def lost(place: Place) -> dict[str, Any]:
-        return failed("timeout", "60 s")({}) if place.entry.rung == SECOND else {}
-
-    again(lab, late)
-    assert asked(lab) == set()
-    lab.settings = {"measure": {"deadline_s": 600}}
-    assert asked(lab) == {(SECOND, 4096)}
-
-
-def test_stencils_compete_at_one_radius_and_gemms_in_one_dtype(tmp_path: Path) -> None:
+def test_stencils_compete_at_one_radius(tmp_path: Path) -> None:
     lab = tuned(tmp_path, "stencil_reach")
     lab.record(["stencil_reach"])
     view = lab.view("stencil_reach")
-    chosen = [view.fastest(among) for among in view.competitors()]
-    radii = [
-        {view.plan.tasks[one.index].cell.params["radius"] for one in three}
-        for three in chosen
-    ]
+    radii = []
+    for competitors in view.competitors():
+        fastest = [view.plan.tasks[one.index] for one in view.fastest(competitors)]
+        radii.append({task.cell.params["radius"] for task in fastest})
     assert sorted(map(list, radii)) == [[1], [2], [4], [6], [8], [12], [16]]
-    at_12 = [view.plan.tasks[one.index] for three in chosen for one in three]
-    assert [
-        task.cell.params["coarsen"]
-        for task in at_12
-        if task.cell.params["radius"] == 12
-    ] == [1, 4, 2]
 
 
 def test_against_two_libraries_time_decides(tmp_path: Path) -> None:
@@ -241,15 +192,6 @@ def test_the_session_that_chose_does_not_count(measured: Lab) -> None:
     assert set(chose["m"]) == {4096}
 
 
-def test_the_fastest_is_the_best_of_those_measured_again_by_the_new_numbers(
-    measured: Lab,
-) -> None:
-    data = of_sweep(measured.sweeps()[SWEEP], read_frames(measured.folder.tables), {})
-    assert stats.fastest(data.here)["rung"] == SECOND
-    best = {row["m"]: row["rung"] for row in stats.records(data.fastest_by_size)}
-    assert best == dict.fromkeys(SIZES, FIRST) | {4096: SECOND}
-
-
 def test_one_that_was_not_measured_again_is_never_ahead_of_those_that_were() -> None:
     given = {"dtype": "fp32", "reference": "cublas", "m": 64}
     lucky = {"variant": "lucky", "speedup": 1.5, "fresh": False}
@@ -267,65 +209,6 @@ def test_one_that_was_not_measured_again_is_never_ahead_of_those_that_were() -> 
     )
     unmarked = tables.frame("timings", [one | {"fresh": None} for one in rows])
     assert stats.fastest(unmarked)["variant"] == "lucky", "as in every other sweep"
-
-
-def report(lab: Lab) -> dict[str, str]:
-    """The pages by their names without .md."""
-    data = RunData.read(lab.folder, lab.sweeps([SWEEP]))
-    return {path.stem: text for path, text in render(lab.folder, data, lab.plans())}
-
-
-def test_the_report_names_the_confirmed_winner_and_says_what_was_measured_again(
-    measured: Lab,
-) -> None:
-    pages = report(measured)
-    text = pages[SWEEP]
-    assert (
-        f"At M\u00a0=\u00a0N\u00a0=\u00a0K\u00a0=\u00a04096 the fastest is {SECOND} with"
-        in text
-    )
-    assert "At 4 of 5 sizes the fastest was not measured again" in text
-    assert "48 % slower than cuBLAS" in pages["report"], "0.523 times its speed"
-
-
-def test_where_all_winners_were_measured_again_the_report_says_so(
-    tmp_path: Path,
-) -> None:
-    lab = tuned(tmp_path, sizes=[4096])
-    lab.record([SWEEP])
-    again(lab, only(FIRST, SECOND, THIRD))
-    lab.collect([SWEEP])
-    text = report(lab)[SWEEP]
-    assert "The three fastest of each type and size were measured again" in text
-    assert "not measured again" not in text
-
-
-def test_records_of_one_session_count_as_before(tmp_path: Path) -> None:
-    frames = []
-    for tuning in (True, False):
-        lab = tuned(tmp_path / str(tuning), tuning=tuning)
-        lab.record([SWEEP])
-        lab.collect([SWEEP])
-        frames.append(tables.read("timings", lab.folder.tables))
-        said = (
-            "At 5 of 5 sizes the fastest was not measured again" in report(lab)[SWEEP]
-        )
-        assert said == tuning
-    assert set(frames[0]["fresh"]) == {False}
-    assert frames[1]["fresh"].isna().all()
-    assert frames[0].drop(columns="fresh").equals(frames[1].drop(columns="fresh"))
-
-
-def test_other_regimes_are_neither_measured_again_nor_marked(tmp_path: Path) -> None:
-    lab = tuned(
-        tmp_path, sizes=[512], regimes=["cold", "warm"], counters=None, figures=[]
-    )
-    lab.record([SWEEP])
-    assert asked(lab) == {(rung, 512) for rung in (FIRST, SECOND, THIRD)}
-    lab.collect([SWEEP])
-    rows = tables.read("timings", lab.folder.tables)
-    assert rows[rows["regime"] == "warm"]["fresh"].isna().all()
-    assert len(rows[rows["regime"] == "warm"]) == 5
 
 
 class Host:
@@ -382,7 +265,7 @@ class Host:
                             task, regime, self.on, name, status="ok", result=result
                         )
                     )
-                self.job.measured += 1
+                self.account.measured += 1
 
         monkeypatch.setattr("tempfile.gettempdir", lambda: str(temporary))
         monkeypatch.setattr(job, "find_gpus", lambda: gpus)
@@ -394,7 +277,7 @@ class Host:
         monkeypatch.setattr("ladder.measure.gpu_job.require_cubins", lambda *_: None)
         monkeypatch.setattr(job.Measuring, "run", run)
         monkeypatch.setattr("ladder.measure.plan_records.now", self.now)
-        monkeypatch.setattr(job, "Job", lambda: Job(started=self.now()))
+        monkeypatch.setattr(job, "Account", lambda: Account(started=self.now()))
 
     def now(self) -> str:
         """A second later each time."""
@@ -439,25 +322,3 @@ def test_where_no_other_gpu_is_free_a_fresh_process_on_the_same_one_does(
     assert host.measure() == [("GPU-1", RUNGS), ("GPU-1", {FIRST, SECOND, THIRD})]
     records = list(read_store(host.lab.folder.records))
     assert len({record.session for record in records}) == 2
-
-
-def test_remeasuring_chooses_anew_and_measures_the_chosen_again(host: Host) -> None:
-    host.measure()
-    host.lab.settings = {"measure": {"remeasure": True}}
-    assert host.measure() == [("GPU-1", RUNGS), ("GPU-2", {FIRST, SECOND, THIRD})]
-    host.lab.settings = {}
-    assert host.measure() == []
-
-
-def test_a_job_that_was_killed_before_it_measured_again_goes_on(host: Host) -> None:
-    host.lab.record([SWEEP])
-    assert [rungs for _, rungs in host.measure()] == [{FIRST, SECOND, THIRD}]
-
-
-def test_cells_that_are_repeated_anyway_are_not_measured_once_more(host: Host) -> None:
-    edit_yaml(
-        host.lab.project.sweeps / f"{SWEEP}.yaml",
-        lambda sweep: sweep.update(repeated={}),
-    )
-    host.lab.settings = {"measure": {"sessions": 2}}
-    assert host.measure() == [("GPU-1", RUNGS), ("GPU-1", RUNGS)]

@@ -89,12 +89,6 @@ def test_a_change_of_a_check_or_of_the_timer_is_seen() -> None:
     }
 
 
-def test_the_lock_says_why() -> None:
-    reasons = json.loads(LOCK.read_text(encoding="utf-8"))["reasons"]
-    assert reasons
-    assert all(len(reason.split()) > 3 for reason in reasons)
-
-
 if __name__ == "__main__":
     if len(sys.argv) != 2:
         raise SystemExit(__doc__)

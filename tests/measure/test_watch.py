@@ -12,8 +12,8 @@ import pytest
 from ladder.gpu.device import RESULT_SLOTS
 from ladder.gpu.instance import Instance
 from ladder.gpu.timing import Block, Blocks, CheckedLaunch, Pairs, chain_length
-from ladder.measure.bench import REFERENCE, Bench, CellOutcome
-from ladder.measure.watch import CheckedSide, LaunchChecker
+from ladder.measure.bench import REFERENCE, CellOutcome
+from ladder.measure.watch import Chain, CheckedSide, LaunchChecker
 from ladder.measure.worker import Timing
 from ladder.model.cell import Partner
 from ladder.model.plan import Launch
@@ -123,97 +123,43 @@ def side(always: bool = True) -> CheckedSide:
 def test_every_launch_of_a_variant_gets_a_fresh_seed_and_a_check_with_a_fresh_key(
     instance: Any, watch: LaunchChecker
 ) -> None:
-    own = watch.single_launch(nothing, side(), 0)
+    launch = watch.single_launch(instance.launcher("variant"), side(), 0)
     for _ in range(500):
-        own.refresh()
-        own.inspect()
-    assert [entry[0] for entry in instance.log] == ["refresh", "inspect"] * 500
+        launched(launch)
+    assert [entry[0] for entry in instance.log] == [
+        "refresh",
+        "variant",
+        "inspect",
+    ] * 500
     seeds = {seed for _, _, seed in instance.entries("refresh")}
     _, _, params, indices, keys = zip(*instance.entries("inspect"), strict=True)
     assert len(seeds) == len(set(keys)) == 500
     assert not seeds & set(keys)
-    assert all(0 <= number < 2**62 for number in (*seeds, *keys)), (
-        "twice a seed and one more is a word"
-    )
-    assert list(indices) == list(range(500)), (
-        "until they are read, each has a slot of its own"
-    )
+    # Twice a seed and one more is a word.
+    assert all(0 <= number < 2**62 for number in (*seeds, *keys))
+    # Until they are read, each has a slot of its own.
+    assert list(indices) == list(range(500))
     assert all(one == {"k": 3} for one in params)
 
 
-def test_the_launch_itself_is_handed_on_and_a_single_one_has_no_prime(
-    watch: LaunchChecker,
-) -> None:
-    launched: list[int] = []
-    own = watch.single_launch(lambda: launched.append(1), side(), 0)
-    own.launch()
-    own.prime()
-    assert launched == [1]
-
-
-def test_of_a_reference_about_every_fourth_launch_is_checked(
+def test_of_a_reference_about_every_fourth_launch_is_checked_and_gets_fresh_inputs(
     instance: Any, watch: LaunchChecker
 ) -> None:
     sampled = watch.single_launch(nothing, side(always=False), REFERENCE)
     checked = []
     for _ in range(4000):
-        before = len(instance.entries("inspect"))
-        sampled.refresh()
-        sampled.inspect()
-        checked.append(len(instance.entries("inspect")) > before)
-        if len(instance.log) > 100:
-            instance.log.clear()
+        instance.log.clear()
+        launched(sampled)
+        entries = [entry[:2] for entry in instance.log]
+        checked.append(len(entries) == 2)
+        expected = [("refresh", REFERENCE), ("inspect", REFERENCE)]
+        assert entries == (expected if checked[-1] else [("poison", REFERENCE)])
     # A binomial number is within 8 of its standard deviations.
     assert abs(sum(checked) - 1000) < 8 * math.sqrt(4000 * 3 / 16)
-    assert not all(checked[::4]), "nobody can know which"
-    assert not any(all(checked[start::4]) for start in range(4))
-
-
-def test_a_launch_that_is_not_checked_takes_the_inputs_that_are_there(
-    instance: Any, watch: LaunchChecker
-) -> None:
-    sampled = watch.single_launch(nothing, side(always=False), REFERENCE)
-    kinds = set()
-    for _ in range(200):
-        instance.log.clear()
-        sampled.refresh()
-        sampled.inspect()
-        kinds.add(tuple(entry[:2] for entry in instance.log))
-    assert kinds == {
-        (("refresh", REFERENCE), ("inspect", REFERENCE)),
-        (("poison", REFERENCE),),
-    }
-
-
-def test_what_is_no_answer_is_never_checked(
-    instance: Any, watch: LaunchChecker
-) -> None:
-    copy = watch.single_launch(nothing, None, REFERENCE)
-    for _ in range(100):
-        copy.refresh()
-        copy.inspect()
-    assert [entry[:2] for entry in instance.log] == [("poison", REFERENCE)] * 100
+    assert not any(all(checked[start::4]) for start in range(4)), "nobody knows which"
 
 
 # What the checks found.
-
-
-def test_errors_are_those_of_the_launches_in_order(
-    instance: Any, watch: LaunchChecker
-) -> None:
-    first, second = side(), side()
-    for one in (first, second, second, first, second):
-        launched(watch.single_launch(nothing, one, 0))
-    instance.harness.error = [0.1, 0.9, 0.2, 0.3, 0.8].__getitem__
-    assert (first.checked, second.checked) == (0, 0), "not yet read"
-    watch.collect_results()
-    assert (first.checked, first.wrong, first.worst) == (2, 0, 0.3)
-    assert (second.checked, second.wrong, second.worst, second.first_wrong) == (
-        3,
-        2,
-        0.9,
-        1,
-    )
 
 
 def test_checks_are_read_when_all_slots_are_taken(
@@ -251,59 +197,29 @@ def test_a_launch_beyond_the_bound_is_wrong_and_so_are_infinity_and_nan(
     assert (one.checked, one.wrong) == (1, wrong)
 
 
-def test_a_side_says_how_many_launches_were_wrong_and_which_was_the_first() -> None:
-    one = side()
-    for error in (0.1, 0.2, 7.0, 0.1, 0.625):
-        one.take(error)
-    assert str(one) == (
-        "2 of 5 timed launches, launch 3 the first: largest normalised error 7, allowed 0.5"
-    )
-
-
 # Chains.
 
 
-def test_of_a_chain_all_places_are_poisoned_and_one_of_them_is_checked(
+def test_one_launch_of_a_chain_is_checked_at_a_place_that_nobody_knows(
     instance: Any, watch: LaunchChecker
 ) -> None:
-    places, one = [2, 3, 4], side()
-
-    def poison() -> None:
-        for place in places:
-            watch.poison(place)
-
-    chain = watch.chain(nothing, one, places, poison, nothing)
-    inspected = []
+    one = side()
+    chain = watch.chain(nothing, Chain(nothing, nothing, one, 3), nothing, 1)
+    places = []
     for _ in range(300):
         instance.log.clear()
-        chain.refresh()
-        assert [entry[:2] for entry in instance.log] == [
-            ("refresh", 2),
-            ("poison", 2),
-            ("poison", 3),
-            ("poison", 4),
-        ]
-        instance.log.clear()
-        chain.inspect()
-        ((_, place, *_),) = instance.log
-        inspected.append(place)
+        launched(chain)
+        assert instance.log[0][:2] == ("refresh", 2)
+        ((_, place, *_),) = instance.log[1:]
+        places.append(place)
     # 100 times each, within 8 standard deviations of a binomial number.
     assert all(
-        abs(inspected.count(place) - 100) < 8 * math.sqrt(300 * 2 / 9)
-        for place in places
+        abs(places.count(place) - 100) < 8 * math.sqrt(300 * 2 / 9)
+        for place in (2, 3, 4)
     )
     watch.collect_results()
     assert one.checked == 300
     assert instance.place == 0
-
-
-def test_a_chain_of_copies_is_never_checked(
-    instance: Any, watch: LaunchChecker
-) -> None:
-    chain = watch.chain(nothing, None, [2, 3], nothing, nothing)
-    chain.refresh()
-    chain.inspect()
-    assert [entry[0] for entry in instance.log] == ["refresh"]
 
 
 class FakeGraph:
@@ -379,6 +295,9 @@ class Lab:
             least_us=lambda cell, params, instance: 1.0,
             places=lambda instance: 1000,
             reference_params=lambda task: {},
+            rule=None,
+            warm_below_us=200.0,
+            references=SimpleNamespace(notes={}),
             another=lambda task, partner, instance: instance.launcher(
                 partner.reference
             ),
@@ -387,21 +306,13 @@ class Lab:
             ),
             external={},
         )
-        settings = {
-            "min_pairs": 1,
-            "max_pairs": 1,
-            "precision": 0.1,
-            "cell_seconds": 1,
-            "warm_below_us": 200,
-        }
-        plan: Any = SimpleNamespace(settings=settings)
         launch = Launch((1, 1, 1), (1, 1, 1), None, 0, "variant", {"k": 3}, ())
         task: Any = SimpleNamespace(
             cell=SimpleNamespace(in_regime=lambda regime: regime),
             launch=launch,
             reference=None,
         )
-        self.timing = Timing(self.bench, plan, task, Partner(name), (once_us, 150.0))
+        self.timing = Timing(self.bench, task, Partner(name), (once_us, 150.0))
 
     def run(self, *regimes: str) -> Any:
         launchers = [self.instance.launcher(name) for name in ("alone", "other alone")]
@@ -420,33 +331,25 @@ def lab(instance: Any, monkeypatch: pytest.MonkeyPatch) -> Lab:
     return made
 
 
-def test_launches_of_a_chain_write_to_places_of_their_own(
-    instance: Any, lab: Lab
-) -> None:
-    lab.run("warm")
-    length = chain_length(100.0)
-    own = list(range(REFERENCE + 1, REFERENCE + 1 + length))
-    assert [place for _, place in instance.entries("variant")] == own
-    assert [place for _, place in instance.entries("cublas")] == own
-    assert lab.timer.called == [("warm", length)]
-
-
 def test_a_chain_is_refreshed_and_poisoned_behind_one_launch_alone(
     instance: Any, lab: Lab
 ) -> None:
     lab.run("warm")
-    first = instance.log[: instance.log.index(("other alone", 0))]
     length = chain_length(100.0)
-    named = [entry[0] for entry in first]
+    assert lab.timer.called == [("warm", length)]
+    own = [*range(REFERENCE + 1, REFERENCE + 1 + length)]
+    assert [place for _, place in instance.entries("variant")] == own
+    assert [place for _, place in instance.entries("cublas")] == own
+    assert [place for _, place in instance.entries("poison")] == own * 2
+    first = instance.log[: instance.log.index(("other alone", 0))]
     around = ["refresh", *["poison"] * length]
-    assert named == ["alone", *around, *["variant"] * length, *["inspect"] * 4]
-    poisoned = [place for _, place in instance.entries("poison")]
-    assert poisoned == [place for _, place in instance.entries("variant")] * 2
-    assert instance.entries("inspect")[0][1] in poisoned
-
-
-def test_graphs_are_freed_behind_the_last_pair(instance: Any, lab: Lab) -> None:
-    lab.run("warm")
+    assert [entry[0] for entry in first] == [
+        "alone",
+        *around,
+        *["variant"] * length,
+        *["inspect"] * 4,
+    ]
+    assert instance.entries("inspect")[0][1] in own
     assert [graph.closed for graph in lab.graphs] == [True] * 3
 
 
@@ -460,16 +363,19 @@ def test_graphs_are_freed_when_a_launch_fails(instance: Any, lab: Lab) -> None:
     assert [graph.closed for graph in lab.graphs] == [True] * 3
 
 
-def test_a_slow_kernel_has_no_chain_and_keeps_its_other_regimes(
-    instance: Any, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("once_us", "regime", "range_"),
+    [(201.0, "warm", "below 200 us"), (89.0, "sustained", "from 100 us on")],
+)
+def test_a_kernel_that_a_regime_is_not_for_keeps_its_other_regimes(
+    once_us: float, regime: str, range_: str, instance: Any
 ) -> None:
-    slow = Lab(instance, once_us=201.0)
-    monkeypatch.setattr("ladder.measure.watch.capture", slow.capture)
-    found = slow.run("warm", "cold")
-    assert list(found) == ["cold", "warm"], "warm comes last"
-    assert found["warm"].result["status"] == "unsupported"
-    assert slow.timer.called == [("cold", 1.0)]
-    assert not slow.graphs
+    lab = Lab(instance, once_us=once_us)
+    timed = lab.run(regime, "cold")
+    assert list(timed) == ["cold", regime]
+    reason = f"{regime} is for kernels {range_}"
+    assert timed[regime].result == {"status": "unsupported", "reason": reason}
+    assert [called for called, _ in lab.timer.called] == ["cold"]
 
 
 # What a wrong launch makes of a cell.
@@ -582,16 +488,6 @@ def test_workspaces_of_a_sustained_chain_are_renewed_at_every_place(
     assert all(instance.log.index(("workspaces", place)) < first for place in own)
 
 
-def test_short_kernels_are_not_sustained(
-    instance: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found = Lab(instance, once_us=89.0).run("sustained")["sustained"]
-    assert found.result == {
-        "status": "unsupported",
-        "reason": "sustained is for kernels from 100 us on",
-    }
-
-
 @pytest.mark.parametrize(
     ("error", "wrong"), [(0.4 * BOUND, False), (0.6 * BOUND, True)]
 )
@@ -647,30 +543,3 @@ def test_a_copy_as_the_reference_is_not_checked(
         ("poison", REFERENCE),
         ("other alone", 0),
     ]
-
-
-# After an error.
-
-
-@pytest.mark.parametrize(
-    ("broken", "release", "works"),
-    [
-        ("", False, True),
-        ("", True, True),
-        ("sync", False, False),
-        ("close", False, True),
-        ("close", True, False),
-    ],
-)
-def test_a_context_works_where_what_is_asked_of_it_does(
-    broken: str, release: bool, works: bool
-) -> None:
-    def answers(name: str) -> None:
-        if name == broken:
-            raise RuntimeError(name)
-
-    bench: Any = Bench.__new__(Bench)
-    bench.gpu = SimpleNamespace(sync=lambda: answers("sync"))
-    bench._instance = SimpleNamespace(close=lambda: answers("close"))
-    assert bench.recovers(release=release) is works
-    assert (bench._instance is None) is (release and works)

@@ -4,6 +4,7 @@ import importlib
 import math
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,15 +15,14 @@ from ladder.gpu.instance import Check, Instance
 from ladder.gpu.launching import Loaded, load, static_shared_bytes
 from ladder.gpu.stamps import DeviceClock
 from ladder.gpu.tensor import Tensor
-from ladder.gpu.timing import CheckedLaunch, Timer, TimesDisagree
+from ladder.gpu.timing import CheckedLaunch, StoppingRule, Timer, TimesDisagree
 from ladder.model.cell import BACK_TO_BACK, Cell, Partner, size_label
 from ladder.model.errors import LadderError
 from ladder.model.plan import Edge, Launch, Plan, Task
-from ladder.model.problem import COPY, GATE, NOTHING, Params, Problem
+from ladder.model.problem import COPY, GATE, NOTHING, Params
 
 REFERENCE = 1  # where its outputs are: see Instance.writing_to
 
-_Key = tuple[Any, ...]
 _WEIGHTS = (
     (0.75, 0.5, "nan"),
     (1.0, 0.0, "inf"),
@@ -54,28 +54,31 @@ class CellOutcome(Exception):
             self.result["transient"] = True
         self.spoilt = spoilt
 
+    def of(self, subject: str) -> "CellOutcome":
+        """The same outcome with a reason that names whose it is."""
+        return CellOutcome(self.result["status"], f"{subject}: {self}", self.spoilt)
+
 
 def _takes_beta(launch: Launch) -> bool:
     return any(argument.get("scalar") == "beta" for argument in launch.arguments)
 
 
-def _say_nothing(_: str) -> None:
-    """In place of a pipe to the supervisor."""
+@dataclass
+class VerifiedReference:
+    """A reference with outputs of its own; `swapped` writes to the variant's. `us`: about how long a launch takes."""
+
+    launcher: Launcher
+    swapped: Launcher | None = None
+    us: float | None = None
 
 
+@dataclass
 class References:
-    """What is loaded for the current instance and verified on it, times in us, and notes by name.
+    """What was verified for the current instance, None where it is missing or wrong, and notes by name."""
 
-    A library is None where it is missing or wrong. `swapped` ones write to the variant's outputs.
-    """
-
-    def __init__(self) -> None:
-        self.libraries = dict[_Key, Launcher | None]()
-        self.kernels = dict[Partner, Launcher]()
-        self.swapped = dict[_Key, Launcher]()
-        self.times_us = dict[_Key, float]()
-        self.notes = dict[str, str]()
-        self.copy_us: float | None = None
+    verified: dict[Any, VerifiedReference | None] = field(default_factory=dict)
+    notes: dict[str, str] = field(default_factory=dict)
+    copy_us: float | None = None
 
 
 class Bench:
@@ -85,38 +88,44 @@ class Bench:
     """
 
     def __init__(self, plan: Plan, cubins: Path, traced: bool = False) -> None:
-        self.problem: Problem = importlib.import_module(
-            f"ladder.problems.{plan.problem}"
-        ).PROBLEM
-        self.variants, self.cubins = plan.variants, cubins
-        self._harness_facts = plan.harness
+        self.plan, self.cubins = plan, cubins
+        problem = f"ladder.problems.{plan.problem}"
+        self.problem = importlib.import_module(problem).PROBLEM
+        settings: Any = plan.settings
+        self.rule = StoppingRule(
+            settings["precision"],
+            settings["min_pairs"],
+            settings["max_pairs"],
+            settings["cell_seconds"],
+        )
+        self.warm_below_us = settings["warm_below_us"]
+        self._seed = settings["seed"]
         first_dtype = next(iter(plan.harness))
         cubin, symbols = self._compiled_harness(first_dtype)
         self.gpu = Gpu(cubin, symbols)
         self._harness_by_dtype: dict[str, Harness] = {first_dtype: self.gpu.harness}
         self.timer = Timer(self.gpu, None if traced else self._device_clock(symbols))
-        kind: type[Instance] = importlib.import_module(
-            f"ladder.problems.{plan.problem}.instance"
-        ).INSTANCE
-        self._create = kind.maker(self.timer, plan.settings)
-        self._seed = int(plan.settings["seed"] or 0)
+        kind = importlib.import_module(f"{problem}.instance").INSTANCE
+        self._create = kind.maker(self.timer, settings)
         self._instance: Instance | None = None
-        self._operands: _Key | None = None
-        self._edges = plan.edges
+        self._operands: tuple[Any, ...] | None = None
         self._edge_outcomes = dict[str, CellOutcome | None]()
-        self._edge_instances = dict[_Key, Instance]()
+        self._edge_instances = dict[tuple[Any, ...], Instance]()
         self.external = {
             name: ExternalReference(given) for name, given in plan.external.items()
         }
         # Says ahead of a result what may end the process.
-        self.doing: Callable[[str], None] = _say_nothing
+        self.doing: Callable[[str], None] = lambda subject: None
         self.references = References()
         self.gpu.l2.warm_up(_WARM_UP_S)
 
     def _compiled_harness(self, dtype: str) -> tuple[bytes, dict[str, str]]:
         """Cubin and symbols."""
-        facts = self._harness_facts[dtype]
-        return (self.cubins / f"{facts['cubin']}.cubin").read_bytes(), facts["symbols"]
+        facts = self.plan.harness[dtype]
+        return self._cubin(facts), facts["symbols"]
+
+    def _cubin(self, facts: Mapping[str, Any]) -> bytes:
+        return (self.cubins / f"{facts['cubin']}.cubin").read_bytes()
 
     def _device_clock(self, symbols: Mapping[str, str]) -> DeviceClock | None:
         self.device_clock = "CUPTI"
@@ -141,13 +150,11 @@ class Bench:
         copy = partial(gpu.copy, int(target.handle), int(source.handle), size)
         (copy_us,) = self.timer.quick_medians([copy])
         (floor_us,) = self.timer.quick_medians([gpu.harness.nothing])
-        for buffer in (source, target):
-            buffer.close(gpu.stream)
+        source.close(gpu.stream)
+        target.close(gpu.stream)
         return {
             "name": gpu.device.name,
-            "compute_capability": ".".join(
-                str(part) for part in gpu.compute_capability
-            ),
+            "compute_capability": ".".join(map(str, gpu.compute_capability)),
             "sms": gpu.sms,
             "l2_bytes": gpu.l2_bytes,
             "boost_clock_mhz": gpu.boost_clock_mhz or None,
@@ -170,7 +177,7 @@ class Bench:
             held = needed <= self.gpu.total_bytes() - _SPARE_BYTES  # by another process
             raise CellOutcome("unsupported", reason, transient=held)
         self._use_harness(cell.dtype)
-        instance = self._create(self.gpu, cell.size, cell.dtype, cell.layout)
+        instance: Instance = self._create(self.gpu, cell.size, cell.dtype, cell.layout)
         self.draw(instance)
         self._instance, self._operands = instance, cell.operands
         return instance
@@ -196,10 +203,10 @@ class Bench:
 
         Raises CellOutcome for one that did not compile or cannot be launched here, OutOfDeviceMemory.
         """
-        facts = self.variants[launch.variant]
+        facts = self.plan.variants[launch.variant]
         if facts["status"] != "ok":
             raise CellOutcome(facts["status"], str(facts["reason"]))
-        cubin = (self.cubins / f"{facts['cubin']}.cubin").read_bytes()
+        cubin = self._cubin(facts)
         shared = launch.shared_bytes + static_shared_bytes(cubin)
         most = self.gpu.block_shared_bytes
         if shared > most:
@@ -223,9 +230,8 @@ class Bench:
 
         Raises CellOutcome where launches wrote other memory.
         """
-        launch_us = self.timer.time_once(
-            CheckedLaunch(launcher, instance.poison_outputs)
-        )
+        launch = CheckedLaunch(launcher, instance.poison_outputs)
+        launch_us = self.timer.time_once(launch)
         self.refuse_memory_violation(instance)
         with self.timer.working():
             return instance.check(params), launch_us
@@ -240,8 +246,7 @@ class Bench:
             for instance in looked_at:
                 violation = instance.memory_violation()
                 if violation:
-                    status, reason = violation
-                    return CellOutcome(status, reason, spoilt=True)
+                    return CellOutcome(*violation, spoilt=True)
         return None
 
     def refuse_memory_violation(self, instance: Instance) -> None:
@@ -268,7 +273,7 @@ class Bench:
         if variant not in self._edge_outcomes:
             self._edge_outcomes[variant] = None
             try:
-                for number, edge in enumerate(self._edges.get(variant, ())):
+                for number, edge in enumerate(self.plan.edges.get(variant, ())):
                     self._verify_edge(edge, cell, number)
             except CellOutcome as outcome:
                 self._edge_outcomes[variant] = outcome
@@ -280,15 +285,14 @@ class Bench:
         """How a variant is launched at each of its edges, and the instance there."""
         return [
             (edge.launch, self._edge_instance(edge, cell))
-            for edge in self._edges.get(variant, ())
+            for edge in self.plan.edges.get(variant, ())
         ]
 
     def _edge_instance(self, edge: Edge, cell: Cell) -> Instance:
         key = (cell.dtype, cell.layout, *edge.size.items())
         if key not in self._edge_instances:
-            self._edge_instances[key] = self._create(
-                self.gpu, edge.size, cell.dtype, cell.layout
-            )
+            instance = self._create(self.gpu, edge.size, cell.dtype, cell.layout)
+            self._edge_instances[key] = instance
         return self._edge_instances[key]
 
     def _verify_edge(self, edge: Edge, cell: Cell, number: int) -> None:
@@ -303,9 +307,8 @@ class Bench:
             with instance.inputs_of_kind(kind):
                 self._verify_weights(edge, instance, 1.0, 0.0, "nan")
                 if kind == weighted_kind and _takes_beta(edge.launch):
-                    self._verify_weights(
-                        edge, instance, *_WEIGHTS[number % len(_WEIGHTS)]
-                    )
+                    weights = _WEIGHTS[number % len(_WEIGHTS)]
+                    self._verify_weights(edge, instance, *weights)
         self.refuse_memory_violation(instance)
 
     def _verify_weights(
@@ -319,7 +322,9 @@ class Bench:
         with self.timer.working():
             instance.poison_outputs()
             if nan_inputs:
-                self._fill_inputs_with_nan(instance)
+                for tensor in self._inputs(instance):
+                    # NaN in every type
+                    tensor.buffer.fill(b"\xff", stream=self.gpu.stream)
             loaded()
             if nan_inputs:
                 self.draw(instance)
@@ -336,23 +341,16 @@ class Bench:
         raise CellOutcome("incorrect", f"{where}, {instance.inputs} inputs: {check}")
 
     def _nan_at_alpha_zero(self, edge: Edge, check: Check) -> str:
-        file = f"{self.variants[edge.launch.variant]['kernel']}.yaml"
+        kernel = self.plan.variants[edge.launch.variant]["kernel"]
         return (
             "with alpha = 0 the result must be beta * C even where A and B hold NaN (BLAS); "
             f"at {size_label(edge.size)} {check}. If your kernel does not promise that, "
-            f"say `nan_at_alpha_zero: true` in {file}"
+            f"say `nan_at_alpha_zero: true` in {kernel}.yaml"
         )
 
-    def _fill_inputs_with_nan(self, instance: Instance) -> None:
-        for tensor in self._inputs(instance):
-            tensor.buffer.fill(b"\xff", stream=self.gpu.stream)  # NaN in every type
-
     def _inputs(self, instance: Instance) -> list[Tensor]:
-        return [
-            instance.tensors[name]
-            for name in self.problem.buffers
-            if name not in instance.outputs
-        ]
+        names = [name for name in self.problem.buffers if name not in instance.outputs]
+        return [instance.tensors[name] for name in names]
 
     def refuse_other_weights(self, launch: Launch, instance: Instance) -> None:
         """Raises CellOutcome where a kernel is wrong at this size with other alpha and beta, if it takes any."""
@@ -367,53 +365,33 @@ class Bench:
         finally:
             instance.use_scalars(usual["alpha"], usual["beta"])
         if not check.correct:
-            raise CellOutcome(
-                "incorrect", f"with alpha = {alpha:g}, beta = {beta:g}: {check}"
-            )
+            weights = f"alpha = {alpha:g}, beta = {beta:g}"
+            raise CellOutcome("incorrect", f"with {weights}: {check}")
 
-    def reference(self, task: Task, partner: Partner, instance: Instance) -> Launcher:
-        """A task's reference, verified, with outputs of its own. Raises CellOutcome for none or a wrong one."""
+    def reference(
+        self, task: Task, partner: Partner, instance: Instance
+    ) -> VerifiedReference:
+        """A task's reference. Raises CellOutcome for none or a wrong one."""
         if task.reference is None:
-            library = self.library(partner, self.reference_params(task), instance)
-            if library is None:
+            reference = self.library(partner, self.reference_params(task), instance)
+            if reference is None:
+                reason = "no reference: " + "; ".join(self.notes())
                 # An algorithm that was chosen was there, on some GPU of the model.
                 gone = bool(partner.algorithm)
-                raise CellOutcome(
-                    "unsupported",
-                    "no reference: " + "; ".join(self.notes()),
-                    transient=gone,
-                )
-            return library
-        kernels = self.references.kernels
-        if partner not in kernels:
+                raise CellOutcome("unsupported", reason, transient=gone)
+            return reference
+        verified = self.references.verified
+        if partner not in verified:
             with instance.writing_to(REFERENCE):
                 try:
                     self.verify_edges(partner.reference, task.cell)
-                    kernels[partner], _, _ = self.verified(task.reference, instance)
+                    kernel, _, _ = self.verified(task.reference, instance)
                 except CellOutcome as outcome:
-                    reason = f"the reference {partner}: {outcome}"
-                    raise CellOutcome(
-                        outcome.result["status"], reason, outcome.spoilt
-                    ) from outcome
-        return kernels[partner]
-
-    def candidates(self, choice: Cell, instance: Instance) -> list[Partner]:
-        """All that may be the reference of a choice; what is missing leaves a note. Raises CellOutcome for none."""
-        candidates = list[Partner]()
-        for name in choice.reference.libraries:
-            if name in self.external:
-                if self.library(Partner(name), choice.params, instance) is not None:
-                    candidates.append(Partner(name))
-                continue
-            try:
-                candidates += [
-                    Partner(name, algorithm) for algorithm in instance.library(name)
-                ]
-            except LadderError as error:
-                self.note(name, str(error))
-        if not candidates:
-            raise CellOutcome("unsupported", "; ".join(self.notes()))
-        return candidates
+                    raise outcome.of(f"the reference {partner}") from outcome
+            verified[partner] = VerifiedReference(kernel)
+        kernel_reference = verified[partner]
+        assert kernel_reference is not None
+        return kernel_reference
 
     def reference_params(self, task: Task) -> Params:
         """What the answer of a task's reference depends on: a kernel's parameters, of others those of the problem."""
@@ -432,22 +410,44 @@ class Bench:
         self, task: Task, partner: Partner, instance: Instance
     ) -> Launcher:
         """A task's `reference`, writing to the variant's outputs. One launch has loaded its kernel."""
-        key = partner, *self.reference_params(task).items()
-        swapped = self.references.swapped
-        if key not in swapped:
-            swapped[key] = self.another(task, partner, instance)
+        reference = self.reference(task, partner, instance)
+        if reference.swapped is None:
+            reference.swapped = self.another(task, partner, instance)
             with self.timer.working():
-                swapped[key]()  # A library may load another kernel for another place.
-        return swapped[key]
+                # A library may load another kernel for another place.
+                reference.swapped()
+        return reference.swapped
+
+    def reference_us(self, reference: VerifiedReference) -> float:
+        """About how long a launch of a reference takes, in us, once for the current instance."""
+        if reference.us is None:
+            (reference.us,) = self.timer.quick_medians([reference.launcher])
+        return reference.us
+
+    def candidates(self, choice: Cell, instance: Instance) -> list[Partner]:
+        """All that may be the reference of a choice; what is missing leaves a note. Raises CellOutcome for none."""
+        candidates = list[Partner]()
+        for name in choice.reference.libraries:
+            if name in self.external:
+                if self.library(Partner(name), choice.params, instance) is not None:
+                    candidates.append(Partner(name))
+                continue
+            try:
+                algorithms = instance.library(name)
+                candidates += [Partner(name, algorithm) for algorithm in algorithms]
+            except LadderError as error:
+                self.references.notes[name] = str(error)
+        if not candidates:
+            raise CellOutcome("unsupported", "; ".join(self.notes()))
+        return candidates
 
     def loaded_library(
         self, partner: Partner, params: Params, instance: Instance
     ) -> Launcher:
         """A library or an external reference, for the outputs that are there. Raises LadderError without one."""
         if partner.reference in self.external:
-            return self.external[partner.reference].launcher(
-                self.problem, instance, params
-            )
+            external = self.external[partner.reference]
+            return external.launcher(self.problem, instance, params)
         algorithms = instance.library(partner.reference)
         if partner.algorithm not in algorithms:
             asked = partner.algorithm or "one without a name"
@@ -456,62 +456,73 @@ class Bench:
 
     def library(
         self, partner: Partner, params: Params, instance: Instance
-    ) -> Launcher | None:
+    ) -> VerifiedReference | None:
         """A library or an external reference, verified, with outputs of its own; None, and a note, for none."""
         key = partner, *params.items()
-        libraries = self.references.libraries
-        if key not in libraries:
-            verified = (
-                self._external if partner.reference in self.external else self._library
-            )
+        verified = self.references.verified
+        if key not in verified:
+            external = partner.reference in self.external
+            verify = self._verify_external if external else self._verify_library
             with instance.writing_to(REFERENCE):
-                libraries[key] = verified(partner, params, instance)
-        return libraries[key]
+                launcher = verify(partner, params, instance)
+            verified[key] = VerifiedReference(launcher) if launcher else None
+        return verified[key]
 
-    def _external(
+    def _verify_library(
         self, partner: Partner, params: Params, instance: Instance
     ) -> Launcher | None:
-        """An external reference, verified; None, and a note, where it fails or is wrong.
+        """A library reference; None, and a note, where there is none or its result is wrong."""
+        try:
+            launcher = self.loaded_library(partner, params, instance)
+        except LadderError as error:
+            self.references.notes[str(partner)] = str(error)
+            return None
+        launcher()  # which loads its kernel
+        if partner.reference == COPY:
+            return launcher
+        check, _ = self.check(launcher, {}, instance)  # libraries have no parameters
+        if check.correct:
+            return launcher
+        self.references.notes[str(partner)] = f"wrong: {check}"
+        return None
+
+    def _verify_external(
+        self, partner: Partner, params: Params, instance: Instance
+    ) -> Launcher | None:
+        """An external reference; None, and a note, where it fails or is wrong.
 
         Raises CellOutcome, which names it, where memory or the context is spoilt.
         """
-        name = partner.reference
+        name, notes = partner.reference, self.references.notes
         file = str(self.external[name])
-        reference = f"the reference {name}: {file}"
-        self.doing(reference)
+        subject = f"the reference {name}: {file}"
+        self.doing(subject)
         try:
             launcher = self.loaded_library(partner, params, instance)
             launcher()  # which loads its kernels
             self.gpu.sync()
             check, _ = self.check(launcher, params, instance)
-            elsewhere = check.correct and self._enqueues_elsewhere(
-                launcher, params, instance
-            )
+            if not check.correct:
+                notes[name] = f"{file}: wrong: {check}"
+            elif self._enqueues_elsewhere(launcher, params, instance):
+                notes[name] = f"{file}: does not enqueue on its stream"
+            else:
+                return launcher
         except OutOfDeviceMemory:
             raise
         except CellOutcome as outcome:
-            reason = f"{reference}: {outcome}"
-            raise CellOutcome(
-                outcome.result["status"], reason, outcome.spoilt
-            ) from outcome
+            raise outcome.of(subject) from outcome
         except Exception as error:
             if not self.recovers():
-                reason = f"{reference}: {type(error).__name__}: {error}"
+                reason = f"{subject}: {type(error).__name__}: {error}"
                 raise CellOutcome("launch_error", reason, spoilt=True) from error
             if not isinstance(error, LadderError):
                 raise
             text = str(error)
-            self.note(name, text if file in text else f"{file}: {text}")
-            return None
+            notes[name] = text if file in text else f"{file}: {text}"
         finally:
             self.doing("")
-        if not check.correct:
-            self.note(name, f"{file}: wrong: {check}")
-            return None
-        if elsewhere:
-            self.note(name, f"{file}: does not enqueue on its stream")
-            return None
-        return launcher
+        return None
 
     def _enqueues_elsewhere(
         self, launcher: Launcher, params: Params, instance: Instance
@@ -548,46 +559,16 @@ class Bench:
             return False
         return True
 
-    def _library(
-        self, partner: Partner, params: Params, instance: Instance
-    ) -> Launcher | None:
-        """A library reference, verified; None, and a note, where there is none or its result is wrong."""
-        try:
-            launcher = self.loaded_library(partner, params, instance)
-        except LadderError as error:
-            self.note(str(partner), str(error))
-            return None
-        launcher()  # which loads its kernel
-        if partner.reference == COPY:
-            return launcher
-        check, _ = self.check(launcher, {}, instance)  # libraries have no parameters
-        if check.correct:
-            return launcher
-        self.note(str(partner), f"wrong: {check}")
-        return None
-
-    def note(self, name: str, text: str) -> None:
-        """Note something of a library or an external reference, for the current instance."""
-        self.references.notes[name] = text
-
     def notes(self) -> list[str]:
-        """Which libraries are missing at these operands or are wrong, and why: what is true of many, once."""
+        """Which references are missing at these operands or are wrong, and why: what is true of many, once."""
         names_by_text = dict[str, list[str]]()
         for name, text in self.references.notes.items():
             names_by_text.setdefault(text, []).append(name)
         lines = []
-        for text, names in names_by_text.items():
-            others = f" and {len(names) - 1} more" if len(names) > 1 else ""
-            lines.append(f"{names[0]}{others}: {text}")
+        for text, (name, *others) in names_by_text.items():
+            more = f" and {len(others)} more" if others else ""
+            lines.append(f"{name}{more}: {text}")
         return lines
-
-    def reference_us(self, partner: Partner, launcher: Launcher) -> float:
-        """About how long a launch of a reference takes, in us, once for the current instance."""
-        key = partner, launcher
-        times_us = self.references.times_us
-        if key not in times_us:
-            (times_us[key],) = self.timer.quick_medians([launcher])
-        return times_us[key]
 
     def least_us(self, cell: Cell, params: Params, instance: Instance) -> float:
         """The least time (us) of an honest launch: operations at the peak rate, bytes at the memory's.
@@ -595,25 +576,24 @@ class Bench:
         Bytes count after a flush: the inputs, and what of the outputs the L2 cannot keep.
         """
         gpu = self.gpu
+        tflops = gpu.tensor_tflops.get(cell.dtype) or 0.0
         if cell.dtype == "fp32":
             # Tensor cores may reach the accuracy of fp32.
             tflops = max(gpu.tensor_tflops.get("tf32") or 0.0, gpu.fp32_tflops or 0.0)
-        else:
-            tflops = gpu.tensor_tflops.get(cell.dtype) or 0.0
         if not gpu.full_rate_fp64:
             tflops *= _BOOST  # GPUs that are not made for data centres may run above the clock that they report
         operations = self.problem.work(cell.size, cell.dtype, params).operations
-        arithmetic_us = operations / tflops / 1e6 if tflops else 0.0
+        arithmetic_us: float = operations / tflops / 1e6 if tflops else 0.0
         if cell.regime in BACK_TO_BACK:
-            return float(arithmetic_us)
+            return arithmetic_us
         read = sum(tensor.buffer.size for tensor in self._inputs(instance))
         written = sum(instance.tensors[name].buffer.size for name in instance.outputs)
         moved = read + max(0, written - gpu.l2_bytes)
-        return float(max(arithmetic_us, moved / gpu.memory_bytes_per_us))
+        return max(arithmetic_us, float(moved / gpu.memory_bytes_per_us))
 
     def copy_us(self, instance: Instance) -> float | None:
         """Time (us) of a copy of the instance's data, for problems that have one as a library."""
         if self.references.copy_us is None and COPY in self.problem.libraries:
-            copy = [*instance.library(COPY).values()]
+            copy = list(instance.library(COPY).values())
             self.references.copy_us = self.timer.quick_medians(copy)[0]
         return self.references.copy_us

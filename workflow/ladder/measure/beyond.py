@@ -1,8 +1,9 @@
 """Accesses beyond buffers that no result shows: a kernel is launched where nothing is mapped behind them."""
 
 import contextlib
-import itertools
 from collections.abc import Iterable
+
+from cuda.core import Buffer
 
 from ladder.gpu.instance import Instance
 from ladder.gpu.unmapped import at_ends, mapped
@@ -23,57 +24,50 @@ def refuse_accesses_beyond(
 
     Raises CellOutcome where a launch fails there, which loses the context. A note says where there is no such memory.
     """
-    todo, sizes = list(launches), dict[str, int]()
-    for launch, instance in todo:
+    launches = list(launches)
+    sizes = dict[str, int]()
+    for launch, instance in launches:
         for name in _buffers(launch):
             sizes[name] = max(sizes.get(name, 0), instance.tensors[name].buffer.size)
     with contextlib.ExitStack() as memory, bench.timer.working():
         try:
-            if (needed := sum(sizes.values())) > (half := bench.gpu.free_bytes() // 2):
+            needed, most = sum(sizes.values()), bench.gpu.free_bytes() // 2
+            if needed > most:
                 raise LadderError(
-                    f"that takes {needed} bytes of device memory, of which {half} may be taken"
+                    f"that takes {needed} bytes of device memory, of which {most} may be taken"
                 )
-            ends = {
+            areas = {
                 name: memory.enter_context(mapped(bench.gpu, size))
                 for name, size in sizes.items()
             }
         except LadderError as error:
-            bench.note(
-                "unmapped memory",
-                f"accesses beyond buffers were not looked for: {error}",
-            )
+            note = f"accesses beyond buffers were not looked for: {error}"
+            bench.references.notes["unmapped memory"] = note
             return
-        for launch, instance in todo:
-            _launch(bench, launch, instance, ends)
+        for launch, instance in launches:
+            begins, ends = dict[str, Buffer](), dict[str, Buffer]()
+            for name in _buffers(launch):
+                size = instance.tensors[name].buffer.size
+                begins[name], ends[name] = at_ends(*areas[name], size)
+            _launch_in(bench, launch, instance, begins)
+            _launch_in(bench, launch, instance, ends)
 
 
 def _buffers(launch: Launch) -> set[str]:
     """Those that a kernel takes."""
-    return {
-        one[kind]
-        for one in launch.arguments
-        for kind in ("pointer", "tensor_map")
-        if kind in one
-    }
+    kinds = ("pointer", "tensor_map")
+    return {one[kind] for one in launch.arguments for kind in kinds if kind in one}
 
 
-def _launch(
-    bench: Bench, launch: Launch, instance: Instance, ends: dict[str, tuple[int, int]]
+def _launch_in(
+    bench: Bench, launch: Launch, instance: Instance, buffers: dict[str, Buffer]
 ) -> None:
-    both = {
-        name: at_ends(*ends[name], instance.tensors[name].buffer.size)
-        for name in _buffers(launch)
-    }
-    own, weights = (
-        instance.scalars,
-        _WEIGHTS if "beta" in bench.problem.scalars else _WEIGHTS[:1],
-    )
-    for end, (alpha, beta) in itertools.product((0, 1), weights):
+    usual = instance.scalars
+    weights = _WEIGHTS if "beta" in bench.problem.scalars else _WEIGHTS[:1]
+    for alpha, beta in weights:
         instance.use_scalars(alpha, beta)
         try:
-            with instance.kept_in(
-                {name: buffers[end] for name, buffers in both.items()}
-            ):
+            with instance.kept_in(buffers):
                 bench.load(launch, instance)()
                 bench.gpu.sync()
         except CellOutcome:
@@ -82,8 +76,7 @@ def _launch(
             if not any(word in str(error) for word in _LOST):
                 raise
             why = "accesses memory beyond its buffers: it fails where nothing is mapped there"
-            raise CellOutcome(
-                "out_of_bounds", f"at {size_label(instance.size)}: {why}", spoilt=True
-            ) from error
+            reason = f"at {size_label(instance.size)}: {why}"
+            raise CellOutcome("out_of_bounds", reason, spoilt=True) from error
         finally:
-            instance.use_scalars(own.get("alpha", 1.0), own.get("beta", 0.0))
+            instance.use_scalars(usual.get("alpha", 1.0), usual.get("beta", 0.0))

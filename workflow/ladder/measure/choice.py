@@ -6,6 +6,7 @@ session that is held against these operands has the same partner.
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from ladder.model.cell import Partner
@@ -41,6 +42,12 @@ def _fastest_us(
     return times
 
 
+def _share(candidate: Mapping[str, Any], winner: Mapping[str, Any]) -> float:
+    """How many times as long as the winner a candidate takes, by medians."""
+    share: float = median(candidate["us"]) / median(_fastest_us(candidate, winner))
+    return share
+
+
 def ties(ratio: Estimate) -> bool:
     """Whether a candidate that takes so many times as long as the fastest may be the faster one in the next session."""
     value, low, _ = ratio
@@ -53,8 +60,9 @@ def _winner(candidates: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     return min(unpaired, key=lambda candidate: median(candidate["us"]))
 
 
-def _name(candidate: Mapping[str, Any]) -> dict[str, str]:
-    return {"reference": candidate["reference"], "algorithm": candidate["algorithm"]}
+def partner(candidate: Mapping[str, Any]) -> Partner:
+    """What a candidate, or a result, names."""
+    return Partner(candidate["reference"], candidate["algorithm"])
 
 
 def decide(candidates: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -65,24 +73,17 @@ def decide(candidates: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """
     winner = _winner(candidates)
     others = [candidate for candidate in candidates if candidate is not winner]
-    others.sort(
-        key=lambda candidate: (
-            median(candidate["us"]) / median(_fastest_us(candidate, winner))
-        )
-    )
-    decided: dict[str, Any] = {**_name(winner), "runner_up": None}
-    if others:
-        value, low, high = longer(others[0], winner)
-        decided["runner_up"] = {
-            **_name(others[0]),
-            "longer": value,
-            "longer_low": low,
-            "longer_high": high,
-        }
-    decided["tied"] = [
-        _name(candidate) for candidate in others if ties(longer(candidate, winner))
-    ]
-    return decided
+    others.sort(key=lambda candidate: _share(candidate, winner))
+    runner_up, tied = None, []
+    for candidate in others:
+        value, low, high = longer(candidate, winner)
+        name = asdict(partner(candidate))
+        if runner_up is None:
+            interval = {"longer": value, "longer_low": low, "longer_high": high}
+            runner_up = name | interval
+        if ties((value, low, high)):
+            tied.append(name)
+    return asdict(partner(winner)) | {"runner_up": runner_up, "tied": tied}
 
 
 def library_times(result: Mapping[str, Any]) -> dict[str, float]:
@@ -92,22 +93,21 @@ def library_times(result: Mapping[str, Any]) -> dict[str, float]:
     close = dict[str, float]()
     for candidate in result["candidates"]:
         name = candidate["reference"]
-        scale = winner_us / median(_fastest_us(candidate, winner))
-        close[name] = min(scale * median(candidate["us"]), close.get(name, math.inf))
+        us = winner_us * _share(candidate, winner)
+        close[name] = min(us, close.get(name, math.inf))
     return {**result["references"], **close}
 
 
 def partners(result: Mapping[str, Any]) -> list[Partner]:
     """The winner of a choice and what ties with it; either may be a cell's reference."""
-    return [
-        Partner(one["reference"], one["algorithm"]) for one in (result, *result["tied"])
-    ]
+    return [partner(candidate) for candidate in (result, *result["tied"])]
 
 
 def choice_in_words(result: Mapping[str, Any]) -> str:
     """The winner of a choice, for a person, and how far behind the next one is."""
-    winner, *tied = partners(result)
-    if (second := result["runner_up"]) is None:
-        return f"{winner}, which is alone"
-    behind = f"{Partner(second['reference'], second['algorithm'])} takes {second['longer']:.4f} times as long"
-    return f"{winner}, {behind}" + (f", {len(tied)} tied" if tied else "")
+    second = result["runner_up"]
+    if second is None:
+        return f"{partner(result)}, which is alone"
+    behind = f"{partner(second)} takes {second['longer']:.4f} times as long"
+    tied = f", {len(result['tied'])} tied" if result["tied"] else ""
+    return f"{partner(result)}, {behind}{tied}"

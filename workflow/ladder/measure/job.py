@@ -13,14 +13,13 @@ from ladder.gpu.clocks import locked_clocks
 from ladder.gpu.discovery import driver_version, find_gpus, of_one_model
 from ladder.gpu.monitor import Monitor
 from ladder.measure import host
-from ladder.measure.account import Job
 from ladder.measure.choice import choice_in_words
 from ladder.measure.conditions import host_conditions
 from ladder.measure.gpu_job import gpu_program
 from ladder.measure.plan_records import PlanRecords
 from ladder.measure.request import Request
-from ladder.measure.schedule import Due, Mode, Schedule
-from ladder.measure.store import Append, appending, now, read_store
+from ladder.measure.schedule import Due, Schedule
+from ladder.measure.store import Account, Append, appending, now, read_store
 from ladder.measure.supervisor import Supervisor, WorkerAnswer, WorkerProcess
 from ladder.model.cell import cell_name
 from ladder.model.errors import LadderError
@@ -41,7 +40,7 @@ class Measuring:
     on: Mapping[str, str]
     monitor: Monitor
     begin_session: Callable[[Mapping[str, Any]], Session]
-    job: Job
+    account: Account
     session: str = ""
 
     def run(self, due: Due, start: Callable[[], WorkerProcess], append: Append) -> None:
@@ -54,6 +53,7 @@ class Measuring:
             worker_pids.add(int(worker.hello["pid"]))
             session = self.begin_session(worker.hello["gpu"])
             self.session = session.id
+            self.account.worker_starts += 1
             append(session)
 
         supervisor = Supervisor(start, self.schedule.plan.job["deadline_s"], on_start)
@@ -61,78 +61,37 @@ class Measuring:
             for request in self.schedule.requests(due):
                 asked = time.monotonic()
                 answer = supervisor.measure(request)
-                device = {
-                    **self.monitor.since(asked),
-                    "busy": bool(self.monitor.neighbours(worker_pids)),
-                }
-                for result in answer["results"].values():
-                    self.complete(result)
+                busy = bool(self.monitor.neighbours(worker_pids))
+                device = {**self.monitor.since(asked), "busy": busy}
                 records = list(self.records(request, answer, device))
                 for record in records:
                     append(record)
                 self.schedule.take(records)
+                self.account.measured += not request.choice
+                self.account.gpu_s += answer["gpu_s"]
+                self.account.check_s += answer["check_s"]
                 done += len(records)
-                self.job.measured += not request.choice
-                self.job.gpu_s += answer["gpu_s"]
-                self.job.check_s += answer["check_s"]
-                left = (time.monotonic() - begun) / done * (most - done)
-                logging.info(
-                    "[%d/%d, %.0f s left] %s", done, most, left, progress(records[0])
-                )
+                left_s = (time.monotonic() - begun) / done * (most - done)
+                where = f"[{done}/{most}, {left_s:.0f} s left]"
+                logging.info("%s %s", where, progress(records[0]))
         finally:
-            self.job.worker_starts += supervisor.worker_starts
             supervisor.leave()
-
-    def complete(self, result: dict[str, Any]) -> None:
-        """Put power and clock in place of blocks, and the largest number of JSON in place of an infinite error."""
-        blocks = result.pop("blocks", None)
-        if blocks:
-            result["sustained"] = {
-                side: self.steady(of_side) for side, of_side in blocks.items()
-            }
-        for observation in result.get("observations", ()):
-            observation["value"] = min(observation["value"], NO_NUMBER)
-
-    def steady(self, blocks: Sequence[Mapping[str, float]]) -> dict[str, float | None]:
-        """Power and clock of one side in its blocks, and the energy of a launch in J."""
-        power_w = self.monitor.power_w(
-            [(block["begin_s"], block["end_s"]) for block in blocks]
-        )
-        us = fmean(block["us"] for block in blocks)
-        return {
-            "power_w": power_w,
-            "launch_j": power_w * us / 1e6 if power_w is not None else None,
-            "sm_clock_mhz": round(fmean(block["sm_clock_mhz"] for block in blocks), 1),
-        }
 
     def records(
         self, request: Request, answer: WorkerAnswer, device: Mapping[str, Any]
     ) -> Iterator[Record]:
         """A record a regime."""
-        view = self.schedule.view
-        spent = {
-            name: answer[name] for name in ("gpu_s", "check_s", "once_s", "wall_s")
-        }
-        around: dict[str, Any] = {
-            "device": device,
-            "spent": spent | {"regimes": len(answer["results"])},
-        }
+        view, results = self.schedule.view, answer["results"]
+        spent = {"wall_s": answer["wall_s"], "regimes": len(results)}
+        common: dict[str, Any] = {"device": device, "spent": spent}
         if not request.choice:
             facts = view.plan.variants[view.plan.tasks[request.index].variant]
-            around["built"] = {
-                name: facts.get(name)
-                for name in ("source_sha256", "cubin_sha256", "nvrtc")
-            }
-        for regime, answered in answer["results"].items():
-            fields = {
-                name: answered[name]
-                for name in ("status", "reason", "limit_s")
-                if name in answered
-            }
-            result = {
-                name: value for name, value in answered.items() if name not in fields
-            }
-            fields["result"] = result | around
+            names = ("source_sha256", "cubin_sha256", "nvrtc")
+            common["built"] = {name: facts.get(name) for name in names}
+        for regime, of_regime in results.items():
+            result = self.complete(of_regime) | common
+            fields = {"status": result.pop("status"), "reason": result.pop("reason")}
+            fields |= {"limit_s": result.pop("limit_s", None), "result": result}
             if request.choice:
                 choice = view.plan.choices[request.index]
                 yield view.new_choice(choice, self.on, self.session, **fields)
@@ -140,18 +99,45 @@ class Measuring:
                 task = view.plan.tasks[request.index]
                 yield view.new_record(task, regime, self.on, self.session, **fields)
 
+    def complete(self, answered: Mapping[str, Any]) -> dict[str, Any]:
+        """A result with power and clock in place of blocks, and JSON's largest number in place of an infinite error."""
+        result = {**answered}
+        blocks = result.pop("blocks", None)
+        if blocks:
+            result["sustained"] = {
+                side: self.steady(of_side) for side, of_side in blocks.items()
+            }
+        for observation in result.get("observations", ()):
+            observation["value"] = min(observation["value"], NO_NUMBER)
+        return result
+
+    def steady(self, blocks: Sequence[Mapping[str, float]]) -> dict[str, float | None]:
+        """Power and clock of one side in its blocks, and the energy of a launch in J."""
+        windows = [(block["begin_s"], block["end_s"]) for block in blocks]
+        power_w = self.monitor.power_w(windows)
+        us = fmean(block["us"] for block in blocks)
+        mhz = fmean(block["sm_clock_mhz"] for block in blocks)
+        launch_j = None if power_w is None else power_w * us / 1e6
+        return {
+            "power_w": power_w,
+            "launch_j": launch_j,
+            "sm_clock_mhz": round(mhz, 1),
+        }
+
 
 def progress(record: Record) -> str:
     """One line about a measured cell, for a person."""
     head, result = cell_name(record.variant, record.cell), record.result
     if record.status != "ok":
-        return f"{head}: {record.status}: {(record.reason or 'no reason').splitlines()[0][:120]}"
+        reason = (record.reason or "no reason").splitlines()[0]
+        return f"{head}: {record.status}: {reason[:120]}"
     if not record.cell.kernel:
         return f"{head}: {choice_in_words(result)}"
     half = (result["speedup_high"] - result["speedup_low"]) / 2
-    pairs, us = len(result["variant_us"]), median(result["variant_us"])
     speed = f"{result['speedup']:.4f} ± {half:.4f} of {result['reference']}"
-    return f"{head}: {us:.2f} us, {speed} ({pairs} pairs, {result['stopped_by']})"
+    times = result["variant_us"]
+    pairs = f"{len(times)} pairs, {result['stopped_by']}"
+    return f"{head}: {median(times):.2f} us, {speed} ({pairs})"
 
 
 def measure(path: Path, plan: Plan, folder: RunFolder, root: Path) -> None:
@@ -159,53 +145,54 @@ def measure(path: Path, plan: Plan, folder: RunFolder, root: Path) -> None:
 
     Raises LadderError without a GPU, or where others use it.
     """
-    job, begun = Job(), time.monotonic()
+    account, begun = Account(), time.monotonic()
     # One job, one GPU model: the conditions name it.
     gpus = of_one_model(find_gpus(), folder.root.name)
-    on = host_conditions(
-        plan.problem, gpus[0].name if gpus else "none", driver_version()
+    model = gpus[0].name if gpus else "none"
+    on = host_conditions(plan.problem, model, driver_version())
+    schedule = Schedule(
+        PlanRecords(plan, read_store(folder.records)), on, account.started
     )
-    schedule = Schedule(PlanRecords(plan, read_store(folder.records)), on, job.started)
-    job.cells = len([*schedule.view.launched()])
-    job.kept = job.cells - len(schedule.due())
+    account.cells = len(list(schedule.view.launched()))
+    account.kept = account.cells - len(schedule.due())
     used = ""
-    for mode in Mode:
-        wanting = [gpu for gpu in gpus if schedule.due(mode, gpu.uuid)]
-        wanting.sort(
-            key=lambda gpu: gpu.uuid == used
-        )  # winners on another GPU where one is free
+    # No cell lacks a session in the second pass, which is for winners.
+    for winners in (False, True):
+        wanting = [gpu for gpu in gpus if schedule.due(None if winners else gpu.uuid)]
+        # Winners on another GPU where one is free.
+        wanting.sort(key=lambda gpu: gpu.uuid == used)
         if gpus and not wanting:
             continue
         program_for = gpu_program("measure", path, plan, root, wanting)
         with program_for as program, Monitor(program.gpu.uuid) as monitor:
-            gpu, used = program.gpu, program.gpu.uuid
-            if plan.job["busy"] == "refuse" and (
-                others := monitor.neighbours_that_stay(_LEAVING_S)
-            ):
-                why = "wait for them, or set it to mark"
-                raise LadderError(
-                    f"measure.busy: other processes use the GPU ({others}); {why}"
-                )
-            start = partial(
-                WorkerProcess, program.command, program.environment, [program.lock]
-            )
-            begin = partial(host.session, gpu.uuid, root)
-            with locked_clocks(gpu.uuid, plan.settings["lock_clocks"]):
-                for _ in range(1 if mode is Mode.WINNERS else plan.job["sessions"]):
-                    if not (due := schedule.due(mode, gpu.uuid)):
+            if plan.job["busy"] == "refuse":
+                _refuse_neighbours(monitor)
+            used = program.gpu.uuid
+            command, environment = program.command, program.environment
+            start = partial(WorkerProcess, command, environment, [program.lock])
+            begin = partial(host.session, used, root)
+            measuring = Measuring(schedule, on, monitor, begin, account)
+            with locked_clocks(used, plan.settings["lock_clocks"]):
+                for _ in range(1 if winners else plan.job["sessions"]):
+                    due = schedule.due(None if winners else used)
+                    if not due:
                         break
                     with appending(folder.records, plan.sweep) as append:
-                        Measuring(schedule, on, monitor, begin, job).run(
-                            due, start, append
-                        )
+                        measuring.run(due, start, append)
                     schedule.look_at(read_store(folder.records))
-    job.finished, job.wall_s, job.gpu_s = (
-        now(),
-        round(time.monotonic() - begun, 3),
-        round(job.gpu_s, 3),
-    )
-    job.check_s = round(job.check_s, 3)
-    account = folder.account("measured", plan.sweep)
+    account.finished = now()
+    account.wall_s = round(time.monotonic() - begun, 3)
+    account.gpu_s, account.check_s = round(account.gpu_s, 3), round(account.check_s, 3)
+    file = folder.account("measured", plan.sweep)
     # A job that kept everything leaves the account of the one that measured.
-    earlier = read_json(account) if job.measured == 0 else None
-    write_json(account, earlier or asdict(job))
+    earlier = None if account.measured else read_json(file)
+    write_json(file, earlier or asdict(account))
+
+
+def _refuse_neighbours(monitor: Monitor) -> None:
+    others = monitor.neighbours_that_stay(_LEAVING_S)
+    if others:
+        why = "wait for them, or set it to mark"
+        raise LadderError(
+            f"measure.busy: other processes use the GPU ({others}); {why}"
+        )

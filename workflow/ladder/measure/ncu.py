@@ -5,7 +5,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -57,11 +57,8 @@ _NO_PERMISSION = "ERR_NVGPUCTRPERM"
 
 def wanted_metrics(groups: Sequence[str]) -> list[str]:
     """Metrics of the groups, without repetition, in order."""
-    return list(
-        dict.fromkeys(
-            metric for group in groups for metric in METRIC_GROUPS[group].split()
-        )
-    )
+    metrics = " ".join(METRIC_GROUPS[group] for group in groups)
+    return list(dict.fromkeys(metrics.split()))
 
 
 class ProfilerUnavailable(LadderError):
@@ -77,65 +74,49 @@ class Profiler:
 
     def _run(self, indices: Sequence[int], command: list[str]) -> str:
         """What ncu prints. Raises ProfilerUnavailable where it fails for another reason than an unknown metric."""
+        options: Any = {"capture_output": True, "text": True, "timeout": self.timeout_s}
         try:
-            done = self.program.run(
-                list(indices),
-                under=command,
-                capture_output=True,
-                text=True,
-                timeout=self.timeout_s,
-            )
+            done = self.program.run(list(indices), under=command, **options)
         except subprocess.TimeoutExpired as error:
-            raise ProfilerUnavailable(
-                f"ncu did not finish within {self.timeout_s:g} s"
-            ) from error
+            why = f"ncu did not finish within {self.timeout_s:g} s"
+            raise ProfilerUnavailable(why) from error
         output: str = done.stdout + done.stderr
         if _NO_PERMISSION in output:
+            why = "this user may not read the GPU's counters"
             option = "see the driver's option NVreg_RestrictProfilingToAdminUsers"
-            why = (
-                f"{_NO_PERMISSION}: this user may not read the GPU's counters; {option}"
-            )
-            raise ProfilerUnavailable(why)
+            raise ProfilerUnavailable(f"{_NO_PERMISSION}: {why}; {option}")
         if done.returncode != 0 and not _UNKNOWN_METRIC.search(output):
-            raise ProfilerUnavailable(
-                f"ncu ended with exit code {done.returncode}: {output.strip()[-800:]}"
-            )
+            end = f"ended with exit code {done.returncode}: {output.strip()[-800:]}"
+            raise ProfilerUnavailable(f"ncu {end}")
         return output
 
     def _report(
         self, indices: Sequence[int], metrics: list[str], folder: Path
     ) -> tuple[Path, list[str]]:
         """Run ncu. Returns (report, metrics it does not know). Raises ProfilerUnavailable."""
-        ncu, report, missing = find_ncu(), folder / "report.ncu-rep", list[str]()
+        ncu, report = find_ncu(), folder / "report.ncu-rep"
         if ncu is None:
-            raise ProfilerUnavailable(
-                "ncu (Nsight Compute) was not found; it comes with the CUDA toolkit"
-            )
-        while known := [metric for metric in metrics if metric not in missing]:
-            # Clocks stay as the user set them; caches are flushed by ncu before each pass.
-            command = [
-                ncu,
-                "--clock-control",
-                "none",
-                "--profile-from-start",
-                "off",
-                "--force-overwrite",
-            ]
-            command += ["--metrics", ",".join(known), "--export", str(report)]
-            output = self._run(indices, command)
-            if (unknown := _UNKNOWN_METRIC.search(output)) is None:
-                break
+            why = "ncu (Nsight Compute) was not found; it comes with the CUDA toolkit"
+            raise ProfilerUnavailable(why)
+        # Clocks stay as the user set them; caches are flushed by ncu before each pass.
+        options = "--clock-control none --profile-from-start off --force-overwrite"
+        known, missing = list(metrics), list[str]()
+        while known:
+            command = [ncu, *options.split(), "--metrics", ",".join(known)]
+            output = self._run(indices, [*command, "--export", str(report)])
+            unknown = _UNKNOWN_METRIC.search(output)
+            if unknown is None:
+                if not report.is_file():
+                    why = f"ncu wrote no report: {output.strip()[-800:]}"
+                    raise ProfilerUnavailable(why)
+                return report, missing
             names = [name for name in re.split(r"[,\s]+", unknown[1]) if name in known]
             if not names:
-                raise ProfilerUnavailable(
-                    f"ncu refused a metric: {output.strip()[-400:]}"
-                )
+                why = f"ncu refused a metric: {output.strip()[-400:]}"
+                raise ProfilerUnavailable(why)
             missing += names
-        else:
-            raise ProfilerUnavailable("this ncu knows none of the metrics")
-        if not report.is_file():
-            raise ProfilerUnavailable(f"ncu wrote no report: {output.strip()[-800:]}")
-        return report, missing
+            known = [metric for metric in known if metric not in names]
+        raise ProfilerUnavailable("this ncu knows none of the metrics")
 
     def count(
         self, indices: Sequence[int], metrics: list[str]
@@ -145,23 +126,16 @@ class Profiler:
             report, missing = self._report(indices, metrics, Path(folder))
             launches = read_report(report, metrics)
         if len(launches) != len(indices):
-            raise ProfilerUnavailable(
-                f"ncu saw {len(launches)} launches where {len(indices)} were wanted"
-            )
-        notes = [
-            {"subject": name, "reason": "this ncu does not know the metric"}
-            for name in missing
+            seen = f"{len(launches)} launches where {len(indices)} were wanted"
+            raise ProfilerUnavailable(f"ncu saw {seen}")
+        reasons = dict.fromkeys(metrics, "the report has no value for this GPU")
+        for launch in launches:
+            for metric in launch:
+                reasons.pop(metric["metric"], None)
+        reasons |= dict.fromkeys(missing, "this ncu does not know the metric")
+        return launches, [
+            {"subject": name, "reason": reason} for name, reason in reasons.items()
         ]
-        seen = {
-            *missing,
-            *(metric["metric"] for launch in launches for metric in launch),
-        }
-        absent = [name for name in metrics if name not in seen]
-        notes += [
-            {"subject": name, "reason": "the report has no value for this GPU"}
-            for name in absent
-        ]
-        return launches, notes
 
 
 def read_report(report: Path, metrics: Sequence[str]) -> list[list[Metric]]:
@@ -179,27 +153,21 @@ def launches(report: Path, metrics: Sequence[str]) -> list[list[Metric]]:
     import ncu_report  # in the process that reads alone
 
     context = ncu_report.load_report(str(report))
-    ranges = [context.range_by_idx(index) for index in range(context.num_ranges())]
-    actions = [
-        one.action_by_idx(index) for one in ranges for index in range(one.num_actions())
-    ]
     found = []
-    for action in actions:
-        there = sorted(
-            set(metrics).intersection(action.metric_names()), key=metrics.index
-        )
-        known = [
-            (name, one)
-            for name in there
-            if (one := action.metric_by_name(name)).value() is not None
-        ]
-        found.append(
-            [
-                {"metric": name, "unit": m.unit() or "", "value": float(m.value())}
-                for name, m in known
-            ]
-        )
+    for number in range(context.num_ranges()):
+        part = context.range_by_idx(number)
+        for index in range(part.num_actions()):
+            found.append(list(_metrics(part.action_by_idx(index), metrics)))
     return found
+
+
+def _metrics(action: Any, wanted: Sequence[str]) -> Iterator[Metric]:
+    names = set(action.metric_names())
+    for name in wanted:
+        metric = action.metric_by_name(name) if name in names else None
+        if metric is not None and metric.value() is not None:
+            unit, value = metric.unit() or "", float(metric.value())
+            yield {"metric": name, "unit": unit, "value": value}
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ WRONG = ("incorrect", "out_of_bounds", "stateful")
 """Statuses that speak against a kernel: no later result hides them."""
 ABSENT = Partner("")
 """A cell without a reference has no result."""
-FASTEST = 3
+_FASTEST = 3
 """How many of the competitors are measured again."""
 
 Competitors = list[tuple[int, Task]]  # tasks by their index in the plan
@@ -50,9 +50,8 @@ def _chosen_under(record: Record, choice: Record) -> bool:
 
 def _reference(record: Record) -> Partner:
     """What a record was timed against."""
-    return Partner(
-        record.result.get("reference", ""), record.result.get("algorithm") or ""
-    )
+    result = record.result
+    return Partner(result.get("reference", ""), result.get("algorithm") or "")
 
 
 def _partners(choice: Record) -> list[Partner]:
@@ -67,10 +66,6 @@ def standing(records: Sequence[Record]) -> Record:
             if record.status in statuses:
                 return record
     return records[-1]
-
-
-def _median_us(record: Record) -> float:
-    return float(median(record.result["variant_us"]))
 
 
 @dataclass(frozen=True)
@@ -98,23 +93,19 @@ class PlanRecords:
         cell = record.cell.choice(self.parameters)
         if cell is None:
             return None
-        choices = [
-            choice for choice in self.records.of(cell) if _chosen_under(record, choice)
-        ]
-        reference = _reference(record)
-        for choice in reversed(choices):
-            if reference in _partners(choice):
+        latest = None
+        for choice in reversed(self.records.of(cell)):
+            if not _chosen_under(record, choice):
+                continue
+            if _reference(record) in _partners(choice):
                 return choice
-        return standing(self.records.same_conditions(choices[-1])) if choices else None
+            latest = latest or choice
+        return latest and standing(self.records.same_conditions(latest))
 
     def chosen(self, choice: Cell, on: Mapping[str, Any] | None) -> Record | None:
         """The record of a choice of the plan under today's conditions, from a host with the conditions `on` or any."""
         record = self.records.latest(choice, choice_conditions(self.plan, choice), on)
-        return (
-            standing(self.records.same_conditions(record))
-            if record is not None
-            else None
-        )
+        return record and standing(self.records.same_conditions(record))
 
     def counts(self, record: Record) -> bool:
         """Whether a record is over a reference that was chosen, or one that ties with it; true without a choice."""
@@ -126,10 +117,10 @@ class PlanRecords:
     def broken(self, task: Task) -> str | None:
         """Why a task's variant did not compile, or None; a compiler that is missing here hides no earlier record."""
         why = self.plan.broken(task)
-        if why is None or not self.fall_back:
-            return why
-        without_compiler = self.plan.variants[task.variant]["status"] == "unsupported"
-        return None if without_compiler and self.records.of(task.cell) else why
+        if why and self.fall_back and self.records.of(task.cell):
+            status = self.plan.variants[task.variant]["status"]
+            return None if status == "unsupported" else why
+        return why
 
     def launched(self) -> Iterator[tuple[int, Task]]:
         """Tasks with something to measure, by their index in the plan."""
@@ -145,44 +136,31 @@ class PlanRecords:
         tree = tree_conditions(self.plan, task, cell.regime)
         record = self.records.latest(cell, tree, on, self.counts)
         if record is None and self.fall_back:
-            # The latest; one of this sweep before all others.
-            by_sweep = sorted(
-                self.records.of(cell), key=lambda other: other.sweep == self.plan.sweep
-            )
-            record = by_sweep[-1] if by_sweep else None
-        return standing(self.same_conditions(record)) if record is not None else None
+            for other in self.records.of(cell):
+                if record is None or other.sweep == self.plan.sweep:
+                    record = other
+        return record and standing(self.same_conditions(record))
 
     def is_current(self, task: Task, record: Record) -> bool:
         """Whether a task's record was made under the conditions of this checkout."""
-        return bool(
-            record.conditions.tree
-            == tree_conditions(self.plan, task, record.cell.regime)
-        )
+        tree = tree_conditions(self.plan, task, record.cell.regime)
+        return bool(record.conditions.tree == tree)
 
     def new_record(
-        self,
-        task: Task,
-        regime: str,
-        on: Mapping[str, Any],
-        session: str,
-        **fields: Any,
+        self, task: Task, regime: str, on: Mapping[str, Any], session: str, **more: Any
     ) -> Record:
-        """A record, made now, of a launched task in a regime."""
+        """A record, made now, of a launched task in a regime; `more` are its other fields."""
         conditions = Conditions(tree_conditions(self.plan, task, regime), on)
-        cell = task.cell.in_regime(regime)
-        return Record(
-            cell, conditions, task.variant, self.plan.sweep, session, now(), **fields
-        )
+        cell, sweep = task.cell.in_regime(regime), self.plan.sweep
+        return Record(cell, conditions, task.variant, sweep, session, now(), **more)
 
     def new_choice(
-        self, choice: Cell, on: Mapping[str, Any], session: str, **fields: Any
+        self, choice: Cell, on: Mapping[str, Any], session: str, **more: Any
     ) -> Record:
         """A record, made now, of a choice of the plan."""
         conditions = Conditions(choice_conditions(self.plan, choice), on)
         name = " or ".join(choice.reference.libraries)
-        return Record(
-            choice, conditions, name, self.plan.sweep, session, now(), **fields
-        )
+        return Record(choice, conditions, name, self.plan.sweep, session, now(), **more)
 
     def same_conditions(self, record: Record) -> list[Record]:
         """Records that stand for one number with this one: of its cell, under equal conditions, over one reference.
@@ -194,11 +172,11 @@ class PlanRecords:
 
     def sessions_of(self, record: Record) -> tuple[int, int]:
         """In how many sessions a cell has a record's status, and in how many it was measured, conditions equal."""
-        records = self.same_conditions(record)
-        with_status = {
-            other.session for other in records if other.status == record.status
-        }
-        return len(with_status), len({other.session for other in records})
+        sessions = dict[str, bool]()
+        for other in self.same_conditions(record):
+            alike = other.status == record.status
+            sessions[other.session] = alike or sessions.get(other.session, False)
+        return sum(sessions.values()), len(sessions)
 
     def session(self, record: Record) -> Session:
         """The session a record is from, as far as it is known."""
@@ -212,10 +190,9 @@ class PlanRecords:
         for index, task in self.launched():
             if task.beside:
                 continue
-            parameters = [task.cell.params[name] for name in self.parameters]
-            groups.setdefault((*task.cell.operands, *parameters), []).append(
-                (index, task)
-            )
+            cell = task.cell
+            computes = [cell.params[name] for name in self.parameters]
+            groups.setdefault((*cell.operands, *computes), []).append((index, task))
         return list(groups.values())
 
     def fastest(
@@ -239,5 +216,5 @@ class PlanRecords:
         if len({winner.record.result.get("reference") for winner in winners}) == 1:
             winners.sort(key=lambda winner: -winner.record.result["speedup"])
         else:
-            winners.sort(key=lambda winner: _median_us(winner.record))
-        return winners[:FASTEST]
+            winners.sort(key=lambda winner: median(winner.record.result["variant_us"]))
+        return winners[:_FASTEST]

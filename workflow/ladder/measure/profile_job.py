@@ -20,66 +20,51 @@ def uncounted(view: PlanRecords, on: Mapping[str, str]) -> Iterator[int]:
     """Tasks to count that were measured with success and have no counters under today's conditions."""
     for index, task in view.launched():
         record = view.current_record(task) if task.counted else None
-        if (
-            record is not None
-            and record.status == "ok"
-            and view.current_record(task, COUNTERS, on) is None
-        ):
+        if record is None or record.status != "ok":
+            continue
+        if view.current_record(task, COUNTERS, on) is None:
             yield index
 
 
 def count(path: Path, plan: Plan, folder: RunFolder, root: Path) -> None:
     """Collect the counters that are missing; what cannot be had becomes a note in the job's account."""
-    notes: list[Note] = []
-    if plan.counter_groups and not plan.job["profile"]["enabled"]:
-        notes = [
-            {
-                "subject": "counters",
-                "reason": "profile.enabled is false in the configuration",
-            }
-        ]
-    elif plan.counter_groups:
-        notes = _count(
-            path, PlanRecords(plan, read_store(folder.records)), folder, root
-        )
+    notes = list[Note]()
+    if plan.counter_groups:
+        try:
+            notes = _count(path, plan, folder, root)
+        except ProfilerUnavailable as error:
+            notes = [{"subject": "counters", "reason": str(error)}]
     write_json(folder.account("profiled", plan.sweep), {"notes": notes})
 
 
-def _count(path: Path, view: PlanRecords, folder: RunFolder, root: Path) -> list[Note]:
-    plan, gpus = view.plan, of_one_model(find_gpus(), folder.root.name)
-    on = {"gpu": gpus[0].name if gpus else "none"}
-    on |= {"driver": driver_version() or "unknown", "ncu": host.ncu_version() or "none"}
-    todo = list(uncounted(view, on))
-    if not todo:
-        return list(
-            (read_json(folder.account("profiled", plan.sweep)) or {}).get("notes", [])
-        )
-    try:
-        with gpu_program("profile", path, plan, root, gpus) as program:
-            gpu, profiler = (
-                program.gpu,
-                Profiler(program, plan.job["profile"]["timeout_s"]),
-            )
-            found, notes = profiler.count(todo, wanted_metrics(plan.counter_groups))
-            capability = ".".join(str(part) for part in gpu.capability)
-            session = host.session(
-                gpu.uuid, root, {"name": gpu.name, "compute_capability": capability}
-            )
-    except ProfilerUnavailable as error:
-        return [{"subject": "counters", "reason": str(error)}]
+def _count(path: Path, plan: Plan, folder: RunFolder, root: Path) -> list[Note]:
+    """Notes of metrics. Raises ProfilerUnavailable."""
+    settings = plan.job["profile"]
+    if not settings["enabled"]:
+        raise ProfilerUnavailable("profile.enabled is false in the configuration")
+    view = PlanRecords(plan, read_store(folder.records))
+    gpus = of_one_model(find_gpus(), folder.root.name)
+    on = {
+        "gpu": gpus[0].name if gpus else "none",
+        "driver": driver_version() or "unknown",
+        "ncu": host.ncu_version() or "none",
+    }
+    indices = list(uncounted(view, on))
+    if not indices:
+        account = read_json(folder.account("profiled", plan.sweep)) or {}
+        return list(account.get("notes", []))
+    with gpu_program("profile", path, plan, root, gpus) as program:
+        gpu, profiler = program.gpu, Profiler(program, settings["timeout_s"])
+        metrics = wanted_metrics(plan.counter_groups)
+        counters, notes = profiler.count(indices, metrics)
+        capability = ".".join(map(str, gpu.capability))
+        facts = {"name": gpu.name, "compute_capability": capability}
+        session = host.session(gpu.uuid, root, facts)
     with appending(folder.records, f"{plan.sweep}-counters") as append:
         append(session)
-        for index, metrics in zip(todo, found, strict=True):
-            result = {"observations": metrics}
-            append(
-                view.new_record(
-                    plan.tasks[index],
-                    COUNTERS,
-                    on,
-                    session.id,
-                    status="ok",
-                    result=result,
-                )
-            )
-    logging.info("%s: counters of %d cells", plan.sweep, len(todo))
+        for index, observations in zip(indices, counters, strict=True):
+            task, result = plan.tasks[index], {"observations": observations}
+            more = {"status": "ok", "result": result}
+            append(view.new_record(task, COUNTERS, on, session.id, **more))
+    logging.info("%s: counters of %d cells", plan.sweep, len(indices))
     return notes

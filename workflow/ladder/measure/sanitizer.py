@@ -7,9 +7,7 @@ later ones with it: they are launched in another process.
 import contextlib
 import json
 import logging
-import os
 import re
-import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +17,7 @@ from typing import Any
 
 from ladder.gpu.discovery import FoundGpu, find_gpus
 from ladder.measure.gpu_job import GpuProgram, gpu_program
+from ladder.measure.host import find_in_toolkit
 from ladder.model.errors import LadderError
 from ladder.model.plan import Plan
 from ladder.model.schemas import TableRow
@@ -39,11 +38,7 @@ _SUMMARY, _CUT, _TIMED_OUT = (
 
 def find_sanitizer() -> str | None:
     """compute-sanitizer, on the path or where the toolkit puts it; None without it."""
-    home = Path(os.environ.get("CUDA_HOME", "/usr/local/cuda"))
-    toolkit = f"{home / 'bin'}{os.pathsep}{home / 'compute-sanitizer'}"
-    return shutil.which("compute-sanitizer") or shutil.which(
-        "compute-sanitizer", path=toolkit
-    )
+    return find_in_toolkit("compute-sanitizer")
 
 
 def needed() -> tuple[list[FoundGpu], str]:
@@ -71,42 +66,46 @@ def reports(log: str) -> list[list[str]]:
 
 def outcomes(log: str, output: str, symbols: Mapping[int, str]) -> dict[int, TableRow]:
     """What became of the tasks with these symbols, as far as one process settled it; the rest is left."""
-    by_symbol, known = dict[str, list[list[str]]](), set(symbols.values())
-    for lines in (written := reports(log)):
-        named = [word for word in re.findall(r"\w+", " ".join(lines)) if word in known]
-        by_symbol.setdefault(named[0] if named else "", []).append(lines)
-    for head, *_ in by_symbol.pop("", []):
-        logging.warning("compute-sanitizer names no kernel: %s", head)
-    last = [*output.splitlines()[-3:], *(head for head, *_ in written[-3:])]
-    last_words = " ".join(last)[-500:] or "it printed nothing"
-    settled, whole = dict[int, TableRow](), _SUMMARY.search(log) and _CUT not in log
-    said = [
-        json.loads(line) for line in output.splitlines() if line.startswith('{"index"')
-    ]
-    for index, status in {one.pop("index"): one for one in said}.items():
-        if own := by_symbol.get(symbols[index]):
-            head, where, *_ = (
-                line.replace(symbols[index], "KERNEL") for line in [*own[0], ""]
-            )
-            settled[index] = {
-                "status": "errors",
-                "errors": len(own),
-                "reason": head,
-                "where": where,
-            }
-        elif status["status"] == "begun":
+    written, known = reports(log), set(symbols.values())
+    by_symbol = dict[str, list[list[str]]]()
+    for report in written:
+        words = re.findall(r"\w+", " ".join(report))
+        named = [word for word in words if word in known]
+        if named:
+            by_symbol.setdefault(named[0], []).append(report)
+        else:
+            logging.warning("compute-sanitizer names no kernel: %s", report[0])
+    last_lines = output.splitlines()[-3:] + [head for head, *_ in written[-3:]]
+    last_words = " ".join(last_lines)[-500:] or "it printed nothing"
+    whole = _SUMMARY.search(log) and _CUT not in log
+
+    said = dict[int, TableRow]()  # the last of each task
+    for line in output.splitlines():
+        if line.startswith('{"index"'):
+            row = json.loads(line)
+            said[row.pop("index")] = row
+    settled = dict[int, TableRow]()
+    for index, row in said.items():
+        status = row["status"]
+        if symbols[index] in by_symbol:
+            settled[index] = _errors(by_symbol[symbols[index]], symbols[index])
+        elif status == "begun":
             ended = "timeout" if _TIMED_OUT in output else "launch_error"
             settled[index] = {"status": ended, "reason": last_words}
-        elif status["status"] != "clean" or whole:
-            settled[index] = {
-                "errors": 0 if status["status"] == "clean" else None,
-                **status,
-            }
-    why = {
-        "status": "not run",
-        "reason": f"compute-sanitizer gave no result: {last_words}",
-    }
-    return settled or dict.fromkeys(symbols, why)
+        elif status != "clean":
+            settled[index] = row
+        elif whole:
+            settled[index] = row | {"errors": 0}
+    if settled:
+        return settled
+    why = f"compute-sanitizer gave no result: {last_words}"
+    return {index: {"status": "not run", "reason": why} for index in symbols}
+
+
+def _errors(found: list[list[str]], symbol: str) -> TableRow:
+    """The row of a task with reports, which shows the first one."""
+    head, where, *_ = (line.replace(symbol, "KERNEL") for line in [*found[0], ""])
+    return {"status": "errors", "errors": len(found), "reason": head, "where": where}
 
 
 def _checked(
@@ -116,25 +115,19 @@ def _checked(
     command: list[str],
 ) -> dict[int, TableRow]:
     """What one tool finds in the tasks with these symbols, launched in as many processes as it takes."""
-    found = dict[int, TableRow]()
-    while todo := {
-        index: symbol for index, symbol in symbols.items() if index not in found
-    }:
+    found, left = dict[int, TableRow](), dict(symbols)
+    while left:
         with tempfile.TemporaryDirectory() as folder:
-            log, said = Path(folder) / "log", Path(folder) / "said"
-            tool, limit_s = (
-                [*command, "--log-file", str(log)],
-                _START_S + deadline_s * len(todo),
-            )
-            with said.open("wb") as out, contextlib.suppress(TimeoutExpired):
-                program.run(
-                    list(todo), under=tool, stdout=out, stderr=STDOUT, timeout=limit_s
-                )
+            log, output = Path(folder, "log"), Path(folder, "output")
             log.touch()
-            written, printed = (
-                path.read_text(errors="replace") for path in (log, said)
-            )
-        found |= outcomes(written, printed, todo)
+            tool = [*command, "--log-file", str(log)]
+            limit_s = _START_S + deadline_s * len(left)
+            with output.open("wb") as file, contextlib.suppress(TimeoutExpired):
+                streams: Any = {"stdout": file, "stderr": STDOUT}
+                program.run(list(left), under=tool, timeout=limit_s, **streams)
+            texts = log.read_text(errors="replace"), output.read_text(errors="replace")
+        found |= outcomes(*texts, left)
+        left = {index: left[index] for index in left if index not in found}
     return found
 
 
@@ -146,13 +139,11 @@ def sanitize(
     Keys: kernel, source_sha256, variant, size, tool, status (clean, errors, not run, or the launch's), reason, and
     where there are reports `errors`, their number, and `where`.
     """
-    symbols = {}
+    symbols = dict[int, str]()  # "" where a kernel did not compile
     for index, task in enumerate(plan.tasks):
         if task.absent is None:
             facts = plan.variants.get(task.variant, {})
-            symbols[index] = "".join(
-                facts.get("symbols", {}).values()
-            )  # none where it did not compile
+            symbols[index] = "".join(facts.get("symbols", {}).values())
 
     def checked(tool: str) -> dict[int, TableRow]:
         command = [program, "--tool", tool, *TOOLS[tool], *_OPTIONS]
@@ -162,29 +153,28 @@ def sanitize(
     with ThreadPoolExecutor(len(gpus)) as pool:
         outcomes_by_tool = dict(zip(TOOLS, pool.map(checked, TOOLS), strict=True))
     for index, task in enumerate(plan.tasks):
-        source = plan.variants.get(task.variant, {}).get("source_sha256")
-        about = {
-            "kernel": task.cell.kernel,
-            "source_sha256": source,
-            "variant": task.variant,
-        }
-        about["size"] = dict(task.cell.size)
-        for tool, found in outcomes_by_tool.items():
-            absent = {"status": "unsupported", "reason": task.absent}
-            yield {**about, "tool": tool, **found.get(index, absent)}
+        absent = {"status": "unsupported", "reason": task.absent}
+        facts = plan.variants.get(task.variant, {})
+        for tool, of_tasks in outcomes_by_tool.items():
+            yield {
+                "kernel": task.cell.kernel,
+                "source_sha256": facts.get("source_sha256"),
+                "variant": task.variant,
+                "size": dict(task.cell.size),
+                "tool": tool,
+                **of_tasks.get(index, absent),
+            }
 
 
 def by_kernel(rows: Iterable[TableRow]) -> dict[str, dict[str, Any]]:
     """What sanitizer.json says of each kernel: its source's digest, tools without a report, and the other rows."""
-    seen = dict[str, dict[str, Any]]()
-    for row in rows:
-        about = dict(row)
-        kernel, source = about.pop("kernel"), about.pop("source_sha256")
-        entry = seen.setdefault(
-            kernel, {"source_sha256": source, "clean": [*TOOLS], "others": []}
-        )
-        if about["status"] != "clean":
-            entry["others"].append(about)
-            if about["tool"] in entry["clean"]:
-                entry["clean"].remove(about["tool"])
-    return seen
+    kernels = dict[str, dict[str, Any]]()
+    for given in rows:
+        row = dict(given)
+        source = {"source_sha256": row.pop("source_sha256")}
+        new = {**source, "clean": list(TOOLS), "others": []}
+        entry = kernels.setdefault(row.pop("kernel"), new)
+        if row["status"] != "clean":
+            entry["others"].append(row)
+            entry["clean"] = [tool for tool in entry["clean"] if tool != row["tool"]]
+    return kernels

@@ -2,9 +2,9 @@
 
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from enum import StrEnum
+from dataclasses import asdict, dataclass, field, replace
 
+from ladder.measure.choice import partner
 from ladder.measure.plan_records import ABSENT, PlanRecords
 from ladder.measure.request import Request
 from ladder.measure.store import Records, now
@@ -14,15 +14,6 @@ from ladder.model.record import Record
 
 Due = list[tuple[int, list[str]]]
 """Tasks by their index in the plan, with the regimes to measure."""
-
-
-class Mode(StrEnum):
-    """The passes of a job, in order."""
-
-    DUE = "due"
-    """Cells without a record, and repeated cells with too few sessions on this GPU."""
-    WINNERS = "winners"
-    """The fastest of competitors, on any GPU, in a later process than the one that chose them."""
 
 
 def is_final(record: Record, deadline_s: float, run_started: str) -> bool:
@@ -74,26 +65,17 @@ class Schedule:
     def plan(self) -> Plan:
         return self.view.plan
 
-    def due(self, mode: Mode = Mode.DUE, uuid: str | None = None) -> Due:
-        """What a pass measures on the GPU `uuid`; without one no repeated cell lacks a session."""
-        regimes_by_task = self._unmeasured(None if mode is Mode.WINNERS else uuid)
+    def due(self, uuid: str | None = None) -> Due:
+        """What lacks a record, or a session on the GPU `uuid` if one is given, and winners to measure again."""
+        regimes_by_task = dict[int, list[str]]()
+        for index, task in self.view.launched():
+            for regime in self.plan.regimes_of(task):
+                if self._lacks(task, regime, uuid):
+                    regimes_by_task.setdefault(index, []).append(regime)
         for index in self._winners(regimes_by_task):
             first = self.plan.regimes[0]
             regimes_by_task[index] = [first, *regimes_by_task.get(index, [])]
         return sorted(regimes_by_task.items())
-
-    def _unmeasured(self, uuid: str | None) -> dict[int, list[str]]:
-        """Regimes by task for which no record stands, or too few sessions on a GPU."""
-        regimes_by_task = dict[int, list[str]]()
-        for index, task in self.view.launched():
-            lacking = [
-                regime
-                for regime in self.plan.regimes_of(task)
-                if self._lacks(task, regime, uuid)
-            ]
-            if lacking:
-                regimes_by_task[index] = lacking
-        return regimes_by_task
 
     def _lacks(self, task: Task, regime: str, uuid: str | None) -> bool:
         """Whether a task must be measured in a regime."""
@@ -110,17 +92,15 @@ class Schedule:
 
     def _lacks_sessions(self, record: Record, uuid: str) -> bool:
         """Whether fewer sessions on a GPU than the plan asks for gave a result."""
-        wanted = int(self.plan.job["sessions"])
+        wanted = self.plan.job["sessions"]
         if wanted == 1:
             return False
         sessions = set[str]()
         for other in self.view.same_conditions(record):
-            if (
-                other.status == "ok"
-                and self.view.session(other).gpu.get("uuid") == uuid
-            ):
+            gpu = self.view.session(other).gpu
+            if other.status == "ok" and gpu.get("uuid") == uuid:
                 sessions.add(other.session)
-        return len(sessions) < wanted
+        return len(sessions) < int(wanted)
 
     def _is_settled(self, records: Sequence[Record]) -> bool:
         return is_settled(records, self.plan.job["deadline_s"], self.began)
@@ -131,11 +111,10 @@ class Schedule:
         if choice is None:
             return None
         record = self.view.chosen(choice, self.on)
-        if record is None or not self._is_settled(
-            self.view.records.same_conditions(record)
-        ):
+        if record is None:
             return choice
-        return None
+        settled = self._is_settled(self.view.records.same_conditions(record))
+        return None if settled else choice
 
     def _winners(self, unmeasured: Mapping[int, list[str]]) -> list[int]:
         """The fastest of competitors that are all measured, until a later process has measured them."""
@@ -167,17 +146,13 @@ class Schedule:
 
     def choices(self, due: Due) -> list[int]:
         """Choices that what is due depends on and that must be measured first, by their index in the plan."""
-        undecided = set[str]()
+        undecided = set[int]()
         for index, regimes in due:
             for regime in regimes:
                 choice = self._undecided(self.plan.tasks[index], regime)
                 if choice is not None:
-                    undecided.add(choice.id)
-        return [
-            index
-            for index, choice in enumerate(self.plan.choices)
-            if choice.id in undecided
-        ]
+                    undecided.add(self.plan.choices.index(choice))
+        return sorted(undecided)
 
     def requests(self, due: Due) -> Iterator[Request]:
         """What to ask a worker for, in order; the next one goes by the records of those before it.
@@ -188,22 +163,18 @@ class Schedule:
             yield Request(index, [self.plan.choices[index].regime], choice=True)
         for index, regimes in self.in_order(due):
             # Sustained apart: it takes long, and its failure is not the other regimes'.
-            for part in (
-                [regime for regime in regimes if regime != SUSTAINED],
-                [regime for regime in regimes if regime == SUSTAINED],
-            ):
-                if part:
-                    yield self._request(index, part)
+            short = [regime for regime in regimes if regime != SUSTAINED]
+            if short:
+                yield self._request(index, short)
+            if SUSTAINED in regimes:
+                yield self._request(index, [SUSTAINED])
 
     def _request(self, index: int, regimes: Sequence[str]) -> Request:
-        against = dict[str, dict[str, str]]()
-        for regime in regimes:
-            chosen = self.against(self.plan.tasks[index], regime)
-            if chosen:
-                against[regime] = chosen
+        task = self.plan.tasks[index]
+        against = {regime: self._against(task, regime) for regime in regimes}
         return Request(index, regimes, against=against)
 
-    def against(self, task: Task, regime: str) -> dict[str, str]:
+    def _against(self, task: Task, regime: str) -> dict[str, str]:
         """What was chosen for a request, or why there is none; nothing where there is no choice."""
         choice = task.cell.in_regime(regime).choice(self.view.parameters)
         if choice is None:
@@ -213,7 +184,4 @@ class Schedule:
             return {"absent": "it was not measured"}
         if record.status != "ok":
             return {"absent": record.reason or record.status}
-        return {
-            "reference": record.result["reference"],
-            "algorithm": record.result["algorithm"],
-        }
+        return asdict(partner(record.result))

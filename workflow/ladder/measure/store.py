@@ -14,6 +14,25 @@ from ladder.model.cell import Cell
 from ladder.model.files import read_bytes
 from ladder.model.record import Record, Session, from_text
 
+
+@dataclass
+class Account:
+    """What a measuring job did: tasks of the plan, kept and measured, wall and GPU time, and when.
+
+    It is kept beside the tables of its sweep.
+    """
+
+    cells: int = 0
+    kept: int = 0
+    measured: int = 0
+    wall_s: float = 0.0
+    gpu_s: float = 0.0
+    check_s: float = 0.0
+    worker_starts: int = 0
+    started: str = field(default_factory=lambda: now())
+    finished: str = ""
+
+
 Append = Callable[[Record | Session], None]
 
 
@@ -29,13 +48,13 @@ class Records:
 
     def add(self, given: Iterable[Record | Session]) -> "Records":
         """Take in records and sessions; returns itself."""
-        grown = set()
-        for one in given:
-            if isinstance(one, Session):
-                self.sessions[one.id] = one
+        grown = set[str]()
+        for entry in given:
+            if isinstance(entry, Session):
+                self.sessions[entry.id] = entry
             else:
-                self.by_cell.setdefault(one.cell.id, []).append(one)
-                grown.add(one.cell.id)
+                self.by_cell.setdefault(entry.cell.id, []).append(entry)
+                grown.add(entry.cell.id)
         for cell in grown:
             self.by_cell[cell].sort(key=lambda record: record.time)
         return self
@@ -52,20 +71,20 @@ class Records:
         conditions = record.conditions
         if not (conditions.tree and conditions.host):
             return [record]
-        return [one for one in self.of(record.cell) if one.conditions == conditions]
+        return [
+            other for other in self.of(record.cell) if other.conditions == conditions
+        ]
 
     def since(self, time: str) -> "Records":
         """The records from a time on, with all sessions."""
-        return Records().add(
-            [*self.sessions.values(), *(one for one in self if one.time >= time)]
-        )
+        later = Records(sessions=self.sessions)
+        return later.add(record for record in self if record.time >= time)
 
     def of_sessions(self, wanted: Callable[[Session], bool]) -> "Records":
         """The records of some sessions, with these."""
-        of = {one.id: one for one in self.sessions.values() if wanted(one)}
-        return Records().add(
-            [*of.values(), *(one for one in self if one.session in of)]
-        )
+        sessions = {one.id: one for one in self.sessions.values() if wanted(one)}
+        some = Records(sessions=sessions)
+        return some.add(record for record in self if record.session in some.sessions)
 
     def latest(
         self,
@@ -75,32 +94,28 @@ class Records:
         counts: Callable[[Record], bool] = lambda record: True,
     ) -> Record | None:
         """The latest record of a cell under these conditions that `counts`; of any host where `host` is None."""
-        known = (one for one in reversed(self.of(cell)) if one.conditions.tree == tree)
-        return next(
-            (
-                one
-                for one in known
-                if host in (None, one.conditions.host) and counts(one)
-            ),
-            None,
-        )
+        for record in reversed(self.of(cell)):
+            conditions = record.conditions
+            alike = conditions.tree == tree and host in (None, conditions.host)
+            if alike and counts(record):
+                return record
+        return None
 
 
 def read_store(folder: Path) -> Records:
     """Every record of a store; none where there is no such folder. Raises LadderError for a newer version's."""
-    found, read = Records(), list[Record | Session]()
+    records, read = Records(), list[Record | Session]()
     for path in sorted(folder.glob("*.jsonl")):
         lines = read_bytes(path).decode(errors="replace").splitlines()
         for number, line in enumerate(lines, 1):
             place = f"{path}: line {number}"
             try:
                 read.append(from_text(line, place))
-            except (
-                ValueError,
-                RecursionError,
-            ):  # a last line cut short by a kill is no damage
-                found.unreadable += [place] if number < len(lines) else []
-    return found.add(read)
+            except (ValueError, RecursionError):
+                # A last line cut short by a kill is no damage.
+                if number < len(lines):
+                    records.unreadable.append(place)
+    return records.add(read)
 
 
 def now() -> str:
@@ -125,9 +140,9 @@ def appending(folder: Path, word: str) -> Iterator[Append]:
     path = folder / f"{new_name(word)}.jsonl"
     with path.open("x", encoding="utf-8") as file:
 
-        def append(one: Record | Session) -> None:
+        def append(entry: Record | Session) -> None:
             try:
-                file.write(json.dumps(one.to_json()) + "\n")
+                file.write(json.dumps(entry.to_json()) + "\n")
                 file.flush()
                 os.fsync(file.fileno())
             except OSError as error:

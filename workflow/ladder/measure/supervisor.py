@@ -40,17 +40,18 @@ class WorkerProcess:
     ) -> None:
         self._pipe, theirs = Pipe()
         descriptor = theirs.fileno()
-        command = [*command, str(descriptor)]
         self.process = subprocess.Popen(
-            command, env=environment, pass_fds=(descriptor, *keep_open)
+            [*command, str(descriptor)],
+            env=environment,
+            pass_fds=(descriptor, *keep_open),
         )
         theirs.close()
         self.hello: dict[str, Any] = self._answer(_START_DEADLINE_S)["hello"]
 
     def _answer(self, seconds: float) -> dict[str, Any]:
         """The next answer. Raises WorkerLost at the deadline or when the worker is gone, saying what it was doing."""
-        until, answer = time.monotonic() + seconds, {"doing": ""}
-        during = ""
+        until, during = time.monotonic() + seconds, ""
+        answer = {"doing": ""}
         try:
             while "doing" in answer:
                 during = f" in {answer['doing']}" if answer["doing"] else ""
@@ -69,9 +70,8 @@ class WorkerProcess:
                 "launch_error", f"the worker ended ({how}){during}", interrupted
             ) from None
         if "mistake" in answer:
-            raise LadderError(
-                f"the measuring worker failed, and not a kernel:\n{answer['mistake']}"
-            )
+            why = "the measuring worker failed, and not a kernel"
+            raise LadderError(f"{why}:\n{answer['mistake']}")
         return answer
 
     def answer(self, request: Request, seconds: float) -> dict[str, Any]:
@@ -94,8 +94,7 @@ class WorkerProcess:
 
 
 WorkerAnswer = dict[str, Any]
-"""What became of a request: `results` by regime; seconds of wall, of the GPU, of the GPU on checks of launches, and of
-wall on what a variant is verified by once, at the sizes where kernels break."""
+"""What became of a request: `results` by regime; seconds of wall, of the GPU, of the GPU on checks of launches."""
 
 
 @dataclass
@@ -105,26 +104,28 @@ class Supervisor:
     start_worker: Callable[[], WorkerProcess]
     deadline_s: float
     on_start: Callable[[WorkerProcess], None]
-    worker_starts: int = 0
     _worker: WorkerProcess | None = field(default=None, init=False)
 
     def measure(self, request: Request, again: bool = False) -> WorkerAnswer:
         """One request, tried again if somebody else ended the worker. Raises LadderError where no worker starts."""
         worker, begun = self._ready_worker(), time.monotonic()
-        # A choice times more than two.
-        deadline_s = self.deadline_s * (_DEADLINES_OF_A_CHOICE if request.choice else 1)
+        deadline_s = self.deadline_s
+        if request.choice:  # which times more than two
+            deadline_s *= _DEADLINES_OF_A_CHOICE
         try:
             answer = worker.answer(request, deadline_s)
         except WorkerLost as lost:
             self._worker = None
             if lost.interrupted and not again:
                 return self.measure(request, again=True)
-            limit = {"limit_s": deadline_s} if lost.status == "timeout" else {}
-            result = {"status": lost.status, "reason": str(lost), **limit}
-            result |= {"transient": True} if lost.interrupted else {}
+            result: dict[str, Any] = {"status": lost.status, "reason": str(lost)}
+            if lost.status == "timeout":
+                result["limit_s"] = deadline_s
+            if lost.interrupted:
+                result["transient"] = True
+            results = dict.fromkeys(request.regimes, result)
             wall_s = round(time.monotonic() - begun, 3)
-            spent = {"gpu_s": 0.0, "check_s": 0.0, "once_s": 0.0, "wall_s": wall_s}
-            return {"results": dict.fromkeys(request.regimes, result), **spent}
+            return {"results": results, "gpu_s": 0.0, "check_s": 0.0, "wall_s": wall_s}
         if answer["fatal"]:
             worker.kill()
             self._worker = None
@@ -137,16 +138,16 @@ class Supervisor:
             return self._worker
         for attempt in range(1, _FRESH_STARTS_IN_A_ROW + 1):
             try:
-                self._worker = worker = self.start_worker()
-                break
+                self._worker = self.start_worker()
             except WorkerLost as lost:
                 if attempt == _FRESH_STARTS_IN_A_ROW:
-                    raise LadderError(
-                        f"the measuring worker does not start: {lost}"
-                    ) from lost
-        self.worker_starts += 1
-        self.on_start(worker)
-        return worker
+                    why = f"the measuring worker does not start: {lost}"
+                    raise LadderError(why) from lost
+            else:
+                break
+        assert self._worker is not None
+        self.on_start(self._worker)
+        return self._worker
 
     def leave(self) -> None:
         if self._worker is not None:

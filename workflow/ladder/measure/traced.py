@@ -42,33 +42,31 @@ def sanitize(plan: Plan, cubins: Path, indices: Sequence[int]) -> None:
     """
     bench = Bench(plan, cubins, traced=True)
     for index in indices:
-        outcome = {"status": "clean"}
         print(json.dumps({"index": index, "status": "begun"}), flush=True)
         faulthandler.dump_traceback_later(plan.job["deadline_s"], exit=True)
+        result = {"status": "clean"}
         try:
             _launch_unguarded(bench, plan.tasks[index])
-        except CellOutcome as other:
-            outcome = other.result
+        except CellOutcome as outcome:
+            result = outcome.result
         except Exception as error:
-            outcome = {
-                "status": "launch_error",
-                "reason": f"{type(error).__name__}: {error}",
-            }
+            reason = f"{type(error).__name__}: {error}"
+            result = {"status": "launch_error", "reason": reason}
         faulthandler.cancel_dump_traceback_later()
-        print(json.dumps({"index": index, **outcome}), flush=True)
-        if outcome["status"] == "launch_error":
+        print(json.dumps({"index": index, **result}), flush=True)
+        if result["status"] == "launch_error":
             sys.exit(1)
 
 
 def _launch_unguarded(bench: Bench, task: Task) -> None:
     """Launch a task on buffers without guards: inputs are drawn, outputs are not. Raises what goes wrong."""
-    instance = bench.instance(task.cell)
+    instance, addresses = bench.instance(task.cell), list[int]()
     for name, tensor in instance.tensors.items():
-        bare = Buffer.from_handle(
-            int(checked(driver.cuMemAlloc(tensor.buffer.size))), tensor.buffer.size
-        )
+        size = tensor.buffer.size
+        address = int(checked(driver.cuMemAlloc(size)))
+        bare = Buffer.from_handle(address, size)
         instance.tensors[name] = replace(tensor, buffer=bare, whole=bare)
-    addresses = [tensor.pointer for tensor in instance.tensors.values()]
+        addresses.append(address)
     instance.fill_inputs(0)
     bench.loaded(task)()
     bench.gpu.sync()

@@ -4,20 +4,21 @@ import contextlib
 import math
 import random
 import secrets
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from cuda.core import Stream
 
 from ladder.gpu.device import RESULT_SLOTS, Launcher
 from ladder.gpu.instance import Instance
-from ladder.gpu.timing import CheckedLaunch, capture
+from ladder.gpu.timing import CheckedLaunch, capture, nothing
 from ladder.model.problem import Params
 
 _SEED_BITS = 62
 CHECKED_OF_A_CHAIN = 4
 """Launches of each warm chain that are checked, by chance."""
+_FIRST_OF_A_CHAIN = 2  # place: 0 and 1 are those of single launches
 _SAMPLED = 4  # launches of a reference for each one that is checked
 
 
@@ -31,7 +32,7 @@ class CheckedSide:
     checked: int = 0
     wrong: int = 0
     worst: float = 0.0
-    first_wrong: int = field(default=0)
+    first_wrong: int = 0
 
     def due(self) -> bool:
         """Whether a launch is to be checked."""
@@ -51,22 +52,45 @@ class CheckedSide:
         return f"{which}: largest normalised error {self.worst:.3g}, allowed {self.bound:.3g}"
 
 
+@dataclass(frozen=True)
+class Chain:
+    """Launches of one kernel back to back, each to a place of its own.
+
+    `load` gives a launcher for the outputs that are there; `alone` is launched once ahead of the chain's inputs.
+    """
+
+    load: Callable[[], Launcher]
+    alone: Launcher
+    side: CheckedSide | None
+    length: int
+    external: bool = False
+
+    @property
+    def places(self) -> range:
+        """Those behind the places of single launches."""
+        return range(_FIRST_OF_A_CHAIN, _FIRST_OF_A_CHAIN + self.length)
+
+
+class NotCaptured(Exception):
+    """An external reference cannot be captured in a CUDA graph."""
+
+
 def at_places(
-    instance: Instance, places: Sequence[int], load: Callable[[], Launcher]
+    instance: Instance, places: Iterable[int], load: Callable[[], Launcher]
 ) -> list[Launcher]:
     """What `load` gives for the outputs of each place."""
-    found = []
+    launchers = []
     for place in places:
         with instance.writing_to(place):
-            found.append(load())
-    return found
+            launchers.append(load())
+    return launchers
 
 
 @contextlib.contextmanager
 def graph(stream: Stream, members: Sequence[Launcher]) -> Iterator[Launcher]:
     """A launcher of a CUDA graph of back-to-back launches. Raises what one of them raises while it is captured."""
-    with contextlib.closing(capture(stream, members)) as made:
-        yield partial(made.launch, stream)
+    with contextlib.closing(capture(stream, members)) as captured:
+        yield partial(captured.launch, stream)
 
 
 class LaunchChecker:
@@ -99,32 +123,65 @@ class LaunchChecker:
 
         return CheckedLaunch(launcher, refresh, inspect)
 
-    def chain(
-        self,
-        launcher: Launcher,
-        side: CheckedSide | None,
-        places: Sequence[int],
-        poison: Launcher,
-        prime: Launcher,
-        checks: int = 1,
-    ) -> CheckedLaunch:
-        """A launcher of back-to-back launches, each to a place of its own, of which `checks` by chance are checked.
+    @contextlib.contextmanager
+    def chains(
+        self, chains: Sequence[Chain], sustained: bool
+    ) -> Iterator[list[CheckedLaunch]]:
+        """Chains as CUDA graphs, in each of which some launches are checked, chosen by chance.
 
-        What `poison` leaves at a place is the answer to other inputs at best.
+        Raises NotCaptured where an external reference cannot be captured.
+        """
+        with contextlib.ExitStack() as graphs:
+
+            def enter(members: Sequence[Launcher]) -> Launcher:
+                stream = self.instance.gpu.stream
+                return graphs.enter_context(graph(stream, members))
+
+            captured = list[Launcher]()
+            for chain in chains:
+                try:
+                    members = at_places(self.instance, chain.places, chain.load)
+                    captured.append(enter(members))
+                except Exception as error:
+                    if not chain.external:
+                        raise
+                    why = f"not captured in a CUDA graph: {error}"
+                    raise NotCaptured(why) from error
+            # Sustained chains are not poisoned, which would be a rest for the GPU: what places hold are answers to
+            # other inputs, those of the chain before. All that it tells a kernel is the time: see _RESTED.
+            renew = self.renew_workspaces if sustained else self.poison
+            clear: Launcher = nothing
+            # All places exist by now: in a capture none can be allocated.
+            if not sustained or self.instance.has_workspaces():
+                longest = max(chains, key=lambda chain: chain.length)
+                clear = enter([partial(renew, place) for place in longest.places])
+            checks = 1 if sustained else CHECKED_OF_A_CHAIN
+            yield [
+                self.chain(launcher, chain, clear, checks)
+                for launcher, chain in zip(captured, chains, strict=True)
+            ]
+
+    def chain(
+        self, launcher: Launcher, chain: Chain, clear: Launcher, checks: int
+    ) -> CheckedLaunch:
+        """A captured chain, of which `checks` launches by chance are checked.
+
+        What `clear` leaves at a place is the answer to other inputs at best.
         """
 
         def refresh() -> None:
-            with self.instance.writing_to(places[0]):
+            with self.instance.writing_to(chain.places[0]):
                 self.instance.renew(secrets.randbits(_SEED_BITS))
-            poison()
+            clear()
 
         def inspect() -> None:
             # Both sides alike, so that both leave the GPU the same rest.
-            if side is not None:
-                for place in random.sample(places, min(len(places), checks)):
-                    self._inspect(side, place)
+            if chain.side is not None:
+                count = min(chain.length, checks)
+                for place in random.sample(chain.places, count):
+                    self._inspect(chain.side, place)
 
-        return CheckedLaunch(launcher, refresh, inspect, prime)
+        return CheckedLaunch(launcher, refresh, inspect, chain.alone)
 
     def _refresh(self, place: int) -> None:
         with self.instance.writing_to(place):
@@ -144,18 +201,15 @@ class LaunchChecker:
         if len(self._waiting) == RESULT_SLOTS:
             self.collect_results()
         key = secrets.randbits(_SEED_BITS)
+        slot = self.instance.gpu.harness.result_slot(len(self._waiting), key)
         with self.instance.writing_to(place):
-            self.instance.inspect(
-                side.params,
-                self.instance.gpu.harness.result_slot(len(self._waiting), key),
-            )
+            self.instance.inspect(side.params, slot)
         self._waiting.append((side, key))
 
     def collect_results(self) -> None:
         """Read what the checks found since the last time."""
-        errors = self.instance.gpu.harness.read_check_results(
-            [key for _, key in self._waiting]
-        )
+        keys = [key for _, key in self._waiting]
+        errors = self.instance.gpu.harness.read_check_results(keys)
         for (side, _), error in zip(self._waiting, errors, strict=True):
             side.take(error)
         self._waiting = []

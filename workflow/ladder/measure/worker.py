@@ -5,12 +5,11 @@ Through the pipe come the fields of a Request; back go {"hello": …} once, and 
 end the process, or "" after it.
 """
 
-import contextlib
 import os
 import sys
 import time
 import traceback
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from multiprocessing.connection import Connection
@@ -19,26 +18,12 @@ from typing import Any
 
 from ladder.gpu.device import Launcher, OutOfDeviceMemory
 from ladder.gpu.instance import Instance
-from ladder.gpu.timing import (
-    Blocks,
-    Pairs,
-    Sides,
-    StoppingRule,
-    TimesDisagree,
-    chain_length,
-    nothing,
-)
+from ladder.gpu.timing import Blocks, Pairs, TimesDisagree, chain_length
 from ladder.measure.bench import REFERENCE, Bench, CellOutcome
 from ladder.measure.beyond import refuse_accesses_beyond
-from ladder.measure.choosing import Choosing
+from ladder.measure.candidates import CandidateTiming
 from ladder.measure.request import Request
-from ladder.measure.watch import (
-    CHECKED_OF_A_CHAIN,
-    CheckedSide,
-    LaunchChecker,
-    at_places,
-    graph,
-)
+from ladder.measure.watch import Chain, CheckedSide, LaunchChecker, NotCaptured
 from ladder.model.cell import BACK_TO_BACK, SUSTAINED, Partner
 from ladder.model.intervals import median
 from ladder.model.plan import Launch, Plan, Task
@@ -50,10 +35,8 @@ _RESTED = 1.15  # of a launch's time: settling launches are as long, or shorter 
 _BESIDE_CYCLES = (1.15, 10.0)
 """By how much a launch may take longer than the cycles that it reports: a factor, and us (up to 7 were seen)."""
 _OF_LEAST_CYCLES = 0.98
-_SUSTAINED_FROM_US = (
-    90.0  # of one launch; 100 us are promised, and one launch may read less
-)
-
+# Of one launch, in us; 100 are promised, and one launch may read less.
+_SUSTAINED_FROM_US = 90.0
 _SLOW_HOST = (
     "; so late does it see an empty launch: this host is too slow to time launches"
 )
@@ -72,16 +55,6 @@ Result = dict[str, Any]
 Timed = dict[str, Pairs | CellOutcome]
 
 
-def stopping_rule(plan: Plan) -> StoppingRule:
-    settings = plan.settings
-    return StoppingRule(
-        precision=float(settings["precision"] or 0),
-        min_pairs=int(settings["min_pairs"] or 0),
-        max_pairs=int(settings["max_pairs"] or 0),
-        seconds=float(settings["cell_seconds"] or 0),
-    )
-
-
 class Timing:
     """Times a task against its reference `partner`; every launch is verified.
 
@@ -89,36 +62,21 @@ class Timing:
     """
 
     def __init__(
-        self,
-        bench: Bench,
-        plan: Plan,
-        task: Task,
-        partner: Partner,
-        launch_us: tuple[float, float],
+        self, bench: Bench, task: Task, partner: Partner, launch_us: tuple[float, float]
     ) -> None:
-        self.bench, self.task, self.partner, self.launch_us = (
-            bench,
-            task,
-            partner,
-            launch_us,
-        )
-        self.rule = stopping_rule(plan)
-        self.instance = bench.instance(task.cell)
-        self.limit_us = float(plan.settings["warm_below_us"] or 0)
         assert task.launch is not None
-        self.variant = CheckedSide(
-            task.launch.params, self.instance.error_bound(task.launch.params)
-        )
+        self.bench, self.task = bench, task
+        self.partner, self.launch_us = partner, launch_us
+        self.instance = bench.instance(task.cell)
+        self.watch = LaunchChecker(self.instance)
+        params = task.launch.params
+        self.variant = CheckedSide(params, self.instance.error_bound(params))
         self.reference: CheckedSide | None = None
         if partner.reference != COPY:  # which is no answer
             params = bench.reference_params(task)
-            self.reference = CheckedSide(
-                params, self.instance.error_bound(params), always=False
-            )
-        self.watch = LaunchChecker(self.instance)
-        self.swapped: tuple[Launcher, Launcher] | None = (
-            None  # variant and reference, each at the other's place
-        )
+            bound = self.instance.error_bound(params)
+            self.reference = CheckedSide(params, bound, always=False)
+        self.swapped_variant: Launcher | None = None  # writes to the reference's place
 
     def run(
         self, variant: Launcher, reference: Launcher, regimes: Sequence[str]
@@ -129,7 +87,13 @@ class Timing:
         """
         timed = Timed()
         for regime in sorted(regimes, key=BACK_TO_BACK.__contains__):
-            pairs = timed[regime] = self._pairs(regime, variant, reference)
+            unfit = why_unfit(regime, self.launch_us[0], self.bench.warm_below_us)
+            if unfit:
+                timed[regime] = CellOutcome("unsupported", unfit)
+                continue
+            back_to_back = regime in BACK_TO_BACK
+            time_pairs = self._chains if back_to_back else self._single_launches
+            pairs = timed[regime] = time_pairs(regime, variant, reference)
             self._refuse_wrong()
             if isinstance(pairs, Pairs):
                 self._refuse_impossible(regime, pairs)
@@ -137,40 +101,24 @@ class Timing:
                 self._refuse_other_pace(pairs)
         return timed
 
-    def _pairs(
-        self, regime: str, variant: Launcher, reference: Launcher
-    ) -> Pairs | CellOutcome:
-        if regime not in BACK_TO_BACK:
-            return self._single_launches(regime, variant, reference)
-        unfit = why_unfit(regime, self.launch_us[0], self.limit_us)
-        if unfit is not None:
-            return CellOutcome("unsupported", unfit)
-        return self._chains(regime, variant, reference)
-
     def _single_launches(
         self, regime: str, variant: Launcher, reference: Launcher
     ) -> Pairs:
-        if self.swapped is None:
+        bench, watch = self.bench, self.watch
+        if self.swapped_variant is None:
             with self.instance.writing_to(REFERENCE):
-                loaded = self.bench.loaded(self.task)
-            self.swapped = (
-                loaded,
-                self.bench.swapped_reference(self.task, self.partner, self.instance),
-            )
-
-        def sides(
-            variant: Launcher, place: int, reference: Launcher, reference_place: int
-        ) -> Sides:
-            return (
-                self.watch.single_launch(variant, self.variant, place),
-                self.watch.single_launch(reference, self.reference, reference_place),
-            )
-
-        swapped_variant, swapped_reference = self.swapped
-        return self.bench.timer.time_single_launches(
-            sides(variant, 0, reference, REFERENCE),
-            sides(swapped_variant, REFERENCE, swapped_reference, 0),
-            self.rule,
+                self.swapped_variant = bench.loaded(self.task)
+        swapped = bench.swapped_reference(self.task, self.partner, self.instance)
+        return bench.timer.time_single_launches(
+            (
+                watch.single_launch(variant, self.variant, 0),
+                watch.single_launch(reference, self.reference, REFERENCE),
+            ),
+            (
+                watch.single_launch(self.swapped_variant, self.variant, REFERENCE),
+                watch.single_launch(swapped, self.reference, 0),
+            ),
+            bench.rule,
             regime,
             min(self.launch_us),
         )
@@ -178,78 +126,37 @@ class Timing:
     def _chains(
         self, regime: str, variant: Launcher, reference: Launcher
     ) -> Pairs | CellOutcome:
-        """Chains of launches that each have a place of their own. In warm one alone comes before their inputs.
-
-        There are none where an external reference cannot be captured.
-        """
-        bench, watch = self.bench, self.watch
+        """Chains, in warm of one length. There are none where an external reference cannot be captured."""
+        bench, task, partner = self.bench, self.task, self.partner
         sustained = regime == SUSTAINED
         variant_us, reference_us = self.launch_us
-        variant_length = chain_length(variant_us, sustained)
-        # In warm both chains have as many launches.
-        reference_length = chain_length(
-            reference_us if sustained else variant_us, sustained
+        most = bench.places(self.instance)
+        length = min(chain_length(variant_us, sustained), most)
+        reference_length = length
+        if sustained:
+            reference_length = min(chain_length(reference_us, sustained), most)
+        load = partial(bench.loaded, task)
+        another = partial(bench.another, task, partner, self.instance)
+        external = partner.reference in bench.external
+        chains = (
+            Chain(load, variant, self.variant, length),
+            Chain(another, reference, self.reference, reference_length, external),
         )
-        most = min(max(variant_length, reference_length), bench.places(self.instance))
-        places = [REFERENCE + 1 + number for number in range(most)]
-        variant_places, reference_places = (
-            places[:variant_length],
-            places[:reference_length],
-        )
-
-        with contextlib.ExitStack() as graphs:
-
-            def enter(members: Sequence[Launcher]) -> Launcher:
-                return graphs.enter_context(graph(bench.gpu.stream, members))
-
-            load_variant = partial(bench.loaded, self.task)
-            variant_chain = enter(
-                at_places(self.instance, variant_places, load_variant)
-            )
-            load_reference = partial(
-                bench.another, self.task, self.partner, self.instance
-            )
-            try:
-                reference_chain = enter(
-                    at_places(self.instance, reference_places, load_reference)
-                )
-            except Exception as error:
-                name = self.partner.reference
-                if name not in bench.external:
-                    raise
-                why = f"not captured in a CUDA graph: {error}"
-                bench.note(name, f"{regime}: {why}")
-                return CellOutcome("unsupported", f"the reference {name}: {why}")
-            # Sustained chains are not poisoned, which would be a rest for the GPU: what places hold are answers to
-            # other inputs, those of the chain before. All that it tells a kernel is the time: see _RESTED.
-            renew = watch.renew_workspaces if sustained else watch.poison
-            clear: Launcher = nothing
-            if not sustained or self.instance.has_workspaces():
-                clear = enter([partial(renew, place) for place in places])
-            checks = 1 if sustained else CHECKED_OF_A_CHAIN
-            sides = (
-                watch.chain(
-                    variant_chain, self.variant, variant_places, clear, variant, checks
-                ),
-                watch.chain(
-                    reference_chain,
-                    self.reference,
-                    reference_places,
-                    clear,
-                    reference,
-                    checks,
-                ),
-            )
-            if sustained:
-                return bench.timer.time_sustained(
-                    sides, (len(variant_places), len(reference_places))
-                )
-            return bench.timer.pairs(sides, self.rule, regime, scale=len(places))
+        try:
+            with self.watch.chains(chains, sustained) as (first, second):
+                if sustained:
+                    lengths = length, reference_length
+                    return bench.timer.time_sustained((first, second), lengths)
+                sides = first, second
+                return bench.timer.pairs(sides, bench.rule, regime, scale=length)
+        except NotCaptured as error:
+            bench.references.notes[partner.reference] = f"{regime}: {error}"
+            reason = f"the reference {partner.reference}: {error}"
+            return CellOutcome("unsupported", reason)
 
     def _refuse_impossible(self, regime: str, pairs: Pairs) -> None:
-        least_us = self.bench.least_us(
-            self.task.cell.in_regime(regime), self.variant.params, self.instance
-        )
+        cell = self.task.cell.in_regime(regime)
+        least_us = self.bench.least_us(cell, self.variant.params, self.instance)
         us = median(pairs.variant_us)
         if us < least_us:
             why = f"{regime}: takes {us:.2f} us where the hardware needs {least_us:.2f} at its peak rates"
@@ -274,42 +181,40 @@ class Timing:
 
         A launch that makes no access, or stops its clock, would report such cycles.
         """
-        if self.instance.reported_cycles() is None:
+        instance, gpu = self.instance, self.bench.gpu
+        if instance.reported_cycles() is None:
             return
-        gpu = self.bench.gpu
         before = gpu.read_clocks()
         for _ in range(_OBSERVED_LAUNCHES):
             variant()
         mhz = gpu.mean_mhz(before, gpu.read_clocks())
-        cycles, least = (
-            self.instance.reported_cycles() or 0,
-            self.instance.least_cycles(self.variant.params),
-        )
+        cycles = instance.reported_cycles() or 0
+        least = instance.least_cycles(self.variant.params)
         if cycles < _OF_LEAST_CYCLES * least:
             why = f"it reports {cycles} cycles, where its accesses take {least:.0f} at least"
-            raise CellOutcome(
-                "incorrect", f"{why}: a bank of shared memory has one word a cycle"
-            )
+            one_word = "a bank of shared memory has one word a cycle"
+            raise CellOutcome("incorrect", f"{why}: {one_word}")
         reported_us = cycles / mhz
-        more, fixed_us = _BESIDE_CYCLES
+        factor, fixed_us = _BESIDE_CYCLES
         for regime, pairs in timed.items():
             if regime in BACK_TO_BACK or not isinstance(pairs, Pairs):
                 continue
             us = median(pairs.variant_us)
-            if not reported_us / more - 1.0 <= us <= reported_us * more + fixed_us:
+            if not reported_us / factor - 1.0 <= us <= reported_us * factor + fixed_us:
                 why = f"the cycles that it reports take {reported_us:.2f} us at {mhz:.0f} MHz, a launch {us:.2f}"
                 raise CellOutcome("incorrect", f"{regime}: {why}")
 
     def refuse_other_inputs(self, variant: Launcher) -> None:
         """Raises CellOutcome where it is wrong for inputs of one sign, whose errors add up, or over many binades."""
+        params = self.variant.params
         for kind in ("positive", "wide"):
-            params = self.variant.params
             with self.instance.inputs_of_kind(kind):
                 side = CheckedSide(params, self.instance.error_bound(params))
-                watched = self.watch.single_launch(variant, side, 0)
+                launch = self.watch.single_launch(variant, side, 0)
                 with self.bench.timer.working():
-                    for enqueue in (watched.refresh, watched.launch, watched.inspect):
-                        enqueue()
+                    launch.refresh()
+                    launch.launch()
+                    launch.inspect()
                 self.watch.collect_results()
             if side.wrong:
                 raise CellOutcome("incorrect", f"with {kind} inputs: {side}")
@@ -318,32 +223,20 @@ class Timing:
         """Raises CellOutcome where a launch since the last call gave a wrong result."""
         self.watch.collect_results()
         if self.reference and self.reference.wrong:
-            raise CellOutcome(
-                "incorrect", f"the reference {self.partner}: {self.reference}"
-            )
+            reason = f"the reference {self.partner}: {self.reference}"
+            raise CellOutcome("incorrect", reason)
         if self.variant.wrong:
-            raise CellOutcome(
-                "stateful",
-                f"right alone, wrong in sequence: {self.variant}",
-                spoilt=True,
-            )
+            reason = f"right alone, wrong in sequence: {self.variant}"
+            raise CellOutcome("stateful", reason, spoilt=True)
 
 
-def why_unfit(regime: str, us: float, limit_us: float) -> str | None:
+def why_unfit(regime: str, us: float, warm_below_us: float) -> str | None:
     """Why launches that take so long are not chained in a regime, if they are not."""
     if regime == SUSTAINED and us < _SUSTAINED_FROM_US:
         return "sustained is for kernels from 100 us on"
-    if regime == "warm" and us >= limit_us:
-        return f"warm is for kernels below {limit_us:g} us"
+    if regime == "warm" and us >= warm_below_us:
+        return f"warm is for kernels below {warm_below_us:g} us"
     return None
-
-
-def no_reference(reason: str) -> Result:
-    """The result of a task that there is nothing to time against; a later run that finds a reference measures it."""
-    return {
-        **CellOutcome("unsupported", f"no reference: {reason}").result,
-        "reference": "",
-    }
 
 
 def partner_of(task: Task, chosen: Mapping[str, str]) -> Partner:
@@ -359,21 +252,8 @@ class Worker:
     def __init__(self, plan: Plan, cubins: Path) -> None:
         self.plan = plan
         self.bench = Bench(plan, cubins)
-        self.limit_us = float(plan.settings["warm_below_us"] or 0)
         self._variants_ran = False
         self._ends_checked = set[str]()  # variants, at their edges
-        self._once_s = (
-            0.0  # of wall, in what a variant is verified by once, or once a size
-        )
-
-    @contextlib.contextmanager
-    def _once(self) -> Iterator[None]:
-        """Count the seconds of the block as spent once."""
-        begin = time.perf_counter()
-        try:
-            yield
-        finally:
-            self._once_s += time.perf_counter() - begin
 
     def choose(self, request: Request) -> dict[str, Result]:
         """Hold all against each other that may be the reference of some operands in a regime."""
@@ -382,26 +262,23 @@ class Worker:
                 "a choice comes before any variant runs in its process"
             )
         choice = self.plan.choices[request.index]
-        choosing = Choosing(self.bench, stopping_rule(self.plan), choice, self.limit_us)
-        return {choice.regime: choosing.run()}
+        return {choice.regime: CandidateTiming(self.bench, choice).run()}
 
     def measure(self, request: Request) -> dict[str, Result]:
         """Verify a task, time it in some regimes, verify it again: a result a regime. Raises what CUDA ran into."""
         bench, task = self.bench, self.plan.tasks[request.index]
         self._variants_ran = True
-        assert task.launch is not None
+        launch = task.launch
+        assert launch is not None
         instance = bench.instance(task.cell)
-        with self._once():
-            bench.verify_edges(task.variant, task.cell)
-        loaded, before, launch_us = bench.verified(task.launch, instance)
-        with self._once():
-            edges = (
-                []
-                if task.variant in self._ends_checked
-                else bench.edges(task.variant, task.cell)
-            )
-            self._ends_checked.add(task.variant)
-            refuse_accesses_beyond(bench, [*edges, (task.launch, instance)])
+        bench.verify_edges(task.variant, task.cell)
+        loaded, before, launch_us = bench.verified(launch, instance)
+        launches = [(launch, instance)]
+        if task.variant not in self._ends_checked:
+            launches = bench.edges(task.variant, task.cell) + launches
+        self._ends_checked.add(task.variant)
+        refuse_accesses_beyond(bench, launches)
+
         results = dict[str, Result]()
         regimes_by_partner = dict[Partner, list[str]]()
         for regime in request.regimes:
@@ -410,74 +287,57 @@ class Worker:
                 results[regime] = self._without_reference(
                     regime, launch_us, chosen["absent"]
                 )
-            else:
-                regimes_by_partner.setdefault(partner_of(task, chosen), []).append(
-                    regime
-                )
+                continue
+            partner = partner_of(task, chosen)
+            regimes_by_partner.setdefault(partner, []).append(regime)
+        if not regimes_by_partner:
+            return results
         timings = list[tuple[Timing, Timed]]()
         for partner, regimes in regimes_by_partner.items():
             reference = bench.reference(task, partner, instance)
-            both_us = launch_us, bench.reference_us(partner, reference)
-            timing = Timing(bench, self.plan, task, partner, both_us)
-            timings.append((timing, timing.run(loaded, reference, regimes)))
-        if not timings:
-            return results
+            both_us = launch_us, bench.reference_us(reference)
+            timing = Timing(bench, task, partner, both_us)
+            timed = timing.run(loaded, reference.launcher, regimes)
+            timings.append((timing, timed))
         for timing, timed in timings:
             timing.refuse_other_cycles(loaded, timed)
-        observations = self._observations(loaded, task.launch, instance)
-        errors = self._errors(task, loaded, instance, regimes_by_partner)
+        observations = _observations(loaded, launch, instance)
+        errors = self._errors(task, launch, loaded, instance, regimes_by_partner)
         bench.refuse_memory_violation(instance)  # of any launch so far
         timing.refuse_other_inputs(loaded)
-        bench.refuse_other_weights(task.launch, instance)
+        bench.refuse_other_weights(launch, instance)
         bench.draw(instance)
-        after, _ = bench.check(loaded, task.launch.params, instance)
+        after, _ = bench.check(loaded, launch.params, instance)
         if not after.correct:
-            raise CellOutcome(
-                "incorrect", f"after timing, though right before: {after}"
-            )
+            reason = f"after timing, though right before: {after}"
+            raise CellOutcome("incorrect", reason)
+
+        max_error = max(before.max_error, after.max_error)
+        check = {"max_error": max_error, "error_bound": before.error_bound}
         common = {"notes": bench.notes(), "copy_us": bench.copy_us(instance)}
-        check = {
-            "max_error": max(before.max_error, after.max_error),
-            "error_bound": before.error_bound,
-        }
         for timing, timed in timings:
-            partner = timing.partner
             fields: Result = {
-                "reference": partner.reference,
-                "algorithm": partner.algorithm,
+                **asdict(timing.partner),
+                "check": check | {"launches": timing.variant.checked},
+                "observations": observations + errors[timing.partner],
+                **common,
             }
-            fields["check"] = check | {"launches": timing.variant.checked}
-            fields["observations"] = observations + errors[partner]
             for regime, pairs in timed.items():
-                results[regime] = _result(pairs, fields | common)
+                results[regime] = _result(pairs, fields)
         return results
 
     def _without_reference(self, regime: str, launch_us: float, reason: str) -> Result:
-        unfit = why_unfit(regime, launch_us, self.limit_us)
-        return (
-            CellOutcome("unsupported", unfit).result if unfit else no_reference(reason)
-        )
-
-    def _observations(
-        self, loaded: Launcher, launch: Launch, instance: Instance
-    ) -> list[Result]:
-        """What launches report of themselves, such as their cycles: medians by metric."""
-        samples = dict[tuple[str, str], list[float]]()
-        for _ in range(_OBSERVED_LAUNCHES):
-            loaded()
-            observed = instance.observations(launch.params)
-            if not observed:
-                break
-            for metric, value in observed.items():
-                samples.setdefault(metric, []).append(value)
-        medians = []
-        for (name, unit), values in samples.items():
-            medians.append({"metric": name, "unit": unit, "value": median(values)})
-        return medians
+        """The result of a task without a reference; a later run that finds one measures it."""
+        unfit = why_unfit(regime, launch_us, self.bench.warm_below_us)
+        if unfit:
+            return CellOutcome("unsupported", unfit).result
+        outcome = CellOutcome("unsupported", f"no reference: {reason}")
+        return outcome.result | {"reference": ""}
 
     def _errors(
         self,
         task: Task,
+        launch: Launch,
         variant: Launcher,
         instance: Instance,
         partners: Iterable[Partner],
@@ -486,79 +346,85 @@ class Worker:
 
         Raises CellOutcome where the variant's is too large.
         """
-        errors_by_partner: dict[Partner, list[Result]] = {
-            partner: [] for partner in partners
-        }
-        if not task.errors:
-            return errors_by_partner
-        bench, params = self.bench, self.bench.reference_params(task)
-        assert task.launch is not None
-        for kind in ERROR_INPUTS:
+        errors = {partner: list[Result]() for partner in partners}
+        bench = self.bench
+        for kind in ERROR_INPUTS if task.errors else ():
             with instance.inputs_of_kind(kind):
                 bench.draw(instance)
-                check, _ = bench.check(variant, task.launch.params, instance)
+                check, _ = bench.check(variant, launch.params, instance)
                 if not check.correct:
                     raise CellOutcome("incorrect", f"with {kind} inputs: {check}")
-                for partner, errors in errors_by_partner.items():
-                    reference = bench.reference(task, partner, instance)
+                for partner, observations in errors.items():
+                    reference = bench.reference(task, partner, instance).launcher
+                    params = bench.reference_params(task)
                     with instance.writing_to(REFERENCE):
-                        reference_check, _ = bench.check(reference, params, instance)
-                    errors += [
-                        {
-                            "metric": f"max_error_{kind}",
-                            "unit": None,
-                            "value": check.max_error,
-                        },
-                        {
-                            "metric": f"reference_max_error_{kind}",
-                            "unit": None,
-                            "value": reference_check.max_error,
-                        },
+                        of_reference, _ = bench.check(reference, params, instance)
+                    observations += [
+                        _observation(f"max_error_{kind}", None, check.max_error),
+                        _observation(
+                            f"reference_max_error_{kind}", None, of_reference.max_error
+                        ),
                     ]
-        return errors_by_partner
+        return errors
 
     def answer(self, request: Request) -> dict[str, Any]:
         """Results by regime, whether the context is lost, and the seconds spent. Raises what a fault of ours raises."""
-        bench, regimes = self.bench, request.regimes
-        fatal, self._once_s = False, 0.0
-        begin, busy_us, checking_us = (
-            time.perf_counter(),
-            bench.timer.busy_us,
-            bench.timer.checking_us,
-        )
+        timer, fatal = self.bench.timer, False
+        begin = time.perf_counter()
+        busy_us, checking_us = timer.busy_us, timer.checking_us
         try:
             results = self.choose(request) if request.choice else self.measure(request)
-        except CellOutcome as outcome:
-            if outcome.result["status"] == "incorrect":
-                # By what else it wrote the next kernel would be judged.
-                outcome = bench.memory_violation() or outcome
-            results, fatal = dict.fromkeys(regimes, outcome.result), outcome.spoilt
-        except OutOfDeviceMemory as error:
-            bench.release()
-            results = dict.fromkeys(
-                regimes, CellOutcome("unsupported", str(error), transient=True).result
-            )
         except _MISTAKES:
             raise
         except Exception as error:
-            fatal, reason = (
-                not bench.recovers(release=True),
-                f"{type(error).__name__}: {error}",
-            )
-            slow_host = (
-                isinstance(error, TimesDisagree) and not fatal and bench.host_is_slow()
-            )
-            reason += _SLOW_HOST if slow_host else ""
-            failure = CellOutcome("launch_error", reason, transient=slow_host)
-            results = dict.fromkeys(regimes, failure.result)
+            outcome = self._outcome(error)
+            results = dict.fromkeys(request.regimes, outcome.result)
+            fatal = outcome.spoilt
         return {
             "results": results,
             "fatal": fatal,
-            "gpu_s": round((bench.timer.busy_us - busy_us) / 1e6, 6),
-            "check_s": round((bench.timer.checking_us - checking_us) / 1e6, 6),
-            "once_s": round(self._once_s, 6),
+            "gpu_s": round((timer.busy_us - busy_us) / 1e6, 6),
+            "check_s": round((timer.checking_us - checking_us) / 1e6, 6),
             "wall_s": round(time.perf_counter() - begin, 6),
         }
+
+    def _outcome(self, error: Exception) -> CellOutcome:
+        """What becomes of a cell that ended in an error; `spoilt` where the context is lost."""
+        bench = self.bench
+        if isinstance(error, CellOutcome):
+            if error.result["status"] == "incorrect":
+                # By what else it wrote the next kernel would be judged.
+                return bench.memory_violation() or error
+            return error
+        if isinstance(error, OutOfDeviceMemory):
+            bench.release()
+            return CellOutcome("unsupported", str(error), transient=True)
+        reason = f"{type(error).__name__}: {error}"
+        if not bench.recovers(release=True):
+            return CellOutcome("launch_error", reason, spoilt=True)
+        slow_host = isinstance(error, TimesDisagree) and bench.host_is_slow()
+        reason += _SLOW_HOST if slow_host else ""
+        return CellOutcome("launch_error", reason, transient=slow_host)
+
+
+def _observations(loaded: Launcher, launch: Launch, instance: Instance) -> list[Result]:
+    """What launches report of themselves, such as their cycles: medians by metric."""
+    samples = dict[tuple[str, str], list[float]]()
+    for _ in range(_OBSERVED_LAUNCHES):
+        loaded()
+        observed = instance.observations(launch.params)
+        if not observed:
+            break
+        for metric, value in observed.items():
+            samples.setdefault(metric, []).append(value)
+    return [
+        _observation(name, unit, median(values))
+        for (name, unit), values in samples.items()
+    ]
+
+
+def _observation(metric: str, unit: str | None, value: float) -> Result:
+    return {"metric": metric, "unit": unit, "value": value}
 
 
 def _result(pairs: Pairs | CellOutcome, common: Result) -> Result:
@@ -570,15 +436,15 @@ def _result(pairs: Pairs | CellOutcome, common: Result) -> Result:
         "reason": "",
         "stopped_by": pairs.stopped_by,
         "clock": pairs.clock,
+        "speedup": speedup,
+        "speedup_low": low,
+        "speedup_high": high,
+        "variant_us": [round(us, 4) for us in pairs.variant_us],
+        "reference_us": [round(us, 4) for us in pairs.reference_us],
     }
-    result |= {"speedup": speedup, "speedup_low": low, "speedup_high": high}
-    result["variant_us"] = [round(us, 4) for us in pairs.variant_us]
-    result["reference_us"] = [round(us, 4) for us in pairs.reference_us]
     if isinstance(pairs, Blocks):
-        result["blocks"] = {
-            "variant": list(map(asdict, pairs.variant)),
-            "reference": list(map(asdict, pairs.reference)),
-        }
+        blocks = {"variant": pairs.variant, "reference": pairs.reference}
+        result["blocks"] = {side: [*map(asdict, of)] for side, of in blocks.items()}
     return result | common
 
 
@@ -588,7 +454,7 @@ def measure(plan: Plan, cubins: Path, descriptor: int) -> None:
     Raises SystemExit after a fatal answer.
     """
     pipe, worker = Connection(descriptor), Worker(plan, cubins)
-    worker.bench.doing = lambda what: pipe.send({"doing": what})
+    worker.bench.doing = lambda subject: pipe.send({"doing": subject})
     try:
         gpu = worker.bench.facts()
     except TimesDisagree as error:

@@ -9,10 +9,10 @@ import numpy as np
 from pandas import DataFrame
 from pydantic import TypeAdapter
 
-from ladder.measure.account import Job
 from ladder.measure.choice import library_times, partners
 from ladder.measure.ncu import Note
 from ladder.measure.plan_records import WRONG, PlanRecords
+from ladder.measure.store import Account
 from ladder.model.cell import BACK_TO_BACK, COUNTERS, SUSTAINED
 from ladder.model.folders import RunFolder
 from ladder.model.intervals import abba_ratios, median, median_interval
@@ -339,7 +339,7 @@ def _name(task: Task) -> str:
     return f"{task.variant} at {dict(task.cell.size)}"
 
 
-_MEASURED, _PROFILED = TypeAdapter(Job), TypeAdapter(dict[str, list[Note]])
+_MEASURED, _PROFILED = TypeAdapter(Account), TypeAdapter(dict[str, list[Note]])
 
 
 def accounts_of(
