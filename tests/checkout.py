@@ -30,6 +30,12 @@ def catalog() -> Mapping[str, Kernel]:
     return Catalog(ROOT / "kernels")
 
 
+def rungs_of(folder: str) -> dict[str, str]:
+    """Kernels of a ladder that has a file each, by the number that their names begin with."""
+    paths = sorted((ROOT / "kernels" / folder).glob("[0-9]*.cu"))
+    return {path.stem[0]: path.stem for path in paths}
+
+
 @functools.cache
 def every_sweep() -> Mapping[str, Sweep]:
     """Sweeps by name."""

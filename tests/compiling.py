@@ -94,11 +94,9 @@ _included = functools.cache(_INCLUDE.findall)
 def _with_headers(text: str, folders: Sequence[Path]) -> list[list[str]]:
     """Digests of a source and of all the headers that it includes, wherever they lie; sorted."""
     everywhere = [os.fspath(one) for one in folders]
-    digests, read, todo = (
-        {("", sha256(text.encode()))},
-        set[str](),
-        [(text, everywhere)],
-    )
+    digests = {("", sha256(text.encode()))}
+    read = set[str]()
+    todo = [(text, everywhere)]
     while todo:
         source, places = todo.pop()
         for name in _included(source):
@@ -146,7 +144,8 @@ def compile_variants(
     """(cubin, facts) of each; no cubin unless its status is ok. The disassembler, which starts slowly, runs once."""
     requests = [variant_request(one, include, arch, options) for one in variants]
     answers = [compile_request(one) for one in requests]
-    listed, found = iter(listings([cubin for cubin, _ in answers if cubin], arch)), []
+    listed = iter(listings([cubin for cubin, _ in answers if cubin], arch))
+    found = []
     for variant, request, (cubin, answer) in zip(
         variants, requests, answers, strict=True
     ):

@@ -28,7 +28,8 @@ from ladder.problems.gemm.bounds import (  # noqa: E402
 )
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "judge.md"
-BEGIN, END = "<!-- escapes -->\n", "<!-- end of escapes -->\n"
+BEGIN = "<!-- escapes -->\n"
+END = "<!-- end of escapes -->\n"
 SIZES = (1024, 2048, 4096, 8192, 16384)
 LAUNCHES = (
     13  # of a variant, the fewest that are timed: 12 pairs and the one that warms up

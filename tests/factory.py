@@ -323,11 +323,13 @@ def conflict_degree(stride: int) -> int:
 
 def true_speedup(variant: Variant, size: dict[str, int]) -> float:
     """The speed-up the synthetic device shows for a variant."""
-    params, name = variant.params, variant.kernel.name
+    params = variant.params
+    name = variant.kernel.name
     if variant.kernel.problem.name == "banks":
         return 1 / conflict_degree(int(params.get("stride", 1)))
     if variant.kernel.problem.name == "stencil":
-        radius, coarsen = int(params["radius"]), int(params["coarsen"])
+        radius = int(params["radius"])
+        coarsen = int(params["coarsen"])
         if name == "stencil_shared":
             return 1.0
         spill = 0.5 if radius >= 12 and coarsen == 8 else 1.0
@@ -534,9 +536,11 @@ class Lab:
             timed = measured["regimes"].get(regime)
             if timed and task.baseline:
                 timed = {**timed, "reference": task.reference.variant}
-            status, reason = measured["status"], measured["reason"] or ""
+            status = measured["status"]
+            reason = measured["reason"] or ""
             if timed is None and status == "ok":
-                status, reason = "unsupported", "warm is for kernels below 200 us"
+                status = "unsupported"
+                reason = "warm is for kernels below 200 us"
             yield Record(
                 cell=task.cell.in_regime(regime),
                 conditions=Conditions(
@@ -650,7 +654,8 @@ class Lab:
 def make_facts(variant: Variant) -> dict[str, Any]:
     """Facts as the compiler writes them."""
     params = variant.params
-    radius, coarsen = int(params.get("radius", 0)), int(params.get("coarsen", 1))
+    radius = int(params.get("radius", 0))
+    coarsen = int(params.get("coarsen", 1))
     spills = 64 if radius >= 12 and coarsen == 8 else 0
     return {
         "variant": variant.id,

@@ -23,7 +23,8 @@ def kernels(problem: str, dtype: str) -> dict[str, list[int]]:
 
 class FakeBuffer:
     def __init__(self, size: int, handle: int) -> None:
-        self.size, self.handle = size, handle
+        self.size = size
+        self.handle = handle
 
     @staticmethod
     def from_handle(pointer: int, size: int, owner: Any) -> FakeBuffer:
@@ -41,8 +42,11 @@ class FakeBuffer:
 class FakeGpu:
     """Memory that is only counted, and a harness that holds calls to the parameters of its kernels."""
 
-    sms, full_rate_fp64, stream = 132, True, None
-    maximum, count = 64, 72
+    sms = 132
+    full_rate_fp64 = True
+    stream = None
+    maximum = 64
+    count = 72
     guards: ClassVar[list[Any]] = []
 
     def __init__(self, problem: str, dtype: str) -> None:
@@ -98,7 +102,8 @@ def use_as_a_worker_does(made: Any, **params: int) -> set[str]:
 
 def assert_launches_of_a_chain_differ(made: Any) -> None:
     """Each has an input at a place of its own, or two that no other has both of, drawn with keys of their own."""
-    pointers, keys = set(), set()
+    pointers = set()
+    keys = set()
     for place in range(2, 12):
         with made.writing_to(place):
             pointers.add(tuple(made.pointer(name) for name in made.shifted_inputs))

@@ -131,7 +131,8 @@ class CardLab(Lab):
 
     def __post_init__(self) -> None:
         self.project = Project(self.root)
-        self.device, self.arch = slug_of(self.card.name), self.card.arch
+        self.device = slug_of(self.card.name)
+        self.arch = self.card.arch
         self.host = {"gpu": self.card.name, "driver": HOST["driver"]}
         self.session = replace(
             SESSION, gpu=self.card.gpu, host={**SESSION.host, "gpus": 1}
@@ -152,7 +153,8 @@ class CardLab(Lab):
         )
 
     def reference_us(self, sweep: Sweep, place: Place) -> float:
-        gpu, dtype = self.card.gpu, place.variant.dtype
+        gpu = self.card.gpu
+        dtype = place.variant.dtype
         work = sweep.problem.work(place.size, dtype, place.variant.params)
         tflops = gpu["tensor_peak_tflops"].get(dtype) or gpu["fp32_peak_tflops"]
         memory_us = work.bytes / self.card.memory_gbytes_per_s / 0.85e3
@@ -204,9 +206,7 @@ def report_of(
     lab.collect(names)
     sweeps = lab.sweeps(names)
     decide_tables(lab.folder.tables, sweeps)
-    data, beside = (
-        RunData.read(lab.folder, sweeps),
-        [(PUBLISHED, RunData.read(PUBLISHED, sweeps))],
-    )
+    data = RunData.read(lab.folder, sweeps)
+    beside = [(PUBLISHED, RunData.read(PUBLISHED, sweeps))]
     pages = dict(render(lab.folder, data, lab.plans(), beside=beside))
     return pages, render_page(lab.folder, data, ROOT, beside), data

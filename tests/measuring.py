@@ -55,7 +55,8 @@ def measured(
         "regimes": ["cold", "warm"],
     } | more
     (folder / "config" / "sweeps" / "probe.yaml").write_text(yaml.safe_dump(sweep))
-    results, arch = RunFolder(folder / "results" / "test" / GPUS[0].slug), GPUS[0].arch
+    results = RunFolder(folder / "results" / "test" / GPUS[0].slug)
+    arch = GPUS[0].arch
     measure = json.dumps({"busy": "mark", **yaml.safe_load(settings)})
     given = ["--arch", arch, "--jobs", "4", "--config", f"measure={measure}"]
     ladder(folder, "prepare", str(results.root), "probe", *given)

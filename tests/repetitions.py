@@ -48,59 +48,20 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "hopper_gemm": [
         {"stagger": 1},
         {"stagger": 1, "serpentine": 1, "raster": "hilbert"},
-        {"stagger": 1, "serpentine": 1, "narrow": 240},
-        {"stagger": 1, "serpentine": 1, "narrow": 192, "cluster_m": 2, "raster": 0},
-        {"stagger": 2, "cluster_m": 2},
+        {"stagger": 1, "narrow": 192, "cluster_m": 2, "raster": 0},
+        {"stagger": 2, "cluster_m": 2, **HINTS},
         {"cluster_n": 2, "raster": "hilbert", "fetch": "256B"},
-        {"bm": 256, "bn": 128, "stagger": 1},
+        {"bm": 256, "bn": 192, "stages": 3, "narrow": 176, "serpentine": 1},
         {"bn": 128, "stages": 6, "stagger": 1, "cluster_m": 2, "cluster_n": 2},
-        {"bn": 96, "stages": 7, "boxes": 1, "stagger": 1, "cluster_m": 2},
-        {"bn": 160, "stages": 5, "stagger": 1, "cluster_m": 4, "fetch": "256B"},
-        {"bn": 224, "stagger": 1},
         {"bn": 320, "consumers_n": 2, "stages": 3, "cluster_m": 2},
         # Boxes of four copies, of which the last has fewer, and hints for the L2.
-        {
-            "bn": 80,
-            "stages": 8,
-            "boxes": 1,
-            "cluster_m": 2,
-            "cluster_n": 4,
-            "evict_b": "first",
-        },
-        {
-            "bn": 112,
-            "stages": 6,
-            "stagger": 1,
-            "cluster_m": 2,
-            "evict_a": "last",
-            "evict_c": "first",
-        },
-        {"bn": 144, "stages": 4, "boxes": 4, "cluster_n": 2, **HINTS},
-        {"bn": 176, "stages": 5, "boxes": 1, "stagger": 1, "evict_b": "last"},
-        {"bn": 208, "stages": 4, "stagger": 1, "fetch": "256B", "evict_b": "first"},
+        {"bn": 80, "boxes": 1, "cluster_m": 2, "cluster_n": 4, "evict_b": "first"},
+        {"bn": 112, "stages": 6, "stagger": 1, "cluster_m": 2, "evict_a": "last"},
+        {"bn": 144, "boxes": 4, "cluster_n": 2, **HINTS},
+        {"bn": 208, "stages": 4, "stagger": 1, "fetch": "256B"},
         {"bn": 240, "boxes": 1, "serpentine": 1, "evict_c": "last"},
-        {"bn": 352, "consumers_n": 2, "stages": 3, "stagger": 1, "evict_b": "first"},
-        {
-            **SMALL,
-            "bm": 64,
-            "bn": 48,
-            "stages": 11,
-            "boxes": 4,
-            "cluster_m": 2,
-            **HINTS,
-        },
-        {"stagger": 1, "cluster_m": 2, **HINTS},
-        {"bm": 64, "bn": 448, "consumers_n": 2, "stages": 3, "blocks": 0},
-        {**SMALL, "bm": 64, "bn": 128, "stages": 8},
+        {**SMALL, "bm": 64, "bn": 48, "stages": 11, "boxes": 4, "cluster_m": 2},
         {"stagger": 1, "early": 1},
-        {
-            "bm": 256,
-            "bn": 192,
-            "stages": 3,
-            "narrow": 176,
-            "serpentine": 1,
-            "stagger": 1,
-        },
         {**SMALL, "bm": 64, "bn": 128, "stages": 8, "early": 1},
         {**SMALL, "bm": 64, "bn": 32, "stages": 16, "boxes": 1, "cluster_n": 4},
     ],
@@ -123,24 +84,8 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "hopper_ping_pong": [
         {},
         {"bm": 64, "bn": 192, "stages": 5, "boxes": 4, "raster": 0},
-        {
-            "bn": 192,
-            "stages": 5,
-            "boxes": 1,
-            "narrow": 176,
-            "serpentine": 1,
-            "raster": 4,
-            "fetch": "256B",
-        },
+        {"bn": 192, "stages": 5, "boxes": 1, "narrow": 176, "serpentine": 1},
         {"bn": 192, "stages": 4, "narrow": 128, "cluster_m": 2},
-        {
-            "bn": 160,
-            "stages": 3,
-            "boxes": 4,
-            "cluster_m": 2,
-            "evict_a": "last",
-            "evict_c": "first",
-        },
         {"cluster_n": 2, "raster": "hilbert", "blocks": 114},
         {"bn": 64, "stages": 8, "cluster_m": 2, "cluster_n": 4, "evict_b": "first"},
     ],
@@ -197,30 +142,16 @@ RUNGS = [
     for name in VARIANTS
     if (ROOT / f"kernels/gemm/hopper/{name}.cu").exists() and name[0].isdigit()
 ]
+MANY = ("hopper_gemm", "hopper_ping_pong", "hopper_split_k")
+BY_WARPS = ("mma_tma", "mma_stream_k")
 FP32 = [name for name in VARIANTS if (ROOT / f"kernels/gemm/fp32/{name}.cu").exists()]
+TYPES = (("bf16", "NN"), ("fp16", "TN"), ("tf32", "TN"), ("fp8", "TN"))
 SWEEPS = [
     *((name, "fp32", "NN") for name in FP32),
-    *((rung, "bf16", "NN") for rung in RUNGS),
-    *((rung, "fp16", "TN") for rung in RUNGS),
-    ("hopper_gemm", "bf16", "NN"),
-    ("hopper_gemm", "fp16", "TN"),
-    ("hopper_gemm", "tf32", "TN"),
-    ("hopper_gemm", "fp8", "TN"),
-    ("hopper_ping_pong", "bf16", "NN"),
-    ("hopper_ping_pong", "fp16", "TN"),
-    ("hopper_ping_pong", "tf32", "TN"),
-    ("hopper_ping_pong", "fp8", "TN"),
-    ("hopper_split_k", "bf16", "NN"),
-    ("hopper_split_k", "fp16", "TN"),
-    ("hopper_split_k", "tf32", "TN"),
-    ("hopper_split_k", "fp8", "TN"),
+    *((rung, *types) for rung in RUNGS for types in TYPES[:2]),
+    *((name, *types) for name in MANY for types in TYPES),
     ("hopper_fp8_promoted", "fp8", "TN"),
-    ("mma_tma", "bf16", "NN"),
-    ("mma_tma", "fp16", "NN"),
-    ("mma_tma", "tf32", "NN"),
-    ("mma_stream_k", "bf16", "NN"),
-    ("mma_stream_k", "fp16", "NN"),
-    ("mma_stream_k", "tf32", "NN"),
+    *((name, dtype, "NN") for name in BY_WARPS for dtype in ("bf16", "fp16", "tf32")),
 ]
 
 
@@ -274,7 +205,9 @@ def own_harness(dtype: str, arch: str) -> tuple[bytes, dict[str, str]]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    arch, repetitions, only = arguments[0], int(arguments[1]), {*arguments[2:]}
+    arch = arguments[0]
+    repetitions = int(arguments[1])
+    only = {*arguments[2:]}
     if unknown := only - {*VARIANTS}:
         raise SystemExit(
             f"no kernel {', '.join(sorted(unknown))}; accepted: {', '.join(VARIANTS)}"

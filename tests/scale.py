@@ -17,7 +17,8 @@ from conftest import ROOMS, ROOT, environment, snakemake_command
 from factory import KERNELS, SWEEPS, Lab, Place, _axis
 from ladder.model.folders import PublishedFolder
 
-SWEEP_COUNT, SIZE_COUNT = 10, 20
+SWEEP_COUNT = 10
+SIZE_COUNT = 20
 
 
 @dataclass(frozen=True)
@@ -114,16 +115,15 @@ def cost(lab: Lab, *command: str) -> Cost:
 
 def steps(lab: Lab, devices: int) -> dict[str, list[str]]:
     """Commands of a run whose cells are all measured, in their order; the report compares with other devices."""
-    folder, names = str(lab.folder.root), sorted(lab.sweeps())
+    folder = str(lab.folder.root)
+    names = sorted(lab.sweeps())
     config = [
         "--config",
         "device=nvidia-h200",
         "arch=sm_90a",
     ]
-    snakemake, ladder = (
-        snakemake_command("--cores", "1"),
-        [sys.executable, "-m", "ladder"],
-    )
+    snakemake = snakemake_command("--cores", "1")
+    ladder = [sys.executable, "-m", "ladder"]
     beside = [
         f"--beside=results/published/nvidia-other-{number}" for number in range(devices)
     ]

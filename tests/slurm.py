@@ -177,7 +177,8 @@ class Cluster:
         key.write_bytes(secrets.token_bytes(128))
         key.chmod(0o600)
         port, *ports = _free_ports(1 + len(NODES))
-        host, user = socket.gethostname(), getpass.getuser()
+        host = socket.gethostname()
+        user = getpass.getuser()
         text = CONFIGURATION.format(
             folder=self.folder, host=host.partition(".")[0], user=user, port=port
         )
@@ -248,7 +249,8 @@ class Cluster:
 
     def processes(self) -> list[int]:
         """Every process of the cluster, its jobs among them."""
-        mark, found = f"{_MARK}={self.folder}".encode(), list[int]()
+        mark = f"{_MARK}={self.folder}".encode()
+        found = list[int]()
         for path in Path("/proc").glob("[0-9]*/environ"):
             with contextlib.suppress(OSError):
                 if mark in path.read_bytes().split(b"\0"):

@@ -37,7 +37,8 @@ def words_of(sweep: str, path: Path, cache: Path, root: Path, cores: str) -> lis
 
 def summary(job: dict[str, Any], wall_s: float) -> dict[str, Any]:
     """Figures of a sweep by the account of its job."""
-    gpu_s, check_s = job["gpu_s"], job["check_s"]
+    gpu_s = job["gpu_s"]
+    check_s = job["check_s"]
     return {
         "cells": job["cells"],
         "wall_s": wall_s,
@@ -50,14 +51,17 @@ def summary(job: dict[str, Any], wall_s: float) -> dict[str, Any]:
 
 def measure(root: Path, sweep: str, cores: str) -> dict[str, Any]:
     """Time a sweep. Exits with a message without a GPU, or where snakemake fails."""
-    own, gpus = Project(root), find_gpus()
+    own = Project(root)
+    gpus = find_gpus()
     if not gpus:
         sys.exit("no GPU is visible")
-    folder, cache = own.run(NAME, gpus[0].slug), own.results / NAME / "cubins"
+    folder = own.run(NAME, gpus[0].slug)
+    cache = own.results / NAME / "cubins"
     shutil.rmtree(cache.parent, ignore_errors=True)
     path = folder.account("measured", sweep)
     command = snakemake_command(*words_of(sweep, path, cache, root, cores))
-    started, begun = now(), time.monotonic()
+    started = now()
+    begun = time.monotonic()
     done = subprocess.run(command, cwd=root, check=False)
     wall_s = round(time.monotonic() - begun, 2)
     job = read_json(path) if path.is_file() else None

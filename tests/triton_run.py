@@ -103,7 +103,8 @@ class _Tensor:
         )
         self.array = self.array.reshape(values.shape)
         self.array[...] = values
-        self.shape, self.ndim = values.shape, values.ndim
+        self.shape = values.shape
+        self.ndim = values.ndim
         self.dtype = _Dtype(f"torch.{_TYPES[values.dtype.name]}")
         self.dtype.itemsize = values.itemsize
 
@@ -141,7 +142,8 @@ def _prepare() -> None:
         )
         return multiply(self, *operands, *more)
 
-    InterpreterBuilder.cast_impl, InterpreterBuilder.create_dot = rounded, multiplied
+    InterpreterBuilder.cast_impl = rounded
+    InterpreterBuilder.create_dot = multiplied
 
 
 def _launched(given: Launch) -> dict[str, np.ndarray]:

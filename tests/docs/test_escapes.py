@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import escapes
@@ -10,8 +11,6 @@ import pytest
 from escapes import (
     BEGIN,
     END,
-    LAUNCHES,
-    NAMES,
     PAGE,
     SIZES,
     Planted,
@@ -31,35 +30,25 @@ def test_the_page_has_the_table_of_the_present_bounds() -> None:
     assert escapes.written(page) == page
 
 
-def test_a_wrong_tile_escapes_no_run_but_in_fp8_at_16384() -> None:
-    for name in (
-        "a 128 x 128 tile of another answer",
-        "1 % of the tiles of another answer",
-    ):
-        for dtype in PROBLEM.dtypes:
-            for k in SIZES:
-                if (name, dtype, k) != (
-                    "a 128 x 128 tile of another answer",
-                    "fp8",
-                    16384,
-                ):
-                    assert caught(name, dtype, k)[1] > 0.999, (name, dtype, k)
+ESCAPE = {
+    ("a 128 x 128 tile of another answer", "fp8", 16384),
+    ("fewer bits", "fp8", 16384),
+}
+CAUGHT = (
+    "a 128 x 128 tile of another answer",
+    "1 % of the tiles of another answer",
+    "1/64 of the products left out",
+    "fewer bits",
+)
 
 
-def test_fewer_bits_and_left_out_products_escape_no_run_but_in_fp8_at_16384() -> None:
-    for name in ("1/64 of the products left out", "fewer bits"):
-        for dtype in PROBLEM.dtypes:
-            for k in SIZES:
-                if (name, dtype, k) != ("fewer bits", "fp8", 16384):
-                    assert caught(name, dtype, k)[1] > 0.999, (name, dtype, k)
+def test_wrong_tiles_and_left_out_products_escape_no_run_but_in_fp8_at_16384() -> None:
+    for error in itertools.product(CAUGHT, PROBLEM.dtypes, SIZES):
+        if error not in ESCAPE:
+            assert caught(*error)[1] > 0.999, error
 
 
-def test_more_launches_see_more_and_larger_errors_are_seen_more_often() -> None:
-    for name in NAMES:
-        for dtype in PROBLEM.dtypes:
-            launch, run = caught(name, dtype, 4096)
-            assert 0 <= launch <= run <= 1
-            assert run == pytest.approx(1 - (1 - launch) ** LAUNCHES)
+def test_larger_errors_are_seen_more_often() -> None:
     sizes = [
         by_rows(Planted(128, 128, 0.01 * 2**step), "bf16", 1024) for step in range(12)
     ]
@@ -67,18 +56,22 @@ def test_more_launches_see_more_and_larger_errors_are_seen_more_often() -> None:
     assert sizes[0] < 0.001 < 0.999 < sizes[-1]
 
 
-K, TRIALS = 256, 60
+K = 256
+TRIALS = 60
 """Planted in true products of 256 x 256 x 256, with the inputs, signs and bounds of the checks."""
+
+
+def assert_as_often(seen: int, expected: float) -> None:
+    """As chance allows, to four standard deviations."""
+    spread = math.sqrt(max(expected * (1 - expected), 0.02) / TRIALS)
+    assert abs(seen / TRIALS - expected) < 4 * spread, (seen / TRIALS, expected)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("dtype", "rows", "columns"),
     [
-        ("bf16", 1, 1),
-        ("fp8", 1, 1),
         ("fp8", 1, 4),
-        ("fp16_acc16", 1, 1),
         ("fp16_acc16", 2, 8),
         ("fp16", 1, 1),
     ],
@@ -86,10 +79,12 @@ K, TRIALS = 256, 60
 def test_the_row_check_sees_planted_errors_as_often_as_the_table_says(
     dtype: str, rows: int, columns: int
 ) -> None:
-    random, seen = np.random.default_rng(7), 0
+    random = np.random.default_rng(7)
+    seen = 0
     size = escapes.R * math.sqrt(2 * K)
     for _ in range(TRIALS):
-        a, b = drawn(random, dtype, (1, K, K)), drawn(random, dtype, (1, K, K))
+        a = drawn(random, dtype, (1, K, K))
+        b = drawn(random, dtype, (1, K, K))
         c = stored(a @ b.astype(np.float64), dtype)
         c[:, :rows, :columns] += random.normal(0, size, (rows, columns))
         c = stored(c, dtype)
@@ -99,10 +94,7 @@ def test_the_row_check_sees_planted_errors_as_often_as_the_table_says(
             > accumulation_bound(dtype, K)
         )
     expected = by_rows(Planted(rows, columns, size), dtype, K)
-    print(dtype, rows, columns, f"{seen / TRIALS:.2f}, expected {expected:.2f}")
-    assert abs(seen / TRIALS - expected) < 4 * math.sqrt(
-        max(expected * (1 - expected), 0.02) / TRIALS
-    )
+    assert_as_often(seen, expected)
 
 
 @pytest.mark.parametrize(
@@ -112,17 +104,17 @@ def test_spots_see_planted_errors_as_often_as_the_table_says(
     dtype: str, size: float
 ) -> None:
     """A tile of 128 x 128, and 128 groups of eight neighbours drawn by chance as the check draws them."""
-    random, seen = np.random.default_rng(8), 0
-    a, b = drawn(random, dtype, (K, K)), drawn(random, dtype, (K, K))
+    random = np.random.default_rng(8)
+    seen = 0
+    a = drawn(random, dtype, (K, K))
+    b = drawn(random, dtype, (K, K))
     right = stored(a @ b.astype(np.float64), dtype)
     for _ in range(TRIALS):
         c = right.copy()
         c[:32, :32] += random.normal(0, size, (32, 32))
-        c, rows, groups = (
-            stored(c, dtype),
-            random.integers(0, K, 8),
-            random.integers(0, K // 8, 8),
-        )
+        c = stored(c, dtype)
+        rows = random.integers(0, K, 8)
+        groups = random.integers(0, K // 8, 8)
         found = [
             by_elements(
                 c[[row], at * 8 : at * 8 + 8],
@@ -136,7 +128,4 @@ def test_spots_see_planted_errors_as_often_as_the_table_says(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(escapes, "ROWS", 8)
         expected = by_spots(Planted(32, 32, size), dtype, K)
-    print(dtype, f"{seen / TRIALS:.2f}, expected {expected:.2f}")
-    assert abs(seen / TRIALS - expected) < 4 * math.sqrt(
-        max(expected * (1 - expected), 0.02) / TRIALS
-    )
+    assert_as_often(seen, expected)

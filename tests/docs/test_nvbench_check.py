@@ -19,28 +19,24 @@ class Timed:
     median_us: float
 
 
-def chosen(times: list[float], *targets: float) -> list[float]:
+@pytest.mark.parametrize(
+    ("times", "targets", "chosen"),
+    [
+        ([900.0, 14.0, 30.0, 5000.0], [1000.0, 15.0], [14.0, 900.0]),
+        # By ratio and not by difference: 55 is 45 us from 100 and 1.8 times away; 150 is 50 us and 1.5 times.
+        ([55.0, 150.0], [100.0], [150.0]),
+        # One that is nearest to two targets is tried once.
+        ([60.0, 1900.0], [50.0, 100.0, 1000.0, 3000.0], [60.0, 1900.0]),
+        # A target twice away has no subject.
+        ([19.0], [10.0], [19.0]),
+        ([21.0], [10.0], []),
+    ],
+)
+def test_each_target_gets_the_nearest_cell_in_order_of_time(
+    times: list[float], targets: list[float], chosen: list[float]
+) -> None:
     subjects: Any = [Timed(f"kernel {us}", us) for us in times]
-    return [subject.median_us for subject in nearest(subjects, targets)]
-
-
-def test_each_target_gets_the_nearest_cell_in_order_of_time() -> None:
-    assert chosen([900.0, 14.0, 30.0, 5000.0, 120.0], 1000.0, 15.0) == [14.0, 900.0]
-
-
-def test_nearest_is_by_ratio_and_not_by_difference() -> None:
-    # 55 is 45 us from 100 and 1.8 times away; 150 is 50 us and 1.5 times.
-    assert chosen([55.0, 150.0], 100.0) == [150.0]
-
-
-def test_a_cell_nearest_to_two_targets_is_tried_once() -> None:
-    assert chosen([60.0, 1900.0], 50.0, 100.0, 1000.0, 3000.0) == [60.0, 1900.0]
-
-
-def test_a_target_twice_away_has_no_subject() -> None:
-    assert chosen([19.0], 10.0) == [19.0]
-    assert chosen([21.0], 10.0) == []
-    assert chosen([], 10.0) == []
+    assert [subject.median_us for subject in nearest(subjects, targets)] == chosen
 
 
 def state(subject: str, **values: str) -> dict[str, Any]:
@@ -69,32 +65,18 @@ def state(subject: str, **values: str) -> dict[str, Any]:
     }
 
 
-def test_nvbench_times_are_medians_in_microseconds_with_their_noise() -> None:
-    states = [
-        state("one", median="1.5e-05", noise="0.017"),
-        state("two", median="0.0018695", noise="0.0006"),
-    ]
-    times = nvbench_times({"benchmarks": [{"name": "subjects", "states": states}]})
-    assert times == {
-        "one": pytest.approx((15.0, 0.017)),
-        "two": pytest.approx((1869.5, 0.0006)),
-    }
-
-
-def test_what_nvbench_skipped_is_named_and_left_out(
+def test_times_are_medians_in_microseconds_and_what_was_skipped_is_named(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    skipped = state("one") | {
-        "summaries": None,
-        "skip_reason": "Requested GPU memory is not there",
-    }
-    states = [skipped, state("two", median="0.0018695", noise="0.0006")]
-    assert [
-        *nvbench_times({"benchmarks": [{"name": "subjects", "states": states}]})
-    ] == ["two"]
-    assert (
-        "no time of one: Requested GPU memory is not there" in capsys.readouterr().err
-    )
+    skipped = {"summaries": None, "skip_reason": "Requested memory is not there"}
+    states = [
+        state("one", median="1.5e-05", noise="0.017"),
+        state("two") | skipped,
+    ]
+    times = nvbench_times({"benchmarks": [{"name": "subjects", "states": states}]})
+    assert times == {"one": pytest.approx((15.0, 0.017))}
+    said = capsys.readouterr().err
+    assert "no time of two: Requested memory is not there" in said
 
 
 def test_the_published_comparison_agrees_for_kernels_that_no_limit_slows() -> None:

@@ -17,10 +17,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "workflow" / "ladder"
 PAGE = ROOT / "CONTRIBUTING.md"
-BEGIN, END = (
-    "<!-- written by `python tests/docs/test_size.py` -->\n",
-    "<!-- until here -->",
-)
+BEGIN = "<!-- written by `python tests/docs/test_size.py` -->\n"
+END = "<!-- until here -->"
 STEP = 500
 """Tokens are rounded up to this many, so that not every change of the code changes the table."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -66,7 +65,8 @@ def test_no_statement_is_decided_by_a_kernel_that_is_not_the_texts(
     text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What stands beside a statement may be of any kernel; what decides it is of one that cites the text."""
-    data, module = published_data(), MODULES[text]
+    data = published_data()
+    module = MODULES[text]
     deciding: list[tuple[str, str]] = []
 
     def noted(real: Callable[..., Any]) -> Callable[..., Any]:
@@ -107,19 +107,6 @@ def test_nothing_better_than_said_is_refuted() -> None:
             assert row["effect_high"] > float(bound[2]), row["part"]
         elif bound and row["part"].startswith("speed"):
             assert row["effect_low"] < float(bound[2]), (row["part"], MORE)
-
-
-def test_launches_have_a_row_for_each_size_and_kind() -> None:
-    with (PAGES / "launches.csv").open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
-    sizes = [str(256 * 2**power) for power in range(7)]
-    expected = [("an empty kernel", "")] + [
-        (f"torch {kind}", size) for kind in ("fp32", "tf32") for size in sizes
-    ]
-    assert [(row["what"], row["size"]) for row in rows] == expected
-    assert all(
-        float(row["graph_us"]) > 0 and float(row["python_us"]) > 0 for row in rows
-    )
 
 
 def test_pictures_of_the_pages_exist() -> None:

@@ -12,8 +12,7 @@ import pandas as pd
 import pytest
 from compiling import compile_variant
 from conftest import ROOMS, ROOT, edit, run_snakemake
-from emulator.ptx import Memory
-from emulator.tensor_ptx import TensorMachine, compiled_program
+from emulator.launching import product, shapes_of
 from ladder.catalogue.kernels import load_kernel
 from ladder.cli.app import STEPS
 from ladder.model.kernel import Kernel
@@ -109,59 +108,18 @@ def test_its_gemm_is_right_also_with_alpha_zero(
     own_gemm: Kernel, size: tuple[int, int, int], alpha: float, beta: float
 ) -> None:
     """By the emulator; where alpha is 0 A and B hold NaN, where beta is 0 C does."""
-    (m, n, k), random = size, np.random.default_rng(1)
+    random = np.random.default_rng(1)
     a, b, c = (
-        random.uniform(-1, 1, shape).astype(np.float32)
-        for shape in ((m, k), (k, n), (m, n))
+        random.uniform(-1, 1, shape).astype(np.float32) for shape in shapes_of(size)
     )
-    memory = Memory()
     spoilt = np.float32(np.nan if alpha == 0 else 0)
-    begins = c if beta else np.full_like(c, np.nan)
-    pointers = [
-        memory.buffer(0, (one + spoilt).reshape(-1).view(np.uint32), writable=False)
-        for one in (a, b)
-    ]
-    pointers.append(memory.buffer(0, begins.reshape(-1).view(np.uint32), writable=True))
-    place = slice(pointers[2] // 4, pointers[2] // 4 + m * n)
-    memory.readable[place] = 0
-    variant = own_gemm.variant({}, "fp32")
-    across, down, _ = variant.geometry(dict(zip("mnk", size, strict=True))).grid
-    program = compiled_program(
-        own_gemm.source, variant.entry, ROOT / "kernels/include", 0
-    )
-    scalars = [int(np.float32(one).view(np.uint32)) for one in (alpha, beta)]
-    machine = TensorMachine(
-        program, memory, 1024, [across * down], [[*pointers, m, n, k, *scalars]]
-    )
-    block = machine.registers["%ctaid.x"]
-    machine.registers |= {
-        "%ctaid.x": block % np.uint32(across),
-        "%ctaid.y": block // np.uint32(across),
-    }
-    machine.run()
+    one = own_gemm.variant({}, "fp32")
+    made, _ = product(one, (a + spoilt, b + spoilt, c), beta, alpha)
     expected = alpha * (a.astype(np.float64) @ b) + beta * c
-    np.testing.assert_allclose(
-        memory.words[place].view(np.float32).reshape(m, n), expected, atol=1e-5
-    )
+    np.testing.assert_allclose(made, expected, atol=1e-5)
 
 
-def test_what_readme_links_to_exists() -> None:
-    for target in re.findall(r"\]\(([^)#]+)\)", README):
-        if (
-            target.startswith("results/published")
-            and not (ROOT / "results/published/nvidia-h200").is_dir()
-        ):
-            continue
-        assert (ROOT / target).exists(), target
-
-
-def test_the_pages_name_the_targets_and_steps_there_are() -> None:
-    rules = "\n".join(path.read_text() for path in (ROOT / "workflow").rglob("*.smk"))
-    for target in ("compile", "figures", "report", "publish"):
-        assert f"rule {target}:" in rules
-        assert re.search(rf"`(snakemake --cores all |snakemake |… ){target}`", RUN), (
-            target
-        )
+def test_the_pages_name_the_steps_there_are() -> None:
     for step in re.findall(
         r"(?:^|`)ladder (\w+)", README + RUN + TUTORIAL, re.MULTILINE
     ):

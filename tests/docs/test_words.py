@@ -65,41 +65,6 @@ def links(page: Path) -> list[str]:
     return [target for target in targets if target and "://" not in target]
 
 
-def sources_in(*rooms: str) -> list[Path]:
-    """Text files that people write, under these folders."""
-    written = {
-        ".css",
-        ".cu",
-        ".cuh",
-        ".html",
-        ".j2",
-        ".js",
-        ".json",
-        ".md",
-        ".py",
-        ".rst",
-        ".smk",
-        ".yaml",
-    }
-    return [
-        path
-        for room in rooms
-        for path in sorted((ROOT / room).rglob("*"))
-        if path.suffix in written
-    ]
-
-
-def found(pattern: str, files: list[Path]) -> list[str]:
-    """Where the pattern occurs: file, line number and line."""
-    expression = re.compile(pattern)
-    return [
-        f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
-        for path in files
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
-        if expression.search(line)
-    ]
-
-
 def test_kernels_and_claims_cite_keys_of_the_sources() -> None:
     known = {*rows(), OWN}
     cited = citations()
@@ -129,16 +94,6 @@ def test_every_source_is_cited() -> None:
         )
 
 
-def test_every_source_has_a_title_an_author_a_year_and_a_link_or_says_that_they_are_unknown() -> (
-    None
-):
-    for key, row in rows().items():
-        fields = [field.strip() for field in row.strip("|").split("|")]
-        assert len(fields) == 5, row
-        assert all(fields), key
-        assert "://" in fields[4] or fields[4] == "unknown", key
-
-
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_to_files_of_the_repository(page: Path) -> None:
     published = "results/published/"  # absent before the first publication
@@ -150,20 +105,6 @@ def test_links_lead_to_files_of_the_repository(page: Path) -> None:
     assert [
         target for target in targets if not (page.parent / unquote(target)).exists()
     ] == []
-
-
-def test_nothing_cites_a_source_by_its_number_or_a_row_of_a_catalogue_that_is_elsewhere() -> (
-    None
-):
-    files = [*sources_in("kernels", "config", "docs", "workflow", "tests"), *PAGES]
-    assert len(files) > 150
-    assert (
-        found(
-            r"""\btexts? 00\d\b|(?<!\d)["'`]00[0-4]\b["'` ]|\bcatalogue [A-E]\d""",
-            files,
-        )
-        == []
-    )
 
 
 def test_the_glossary_is_alphabetical_and_has_one_line_a_term() -> None:

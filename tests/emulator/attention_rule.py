@@ -11,7 +11,8 @@ from ladder.problems.attention.bounds import allowance
 from emulator.inputs import drawn, value
 from emulator.ptx import Array
 
-_EXPONENT_LOSS, _LARGEST_EXPONENT = 2.0**-21, 300.0
+_EXPONENT_LOSS = 2.0**-21
+_LARGEST_EXPONENT = 300.0
 """Both as in check.cu."""
 
 

@@ -48,7 +48,8 @@ _TAKEN: dict[str, Any] = {
 
 
 def _words(structure: re.Match[str]) -> str:
-    name, size = structure[1], int(structure[2])
+    name = structure[1]
+    size = int(structure[2])
     return ", ".join(
         f".param .u64 {name}" + (f"_{at}" if at else "") for at in range(0, size, 8)
     )
@@ -118,7 +119,8 @@ class CheckMachine(TensorMachine):
         return super()._decode(step)
 
     def _store_byte(self, operands: tuple[str, ...], mask: Array) -> None:
-        at, thread = self._address(operands[0])[mask], np.flatnonzero(mask)
+        at = self._address(operands[0])[mask]
+        thread = np.flatnonzero(mask)
         self._global(at // 4, self.memory.words[at // 4], thread)  # for the bounds
         self.memory.words.view(np.uint8)[at] = self._value(operands[1], "u16")[
             mask
@@ -128,16 +130,20 @@ class CheckMachine(TensorMachine):
         self, modifiers: list[str], operands: tuple[str, ...], mask: Array
     ) -> None:
         """One lane after the other. Sets the old value."""
-        (space, operation, kind), (to, place, by) = modifiers, operands
-        given, address = self._value(by, kind), self._address(place)
+        (space, operation, kind) = modifiers
+        (to, place, by) = operands
+        given = self._value(by, kind)
+        address = self._address(place)
         old = np.zeros(self.count, given.dtype)
         threads = np.flatnonzero(mask)
-        block_of, place_of = self.block[threads], address[threads]
+        block_of = self.block[threads]
+        place_of = address[threads]
         for block, at in {*zip(block_of.tolist(), place_of.tolist(), strict=True)}:
             lanes = threads[(place_of == at) & (block_of == block)]
             words = self.memory.words if space == "global" else self.shared[block]
             cell = words[at // 4 :][: given.itemsize // 4].view(given.dtype)
             held = _TAKEN[operation](np.concatenate([cell, given[lanes]]))
-            old[lanes], cell[0] = held[:-1], held[-1]
+            old[lanes] = held[:-1]
+            cell[0] = held[-1]
         if to != "_":
             self._set(to, old, mask)

@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from emulator.inputs import e4m3_pair
+from emulator.inputs import E4M3, e4m3_pair
 from emulator.ptx import UNSET, Act, Array, Fault, Instruction, Memory, Program
 from emulator.tensor_ptx import TensorMachine, from_bits, parse_tensor, to_bits
 
@@ -52,35 +52,10 @@ _WGMMA = "wgmma."
 """Begins what all four warps of a warpgroup carry out together: here the first ones wait for the others."""
 _SEEN, _UNMET, _UNFENCED = range(3)
 """What a word in shared memory lacks to be seen by wgmma and TMA."""
+_WORDS: dict[int, Any] = {1: np.uint8, 2: np.uint16, 4: np.uint32}
+"""Types of bits, by their bytes."""
 _NOTHING = ("prefetch", "setmaxnreg", "fence", "createpolicy", "wgmma.fence")
 """Without a meaning here."""
-
-
-def _e4m3(bits: Array) -> Array:
-    """Values of e4m3 (OCP 8-bit floating point): a sign, 4 bits of exponent with bias 7, 3 bits of mantissa."""
-    exponent, mantissa = bits >> 3 & 15, bits & 7
-    normal = np.ldexp(1 + mantissa / 8, exponent.astype(int) - 7)
-    value = np.where(exponent == 0, np.ldexp(mantissa / 8, -6), normal) * np.where(
-        bits >> 7, -1.0, 1.0
-    )
-    return np.where(bits & 127 == 127, np.nan, value).astype(np.float32)
-
-
-E4M3 = _e4m3(np.arange(256))
-"""fp32 values by their e4m3 bits."""
-
-
-def to_e4m3(values: Array) -> Array:
-    """Bits of the nearest e4m3 values, of several the one with even bits. Values within +-448."""
-    bits = np.argsort(
-        np.where(np.isnan(E4M3), np.inf, E4M3)
-        + np.where(np.arange(256) == 128, -1e-9, 0)
-    )[:-2]
-    sorted_values = E4M3[bits].astype(np.float64)
-    above = np.searchsorted(sorted_values, values).clip(1, len(bits) - 1)
-    low, high = values - sorted_values[above - 1], sorted_values[above] - values
-    upward = (high < low) | (high == low) & (bits[above] % 2 == 0)
-    return np.where(upward, bits[above], bits[above - 1]).astype(np.uint8)
 
 
 def truncated_sum(terms: Array, bits: int) -> Array:
@@ -115,26 +90,23 @@ class Map:
 
     def of(self, words: Array) -> Array:
         """A view of words as numbers of the map."""
-        return words.view({1: np.uint8, 2: np.uint16, 4: np.uint32}[self.width])
+        return words.view(_WORDS[self.width])
 
     def places(self) -> Array:
         """Number of each element of a box in shared memory, counted from the box."""
         line = self.width * self.box[1]
-        plain = np.arange(self.box[0])[:, None] * line + self.width * np.arange(
-            self.box[1]
-        )
-        bits = line // 16 - 1 if self.swizzled else 0
-        return (plain ^ (plain >> 7 & bits) << 4) // self.width
+        lines, elements = self.box
+        plain = np.arange(lines)[:, None] * line + self.width * np.arange(elements)
+        if self.swizzled:
+            plain ^= (plain >> 7 & line // 16 - 1) << 4
+        return plain // self.width
 
     def inside(self, column: int, row: int, matrix: int = 0) -> tuple[Array, Array]:
         """Which elements of the box lie in the matrix, and their numbers in memory."""
-        rows, columns = (
-            row + np.arange(self.box[0])[:, None],
-            column + np.arange(self.box[1]),
-        )
-        within = (
-            (rows >= 0) & (rows < self.rows) & (columns >= 0) & (columns < self.columns)
-        )
+        rows = row + np.arange(self.box[0])[:, None]
+        columns = column + np.arange(self.box[1])
+        within = (rows >= 0) & (rows < self.rows)
+        within = within & (columns >= 0) & (columns < self.columns)
         within &= 0 <= matrix < self.matrices
         places = (matrix * self.rows + rows) * self.columns + columns
         return within, np.where(within, self.address // self.width + places, 0)
@@ -155,7 +127,8 @@ class Barrier:
         if self.missing < 0:
             raise Fault("more arrivals at an mbarrier than a phase has")
         if self.missing == 0 and self.bytes == 0:
-            self.missing, self.parity = self.arrivals, self.parity ^ 1
+            self.missing = self.arrivals
+            self.parity = self.parity ^ 1
 
 
 def as_tf32(bits: Array) -> Array:
@@ -166,17 +139,16 @@ def as_tf32(bits: Array) -> Array:
 @functools.cache
 def _all_numbers(element: str) -> Array:
     """fp64 values by bits."""
-    narrow = E4M3 if element == "e4m3" else from_bits(np.arange(2**16), element)
-    return narrow.astype(np.float64)
+    if element == "e4m3":
+        return E4M3
+    return from_bits(np.arange(2**16), element).astype(np.float64)
 
 
 def _numbers(bits: Array, element: str) -> Array:
     """fp64 values of the bits of an operand of wgmma."""
-    return (
-        as_tf32(bits).astype(np.float64)
-        if element == "tf32"
-        else _all_numbers(element).take(bits)
-    )
+    if element == "tf32":
+        return as_tf32(bits).astype(np.float64)
+    return _all_numbers(element).take(bits)
 
 
 _names = functools.cache(re.compile(r"%\w+").findall)
@@ -187,7 +159,9 @@ _names = functools.cache(re.compile(r"%\w+").findall)
 def _operand_bytes(descriptor: int, extent: int, depth: int, along: bool) -> Array:
     """Addresses of the elements of an operand of wgmma in shared memory, extent x depth."""
     start, leading, stride = ((descriptor >> at & 0x3FFF) * 16 for at in (0, 16, 32))
-    place, k, width = np.arange(extent)[:, None], np.arange(depth), 32 // depth
+    place = np.arange(extent)[:, None]
+    k = np.arange(depth)
+    width = 32 // depth
     if along:
         plain = place % 64 * 2 + place // 64 * leading + k % 8 * 128 + k // 8 * stride
     else:
@@ -206,9 +180,21 @@ def towards_zero(exact: Array) -> Array:
 @functools.cache
 def _places(registers: int) -> tuple[Array, Array]:
     """Row and column of a wgmma's sum in each register of each thread of a warpgroup (PTX ISA 9.0, 9.7.15)."""
-    i, thread = np.arange(registers)[:, None], np.arange(128)
+    i = np.arange(registers)[:, None]
+    thread = np.arange(128)
     rows = thread // 32 * 16 + thread % 32 // 4 + i // 2 % 2 * 8
     return rows, i // 4 * 8 + thread % 4 * 2 + i % 2
+
+
+def _in_block(address: Array, rank: Array) -> Array:
+    """An address in the shared memory of a block of the cluster."""
+    shift = address.dtype.type(_RANK_SHIFT)
+    return np.asarray(address | rank.astype(address.dtype) << shift)
+
+
+def _pair(element: str, high: Array, low: Array) -> Array:
+    upper = to_bits(high, element).astype(np.uint32)
+    return np.asarray(to_bits(low, element) | upper << 16)
 
 
 def _waits(step: Instruction) -> bool:
@@ -263,7 +249,9 @@ class HopperMachine(TensorMachine):
         super().__init__(
             program, memory, threads, [grid[0] * grid[1]], [arguments], landing=landing
         )
-        self.early, self.cluster, self.maps = loads == "early", cluster, maps
+        self.early = loads == "early"
+        self.cluster = cluster
+        self.maps = maps
         self.order = (
             np.random.default_rng(1) if loads == "shuffled" else None
         )  # of loads that land
@@ -275,15 +263,11 @@ class HopperMachine(TensorMachine):
             "%cluster_ctarank": (self.block % cluster).astype(np.uint32),
         }
         # Accumulators of wgmma lie side by side.
-        added = (
-            _names(step.operands[0])
-            for block in program.blocks
-            for step in block
-            if step.opcode.startswith("wgmma.mma")
-        )
-        self.row_of = {
-            name: row for row, name in enumerate(dict.fromkeys(itertools.chain(*added)))
-        }
+        self.row_of: dict[str, int] = {}
+        for step in itertools.chain(*program.blocks):
+            if step.opcode.startswith("wgmma.mma"):
+                for name in _names(step.operands[0]):
+                    self.row_of.setdefault(name, len(self.row_of))
         self.sums = np.full((len(self.row_of), self.count), UNSET, np.uint32)
         self.rows_of_sums: dict[str, Array] = {}
         self.sum_bits: int | None = (
@@ -315,7 +299,8 @@ class HopperMachine(TensorMachine):
 
     def _run(self) -> None:
         waiting = {0: np.ones(self.count, bool)}
-        others, some_are_behind = ~self.behind, bool(self.behind.any())
+        others = ~self.behind
+        some_are_behind = bool(self.behind.any())
         with np.errstate(all="ignore"):
             while waiting:
                 first = waiting
@@ -339,9 +324,7 @@ class HopperMachine(TensorMachine):
                     self.ended |= ready & ~functools.reduce(
                         np.logical_or, waiting.values(), active
                     )
-        if any(
-            group for groups in (self.wgmmas, self.stores) for group in groups.values()
-        ):
+        if any([*self.wgmmas.values(), *self.stores.values()]):
             raise Fault("the kernel ends before its wgmma or its stores")
 
     def _land_loads(self, waiting: dict[int, Array]) -> None:
@@ -352,15 +335,18 @@ class HopperMachine(TensorMachine):
             raise Fault(f"all threads wait for ever, at {sorted(opcodes)}")
         for block in blocks:
             started = self.loads[block]
-            started.pop(
-                0 if self.order is None else self.order.integers(len(started))
-            )()
+            first = 0
+            if self.order is not None:
+                first = self.order.integers(len(started))
+            land = started.pop(first)
+            land()
 
     def _next(self, waiting: dict[int, Array]) -> tuple[int | None, Array]:
         """The first place where threads may go on, whole warps before parts of one: the others may still come."""
         part: tuple[int | None, Array] = (None, np.zeros(self.count, bool))
         for place in sorted(waiting):
-            block, mask = self.program.blocks[place], waiting[place]
+            block = self.program.blocks[place]
+            mask = waiting[place]
             if not block or not _waits(block[0]):
                 return place, mask
             ready = self._ready(block[0], mask)
@@ -421,15 +407,15 @@ class HopperMachine(TensorMachine):
     ) -> None:
         if waits:
             new = self.waits_for[threads] < 0  # others have arrived before
-            threads, barriers = threads[new], barriers[new]
+            threads = threads[new]
+            barriers = barriers[new]
         for one in np.unique(barriers).tolist():
             own = threads[barriers == one]
+            before = int(self.arrived[one])
             if waits:
-                self.waits_for[own] = (
-                    self.rounds[one]
-                    + (self.arrived[one] + np.arange(len(own))) // count
-                )
-            rounds, self.arrived[one] = divmod(int(self.arrived[one]) + len(own), count)
+                place = before + np.arange(len(own))
+                self.waits_for[own] = self.rounds[one] + place // count
+            rounds, self.arrived[one] = divmod(before + len(own), count)
             self.rounds[one] += rounds
 
     # Instructions.
@@ -442,14 +428,15 @@ class HopperMachine(TensorMachine):
         return int(base[thread]) + offset
 
     def _decode(self, step: Instruction) -> Act:
-        opcode, operands = step.opcode, step.operands
+        opcode = step.opcode
+        operands = step.operands
         if opcode == "fence.proxy.async.shared::cta":
             return partial(self._seen, _UNFENCED)
-        if opcode in (
-            "bar.sync",
-            "bar.warp.sync",
-        ):  # the first ones have waited for the others
+        if opcode in ("bar.sync", "bar.warp.sync"):
+            # The first ones have waited for the others.
             return partial(self._seen, _UNMET)
+        if opcode == "bar.red.or.pred":
+            return partial(self._any, operands)
         if opcode.startswith("createpolicy"):
             return partial(self._set, operands[0], np.zeros(1, np.uint64))
         if opcode.startswith(_NOTHING) or opcode == "barrier.cluster.wait.acquire":
@@ -462,23 +449,14 @@ class HopperMachine(TensorMachine):
             return partial(self._elect, operands[0].partition("|")[2])
         if opcode.startswith("mapa"):
             kind = opcode[-3:]
-            return self._sets(
-                operands[0],
-                lambda here, rank: (
-                    here | rank.astype(here.dtype) << here.dtype.type(_RANK_SHIFT)
-                ),
-                operands[1:],
-                [kind, "u32"],
-            )
+            return self._sets(operands[0], _in_block, operands[1:], [kind, "u32"])
         if opcode.startswith("ld.shared::cluster") or opcode == "ld.f32":
             return partial(self._load_from_block, operands)
-        if (
-            opcode == "st.v4.f32"
-        ):  # to a generic address, which is one in a block's shared memory here, as of ld.f32
+        if opcode == "st.v4.f32":
+            # To a generic address, which is one in a block's shared memory here, as of ld.f32.
             return partial(self._store_to_block, operands)
-        if (
-            plain := re.sub(r"^(ld|st)\.(acquire|release|relaxed)\.gpu", r"\1", opcode)
-        ) != opcode:
+        plain = re.sub(r"^(ld|st)\.(acquire|release|relaxed)\.gpu", r"\1", opcode)
+        if plain != opcode:
             return super()._decode(dataclasses.replace(step, opcode=plain))
         if opcode.startswith("cp.async.bulk"):
             return partial(self._bulk, opcode, operands)
@@ -489,17 +467,13 @@ class HopperMachine(TensorMachine):
         if opcode == "cvt.rn.satfinite.e4m3x2.f32":
             return self._sets(operands[0], e4m3_pair, operands[1:], ["f32"] * 2)
         if opcode in ("cvt.rn.bf16x2.f32", "cvt.rn.f16x2.f32"):
-            element = "bf16" if "bf16" in opcode else "f16"
-            return self._sets(
-                operands[0],
-                lambda high, low: (
-                    to_bits(low, element)
-                    | to_bits(high, element).astype(np.uint32) << 16
-                ),
-                operands[1:],
-                ["f32"] * 2,
-            )
+            pair = partial(_pair, "bf16" if "bf16" in opcode else "f16")
+            return self._sets(operands[0], pair, operands[1:], ["f32"] * 2)
         return super()._decode(step)
+
+    def _any(self, operands: tuple[str, ...], mask: Array) -> None:
+        given = self._value(operands[2], "pred").reshape(-1, self.threads).any(axis=1)
+        self._set(operands[0], np.repeat(given, self.threads), mask)
 
     def _arrive_at(self, step: Instruction, mask: Array) -> None:
         waits = step.opcode != "bar.arrive"
@@ -535,11 +509,11 @@ class HopperMachine(TensorMachine):
 
     def _refuse_unseen(self, block: int, words: Array) -> None:
         lacks = int(self.lacks[block, words].max(initial=0))
-        if lacks:
-            what = {_UNFENCED: "without fence.proxy.async", _UNMET: "before a barrier"}[
-                lacks
-            ]
-            raise Fault(f"wgmma or TMA reads what threads have written {what}")
+        written = "wgmma or TMA reads what threads have written"
+        if lacks == _UNFENCED:
+            raise Fault(f"{written} without fence.proxy.async")
+        if lacks == _UNMET:
+            raise Fault(f"{written} before a barrier")
 
     def _in_cluster(self, operand: str) -> tuple[Array, Array]:
         """The block and the word that an address from `mapa` names, of all threads."""
@@ -618,29 +592,29 @@ class HopperMachine(TensorMachine):
                     for barrier in barriers:
                         barrier.update(1, 0)
 
-                if self.early:
-                    land()
-                else:
-                    self.loads[block].append(land)
+                self._start(block, land)
 
     def _take_copies(self, threads: Array) -> list[tuple[Array, Array, Array]]:
         """Copies of these threads that have not landed. Those of other threads stay in their groups."""
         taken = list[tuple[Array, Array, Array]]()
         for group in (*self.groups, self.open):
-            copies = [(copy, np.isin(copy[0], threads)) for copy in group]
-            taken += [
-                (one[own], to[own], words[:, own])
-                for (one, to, words), own in copies
-                if own.any()
-            ]
-            group[:] = [
-                (one[~own], to[~own], words[:, ~own])
-                for (one, to, words), own in copies
-                if not own.all()
-            ]
+            left = list[tuple[Array, Array, Array]]()
+            for thread, to, words in group:
+                own = np.isin(thread, threads)
+                for some, copies in ((own, taken), (~own, left)):
+                    if some.any():
+                        copies.append((thread[some], to[some], words[:, some]))
+            group[:] = left
         return taken
 
     # TMA.
+
+    def _start(self, block: int, land: Callable[[], None]) -> None:
+        """A load lands at once, or when nothing else can happen."""
+        if self.early:
+            land()
+        else:
+            self.loads[block].append(land)
 
     def _bulk(self, opcode: str, operands: tuple[str, ...], mask: Array) -> None:
         for thread in (int(one) for one in np.flatnonzero(mask)):
@@ -667,10 +641,8 @@ class HopperMachine(TensorMachine):
             raise Fault("a bulk copy that is not aligned to 16 bytes")
         if not 0 < size <= 4 * self.shared.shape[1] - to:
             raise Fault("a bulk copy outside of shared memory")
-        words, block = (
-            np.arange(begin // 4, (begin + size) // 4),
-            int(self.block[thread]),
-        )
+        words = np.arange(begin // 4, (begin + size) // 4)
+        block = int(self.block[thread])
         owner = self.memory.readable[
             words[(words >= 0) & (words < len(self.memory.readable))]
         ]
@@ -681,10 +653,7 @@ class HopperMachine(TensorMachine):
             self.shared[block, to // 4 : (to + size) // 4] = self.memory.words[words]
             self._mbarrier(block, full).update(0, -size)
 
-        if self.early:
-            land()
-        else:
-            self.loads[block].append(land)
+        self._start(block, land)
 
     def _box(self, operand: str, thread: int) -> tuple[Map, Array, Array]:
         """The map of a box, which of its elements lie in the matrix, and their numbers in memory."""
@@ -694,7 +663,8 @@ class HopperMachine(TensorMachine):
         return self.maps[which], *self.maps[which].inside(*signed)
 
     def _load_box(self, opcode: str, operands: tuple[str, ...], thread: int) -> None:
-        to, full = self._at(operands[0], thread), self._at(operands[2], thread)
+        to = self._at(operands[0], thread)
+        full = self._at(operands[2], thread)
         map_, within, places = self._box(operands[1], thread)
         if to % 128:
             raise Fault("TMA writes to a misaligned address")
@@ -711,14 +681,12 @@ class HopperMachine(TensorMachine):
                 map_.of(self.shared[block])[to // map_.width + map_.places()] = values
                 self._mbarrier(block, full).update(0, -map_.bytes)
 
-        if self.early:
-            land()
-        else:
-            self.loads[own].append(land)
+        self._start(own, land)
 
     def _store_box(self, operands: tuple[str, ...], thread: int) -> None:
         map_, within, places = self._box(operands[0], thread)
-        start, block = self._at(operands[1], thread), int(self.block[thread])
+        start = self._at(operands[1], thread)
+        block = int(self.block[thread])
 
         self._refuse_unseen(block, (start + np.arange(0, map_.bytes, 4)) // 4)
 
@@ -761,8 +729,10 @@ class HopperMachine(TensorMachine):
     ) -> Callable[[], None]:
         """Of A in registers these are read when it is done: they must not change before. Of TF32 sums are cut there."""
         columns, depth = (int(one) for one in re.findall(r"m64n(\d+)k(\d+)", opcode)[0])
-        element, threads = opcode.split(".")[-1], slice(128 * group, 128 * group + 128)
-        held, block = operands[1].startswith("{"), int(self.block[128 * group])
+        element = opcode.split(".")[-1]
+        threads = slice(128 * group, 128 * group + 128)
+        held = operands[1].startswith("{")
+        block = int(self.block[128 * group])
 
         def agreed(operand: str, kind: str) -> int:
             value = self._value(operand, kind)[threads]
@@ -806,14 +776,13 @@ class HopperMachine(TensorMachine):
         along: bool,
     ) -> Callable[[], Array]:
         """Reads an operand in shared memory, extent x depth; `along` says that lines run along the extent."""
-        address, width = _operand_bytes(descriptor, extent, depth, along), 32 // depth
+        address = _operand_bytes(descriptor, extent, depth, along)
+        width = 32 // depth
         self._refuse_unseen(block, address // 4)
 
         def values() -> Array:
-            bits = self.shared[block].view(
-                {1: np.uint8, 2: np.uint16, 4: np.uint32}[width]
-            )[address // width]
-            return _numbers(bits, element)
+            elements = self.shared[block].view(_WORDS[width])
+            return _numbers(elements[address // width], element)
 
         return values
 
@@ -821,7 +790,8 @@ class HopperMachine(TensorMachine):
         self, registers: Sequence[str], element: str, threads: slice
     ) -> Callable[[], Array]:
         """Reads the registers of A: in word i a thread has elements of row i % 2 * 8 of its two and half i // 2."""
-        per_word, thread = {"tf32": 1, "e4m3": 4}.get(element, 2), np.arange(128)
+        per_word = {"tf32": 1, "e4m3": 4}.get(element, 2)
+        thread = np.arange(128)
         of = {1: np.uint32, 2: np.uint16, 4: np.uint8}[per_word]
 
         def values() -> Array:
@@ -853,29 +823,25 @@ class HopperMachine(TensorMachine):
         rows, columns = _places(len(own))
         products = (left @ right.T)[rows, columns]
         held = self.sums[own, threads].view(np.float32)
-        if self.sum_bits is None:
-            totals = products + held if add else products
-        else:
-            terms = [[one] if add else [] for one in held]
-            given = zip(terms, rows, columns, strict=True)
-            stacks = [
-                np.stack([*before, *(left[row] * right[column]).T])
-                for before, row, column in given
-            ]
-            totals = np.stack([truncated_sum(one, self.sum_bits) for one in stacks])
-        self.sums[own, threads] = (
-            towards_zero(totals) if cuts else totals.astype(np.float32)
-        ).view(np.uint32)
+        if not add:
+            held = np.zeros_like(held)
+        totals = products + held
+        if self.sum_bits is not None:
+            for register, (row, column) in enumerate(zip(rows, columns, strict=True)):
+                terms = [held[register], *(left[row] * right[column]).T]
+                totals[register] = truncated_sum(np.stack(terms), self.sum_bits)
+        sums = towards_zero(totals) if cuts else totals.astype(np.float32)
+        self.sums[own, threads] = sums.view(np.uint32)
 
     def _sums_of(self, operand: str) -> Array:
         """Rows of the registers in `sums`."""
-        if (known := self.rows_of_sums.get(operand)) is None:
-            for register in _names(operand):
+        if operand not in self.rows_of_sums:
+            names = _names(operand)
+            for register in names:
                 self._register(register, 4)
-            known = self.rows_of_sums[operand] = np.asarray(
-                [self.row_of[one] for one in _names(operand)]
-            )
-        return known
+            rows = [self.row_of[register] for register in names]
+            self.rows_of_sums[operand] = np.asarray(rows)
+        return self.rows_of_sums[operand]
 
     def _register(self, name: str, size: int) -> Array:
         if name in self.row_of and name not in self.registers:

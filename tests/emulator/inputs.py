@@ -11,24 +11,25 @@ from ladder.model.problem import INPUTS
 from emulator.ptx import Array
 from emulator.tensor_ptx import from_bits, to_bits
 
-_MULTIPLIERS, _STEPS = (0xD2511F53, 0xCD9E8D57), (0x9E3779B9, 0xBB67AE85)
+_MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
+_STEPS = (0x9E3779B9, 0xBB67AE85)
 _LOW = np.uint64(0xFFFFFFFF)
 POWERS = {"bf16": (-24, 48), "fp16": (0, 4), "fp8": (-3, 4), "int32": (0, 1)}
 """Of inputs over many binades: the lowest power of two, and how many (others: -32, 64)."""
-E4M3 = np.array(
-    [
-        float("nan")
-        if code & 0x7F == 0x7F
-        else (-1) ** (code >> 7)
-        * (
-            (code & 7) * 2.0**-9
-            if code >> 3 & 15 == 0
-            else (1 + (code & 7) / 8) * 2.0 ** ((code >> 3 & 15) - 7)
-        )
-        for code in range(256)
-    ]
-)
-"""What each byte of e4m3 stands for."""
+
+
+def _e4m3_values() -> Array:
+    """What each byte of e4m3 stands for: a sign, 4 bits of exponent with bias 7, 3 bits of mantissa."""
+    code = np.arange(256)
+    exponent = code >> 3 & 15
+    mantissa = (code & 7) / 8
+    normal = np.ldexp(1 + mantissa, exponent - 7)
+    size = np.where(exponent == 0, np.ldexp(mantissa, -6), normal)
+    size[code & 127 == 127] = np.nan
+    return np.where(code >> 7, -size, size)
+
+
+E4M3 = _e4m3_values()
 
 
 def philox(key: int, counters: Array) -> Array:
@@ -114,10 +115,12 @@ def _drawn(dtype: str, count: int, key: int, kind: str) -> Array:
 def e4m3(x: Array) -> Array:
     """Bytes of the nearest e4m3, those of an even mantissa at a tie; saturated."""
     order = np.argsort(E4M3[:127])
-    codes, values = order, E4M3[:127][order]
+    codes = order
+    values = E4M3[:127][order]
     size = np.minimum(np.abs(x.astype(np.float64)), 448.0)
     above = np.clip(np.searchsorted(values, size), 1, len(values) - 1)
-    low, high = values[above - 1], values[above]
+    low = values[above - 1]
+    high = values[above]
     up = (size - low > high - size) | (
         (size - low == high - size) & (codes[above] % 2 == 0)
     )

@@ -2,9 +2,9 @@
 
 A run is a function of the machine as it is when it starts, of the code that carries it out, and of what this code runs
 on. The machine is its class with all attributes: program, grid, arguments, tensor maps, the order in which loads land
-and blocks arrive, and memory with who may read and write it. What is of no known type is an error. The code is the
-modules of the class and what they import of tests/emulator and of the package. It runs on a version of Python and a
-build of NumPy, which chooses its functions by what the CPU has. All of that is in the key, and `kept` adds its own.
+and blocks arrive, and memory with who may read and write it. What is of no known type is an error. The code is that of
+the machines and of the bank model. It runs on a version of Python and a build of NumPy, which chooses its functions by
+what the CPU has. All of that is in the key, and `kept` adds its own.
 
 A run that ends otherwise than by itself or with a `Fault` is not kept, nor is one of a class outside of tests/emulator.
 What changes the emulator's functions while it runs is not seen: a test that does so needs such a class.
@@ -12,7 +12,6 @@ What changes the emulator's functions while it runs is not seen: a test that doe
 
 from __future__ import annotations
 
-import ast
 import base64
 import dataclasses
 import functools
@@ -29,13 +28,12 @@ import numpy as np
 from compiling import kept
 from ladder.model.files import digest_json, sha256
 
-TEXTS = {
-    f"emulator.{path.stem}": path.read_text(encoding="utf-8")
-    for path in Path(__file__).parent.glob("*.py")
-}
-"""Of modules, as they are imported: a file may change while tests run."""
+_FOLDER = Path(__file__).parent
+_MODULES = [*_FOLDER.glob("*ptx.py"), _FOLDER / "inputs.py", Path(__file__)]
+TEXTS = {path.stem: path.read_text(encoding="utf-8") for path in sorted(_MODULES)}
+"""Of the machines, as they are imported: a file may change while tests run."""
 _GIVEN = ("arguments", "memory", "program")
-_NOTED = ("accesses", "barriers", "touched", "wavefronts")
+_NOTED = ("accesses",)
 """Attributes of a machine that has run: others are gone, so that no test sees what is not kept."""
 
 
@@ -44,53 +42,11 @@ class Fault(Exception):
 
 
 @functools.cache
-def _imported(text: str) -> set[str]:
-    """Names that a module imports, of modules or of what is in them."""
-    found = set[str]()
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Import):
-            found |= {one.name for one in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, "modules are named in full"
-            found |= {
-                f"{node.module}",
-                *(f"{node.module}.{one.name}" for one in node.names),
-            }
-    return found
-
-
-@functools.cache
-def _carried_out_by(kind: type) -> str:
-    """Digest of the code of a class of machines, and of what that runs on."""
-    todo, texts, package = (
-        [one.__module__ for one in kind.__mro__[:-1]],
-        dict[str, str](),
-        set[str](),
-    )
-    while todo:
-        name = todo.pop()
-        if name in TEXTS and name not in texts:
-            texts[name] = TEXTS[name]
-            imported = _imported(texts[name])
-            todo += imported
-            package |= {
-                one
-                for one in imported
-                if one in sys.modules and one.startswith("ladder.")
-            }
-    on = [
-        sys.version,
-        np.__version__,
-        np.show_config(mode="dicts"),
-    ]  # with the CPU's vector instructions
-    return digest_json(
-        [
-            f"{kind.__module__}.{kind.__qualname__}",
-            texts,
-            closures.digest(*sorted(package)),
-            on,
-        ]
-    )
+def carried_out_by() -> str:
+    """Digest of the code of the machines, and of what that runs on."""
+    numpy = np.show_config(mode="dicts")  # with the CPU's vector instructions
+    package = closures.digest("ladder.build.banks")
+    return digest_json([TEXTS, package, sys.version, np.__version__, numpy])
 
 
 def _plain(value: Any) -> Any:
@@ -109,7 +65,8 @@ def _plain(value: Any) -> Any:
 
 def run_or_recall(machine: Any, carry_out: Callable[[], None]) -> None:
     """Changes memory as the run does, and raises its Fault. A machine has run once: it is left without its threads."""
-    if not type(machine).__module__.startswith("emulator."):
+    kind = type(machine)
+    if not kind.__module__.startswith("emulator."):
         carry_out()
         return
     before = machine.memory.words.copy()
@@ -125,8 +82,8 @@ def run_or_recall(machine: Any, carry_out: Callable[[], None]) -> None:
         return base64.b64encode(zlib.compress(made, 1)).decode()
 
     state = sha256(json.dumps(vars(machine), default=_plain).encode())
-    found = kept(["run", _carried_out_by(type(machine)), state], make)
-    fault, changed, noted = pickle.loads(zlib.decompress(base64.b64decode(found)))
+    outcome = kept(["run", kind.__qualname__, carried_out_by(), state], make)
+    fault, changed, noted = pickle.loads(zlib.decompress(base64.b64decode(outcome)))
     machine.memory.words[:] = before ^ changed
     machine.__dict__ = {name: vars(machine)[name] for name in _GIVEN} | noted
     if fault is not None:

@@ -141,7 +141,8 @@ def parse(text: str) -> Program:
     """The one entry of a PTX module."""
     entry = _ENTRY.search(text)
     assert entry is not None, "the module has no entry"
-    shared, size = {}, 0
+    shared = {}
+    size = 0
     for alignment, array, count, scalar in _SHARED.findall(text):
         shared[array or scalar] = size = -(-size // int(alignment)) * int(alignment)
         size += int(count or alignment)  # a number is aligned to its size
@@ -192,7 +193,9 @@ class Machine:
         blocks: Sequence[int],
         arguments: Sequence[Sequence[int]],
     ) -> None:
-        self.program, self.memory, self.threads = program, memory, threads
+        self.program = program
+        self.memory = memory
+        self.threads = threads
         per_launch = np.asarray(blocks) * threads
         self.launch = np.repeat(np.arange(len(blocks), dtype=np.int32), per_launch)
         self.count = len(self.launch)
@@ -253,10 +256,13 @@ class Machine:
                 if not active.any():
                     break
             else:
-                if (act := self.acts.get(step)) is None:
-                    act = self.acts[step] = self._decode(step)
-                act(mask)
+                if step not in self.acts:
+                    self.acts[step] = self._act_of(step)
+                self.acts[step](mask)
         return active
+
+    def _act_of(self, step: Instruction) -> Act:
+        return self._decode(step)
 
     def _value(self, operand: str, kind: str) -> Array:
         """Bits of an operand in every thread, read as `kind`: of a register a view, lower bits of a wider one."""
@@ -296,7 +302,8 @@ class Machine:
 
     def _set(self, register: str, value: Array, mask: Array) -> None:
         size = value.dtype.itemsize
-        held, bits = self._register(register, size), value.view(_BITS[size][0])
+        held = self._register(register, size)
+        bits = value.view(_BITS[size][0])
         if mask is self.everyone:
             held[:] = bits
         else:
@@ -382,10 +389,8 @@ class Machine:
         raise NotImplementedError(f"{step.opcode} {', '.join(step.operands)}")
 
     def _product(self, part: str, kind: str, to: str, operands: list[str]) -> Act:
-        wide, shift = (
-            {"s32": np.int64, "u32": np.uint64}[kind],
-            32 if part == "hi" else 0,
-        )
+        wide = {"s32": np.int64, "u32": np.uint64}[kind]
+        shift = 32 if part == "hi" else 0
         sort = kind.replace("32", "64") if part == "wide" else kind
 
         def product(left: Array, right: Array, add: Any = 0) -> Array:
@@ -396,11 +401,13 @@ class Machine:
         return self._sets(to, product, operands, [kind, kind, sort][: len(operands)])
 
     def _move(self, name: str, modifiers: list[str], operands: tuple[str, ...]) -> Act:
-        kind, space = modifiers[-1], modifiers[0]
+        kind = modifiers[-1]
+        space = modifiers[0]
         place, data = operands[::-1] if name == "ld" else operands
         if space not in ("global", "shared") or not kind.endswith("32"):
             raise NotImplementedError(f"{name}.{'.'.join(modifiers)}")
-        names, (base, offset) = re.findall(r"%?\w+", data), self._place(place)
+        names = re.findall(r"%?\w+", data)
+        (base, offset) = self._place(place)
         access = self._global if space == "global" else self._in_shared
         registers = [
             self._register(one, 4) if name == "ld" else self._value(one, "u32")
@@ -444,15 +451,15 @@ class Machine:
     def _count(self, step: Instruction, mask: Array) -> None:
         """One thread after the other takes a number and leaves a larger one; `inc` leaves 0 behind its limit."""
         to, address, given = step.operands
-        words, numbers, before = (
-            self._address(address) // 4,
-            self._value(given, "u32"),
-            np.zeros(self.count, np.uint32),
-        )
+        words = self._address(address) // 4
+        numbers = self._value(given, "u32")
+        before = np.zeros(self.count, np.uint32)
         for thread in self._in_turn(mask):
-            one, word = np.asarray([thread]), words[thread : thread + 1]
+            one = np.asarray([thread])
+            word = words[thread : thread + 1]
             (held,) = Machine._global(self, word, None, one)  # type: ignore[misc]
-            before[thread], after = held, held + numbers[thread]
+            before[thread] = held
+            after = held + numbers[thread]
             if ".inc." in step.opcode:
                 after = 0 if held >= numbers[thread] else held + 1
             Machine._global(self, word, np.asarray([after], np.uint32), one)

@@ -4,7 +4,7 @@ A copy of cp.async lands when its thread waits for its group, or at once (`landi
 What lanes of a warp write for each other needs a barrier of the block or of the warp in between, and so does what they
 read and others overwrite. Fragments of mma lie as PTX ISA 9.0, 9.7.15.5 says; those of WMMA are unspecified, so here
 they lie as no hardware has them. Sums are fp64 within an instruction and rounded once to the accumulator's type.
-`wavefronts` collects what the bank model says of the wide accesses to shared memory, per opcode and access.
+With `notes` a machine collects `accesses`: what the bank model says of each access to shared memory by a whole warp.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
-from collections import defaultdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from emulator.ptx import UNSET, Act, Array, Fault, Instruction, Machine, Program
 
 _ROW = 4 * BANKS  # bytes
 _HALVES = ("u16", "b16", "s16")
+_NOTED = re.compile(r"(ld|st)\.shared\.|(ld|st)matrix\.|cp\.async\.c[ag]\.")
 _EXTERN = re.compile(r"\.extern \.shared \.align (\d+) \.b8 (\w+)\[\];")
 _ANY = re.compile(
     r"\{\s*\.reg \.pred\s+%p1;\s*\.reg \.pred\s+%p2;\s*(setp\.ne\.u32\s+)%p1(.*?bar\.red\.or\.pred\s+)%p2, 0, %p1;"
@@ -79,10 +79,22 @@ def _wavefronts(offsets: tuple[int, ...], width: int, merges: bool) -> int:
     return wavefronts(offsets, width, merges)
 
 
-def wavefronts_of(offsets: list[int], width: int, merges: bool = True) -> int:
+def wavefronts_of(offsets: list[int], width: int, merges: bool) -> int:
     """Of an access of the first warp. A row of all banks more or less changes nothing, and loops repeat the rest."""
     row = min(offsets) // _ROW * _ROW
     return _wavefronts(tuple([one - row for one in offsets]), width, merges)
+
+
+def width_of(step: Instruction) -> int:
+    """Bytes that a lane loads, stores or copies."""
+    if step.opcode.startswith("cp"):
+        return int(step.operands[2])
+    _, *modifiers = step.opcode.split(".")
+    vector = 1
+    for modifier in modifiers:
+        if modifier in ("v2", "v4"):
+            vector = int(modifier[1])
+    return vector * int(modifiers[-1][1:]) // 8
 
 
 class TensorMachine(Machine):
@@ -100,13 +112,36 @@ class TensorMachine(Machine):
         self.read = np.full(self.shared.shape, -1, np.int32)
         self.read_in_warp = np.full(self.shared.shape, -1, np.int32)
         self.lane = np.arange(self.count) % 32
-        self.wavefronts: dict[str, list[int]] = defaultdict(list)
-        self.touched = 0
+        self.notes = False
+        # Opcode, lowest address and wavefronts of a warp: all warps have the same layout.
+        self.accesses: list[tuple[str, int, int]] = []
+
+    def _act_of(self, step: Instruction) -> Act:
+        act = super()._act_of(step)
+        if self.notes and _NOTED.match(step.opcode):
+            return partial(self._noted, step, act)
+        return act
+
+    def _noted(self, step: Instruction, act: Act, mask: Array) -> None:
+        """Notes the access of the first whole warp, and carries it out."""
+        whole = mask.reshape(-1, 32).all(axis=1)
+        loads = step.opcode.startswith("ld")
+        if whole.any():
+            first = 32 * int(whole.argmax())
+            address = self._address(step.operands[int(loads)])
+            offsets = address[first : first + 32].tolist()
+            if "matrix" in step.opcode:
+                count = matrix_wavefronts(offsets)
+            else:
+                count = wavefronts_of(offsets, width_of(step), loads)
+            self.accesses.append((step.opcode, min(offsets), count))
+        act(mask)
 
     # Instructions.
 
     def _decode(self, step: Instruction) -> Act:
-        opcode, operands = step.opcode, step.operands
+        opcode = step.opcode
+        operands = step.operands
         name, *modifiers = opcode.split(".")
         kind = modifiers[-1] if modifiers else ""
         to, *others = operands or ("",)
@@ -119,8 +154,6 @@ class TensorMachine(Machine):
                 others,
                 ["f32"] * 3,
             )
-        if opcode in ("ld.shared.v2.u32", "st.shared.v4.u32"):
-            return self._noted_move(step)
         if name in ("ld", "st") and kind in _HALVES:
             return self._move_halves(name, modifiers, operands)
         if opcode == "bar.warp.sync":
@@ -170,10 +203,8 @@ class TensorMachine(Machine):
         if opcode == "prmt.b32":
 
             def permute(low: Array, high: Array, chosen: Array) -> Array:
-                both, eight = (
-                    low | high.astype(np.uint64) << np.uint64(32),
-                    np.uint64(8),
-                )
+                both = low | high.astype(np.uint64) << np.uint64(32)
+                eight = np.uint64(8)
                 places = (
                     chosen.astype(np.uint64) >> np.uint64(4 * at) & np.uint64(7)
                     for at in range(4)
@@ -189,7 +220,8 @@ class TensorMachine(Machine):
         if opcode in ("div.s32", "rem.s32", "div.u32", "rem.u32"):
 
             def divide(left: Array, right: Array) -> Array:
-                left, right = left.astype(np.int64), right.astype(np.int64)
+                left = left.astype(np.int64)
+                right = right.astype(np.int64)
                 quotient = np.trunc(left / np.where(right == 0, 1, right)).astype(
                     np.int64
                 )
@@ -203,35 +235,20 @@ class TensorMachine(Machine):
             return self._convert(modifiers, to, others)
         return super()._decode(step)
 
-    def _noted_move(self, step: Instruction) -> Act:
-        loads, move = step.opcode.startswith("ld"), super()._decode(step)
-
-        def noted(mask: Array) -> None:
-            if mask.all():
-                self._note(
-                    step.opcode,
-                    self._address(step.operands[int(loads)]),
-                    8 if loads else 16,
-                )
-            move(mask)
-
-        return noted
-
     def _move_parts(self, to: str, source: str, kind: str) -> Act:
         """Of two registers of half the width one, or the other way."""
         bits = int(kind[1:]) // 2
         if "{" in source:
-            parts, sort = (
-                re.findall(r"%\w+", source),
-                np.uint64 if bits == 32 else np.uint32,
-            )
+            parts = re.findall(r"%\w+", source)
+            sort = np.uint64 if bits == 32 else np.uint32
             return self._sets(
                 to,
                 lambda low, high: low | high.astype(sort) << sort(bits),
                 parts,
                 [f"b{bits}"] * 2,
             )
-        value, half = self._value(source, kind), np.uint32 if bits == 32 else np.uint16
+        value = self._value(source, kind)
+        half = np.uint32 if bits == 32 else np.uint16
 
         def split(mask: Array) -> None:
             for place, part in enumerate(re.findall(r"%\w+", to)):
@@ -336,12 +353,6 @@ class TensorMachine(Machine):
         self._write_shared(block, word, value, thread)
         return None
 
-    def _note(self, opcode: str, address: Array, width: int = 0) -> None:
-        """Wavefronts of the first warp's access, or of another's: all warps have the same layout."""
-        offsets = address[:32].tolist()
-        count = wavefronts_of(offsets, width) if width else matrix_wavefronts(offsets)
-        self.wavefronts[opcode].append(count)
-
     def _write_shared(
         self, block: Array, word: Array, value: Array, thread: Array
     ) -> None:
@@ -351,7 +362,6 @@ class TensorMachine(Machine):
             raise Fault(
                 "shared memory is overwritten before the barrier that follows its reading"
             )
-        self.touched = max(self.touched, 4 * (int(word.max(initial=-1)) + 1))
         self.shared.put(at, value)
         self.writer.put(at, thread)
         self.written.put(at, self.barriers[block])
@@ -366,28 +376,23 @@ class TensorMachine(Machine):
             self.open = []
         elif opcode == "cp.async.wait_group":
             pending = int(operands[0])
-            landed, self.groups = (
-                self.groups[: len(self.groups) - pending],
-                self.groups[max(0, len(self.groups) - pending) :],
-            )
+            landed = self.groups[: len(self.groups) - pending]
+            self.groups = self.groups[max(0, len(self.groups) - pending) :]
             for group in landed:
                 for copy in group:
                     self._land(*copy)
         elif mask.any():
             to, source = (self._address(one)[mask] for one in operands[:2])
-            whole, size = int(operands[2]), self._value(operands[3], "u32")[mask]
-            if mask[:32].all():
-                self._note(opcode, self._address(operands[0]), whole)
+            whole = int(operands[2])
+            size = self._value(operands[3], "u32")[mask]
             if (
                 (to % whole).any()
                 or (source % whole).any()
                 or (~np.isin(size, (0, whole))).any()
             ):
                 raise Fault("cp.async: misaligned address or a part of a chunk")
-            thread, words = (
-                np.flatnonzero(mask),
-                np.zeros((whole // 4, len(to)), np.uint32),
-            )
+            thread = np.flatnonzero(mask)
+            words = np.zeros((whole // 4, len(to)), np.uint32)
             reads = size == whole
             words[:, reads] = self._global(
                 source[reads] // 4 + np.arange(whole // 4)[:, None], None, thread[reads]
@@ -417,13 +422,11 @@ class TensorMachine(Machine):
         self, operands: tuple[str, ...], mask: Array, *, transposed: bool
     ) -> None:
         self._whole_warps(mask)
-        registers, thread = re.findall(r"%\w+", operands[0]), np.flatnonzero(mask)
+        registers = re.findall(r"%\w+", operands[0])
+        thread = np.flatnonzero(mask)
         address = self._address(operands[1]).reshape(-1, 32)
         if (address.reshape(-1)[mask] % 16).any():
             raise Fault("ldmatrix: misaligned row")
-        if mask.any():
-            noted = np.roll(address.reshape(-1), -int(mask.argmax()))
-            self._note("ldmatrix.trans" if transposed else "ldmatrix", noted)
         for matrix, register in enumerate(registers):
             rows = address[:, 8 * matrix : 8 * matrix + 8]
             if transposed:
@@ -474,8 +477,10 @@ class TensorMachine(Machine):
         target, left, *_, sums = modifiers[-4:]
         per_word = 1 if left == "tf32" else 2
         depth = 8 * per_word
-        lane, warps = np.arange(32), self.count // 32
-        a, b = np.zeros((warps, 16, depth)), np.zeros((warps, depth, 8))
+        lane = np.arange(32)
+        warps = self.count // 32
+        a = np.zeros((warps, 16, depth))
+        b = np.zeros((warps, depth, 8))
         for value, given in enumerate(
             np.moveaxis(self._elements(operands[1], left), -1, 0)
         ):
@@ -509,7 +514,8 @@ class TensorMachine(Machine):
         place, pitch = (
             (operands[0], operands[2]) if stores else (operands[1], operands[2])
         )
-        address, thread = self._address(place).reshape(-1, 32), np.flatnonzero(mask)
+        address = self._address(place).reshape(-1, 32)
+        thread = np.flatnonzero(mask)
         stride = self._value(pitch, "u32").reshape(-1, 32).astype(np.int64)
         if (address != address[:, :1]).any() or (stride != stride[:, :1]).any():
             raise Fault("a WMMA access whose lanes disagree")
@@ -560,7 +566,8 @@ class TensorMachine(Machine):
     ) -> None:
         types = modifiers[modifiers.index("row", modifiers.index("row") + 1) + 2 :]
         element = types[1] if len(types) == 4 else "f16"
-        target, sums = types[0], types[-1]
+        target = types[0]
+        sums = types[-1]
         a = self._fragment(operands[1], element, self._extent("a", element))
         b = self._fragment(operands[2], element, self._extent("b", element))
         total = a @ b + self._fragment(operands[3], sums, (16, 16))

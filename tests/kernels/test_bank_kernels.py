@@ -2,76 +2,51 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-import pandas as pd
-from checkout import catalog, facts_of
-from compiling import compile_text, compiled_without_spills, opcodes
+from checkout import ROOT, catalog
+from compiling import compiled_without_spills, opcodes
+from emulator.hopper import hold
 from ladder.build.banks import matrix_wavefronts
 from ladder.problems.banks.instance import (
     expected_sums,
     predicted_wavefronts,
     words_read,
 )
-from ladder.results.statistics import access_costs, records
 
-ROOT = Path(__file__).resolve().parents[2]
-INCLUDE = ROOT / "kernels" / "include"
 FOLDER = ROOT / "kernels" / "shared_memory"
-ARCH = "sm_90a"
-
-
-def timed(opcodes: list[str]) -> list[str]:
-    """Shared-memory instructions of the timed part: after the barrier that follows the first clock, up to the next."""
-    clock = next(
-        place for place, opcode in enumerate(opcodes) if opcode.startswith("CS2R")
-    )
-    bars = [
-        place
-        for place, opcode in enumerate(opcodes)
-        if opcode.startswith("BAR") and place > clock
-    ]
-    part = opcodes[bars[0] : bars[1]]
-    return [
-        opcode
-        for opcode in part
-        if opcode.split(".")[0] in ("LDS", "LDSM", "STS", "LDL", "STL")
-    ]
-
-
+SHARED = ("LDS", "LDSM", "STS", "LDL", "STL")
 ACCESSES: list[tuple[str, dict[str, Any], str]] = [
+    ("bank_stride", {"stride": 32}, "LDS"),
+    ("bank_column", {"tile_layout": "xor"}, "LDS"),
     ("bank_access", {}, "LDS"),
     ("bank_access", {"width": 8, "stride": 16}, "LDS.64"),
-    ("bank_access", {"width": 16, "stride": 3}, "LDS.128"),
     ("bank_access", {"width": 16, "same_bits": 31}, "LDS.128"),
-    ("bank_access", {"access": "write", "stride": 33}, "STS"),
     ("bank_access", {"access": "write", "stride": 0}, "STS"),
     ("bank_access", {"access": "write", "width": 8, "same_bits": 31}, "STS.64"),
     ("bank_access", {"access": "write", "width": 16}, "STS.128"),
-    ("bank_broadcast", {"pattern": "one_word"}, "LDS"),
     ("bank_broadcast", {"pattern": "bank_row"}, "LDS"),
     ("bank_matrix", {"matrices": 1, "row_bytes": 64}, "LDSM.16.M88"),
-    ("bank_matrix", {"matrices": 2, "tile_layout": "padded"}, "LDSM.16.M88.2"),
     ("bank_matrix", {"matrices": 4, "tile_layout": "xor"}, "LDSM.16.M88.4"),
 ]
 
 
+def timed(opcodes: list[str]) -> list[str]:
+    """Shared-memory instructions of the timed part: after the barrier that follows the first clock, up to the next."""
+    names = [opcode.split(".")[0] for opcode in opcodes]
+    begin = names.index("BAR", names.index("CS2R"))
+    end = names.index("BAR", begin + 1)
+    return [opcodes[at] for at in range(begin, end) if names[at] in SHARED]
+
+
 def test_the_timed_loop_is_one_access_per_pattern() -> None:
+    """None is joined with another one, or dropped."""
     variants = [
         catalog()[name].variant(params, "int32") for name, params, _ in ACCESSES
     ]
-    for one, cubin, (*_, opcode) in zip(
-        variants, compiled_without_spills(variants), ACCESSES, strict=True
-    ):
-        assert timed(opcodes(cubin, ARCH)) == [opcode] * 32, one.id
-
-
-def test_a_written_word_is_read_back_after_the_clock() -> None:
-    facts = facts_of(
-        catalog()["bank_access"].variant({"access": "write", "width": 16}, "int32")
-    )
-    assert facts["lds_128"] == 32
+    cubins = compiled_without_spills(variants)
+    for one, cubin, (*_, opcode) in zip(variants, cubins, ACCESSES, strict=True):
+        assert timed(opcodes(cubin, "sm_90a")) == [opcode] * 32, one.id
 
 
 ADDRESSES = """
@@ -113,24 +88,16 @@ __host__ __device__ constexpr bool no_two_patterns_are_alike() {
     }
     return true;
 }
-
-__global__ void addresses() {
-    ASSERTIONS
-}
 """
 
 
-def hold(name: str, *assertions: str) -> None:
-    """Compile a kernel's source with static assertions about its addresses."""
-    text = (FOLDER / f"{name}.cu").read_text(encoding="utf-8")
-    text += ADDRESSES.replace(
-        "ASSERTIONS", "\n    ".join(f'static_assert({one}, "");' for one in assertions)
-    )
-    compile_text(text, ["addresses"], [INCLUDE], ARCH)
+def hold_in(name: str, *assertions: str) -> None:
+    """Static assertions about the addresses of a kernel's source."""
+    hold((FOLDER / f"{name}.cu").read_text(encoding="utf-8") + ADDRESSES, *assertions)
 
 
 def test_addresses_of_the_broadcasts() -> None:
-    hold(
+    hold_in(
         "bank_broadcast",
         "takes<pattern_one_word>(1, 32, 1)",
         "takes<pattern_groups>(1, 32, 1)",
@@ -142,39 +109,29 @@ def test_addresses_of_the_broadcasts() -> None:
 
 
 def test_addresses_of_strides_and_shared_vectors() -> None:
-    hold(
+    hold_in(
         "bank_access",
-        *(
-            f"takes<VectorAccess<1, {stride}, 0>>({turns}, 32, 1)"
-            for stride, turns in ((0, 1), (1, 1), (2, 2))
-        ),
+        "takes<VectorAccess<1, 0, 0>>(1, 32, 1)",
+        "takes<VectorAccess<1, 2, 0>>(2, 32, 1)",
         "takes<VectorAccess<1, 32, 0>>(32, 32, 1)",
         "takes<VectorAccess<1, 33, 0>>(1, 32, 1)",
-        "takes<VectorAccess<2, 1, 0>>(1, 16, 2)",
         "takes<VectorAccess<2, 16, 0>>(16, 16, 2)",
-        "takes<VectorAccess<4, 1, 0>>(1, 8, 4)",
         "takes<VectorAccess<4, 2, 0>>(2, 8, 4)",
         "takes<VectorAccess<4, 1, 31>>(1, 32, 4)",
         # Halves that share make one conflict-free warp of 8-byte vectors, quarters that share one of 16-byte vectors.
         "takes<VectorAccess<2, 1, 16>>(1, 32, 2)",
         "takes<VectorAccess<4, 1, 24>>(1, 32, 4)",
-        "squeezed(31, 1) == 15 && squeezed(6, 2) == 2 && squeezed(31, 31) == 0 && squeezed(21, 0) == 21",
+        "squeezed(31, 1) == 15 && squeezed(6, 2) == 2 && squeezed(21, 0) == 21",
     )
 
 
 def test_addresses_of_matrix_rows() -> None:
     """Eight rows 128 bytes apart meet in the same banks, 64 bytes apart by fours; padding and XOR spread them."""
-    for chunks, plain in ((8, 8), (4, 4)):
-        layouts = (("plain", plain), ("padded", 1), ("xor", 1))
-        rows = {
-            layout: f"MatrixRows<tile_{layout}<{chunks}>, {chunks}>"
-            for layout, _ in layouts
-        }
-        hold(
-            "bank_matrix",
-            *(f"takes<{rows[layout]}>({turns}, 8, 4)" for layout, turns in layouts),
-            *(f"no_two_patterns_are_alike<{access}>()" for access in rows.values()),
-        )
+    for chunks in (8, 4):
+        for layout, turns in (("plain", chunks), ("padded", 1), ("xor", 1)):
+            rows = f"MatrixRows<tile_{layout}<{chunks}>, {chunks}>"
+            takes = f"takes<{rows}>({turns}, 8, 4)"
+            hold_in("bank_matrix", takes, f"no_two_patterns_are_alike<{rows}>()")
 
 
 # What the check demands of a kernel.
@@ -205,41 +162,16 @@ def test_sums_count_every_round() -> None:
 
 def test_predictions_follow_the_kind_of_access() -> None:
     rows = [128 * (lane % 16) + 16 * (lane // 16) for lane in range(32)]
-    assert [predicted_wavefronts(rows, {"matrices": count}) for count in (1, 2, 4)] == [
-        8,
-        16,
-        32,
-    ]
+    for matrices, count in ((1, 8), (2, 16), (4, 32)):
+        assert predicted_wavefronts(rows, {"matrices": matrices}) == count
     assert matrix_wavefronts([144 * row for row in range(8)]) == 1
     assert predicted_wavefronts([16 * lane for lane in range(32)], {"width": 16}) == 4
     # As counted on an H200: reads of one vector by all lanes merge in pairs of phases, writes do not.
-    for width, read, written in ((8, 1, 2), (16, 2, 4)):
-        assert (
-            predicted_wavefronts([0] * 32, {"width": width, "access": "read"}) == read
-        )
-        assert (
-            predicted_wavefronts([0] * 32, {"width": width, "access": "write"})
-            == written
-        )
-
-
-def test_a_writing_kernel_is_counted_by_its_stores() -> None:
-    row = {"sweep": "s", "variant": "v", "elements": 4096}
-    waves, requests = (
-        "l1tex__data_pipe_lsu_wavefronts_mem_shared",
-        "smsp__inst_executed_op_shared",
-    )
-    counts = {
-        f"{waves}_op_ld": 256,
-        f"{waves}_op_st": 65536,
-        f"{requests}_ld": 256,
-        f"{requests}_st": 32768,
-    }
-    metrics = pd.DataFrame(
-        [
-            {**row, "metric": f"{name}.sum", "value": float(value)}
-            for name, value in counts.items()
-        ]
-    )
-    (costs,) = records(access_costs(pd.DataFrame([row]), metrics))
-    assert costs["wavefronts"] == 2
+    for width, access, count in (
+        (8, "read", 1),
+        (8, "write", 2),
+        (16, "read", 2),
+        (16, "write", 4),
+    ):
+        params = {"width": width, "access": access}
+        assert predicted_wavefronts([0] * 32, params) == count

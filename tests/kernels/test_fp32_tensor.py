@@ -1,24 +1,22 @@
-"""FP32 on tensor cores (3xTF32): the arithmetic in NumPy, the kernel on the CPU, and its machine code."""
+"""FP32 on tensor cores (3xTF32): the arithmetic in NumPy, and the kernel on the CPU."""
 
 from __future__ import annotations
 
-import shutil
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from compiling import compile_ptx
-from emulator.hopper import HOPPER, INCLUDE, arguments_of, variant
-from emulator.hopper_ptx import HopperMachine, as_tf32, parse_hopper, towards_zero
-from emulator.ptx import Array, Fault, Memory
+from emulator.hopper import HOPPER, variant
+from emulator.hopper_ptx import as_tf32, towards_zero
+from emulator.launching import ALPHA, LOADS, assert_shows, planted, product, shapes_of
+from emulator.ptx import Array
 from ladder.problems.gemm.bounds import accumulation_bound, rms_bound
 
 pytestmark = pytest.mark.slow
 
-NAME = "hopper_3xtf32"
-HEADER = "mma/three_products.cuh"
-ALPHA = 0.75
-VARIANTS: list[dict[str, int | str]] = [
+VARIANTS: list[dict[str, Any]] = [
     {},
     {"bn": 176, "stages": 3, "buffers": 1},
     {"bn": 192, "depth": 16, "stages": 3, "buffers": 1},
@@ -50,8 +48,10 @@ def instruction(total: Array, a: Array, b: Array) -> Array:
 
 def modelled(a: Array, b: Array, depth: int) -> Array:
     """A @ B.T as the kernel computes it."""
-    high_a, high_b = rounded(a), cut(b)
-    low_a, low_b = rounded(a - high_a), rounded(b - high_b)
+    high_a = rounded(a)
+    high_b = cut(b)
+    low_a = rounded(a - high_a)
+    low_b = rounded(b - high_b)
     result = np.zeros((len(a), len(b)), np.float32)
     for begin in range(0, a.shape[1], depth):
         part = np.zeros_like(result)
@@ -85,126 +85,83 @@ def test_the_arithmetic_keeps_the_bound_of_fp32(
 
 
 def test_sums_of_one_sign_need_adds_outside_of_the_tensor_cores() -> None:
-    rng, k = np.random.default_rng(1), 16384
+    rng = np.random.default_rng(1)
+    k = 16384
     a, b = (drawn(rng, "positive", (8, k)) for _ in range(2))
     assert worst(modelled(a, b, k), a, b) > accumulation_bound("fp32", k, "positive")
 
 
-def run(
-    params: dict[str, int | str],
-    loads: str,
-    size: tuple[int, int, int],
-    blocks: int = 0,
-    beta: float = 0.5,
-    include: Path = INCLUDE,
-    text: str | None = None,
+def error_of(
+    params: dict[str, Any], size: tuple[int, int, int], beta: float = 0.5, **more: Any
 ) -> float:
-    """The worst error of the kernel's C as a share of the bound. `blocks` start where it is not 0."""
-    one, (m, n, k) = variant(NAME, "fp32", "TN", **params), size
-    geometry = one.geometry({"m": m, "n": n, "k": max(k, 1)})
-    program = parse_hopper(
-        compile_ptx(one.kernel.source, one.entry, [include], text),
-        geometry.shared_bytes,
-    )
-    rng, memory = np.random.default_rng(1), Memory()
-    a, b, c = (drawn(rng, "uniform", shape) for shape in ((m, k), (n, k), (m, n)))
-    stored = {"a": a, "b": b, "c": c if beta else np.full_like(c, np.nan)}
-    held = {
-        name: (
-            memory.buffer(0, matrix.ravel().view(np.uint32), writable=name == "c"),
-            matrix,
-        )
-        for name, matrix in stored.items()
-    }
-    words = slice(held["c"][0] // 4, held["c"][0] // 4 + m * n)
-    memory.readable[words] = 0
-    scalars = {"m": m, "n": n, "k": k, "alpha": ALPHA, "beta": beta}
-    arguments, maps, _ = arguments_of(one, memory, held, scalars)
-    grid = (blocks, 1) if blocks else geometry.grid[:2]
-    HopperMachine(
-        program, memory, geometry.block[0], grid, 1, arguments, maps, loads
-    ).run()
-    found = memory.words[words].view(np.float32).reshape(m, n).astype(np.float64)
-    a, b, c = (one.astype(np.float64) for one in (a, b, c))
-    wanted, scale = ALPHA * (a @ b.T), ALPHA * (np.abs(a) @ np.abs(b).T)
-    if beta:
-        wanted, scale = wanted + beta * c, scale + beta * np.abs(c)
-    error = np.abs(found - wanted)
-    assert not k or error.any(), "fp32 rounds"
-    bound = accumulation_bound("fp32", k) * scale
-    share = np.where(
-        error == 0, 0, error / np.where(bound > 0, bound, np.finfo(float).tiny)
-    )
-    return float(np.where(np.isnan(share), np.inf, share).max())
+    """The worst error of the kernel's C as a share of the bound."""
+    rng = np.random.default_rng(1)
+    a, b, c = (drawn(rng, "uniform", shape) for shape in shapes_of(size))
+    one = variant("hopper_3xtf32", "fp32", "TN", **params)
+    made, _ = product(one, (a, b, c), beta, **more)
+    a, b, c = (matrix.astype(np.float64) for matrix in (a, b, c))
+    right = ALPHA * (a @ b) + beta * c
+    scale = ALPHA * (np.abs(a) @ np.abs(b)) + beta * np.abs(c)
+    error = np.abs(made - right)
+    bound = accumulation_bound("fp32", size[2]) * scale
+    with np.errstate(all="ignore"):
+        share = np.where(error == 0, 0, error / bound)
+    return float(np.nan_to_num(share, nan=np.inf).max())
 
 
-@pytest.mark.parametrize("loads", ["early", "late"])
+@pytest.mark.parametrize("loads", LOADS)
 @pytest.mark.parametrize("params", VARIANTS)
-def test_results_are_right(params: dict[str, int | str], loads: str) -> None:
+def test_results_are_right(params: dict[str, Any], loads: str) -> None:
     """Tiles that are cut, more tiles than blocks, more steps than stages, and a last step of 12."""
-    assert run(params, loads, (200, 212, 140), blocks=2) < 1
+    error = error_of(params, (200, 212, 140), loads=loads, clusters=2)
+    assert 0 < error < 1, "fp32 rounds"
 
 
 @pytest.mark.parametrize("size", [(1, 264, 136), (257, 8, 8), (65, 72, 12)])
 def test_edges_are_right(size: tuple[int, int, int]) -> None:
     """One row, few columns, K below a step; more blocks than tiles; C that holds NaN."""
-    assert run({}, "early", size, blocks=4, beta=0.0) < 1
+    assert error_of({}, size, beta=0.0, loads="early", clusters=4) < 1
 
 
 @pytest.mark.parametrize("beta", [0.5, 0.0])
 def test_where_k_is_0_the_result_is_beta_times_c(beta: float) -> None:
-    assert run({}, "early", (65, 72, 0), beta=beta) == 0
+    assert error_of({}, (65, 72, 0), beta=beta) == 0
 
 
 MISTAKES = [
     # What is changed, and how it shows: an error over the bound, or what the machine says.
-    ("mbarrier_wait(ring.full[at.stage], at.parity);  //", "//", "late", "ever"),
-    ("ring.wait_until_empty(at);", "", "early", "wrong|arrivals|ever"),
+    ("mbarrier_wait(ring.full[at.stage], at.parity);  //", "//", "ever"),
+    ("ring.wait_until_empty(at);", "", "wrong|arrivals|ever"),
     (
         "if (begin == 0) mbarrier_wait(shared.split[at.stage], at.parity);",
         "",
-        "early",
         "wrong",
     ),
     (
         "wgmma_wait<0>();\n",
         "\n",
-        "early",
         "wrong|before it is written|before its wgmma",
     ),
-    ("product == 1 ? first_low : first_b", "first_b", "late", "wrong"),
-    ("if (next_turn == turn) warpgroup_arrive<2>(turn);", "", "early", "ever"),
-    ("ring.init(consumers * 4);", "ring.init(4);", "early", "wrong|arrivals|ever"),
+    ("product == 1 ? first_low : first_b", "first_b", "wrong"),
+    ("if (next_turn == turn) warpgroup_arrive<2>(turn);", "", "ever"),
+    ("ring.init(consumers * 4);", "ring.init(4);", "wrong|arrivals|ever"),
     (
         "if (thread == 0) wait_for_stores();",
         "",
-        "early",
         "before its wgmma or its stores",
     ),
 ]
 
 
-@pytest.mark.parametrize(("text", "instead", "loads", "shows"), MISTAKES)
-def test_mistakes_show(
-    tmp_path: Path, text: str, instead: str, loads: str, shows: str
-) -> None:
-    include = tmp_path / "include"
-    shutil.copytree(INCLUDE, include)
-    header, source = include / HEADER, HOPPER / f"{NAME}.cu"
-    before = {path: path.read_text() for path in (header, source)}
-    assert sum(one.count(text) for one in before.values()) == 1
-    after = {path: one.replace(text, instead) for path, one in before.items()}
-    header.write_text(after[header])
-    try:
-        share = run(
-            {"depth": 16, "stages": 2},
-            loads,
-            (200, 212, 140),
-            2,
-            include=include,
-            text=after[source],
-        )
-        found = "wrong" if share > 1 else ""
-    except Fault as fault:
-        found = str(fault)
-    assert any(word in found for word in shows.split("|")), found
+@pytest.mark.parametrize(("right", "mistaken", "shows"), MISTAKES)
+def test_mistakes_show(tmp_path: Path, right: str, mistaken: str, shows: str) -> None:
+    source = HOPPER / "hopper_3xtf32.cu"
+    header = "mma/three_products.cuh"
+    file = "" if right in source.read_text() else header
+    more = planted(tmp_path, source, file, right, mistaken)
+    params = {"depth": 16, "stages": 2}
+
+    def is_wrong(loads: str) -> bool:
+        return error_of(params, (200, 212, 140), loads=loads, clusters=2, **more) > 1
+
+    assert_shows(shows, *(partial(is_wrong, loads) for loads in LOADS))

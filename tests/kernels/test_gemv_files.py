@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-import functools
+from functools import partial
+from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from compiling import compile_ptx, compiled_without_spills, opcodes
-from conftest import ROOT
-from emulator.hopper import arguments_of
-from emulator.hopper_ptx import HopperMachine, parse_hopper
-from emulator.inputs import drawn, value
-from emulator.ptx import Array, Fault, Memory
-from emulator.sum_ptx import BulkSumMachine, SumMachine
-from emulator.tensor_ptx import from_bits, parse_tensor
-from ladder.catalogue.kernels import load_kernel
-from ladder.model.kernel import Kernel, Variant
-from ladder.problems.gemm.bounds import ROUNDING, accumulation_bound
+from checkout import catalog, rungs_of
+from compiling import compiled_without_spills, opcodes
+from emulator.launching import LOADS, assert_shows, planted, wrong
+from ladder.model.kernel import Variant
 
-FOLDER, INCLUDE = (
-    ROOT / "kernels" / "memory_bound" / "gemv",
-    ROOT / "kernels" / "include",
-)
-FILES = {path.stem[0]: path.stem for path in sorted(FOLDER.glob("*.cu"))}
+FILES = rungs_of("memory_bound/gemv")
 SIZES = ((1, 1, 1), (1, 9, 67), (3, 5, 33), (5, 33, 131))
 ALIGNED = ((1, 1, 8), (1, 22, 1144), (3, 5, 264), (5, 18, 2056))
 """M, N and K of kernels that take whole 16 bytes."""
@@ -39,155 +28,72 @@ SMALL: dict[str, dict[str, int]] = {
 }
 
 
-@functools.cache
-def kernel(rung: str) -> Kernel:
-    return load_kernel(FOLDER / f"{FILES[rung]}.yaml")
+CASES = [(rung, dtype) for rung in FILES for dtype in catalog()[FILES[rung]].dtypes]
 
 
 def variant(rung: str, dtype: str, **params: Any) -> Variant:
-    return kernel(rung).variant(SMALL[rung] | params, dtype, "TN")
+    return catalog()[FILES[rung]].variant(SMALL[rung] | params, dtype, "TN")
 
 
-def words(elements: Array) -> Array:
-    """As 32-bit words; behind an odd number of 16-bit elements lies a NaN."""
-    return np.frombuffer(
-        elements.tobytes() + b"\xff" * (-elements.nbytes % 4), np.uint32
-    )
-
-
-def launch(
-    given: Variant,
-    size: tuple[int, int, int],
-    alpha: float = 1.0,
-    beta: float = 0.0,
-    text: str = "",
-    loads: str = "early",
-    blocks: int = 2,
-) -> float:
-    """The largest error over its bound of a launch on an output that holds NaN, or numbers where beta is not 0.
-
-    A grid that steps over the rows has as many `blocks`.
-    """
-    (m, n, k), dtype = size, given.dtype
-    shape = {"m": m, "n": n, "k": k}
-    rule = given.geometry(shape)
-    a, b, c = (drawn(dtype, count, 11 + count) for count in (m * k, n * k, m * n))
-    before = c if beta else np.frombuffer(b"\xff" * c.nbytes, c.dtype)
-    memory = Memory()
-    pointers = [memory.buffer(0, words(one), writable=False) for one in (a, b)]
-    pointers.append(memory.buffer(0, words(before), writable=True))
-    memory.readable = np.where(memory.writable >= 0, memory.writable, memory.readable)
-    ptx = compile_ptx(given.kernel.source, given.entry, [INCLUDE], text or None)
-    scalars = [int(np.float32(one).view(np.uint32)) for one in (alpha, beta)]
-    arguments, threads = [*pointers, m, n, k, *scalars], rule.block[0]
-    machine: BulkSumMachine | HopperMachine | SumMachine
-    if given.kernel.name == FILES["8"]:
-        held = {
-            "a": (pointers[0], a.reshape(m, k)),
-            "b": (pointers[1], b.reshape(n, k)),
-            "c": (pointers[2], c),
-        }
-        arguments, maps, _ = arguments_of(
-            given, memory, held, {**shape, "alpha": alpha, "beta": beta}
-        )
-        program = parse_hopper(ptx, rule.shared_bytes)
-        machine = HopperMachine(
-            program, memory, threads, rule.grid[:2], 1, arguments, maps, loads
-        )
-    elif "cp.async.bulk" in ptx:
-        grid = (min(rule.grid[0], blocks), *rule.grid[1:])
-        machine = BulkSumMachine(
-            parse_hopper(ptx, rule.shared_bytes),
-            memory,
-            threads,
-            grid,
-            arguments,
-            loads=loads,
-        )
-    else:
-        machine = SumMachine(
-            parse_tensor(ptx, rule.shared_bytes), memory, threads, rule.grid, arguments
-        )
-    machine.run()
-    bits = memory.words[pointers[2] // 4 :].view(c.dtype)
-    if m * n * c.itemsize % 4:
-        assert bits.view(np.uint16)[m * n] == 0xFFFF, "it wrote behind its output"
-    found = bits[: m * n] if dtype == "fp32" else from_bits(bits[: m * n], "bf16")
-    left, right = value(a, dtype).reshape(m, k), value(b, dtype).reshape(n, k)
-    old = beta * value(c, dtype).reshape(m, n)
-    expected = alpha * (left @ right.T) + old
-    magnitude = abs(alpha) * (np.abs(left) @ np.abs(right).T) + np.abs(old)
-    bound = (
-        ROUNDING[dtype] * np.abs(expected) + accumulation_bound(dtype, k) * magnitude
-    )
-    return float(np.max(np.abs(found.reshape(m, n) - expected) / bound))
-
-
-def test_the_ladder_has_files_of_about_a_page() -> None:
-    assert "".join(FILES) == "12345678"
-    for name in FILES.values():
-        assert (
-            len((FOLDER / f"{name}.cu").read_text(encoding="utf-8").splitlines()) <= 95
-        ), name
-
-
-CASES = [(rung, dtype) for rung in FILES for dtype in kernel(rung).dtypes]
+def is_wrong(
+    one: Variant, size: tuple[int, int, int], beta: float = 0.5, **more: Any
+) -> int:
+    """Of a grid that steps over the rows two blocks start."""
+    m, n, k = size
+    blocks = one.geometry({"m": m, "n": n, "k": k}).grid[0]
+    if "blocks" in one.params:
+        more["clusters"] = min(blocks, 2)
+    return wrong(one, size, beta, **more)
 
 
 @pytest.mark.parametrize(("rung", "dtype"), CASES)
 def test_outputs_are_right_at_every_shape(rung: str, dtype: str) -> None:
-    """With alpha and beta too; bulk copies land as late as they may, and as early."""
-    for place, size in enumerate(SIZES if rung in "12" else ALIGNED):
-        scalars = ((1.0, 0.0), (-1.5, 0.5))[place % 2]
-        for loads in ("late", "early") if rung in "68" else ("early",):
-            given = variant(
-                rung, dtype, **({"batch": 4} if rung in "456" and size[0] > 1 else {})
-            )
-            assert given.absent({"m": size[0], "n": size[1], "k": size[2]}) is None
-            assert launch(given, size, *scalars, loads=loads) <= 1.0, (size, loads)
+    """With alpha and beta too; copies land as late as they may, and as early."""
+    for place, (m, n, k) in enumerate(SIZES if rung in "12" else ALIGNED):
+        one = variant(rung, dtype, **({"batch": 4} if rung in "456" and m > 1 else {}))
+        assert one.absent({"m": m, "n": n, "k": k}) is None
+        for loads in LOADS:
+            beta = 0.5 * (place % 2)
+            assert is_wrong(one, (m, n, k), beta, loads=loads) == 0, (m, loads)
 
 
-@pytest.mark.parametrize("rung", ["4", "5", "6"])
-def test_sixteen_rows_share_a_reading(rung: str) -> None:
-    for dtype, rows in (("fp32", 2), ("bf16", 4 if rung != "6" else 1)):
-        given = variant(
-            rung, dtype, batch=16, rows=rows, **({"loads": 1} if rung != "6" else {})
-        )
-        assert launch(given, (16, 11, 264)) <= 1.0, dtype
+OTHERS: list[tuple[str, str, dict[str, int], tuple[int, int, int]]] = [
+    # Sixteen rows share a reading; a lane of the ring stores two outputs; two products of the tensor cores.
+    ("4", "fp32", {"batch": 16, "rows": 2, "loads": 1}, (16, 11, 264)),
+    ("4", "bf16", {"batch": 16, "rows": 4, "loads": 1}, (16, 11, 264)),
+    ("5", "fp32", {"batch": 16, "rows": 2, "loads": 1}, (16, 11, 264)),
+    ("5", "bf16", {"batch": 16, "rows": 4, "loads": 1}, (16, 11, 264)),
+    ("6", "fp32", {"batch": 16, "rows": 4}, (13, 37, 328)),
+    ("6", "bf16", {"batch": 16, "rows": 4}, (19, 37, 328)),
+    ("7", "bf16", {"batch": 16, "rows": 32}, (13, 37, 328)),
+    # The ring is passed through more than once, and no block is whole.
+    ("8", "bf16", {}, (19, 70, 648)),
+]
 
 
-def test_a_lane_of_the_ring_stores_two_outputs() -> None:
-    for dtype, m in (("fp32", 16), ("fp32", 13), ("bf16", 19)):
-        assert launch(variant("6", dtype, batch=16, rows=4), (m, 37, 328)) <= 1.0
+@pytest.mark.parametrize(("rung", "dtype", "params", "size"), OTHERS, ids=str)
+def test_other_batches_are_right(
+    rung: str, dtype: str, params: dict[str, int], size: tuple[int, int, int]
+) -> None:
+    for loads in LOADS:
+        one = variant(rung, dtype, **params)
+        assert is_wrong(one, size, beta=0.0, loads=loads) == 0
 
 
-def test_sixteen_rows_are_two_products_of_the_tensor_cores() -> None:
-    for rows in (16, 32):
-        assert launch(variant("7", "bf16", batch=16, rows=rows), (13, 37, 328)) <= 1.0
+@pytest.mark.parametrize(("rung", "dtype"), CASES)
+def test_kernels_of_whole_vectors_say_which_sizes_they_take(
+    rung: str, dtype: str
+) -> None:
+    one = variant(rung, dtype)
+    taken = [one.absent({"m": 1, "n": 5, "k": k}) is None for k in (8, 12, 10)]
+    assert taken == [True, rung in "12" or dtype == "fp32", rung in "12"]
 
 
-@pytest.mark.parametrize("loads", ["late", "early"])
-def test_rows_and_columns_of_several_blocks_of_the_ring(loads: str) -> None:
-    """The ring is passed through more than once, and no block is whole."""
-    assert launch(variant("8", "bf16"), (19, 70, 648), 0.75, 0.5, loads=loads) <= 1.0
-
-
-def test_kernels_of_whole_vectors_say_which_sizes_they_take() -> None:
-    for rung, dtype in CASES:
-        given = variant(rung, dtype)
-        takes = {k: given.absent({"m": 1, "n": 5, "k": k}) is None for k in (8, 12, 10)}
-        assert takes == {
-            8: True,
-            12: rung in "12" or dtype == "fp32",
-            10: rung in "12",
-        }, (rung, dtype)
-
-
-OUTSIDE, WRONG, EARLY = "outside", "wrong", "before the"
-PART, SLICE = (
-    "    __syncthreads();  // the part is there\n",
-    "    __syncthreads();  // the slice of x is there\n",
-)
+OUTSIDE = "outside"
+WRONG = "wrong"
+EARLY = "before the"
+PART = "    __syncthreads();  // the part is there\n"
+SLICE = "    __syncthreads();  // the slice of x is there\n"
 MISTAKES: list[tuple[str, str, str, str]] = [
     # Rung, what is changed, into what, and how it shows.
     ("1", "column >= n", "column > n", OUTSIDE),
@@ -228,41 +134,32 @@ MISTAKES: list[tuple[str, str, str, str]] = [
 
 
 @pytest.mark.parametrize(("rung", "right", "mistaken", "shows"), MISTAKES)
-def test_mistakes_show(rung: str, right: str, mistaken: str, shows: str) -> None:
+def test_mistakes_show(
+    tmp_path: Path, rung: str, right: str, mistaken: str, shows: str
+) -> None:
     """As wrong outputs, or as what the emulator refuses."""
-    given = variant(
-        rung,
-        "bf16" if rung in "78" else "fp32",
-        **({"batch": 4} if rung in "456" else {}),
+    params = {"batch": 4} if rung in "456" else {}
+    one = variant(rung, "bf16" if rung in "78" else "fp32", **params)
+    more = planted(tmp_path, one.kernel.source, "", right, mistaken)
+    size = (3, 70 if rung == "8" else 9, 664 if rung in "78" else 652)
+    assert_shows(
+        shows, *(partial(is_wrong, one, size, loads=loads, **more) for loads in LOADS)
     )
-    text = given.kernel.source.read_text(encoding="utf-8")
-    assert text.count(right) == 1, right
-    saw, size = "", (3, 70 if rung == "8" else 9, 664 if rung in "78" else 652)
-    for loads in ("late", "early") if rung in "68" else ("early",):
-        try:
-            found = launch(given, size, text=text.replace(right, mistaken), loads=loads)
-            saw += "" if found <= 1.0 else "wrong"
-        except Fault as fault:
-            saw += str(fault)
-    assert saw
-    assert shows in saw
 
 
 def test_each_compiles_for_hopper_without_spills_and_several_loads_are_under_way() -> (
     None
 ):
-    cubins = compiled_without_spills(
-        [kernel(rung).variant({}, dtype, "TN") for rung, dtype in CASES]
-    )
+    variants = [
+        catalog()[FILES[rung]].variant({}, dtype, "TN") for rung, dtype in CASES
+    ]
+    cubins = compiled_without_spills(variants)
     for (rung, dtype), cubin in zip(CASES, cubins, strict=True):
-        found = opcodes(cubin, "sm_90a")
-        if rung in "37":
-            first = next(
-                place
-                for place, one in enumerate(found)
-                if one.startswith(("FFMA", "HMMA"))
-            )
-            wide = [
-                one for one in found[:first] if one.startswith("LDG") and ".128" in one
-            ]
-            assert len(wide) >= 4, (rung, dtype)
+        if rung not in "37":
+            continue
+        wide = 0
+        for opcode in opcodes(cubin, "sm_90a"):
+            if opcode.startswith(("FFMA", "HMMA")):
+                break
+            wide += opcode.startswith("LDG") and ".128" in opcode
+        assert wide >= 4, (rung, dtype)

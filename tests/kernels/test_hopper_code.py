@@ -1,128 +1,49 @@
-"""Machine code of the Hopper kernels: WGMMAs, copies, registers and fences, and what the compiler must not do."""
+"""Machine code of the Hopper kernels: what the compiler must not do."""
 
 from __future__ import annotations
 
 import re
-import shutil
 from pathlib import Path
 
 import pytest
-from compiling import compile_ptx, compile_variant
+from compiling import compile_variant, compiled_without_spills, instructions
 from emulator.hopper import (
     ARCH,
     INCLUDE,
+    ONE,
+    PING_PONG,
     RING,
-    SHARING,
+    RUNGS,
+    SPLIT,
     STREAM_K,
-    VARIANTS,
-    compiled,
+    TURNS,
+    TWO_STAGES,
     slow_beside_files,
     variant,
 )
 from ladder.catalogue.kernels import load_kernel
 
+# 6e_two_widths has a loop for each of its widths.
+FILES = [rung for rung in RUNGS if rung != "6e_two_widths"]
+EACH = (ONE, TWO_STAGES, *FILES, PING_PONG, STREAM_K, RING, TURNS, SPLIT)
 
-@pytest.mark.parametrize(
-    ("name", "dtype", "layout", "params"), slow_beside_files(VARIANTS)
-)
+
+@pytest.mark.parametrize("name", slow_beside_files([(name,) for name in EACH]))
 def test_wgmmas_are_issued_back_to_back_and_no_step_fences_all_memory(
-    name: str, dtype: str, layout: str, params: dict[str, int | str]
+    name: str,
 ) -> None:
-    facts, code = compiled(name, dtype, layout, params)
-    assert (
-        facts["local_bytes"],
-        facts["spill_store_bytes"],
-        facts["ldl"],
-        facts["stl"],
-    ) == (0, 0, 0, 0)
+    (cubin,) = compiled_without_spills([variant(name)])
+    code = instructions(cubin, ARCH)
     places = [index for index, line in enumerate(code) if "GMMA" in line]
     between = code[places[0] : places[-1]]
-    assert not [line for line in between if "WARPGROUP" in line or "BRA" in line], (
-        "nothing waits among them"
-    )
-    assert [code[place].endswith("gsb0") for place in places] == [False] * (
-        len(places) - 1
-    ) + [True]
+    waits = [line for line in between if "WARPGROUP" in line or "BRA" in line]
+    assert waits == [], "nothing waits among them"
+    ends = [code[place].endswith("gsb0") for place in places]
+    assert ends == [False] * (len(places) - 1) + [True]
     # Barriers of the cluster do, at the beginning and the end; a release in the loop did so once and cost 40 %.
     fences = sum("MEMBAR.ALL.GPU" in line for line in code)
     handed_over = name == STREAM_K  # once for a tile that two blocks share
     assert fences <= sum("UCGABAR_ARV" in line for line in code) + handed_over
-
-
-def hints(text: str) -> dict[str, set[tuple[bool, str]]]:
-    """Of the copies of A, B and C in a kernel's PTX: whether they are multicast, and the priority of their policy."""
-    where = dict(re.findall(r"mov\.b64\s+(%\w+), \w+_param_(\d+);", text))
-    maps = {
-        to: "abc"[int(where[of])]
-        for to, of in re.findall(r"cvta\.param\.u64\s+(%\w+), (%\w+);", text)
-    }
-    made = re.findall(
-        r"createpolicy\.fractional\.L2::evict_(\w+)\.b64 (%\w+), 1\.0;", text
-    )
-    policies = {register: priority for priority, register in made}
-    assert len(policies) == len(made) == text.count("createpolicy"), "a register each"
-    found: dict[str, set[tuple[bool, str]]] = {name: set() for name in "abc"}
-    for opcode, rest in re.findall(r"(cp\.async\.bulk\.tensor\S+) (.+);", text):
-        (name,) = (maps[register] for register in re.findall(r"\[(%\w+), \{", rest))
-        assert (".global.shared" in opcode) == (name == "c"), (
-            "results go out, operands come in"
-        )
-        policy = (
-            policies[rest.split(", ")[-1]]
-            if opcode.endswith(".L2::cache_hint")
-            else "normal"
-        )
-        found[name].add((".multicast::cluster" in opcode, policy))
-    return found
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("layout", "params"),
-    [
-        ("TN", {**SHARING, "bn": 80, "boxes": 1}),
-        ("TN", {"bn": 176, "cluster_m": 2, "stages": 3}),
-        ("NN", {}),
-    ],
-)
-@pytest.mark.parametrize(
-    ("a", "b", "c"),
-    [
-        ("normal", "normal", "normal"),
-        ("first", "normal", "normal"),
-        ("first", "last", "last"),
-    ],
-)
-def test_hints_reach_the_copies_of_their_operand(
-    layout: str, params: dict[str, int | str], a: str, b: str, c: str
-) -> None:
-    one = variant(RING, "bf16", layout, **params, evict_a=a, evict_b=b, evict_c=c)
-    assert hints(compile_ptx(one.kernel.source, one.entry, [INCLUDE])) == {
-        "a": {(one.params["cluster_n"] != 1, a)},
-        "b": {(one.params["cluster_m"] != 1, b)},
-        "c": {(False, c)},
-    }
-
-
-def test_hints_are_told_apart_by_what_they_belong_to(tmp_path: Path) -> None:
-    # The test above must see them in the wrong place: operands, priorities, multicast copies.
-    include = tmp_path / "include"
-    shutil.copytree(INCLUDE, include)
-    header = include / "schedule" / "producer.cuh"
-    text = header.read_text()
-    assert "load<Cluster::rows, Ring::evict_b" in text
-    header.write_text(
-        text.replace(
-            "load<Cluster::rows, Ring::evict_b", "load<Cluster::rows, Ring::evict_a"
-        )
-    )
-    one = variant(RING, "bf16", "NN", evict_a="last", evict_b="first")
-    found = hints(compile_ptx(one.kernel.source, one.entry, [include]))
-    assert found == {
-        "a": {(False, "last")},
-        "b": {(False, "last")},
-        "c": {(False, "normal")},
-    }
 
 
 PIPELINE = """

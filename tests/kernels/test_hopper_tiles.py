@@ -1,4 +1,4 @@
-"""Tiles of C: each exactly once, neighbours next to each other, and blocks of a cluster that share operands."""
+"""Tiles of C, each exactly once, and what the ring waits for at each step; blocks of a cluster that share operands."""
 
 from __future__ import annotations
 
@@ -190,3 +190,18 @@ def test_blocks_of_a_cluster_know_whom_they_share_with() -> None:
         "shares<2, 2>()",
         "shares<4, 2>()",
     )
+
+
+def test_the_ring_walks_stages_and_parities_in_order() -> None:
+    walk = """
+#include "schedule/ring.cuh"
+template <int Stages>
+__host__ __device__ constexpr bool walks() {
+    RingPosition<Stages> at;
+    for (int step = 0; step < 5 * Stages; ++step, at.advance()) {
+        if (at.stage != step % Stages || at.parity != step / Stages % 2) return false;
+    }
+    return true;
+}
+"""
+    hold(walk, "walks<2>()", "walks<3>()", "walks<4>()", "walks<7>()")

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from checkout import catalog
 from compiling import compile_ptx
-from conftest import edit
 from covering import all_pairs
+from emulator.hopper import INCLUDE
+from emulator.launching import planted
 from emulator.ptx import Array, Fault, Machine, Memory, parse
-from ladder.catalogue.kernels import load_kernel
 from ladder.model.kernel import Variant
 from ladder.problems.stencil import halo
 from numpy.lib.stride_tricks import sliding_window_view
 
 pytestmark = pytest.mark.slow
 
-KERNELS = Path(__file__).resolve().parents[2] / "kernels"
 POISON = 0x7FC0DEAD
 BLOCK = 128
 LENGTHS = range(1, 201)
@@ -28,26 +27,24 @@ SHAPES: dict[str, list[dict[str, Any]]] = {
     "stencil_global": [{}],
     "stencil_shared": [{"coarsen": coarsen} for coarsen in (1, 3, 8)],
     "stencil_register_cache": [
-        {"coarsen": coarsen, "lanes": lanes}
-        for coarsen in (1, 3)
-        for lanes in (8, 16, 32)
-    ]
-    + [{"coarsen": 8}, {"mask": "active"}],
+        {"coarsen": 1, "lanes": 8},
+        {"coarsen": 3, "lanes": 16},
+        {"coarsen": 3, "lanes": 32},
+        {"coarsen": 8},
+        {"mask": "active"},
+    ],
     "stencil_window": [
-        {"outputs": outputs, "exchange": exchange}
-        for outputs in (4, 12)
-        for exchange in ("shuffle", "shared", "direct")
-    ]
-    + [{"store": "streaming"}],
+        {"outputs": 4, "exchange": "shuffle"},
+        {"outputs": 12, "exchange": "shared"},
+        {"outputs": 4, "exchange": "direct"},
+        {"outputs": 12, "store": "streaming"},
+    ],
 }
 """Every stencil kernel, and the parameters beside the radius with which it is tried."""
 
 
-def variant(
-    name: str, dtype: str = "int32", kernels: Path = KERNELS, **params: Any
-) -> Variant:
-    kernel = load_kernel(kernels / "stencil" / f"{name}.yaml")
-    return kernel.variant({"block": BLOCK, **params}, dtype)
+def variant(name: str, dtype: str = "int32", **params: Any) -> Variant:
+    return catalog()[name].variant({"block": BLOCK, **params}, dtype)
 
 
 def lines(dtype: str, lengths: list[int]) -> list[Array]:
@@ -59,11 +56,16 @@ def lines(dtype: str, lengths: list[int]) -> list[Array]:
 
 
 def run(
-    given: Variant, lengths: list[int], include: Path = KERNELS / "include"
+    given: Variant,
+    lengths: list[int],
+    include: Path = INCLUDE,
+    text: str | None = None,
 ) -> list[tuple[Array, Array]]:
     """(input, output) of a launch for each length, with the geometry of the kernel's YAML; outputs begin as poison."""
-    program = parse(compile_ptx(given.kernel.source, given.entry, [include]))
-    memory, inputs, places = Memory(), lines(given.dtype, lengths), []
+    ptx = compile_ptx(given.kernel.source, given.entry, [include], text)
+    memory = Memory()
+    inputs = lines(given.dtype, lengths)
+    places = []
     for launch, line in enumerate(inputs):
         source = memory.buffer(launch, line.view(np.uint32), writable=False)
         target = memory.buffer(
@@ -71,7 +73,7 @@ def run(
         )
         places.append((source, target, len(line)))
     blocks = [given.geometry({"elements": length}).grid[0] for length in lengths]
-    Machine(program, memory, BLOCK, blocks, places).run()
+    Machine(parse(ptx), memory, BLOCK, blocks, places).run()
     outputs = [
         memory.words[target // 4 : target // 4 + length] for _, target, length in places
     ]
@@ -115,19 +117,17 @@ def around_blocks(given: Variant) -> list[int]:
     return sorted({end + step for end in ends for step in range(-2, 3)} - set(LENGTHS))
 
 
-def mistakes(
-    given: Variant, lengths: list[int], include: Path = KERNELS / "include"
-) -> list[str]:
-    return [
-        text
-        for line, output in run(given, lengths, include)
-        if (text := wrong(given, line, output))
-    ]
+def mistakes(given: Variant, **more: Any) -> list[str]:
+    lengths = [*LENGTHS, *around_blocks(given)]
+    checked = (wrong(given, *pair) for pair in run(given, lengths, **more))
+    return [text for text in checked if text]
 
 
 def test_every_stencil_kernel_is_tried() -> None:
-    kernels = {path.stem for path in (KERNELS / "stencil").glob("*.yaml")}
-    assert set(SHAPES) == kernels, "SHAPES has the parameters of each stencil"
+    stencils = {
+        name for name, kernel in catalog().items() if kernel.problem.name == "stencil"
+    }
+    assert set(SHAPES) == stencils, "SHAPES has the parameters of each stencil"
 
 
 FAR = [name for name in SHAPES if name != "stencil_window"]
@@ -145,18 +145,17 @@ TRIED = [
 def test_every_length_is_right(name: str, dtype: str, radius: int) -> None:
     for shape in SHAPES[name]:
         given = variant(name, dtype, radius=radius, **shape)
-        found = mistakes(given, [*LENGTHS, *around_blocks(given)])
+        found = mistakes(given)
         assert not found, f"{given.id}: {found[:3]}"
 
 
 # A mistake planted in a copy of the kernels is found: the tests above can fail.
 
-OUTSIDE, BARRIER, SHUFFLE = (
-    "outside of its buffer",
-    "before the barrier",
-    "not all lanes",
-)
-WRONG, BEHIND = "wrong at", "written behind"
+OUTSIDE = "outside of its buffer"
+BARRIER = "before the barrier"
+SHUFFLE = "not all lanes"
+WRONG = "wrong at"
+BEHIND = "written behind"
 EARLY = "    if (first + lane + halo >= elements) return;\n    T cache"
 PLANTED: list[tuple[str, dict[str, Any], str, str, str]] = [
     ("stencil_global", {}, "at + halo >= elements", "at + halo > elements", OUTSIDE),
@@ -204,22 +203,14 @@ PLANTED: list[tuple[str, dict[str, Any], str, str, str]] = [
 def test_a_planted_mistake_is_found(
     tmp_path: Path, name: str, params: dict[str, Any], old: str, new: str, finding: str
 ) -> None:
-    kernels = tmp_path / "kernels"
-    for room in ("stencil", "include"):
-        shutil.copytree(KERNELS / room, kernels / room)
-    edit(
-        kernels
-        / ("include/simt/stencil.cuh" if name == "quad" else f"stencil/{name}.cu"),
-        old,
-        new,
-    )
-    given = variant(
-        "stencil_window" if name == "quad" else name,
-        kernels=kernels,
-        **{"radius": 7, **params},
-    )
+    file = ""
+    if name == "quad":
+        file = "simt/stencil.cuh"
+        name = "stencil_window"
+    given = variant(name, **{"radius": 7, **params})
+    more = planted(tmp_path, given.kernel.source, file, old, new)
     try:
-        found = mistakes(given, [*LENGTHS, *around_blocks(given)], kernels / "include")
+        found = mistakes(given, **more)
     except Fault as fault:
         found = [str(fault)]
     assert any(finding in text for text in found), found[:3]

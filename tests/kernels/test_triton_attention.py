@@ -111,7 +111,8 @@ def test_mistakes_show(tmp_path: Path) -> None:
 def test_each_of_the_sweeps_multiplies_by_wgmma_from_tiles_of_tma_and_spills_nothing(
     variant: Variant,
 ) -> None:
-    found, keys = facts_without_spills(variant), int(variant.params["bn"])
+    found = facts_without_spills(variant)
+    keys = int(variant.params["bn"])
     assert [one["box"] for one in found["tensor_maps"]] == [
         [1, 128, 64],
         *[[1, keys, 64]] * 2,

@@ -8,7 +8,8 @@ from conftest import ROOT
 from triton_run import Launch, interpreted
 
 FOLDER = ROOT / "kernels" / "gemm" / "triton"
-PLAIN, BOTH = (1.0, 0.0), (0.5, -1.5)
+PLAIN = (1.0, 0.0)
+BOTH = (0.5, -1.5)
 CASES = [
     ((1, 272, 136), PLAIN),  # a row
     ((65, 80, 24), PLAIN),  # a tile and more
@@ -43,10 +44,8 @@ def test_a_product_is_right_with_and_without_beta(kernel: str, layout: str) -> N
             "b": np.ascontiguousarray(b.T) if layout == "TN" else b,
             "c": c,
         }
-        names, scalars = (
-            dict(zip("mnk", size, strict=True)),
-            {"alpha": alpha, "beta": beta},
-        )
+        names = dict(zip("mnk", size, strict=True))
+        scalars = {"alpha": alpha, "beta": beta}
         launches.append(
             Launch(
                 FOLDER / f"{kernel}.yaml", "fp16", names, given, tile, layout, scalars

@@ -133,5 +133,6 @@ def work(variant: Variant) -> tuple[int, int, int]:
 def test_each_of_the_sweep_reads_and_writes_whole_vectors_and_spills_nothing(
     variant: Variant,
 ) -> None:
-    found, (_, vectors, passes) = facts_without_spills(variant), work(variant)
+    found = facts_without_spills(variant)
+    (_, vectors, passes) = work(variant)
     assert (found["ldg"], found["stg"]) == (vectors * (1 + passes), vectors)

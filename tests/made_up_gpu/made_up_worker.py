@@ -69,7 +69,8 @@ class Worker(worker.Worker):
         return {choice.regime: found | decide([one])}
 
     def measure(self, request: Any) -> dict[str, Any]:
-        task, regimes = self.plan.tasks[request.index], request.regimes
+        task = self.plan.tasks[request.index]
+        regimes = request.regimes
         hold = Path(os.environ.get("MADE_UP_HOLD", "/nowhere"))
         while self.done and hold.exists():
             time.sleep(0.05)

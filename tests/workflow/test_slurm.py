@@ -9,7 +9,6 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
@@ -22,7 +21,6 @@ from conftest import (
     snakemake_command,
 )
 from ladder.measure.store import Records, read_store
-from ladder.model.files import read_json
 from slurm import NODES, Cluster, running_cluster, wait_for, why_no_slurm
 
 MADE_UP = ROOT / "tests" / "made_up_gpu"
@@ -101,41 +99,13 @@ def table(project: Path, name: str) -> pd.DataFrame:
     return found.drop(columns=[one for one in found if one in TIMES])
 
 
-def plan(project: Path, sweep: str) -> Any:
-    found: Any = read_json(project / RESULTS / f"plans/{sweep}.json")
-    for facts in (*found["variants"].values(), *found["harness"].values()):
-        facts.pop("compile_s", None)
-    return found
-
-
-def report(project: Path) -> str:
-    """The report without where and when it was measured, and how long that took."""
-    folder = project / RESULTS
-    pages = [
-        folder / "report.md",
-        folder / "methodology.md",
-        *sorted((folder / "sweeps").glob("*.md")),
-    ]
-    text = "\n".join(page.read_text() for page in pages)
-    kept = [
-        line
-        for line in text.splitlines()
-        if not line.startswith(
-            ("Measured on ", "| GPU-", *(f"| {one} | 4 |" for one in SWEEPS))
-        )
-    ]
-    return "\n".join(kept)
-
-
 def test_a_run_on_a_cluster_that_loses_jobs_and_a_node_equals_a_local_run(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     """Three sweeps on three GPUs: of their jobs one is preempted, one cancelled, and one loses its node."""
-    project, local, hold = (
-        three_sweeps(tmp_path / "cluster"),
-        three_sweeps(tmp_path / "local"),
-        tmp_path / "hold",
-    )
+    project = three_sweeps(tmp_path / "cluster")
+    local = three_sweeps(tmp_path / "local")
+    hold = tmp_path / "hold"
     hold.touch()
     log = tmp_path / "log"
     with log.open("w") as out:
@@ -215,10 +185,7 @@ def test_a_run_on_a_cluster_that_loses_jobs_and_a_node_equals_a_local_run(
     )
     assert measured == expected, "no cell was lost, and none measured twice"
     assert {*measured.values()} == {1}
-    for sweep in SWEEPS:
-        assert plan(project, sweep) == plan(local, sweep)
     for name in ("timings", "resources", "claims", "metrics", "notes"):
         pd.testing.assert_frame_equal(table(project, name), table(local, name))
-    assert report(project) == report(local)
     again = run_snakemake(project, "-n", *CONFIG)
     assert again.nothing_to_do, again.text
