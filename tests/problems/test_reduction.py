@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import pytest
@@ -11,20 +10,11 @@ from emulator.check_ptx import CheckMachine, check_program
 from emulator.inputs import drawn, value
 from emulator.ptx import Array, Memory
 from emulator.tensor_ptx import from_bits, to_bits
-from fake_gpu import (
-    FakeBuffer,
-    FakeGpu,
-    assert_launches_of_a_chain_differ,
-    use_as_a_worker_does,
-)
-from ladder.gpu import instance as instances
-from ladder.gpu import tensor
 from ladder.gpu.device import _mixed
 from ladder.model.folders import PACKAGE
-from ladder.model.problem import C_TYPES, COPY, INPUTS
+from ladder.model.problem import C_TYPES, INPUTS
 from ladder.problems.reduction import PROBLEM
 from ladder.problems.reduction.bounds import error_bound
-from ladder.problems.reduction.instance import ReductionInstance
 
 CHECK = PACKAGE / "problems" / "reduction" / "check.cu"
 KEY, SECRET = 0x0123_4567_89AB_CDEF, 0x5EC_2E7
@@ -181,45 +171,3 @@ def test_the_error_is_over_the_sum_of_magnitudes_and_nan_is_an_error() -> None:
     assert inspected(math.nan, (2.0, 8.0)) == 1e300
     assert inspected(0.0, (0.0, 0.0)) == 0.0
     assert inspected(1.0, (0.0, 0.0)) > 1e300
-
-
-# The instance, on a GPU that only counts.
-
-
-@pytest.fixture(params=PROBLEM.dtypes)
-def made(
-    monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
-) -> ReductionInstance:
-    for module in (instances, tensor):
-        monkeypatch.setattr(module, "Buffer", FakeBuffer)
-    gpu: Any = FakeGpu("reduction", request.param)
-    return ReductionInstance(gpu, {"elements": 1031}, request.param, "")
-
-
-def test_all_that_a_worker_does_with_it_calls_kernels_as_they_are(
-    made: ReductionInstance,
-) -> None:
-    made.library(COPY)[""]()
-    assert {
-        entry.split("<")[0] for entry in PROBLEM.harness(made.dtype)
-    } <= use_as_a_worker_does(made)
-
-
-def test_each_launch_of_a_chain_has_an_input_and_a_key_of_its_own(
-    made: ReductionInstance,
-) -> None:
-    """The sum of an input that is moved by some numbers follows from the sum."""
-    assert_launches_of_a_chain_differ(made)
-
-
-def test_a_copy_moves_as_many_bytes_as_a_sum_reads(
-    made: ReductionInstance, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    moved = []
-    monkeypatch.setattr(
-        made.gpu, "copy", lambda target, source, size: moved.append(2 * size)
-    )
-    made.library(COPY)[""]()
-    assert moved == [
-        pytest.approx(PROBLEM.work(made.size, made.dtype, {}).bytes, abs=4)
-    ]

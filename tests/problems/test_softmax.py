@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -13,20 +12,11 @@ from emulator.inputs import drawn, value
 from emulator.ptx import Array, Memory
 from emulator.softmax_rule import error_over_bound
 from emulator.tensor_ptx import from_bits, to_bits
-from fake_gpu import (
-    FakeBuffer,
-    FakeGpu,
-    assert_launches_of_a_chain_differ,
-    use_as_a_worker_does,
-)
-from ladder.gpu import instance as instances
-from ladder.gpu import tensor
 from ladder.gpu.device import _mixed
 from ladder.model.folders import PACKAGE
-from ladder.model.problem import C_TYPES, COPY, INPUTS
+from ladder.model.problem import C_TYPES, INPUTS
 from ladder.problems.softmax import PROBLEM
 from ladder.problems.softmax.bounds import error_bound
-from ladder.problems.softmax.instance import SoftmaxInstance
 
 CHECK = PACKAGE / "problems" / "softmax" / "check.cu"
 KEY, SECRET = 0x0123_4567_89AB_CDEF, 0x5EC_2E7
@@ -248,65 +238,3 @@ def test_a_row_of_nothing_is_not_looked_at() -> None:
     assert inspected("fp32", made, "masked") == 0
     made[np.flatnonzero(~none)[0]] = 0
     assert inspected("fp32", made, "masked") == pytest.approx(1.0)
-
-
-# The instance, on a GPU that only counts.
-
-
-@pytest.fixture(params=PROBLEM.dtypes)
-def made(
-    monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
-) -> SoftmaxInstance:
-    for module in (instances, tensor):
-        monkeypatch.setattr(module, "Buffer", FakeBuffer)
-    gpu: Any = FakeGpu("softmax", request.param)
-    return SoftmaxInstance(gpu, {"m": 33, "n": 128}, request.param, "")
-
-
-def test_all_that_a_worker_does_with_it_calls_kernels_as_they_are(
-    made: SoftmaxInstance,
-) -> None:
-    made.library(COPY)[""]()
-    assert {
-        entry.split("<")[0] for entry in PROBLEM.harness(made.dtype)
-    } <= use_as_a_worker_does(made)
-
-
-def test_each_launch_of_a_chain_has_an_input_and_a_key_of_its_own(
-    made: SoftmaxInstance,
-) -> None:
-    """Rows of a moved input have nearly the sums of the rows as they were."""
-    assert_launches_of_a_chain_differ(made)
-
-
-def test_a_copy_moves_as_many_bytes_as_a_softmax(
-    made: SoftmaxInstance, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    moved = []
-    monkeypatch.setattr(
-        made.gpu, "copy", lambda target, source, size: moved.append(2 * size)
-    )
-    made.library(COPY)[""]()
-    assert moved == [PROBLEM.work(made.size, made.dtype, {}).bytes]
-
-
-def test_the_memory_of_an_instance_is_what_its_description_says(
-    made: SoftmaxInstance,
-) -> None:
-    with made.writing_to(1):
-        held = {name: tensor.buffer.size for name, tensor in made.tensors.items()}
-    assert sum(held.values()) + held["output"] == PROBLEM.device_bytes(
-        made.size, made.dtype
-    )
-
-
-def test_edges_have_sizes_for_kernels_of_whole_vectors_and_lie_around_those_timed() -> (
-    None
-):
-    groups = PROBLEM.edges({})
-    assert all(any(size["n"] % 8 == 0 for size in group) for group in groups)
-    columns = [group[0]["n"] for group in groups]
-    for timed in (1024, 8192, 65536, 262144):
-        near = [one - timed for one in columns if 0 < abs(one - timed) < 32]
-        assert min(near) < 0 < max(near), timed
-    assert math.prod(groups[0][0].values()) == 1

@@ -9,18 +9,11 @@ import pytest
 from emulator.check_ptx import CheckMachine, check_program
 from emulator.inputs import drawn
 from emulator.ptx import Array, Memory
-from fake_gpu import (
-    FakeBuffer,
-    FakeGpu,
-    assert_launches_of_a_chain_differ,
-    use_as_a_worker_does,
-)
-from ladder.gpu import instance as instances
-from ladder.gpu import tensor
+from fake_gpu import fake_instance
 from ladder.gpu.device import _mixed
 from ladder.model.errors import LadderError
 from ladder.model.folders import PACKAGE
-from ladder.model.problem import C_TYPES, COPY, INPUTS
+from ladder.model.problem import C_TYPES, INPUTS
 from ladder.problems.transpose import PROBLEM
 from ladder.problems.transpose import instance as of_transpose
 from ladder.problems.transpose.instance import TransposeInstance
@@ -138,27 +131,14 @@ class Cublas:
 
 
 @pytest.fixture
-def make(monkeypatch: pytest.MonkeyPatch) -> Any:
-    for module in (instances, tensor):
-        monkeypatch.setattr(module, "Buffer", FakeBuffer)
+def make(fake_buffers: None, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(of_transpose, "cublas", Cublas())
 
     def made(dtype: str, m: int, n: int) -> TransposeInstance:
-        gpu: Any = FakeGpu("transpose", dtype)
-        return TransposeInstance(77, gpu, {"m": m, "n": n}, dtype, "")
+        found: TransposeInstance = fake_instance("transpose", dtype, {"m": m, "n": n})
+        return found
 
     return made
-
-
-@pytest.mark.parametrize("dtype", PROBLEM.dtypes)
-def test_all_that_a_worker_does_with_it_calls_kernels_as_they_are(
-    make: Any, dtype: str
-) -> None:
-    made = make(dtype, 33, 7)
-    made.library(COPY)[""]()
-    assert {
-        entry.split("<")[0] for entry in PROBLEM.harness(dtype)
-    } <= use_as_a_worker_does(made)
 
 
 def test_what_is_wrong_is_counted_in_words(
@@ -170,34 +150,6 @@ def test_what_is_wrong_is_counted_in_words(
         check = made.check({})
         assert check.correct is correct
         assert correct or str(check) == "5 of 231 outputs are not those of the input"
-
-
-def test_each_launch_of_a_chain_has_an_input_and_a_key_of_its_own(make: Any) -> None:
-    """The answer of a moved input is the answer moved."""
-    assert_launches_of_a_chain_differ(make("bf16", 33, 7))
-
-
-def test_a_copy_moves_as_many_bytes_as_a_transposition(
-    make: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for dtype in PROBLEM.dtypes:
-        made, moved = make(dtype, 33, 7), []
-        monkeypatch.setattr(
-            made.gpu,
-            "copy",
-            lambda target, source, size, moved=moved: moved.append(2 * size),
-        )
-        made.library(COPY)[""]()
-        assert moved == [PROBLEM.work(made.size, dtype, {}).bytes]
-
-
-def test_the_memory_of_an_instance_is_what_its_description_says(make: Any) -> None:
-    made = make("fp32", 640, 700)
-    with made.writing_to(1):
-        held = {name: tensor.buffer.size for name, tensor in made.tensors.items()}
-    assert sum(held.values()) + held["output"] == PROBLEM.device_bytes(
-        made.size, "fp32"
-    )
 
 
 def as_blas(call: tuple[Any, ...], memory: dict[int, Array]) -> Array:
@@ -234,16 +186,3 @@ def test_geam_is_asked_for_the_transposed_matrix(make: Any) -> None:
 def test_without_geam_of_bf16_a_note_says_so(make: Any) -> None:
     with pytest.raises(LadderError, match="cuBLAS has no geam of bf16"):
         make("bf16", 5, 3).library("geam")
-
-
-def test_edges_have_sizes_for_kernels_of_whole_vectors_and_are_thin_odd_and_prime() -> (
-    None
-):
-    groups = PROBLEM.edges({})
-    for group in groups:
-        assert any(size["m"] % 8 == 0 == size["n"] % 8 for size in group), group
-    first = [(group[0]["m"], group[0]["n"]) for group in groups]
-    assert {(1, 1), (127, 131)} <= set(first)
-    assert any(m == 1 < n for m, n in first)
-    assert any(n == 1 < m for m, n in first)
-    assert max(m / n for m, n in first) > 10000 < max(n / m for m, n in first)
