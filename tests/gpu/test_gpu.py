@@ -1,32 +1,20 @@
 """What only a GPU can show: statuses of kernels that go wrong, tensor maps, and runs killed while they measure."""
 
-import json
 import os
-import random
-import re
 import shutil
-import signal
 import subprocess
 import sys
-import time
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
-from conftest import ROOT, edit, edit_yaml, environment, make_project, snakemake_command
-from ladder.catalogue.runs import load
-from ladder.catalogue.settings import set_up
+from conftest import ROOT, environment, make_project
 from ladder.measure.sanitizer import TOOLS, find_sanitizer
-from ladder.measure.store import read_store
-from ladder.model.cell import cell_name
 from ladder.model.files import read_json
 from ladder.model.folders import RunFolder
-from ladder.model.plan_file import read_plan
 from ladder.model.problem import ERROR_INPUTS
-from ladder.model.record import Record, from_json
+from ladder.model.record import Record
 from ladder.problems.registry import PROBLEMS
 from measuring import GPUS, ladder, measured
 
@@ -254,23 +242,19 @@ for scrubs in (False, True):
 """
 
 
-def run_probe(script: str, source: str) -> str:
+def run_probe(script: str, source: str = "") -> str:
     """What a script prints that is given the architecture and a file of gpu_probes."""
-    command = [
-        sys.executable,
-        "-c",
-        script,
-        GPUS[0].arch,
-        str(ROOT / "tests" / "gpu_probes" / source),
-    ]
-    path = environment() | {
-        "PYTHONPATH": f"{ROOT / 'workflow'}:{os.environ.get('PYTHONPATH', '')}"
-    }
+    file = str(ROOT / "tests" / "gpu_probes" / source)
+    command = [sys.executable, "-c", script, GPUS[0].arch, file]
+    path = f"{ROOT / 'workflow'}:{os.environ.get('PYTHONPATH', '')}"
     done = subprocess.run(
-        command, env=path, capture_output=True, text=True, check=False
+        command,
+        env=environment() | {"PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
-    print(done.stdout)
     return done.stdout
 
 
@@ -326,52 +310,6 @@ def test_errors_are_recorded_by_kind_of_inputs(tmp_path: Path) -> None:
     assert all(0 <= error < 1e-5 for error in errors.values()), errors
 
 
-@pytest.fixture(scope="module")
-def gpu_project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A project whose run measures for several seconds on the first GPU."""
-    folder = make_project(tmp_path_factory.mktemp("gpu") / "project")
-    text = (folder / "config" / "config.yaml").read_text()
-    config = yaml.safe_load(text)
-    config["device"] = "auto"
-    config["profile"]["enabled"] = False
-    config["measure"] |= {"precision": 0.0001, "min_pairs": 400, "max_pairs": 400}
-    (folder / "config" / "config.yaml").write_text(yaml.safe_dump(config))
-    for path in (folder / "config" / "sweeps").glob("*.yaml"):
-        sweep = yaml.safe_load(path.read_text())
-        sweep["sizes"] = [2**exponent for exponent in range(18, 26)]
-        path.write_text(yaml.safe_dump(sweep))
-    return folder
-
-
-def here() -> dict[str, str]:
-    """The tests' environment with the packages they were started with."""
-    return environment() | {"PYTHONPATH": os.environ.get("PYTHONPATH", "")}
-
-
-def statuses(folder: Path) -> Counter[tuple[str, str, str]]:
-    """Every record: sweep, variant with size and regime, status."""
-    return Counter(
-        (
-            record.sweep,
-            f"{record.variant} {dict(record.cell.size)} {record.cell.regime}",
-            record.status,
-        )
-        for record in read_store(load(set_up(folder)).folder.records)
-    )
-
-
-def start(folder: Path, log: Path) -> subprocess.Popen[bytes]:
-    with log.open("wb") as out:
-        return subprocess.Popen(
-            snakemake_command("--cores", "2"),
-            cwd=folder,
-            env=here(),
-            stdout=out,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-
-
 SLOW_LAUNCH = """
 import sys, time
 from ladder.gpu.device import Gpu
@@ -400,253 +338,6 @@ print("open again" if time.monotonic() - begun < 1.0 else "still closed")
 def test_a_launch_that_takes_too_long_to_enqueue_is_refused_and_the_next_one_is_not() -> (
     None
 ):
-    command = [sys.executable, "-c", SLOW_LAUNCH, GPUS[0].arch]
-    path = environment() | {
-        "PYTHONPATH": f"{ROOT / 'workflow'}:{os.environ.get('PYTHONPATH', '')}"
-    }
-    done = subprocess.run(
-        command, env=path, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    refused, after = done.stdout.splitlines()
+    refused, after = run_probe(SLOW_LAUNCH).splitlines()
     assert "it cannot be timed" in refused
     assert after == "open again"
-
-
-def processes(pattern: str) -> list[int]:
-    """Processes whose command line holds `pattern`."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            if pattern in path.read_bytes().replace(b"\0", b" ").decode(
-                errors="replace"
-            ):
-                found.append(int(path.parent.name))
-        except OSError:
-            continue
-    return found
-
-
-def kill_one(target: str, running: subprocess.Popen[bytes]) -> None:
-    """SIGKILL the worker, the supervisor, or everything."""
-    if target == "all":
-        os.killpg(running.pid, signal.SIGKILL)
-        return
-    pattern = {
-        "worker": "-m ladder.measure.process measure",
-        "supervisor": "-m ladder measure",
-    }[target]
-    for pid in processes(pattern):
-        if (
-            "measure" in Path(f"/proc/{pid}/cmdline").read_text(errors="replace")
-            or target == "worker"
-        ):
-            os.kill(pid, signal.SIGKILL)
-
-
-def test_killed_at_ten_moments_it_ends_like_an_undisturbed_run(
-    gpu_project: Path, tmp_path: Path
-) -> None:
-    undisturbed = unmeasured(gpu_project, tmp_path / "undisturbed")
-    begun = time.monotonic()
-    assert start(undisturbed, tmp_path / "undisturbed.log").wait() == 0
-    seconds = time.monotonic() - begun
-    expected = statuses(undisturbed)
-
-    chance = random.Random(7)
-    finished: Counter[str] = Counter()
-    for kill in range(11):
-        log = tmp_path / f"{kill}.log"
-        running = start(gpu_project, log)
-        if kill < 10:
-            time.sleep(2.0 + chance.uniform(0, 0.6) * seconds)
-            kill_one(("all", "worker", "supervisor")[kill % 3], running)
-        code = running.wait()
-        # Nothing that measures outlives the one that started it.
-        deadline = time.monotonic() + 10
-        while processes("ladder.measure.process") and time.monotonic() < deadline:
-            time.sleep(0.1)
-        assert not processes("ladder.measure.process")
-        unlock = subprocess.run(
-            snakemake_command("--unlock"),
-            cwd=gpu_project,
-            env=here(),
-            capture_output=True,
-            check=False,
-        )
-        assert unlock.returncode == 0, unlock.stderr.decode()
-        for step in gpu_project.glob("results/test/*/logs/time_sweep/*.log"):
-            finished.update(
-                line.split("] ", 1)[1].split(":")[0]
-                for line in step.read_text(errors="replace").splitlines()
-                if line.startswith("[") and " s left] " in line
-            )
-            step.unlink()
-    assert code == 0, log.read_text(errors="replace")[-3000:]
-    assert statuses(gpu_project) == expected
-    assert max(finished.values()) == 1, finished.most_common(3)
-
-
-def cell_lines(folder: Path) -> list[str]:
-    """Every line of the stores of a project's runs that holds a record."""
-    paths = sorted(folder.glob("results/test/*/records/*.jsonl"))
-    return [
-        line
-        for path in paths
-        for line in path.read_text().splitlines()
-        if '"cell"' in line
-    ]
-
-
-def due(folder: Path) -> int:
-    """How many cells `ladder check` says are due; what it cannot know otherwise is compiled first."""
-    path = here() | {
-        "PYTHONPATH": f"{folder / 'workflow'}:{os.environ.get('PYTHONPATH', '')}"
-    }
-    command = [sys.executable, "-m", "ladder", "check"]
-    text = subprocess.run(
-        command, cwd=folder, env=path, capture_output=True, text=True, check=True
-    ).stdout
-    if "at most" in text:
-        run(folder, "compile")
-        return due(folder)
-    return int(re.findall(r"^(\d+) cells? due", text, re.MULTILINE)[0])
-
-
-def planned(folder: Path) -> set[str]:
-    """Names of all cells of the plans."""
-    names = set[str]()
-    for path in folder.glob("results/test/*/plans/*.json"):
-        plan = read_plan(path)
-        for task in plan.tasks:
-            names |= {
-                cell_name(task.variant, task.cell.in_regime(one))
-                for one in plan.regimes_of(task)
-            }
-    return names
-
-
-def run(folder: Path, *words: str) -> None:
-    command = snakemake_command("--cores", "4", *words)
-    done = subprocess.run(
-        command, cwd=folder, env=here(), capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
-def unmeasured(project: Path, folder: Path) -> Path:
-    """A copy of a project without results."""
-    left_out = shutil.ignore_patterns("results", ".snakemake")
-    return Path(shutil.copytree(project, folder, symlinks=True, ignore=left_out))
-
-
-def own_copy(project: Path, folder: Path) -> Path:
-    """A copy of a project with a package of its own, to be changed, and a kernel that never ends in its sweeps."""
-    unmeasured(project, folder)
-    (folder / "workflow").unlink()
-    shutil.copytree(
-        ROOT / "workflow",
-        folder / "workflow",
-        ignore=shutil.ignore_patterns("__pycache__"),
-    )
-    shutil.copytree(ROOT / "tests" / "gpu_kernels", folder / "kernels" / "gemm")
-    variants = [
-        {"kernel": "faulty", "params": {"fault": fault}}
-        for fault in ("endless", "none")
-    ]
-    sweep = {
-        "title": "t",
-        "question": "q?",
-        "problem": "gemm",
-        "dtypes": ["fp32"],
-        "sizes": [SIZE],
-    }
-    sweep |= {"variants": variants, "references": ["cublas"]}
-    (folder / "config/sweeps/probe.yaml").write_text(yaml.safe_dump(sweep))
-    edit_yaml(
-        folder / "config/config.yaml",
-        lambda config: config["measure"].update(deadline_s=3),
-    )
-    return folder
-
-
-def test_after_a_change_the_planned_cells_are_measured_and_no_others(
-    gpu_project: Path, tmp_path: Path
-) -> None:
-    folder = own_copy(gpu_project, tmp_path / "project")
-    for sweep in ("alone", "with_headers"):
-        edit_yaml(
-            folder / f"config/sweeps/{sweep}.yaml",
-            lambda sweep: sweep.update(sizes=[2**18, 2**20]),
-        )
-    config, ladder = folder / "config/config.yaml", folder / "workflow/ladder"
-    cells_due = due(folder)
-    every = planned(folder)
-    stencils = {name for name in every if "faulty" not in name}
-    alone = {name for name in every if "alone" in name}
-    endless = {name for name in every if "endless" in name}
-    assert (cells_due, len(every), len(stencils), len(alone), len(endless)) == (
-        20,
-        20,
-        16,
-        8,
-        2,
-    )
-    timing, default = ladder / "gpu/timing.py", folder / "kernels/stencil/alone.yaml"
-
-    def setting(name: str, value: float) -> Callable[[], object]:
-        return lambda: edit_yaml(
-            config, lambda document: document["measure"].update({name: value})
-        )
-
-    changes: dict[str, tuple[set[str], Callable[[], object]]] = {
-        "nothing measured yet": (every, lambda: None),
-        "nothing": (set(), lambda: None),
-        "timing code": (
-            every,
-            lambda: edit(timing, "_QUICK_ROUNDS = (2, 20)", "_QUICK_ROUNDS = (2, 21)"),
-        ),
-        "a longer deadline": (endless, setting("deadline_s", 4)),
-        "a shorter deadline": (set(), setting("deadline_s", 2)),
-        "a default": (alone, lambda: edit(default, "default: 256", "default: 128")),
-        "precision": (every, setting("precision", 0.01)),
-    }
-    lines: list[str] = []
-    for name, (expected, make) in changes.items():
-        make()
-        assert due(folder) == len(expected), name
-        run(folder)
-        now = cell_lines(folder)
-        new = [
-            from_json(json.loads(line), "the store") for line in set(now) - set(lines)
-        ]
-        assert set(lines) <= set(now), f"{name}: records were lost"
-        assert {cell_name(one.variant, one.cell) for one in new} == expected, name
-        assert len(new) == len(expected), name
-        assert due(folder) == 0, name
-        lines = now
-
-
-@pytest.mark.skipif(len(GPUS) < 2, reason="needs two GPUs")
-def test_two_gpus_fill_one_store_side_by_side(
-    gpu_project: Path, tmp_path: Path
-) -> None:
-    folder = unmeasured(gpu_project, tmp_path / "project")
-    run(folder, "--resources", "gpu=2")
-    first = cell_lines(folder)
-    (store,) = folder.glob("results/test/*/records")
-    assert {session.gpu["uuid"] for session in read_store(store).sessions.values()} == {
-        gpu.uuid for gpu in GPUS[:2]
-    }
-    edit_yaml(
-        folder / "config/config.yaml",
-        lambda config: config["measure"].update(remeasure=True),
-    )
-    run(folder, "--resources", "gpu=2")
-    assert cell_lines(folder) != first
-    assert set(first) <= set(cell_lines(folder))
-    assert len(cell_lines(folder)) == 2 * len(first)
-    (environment,) = folder.glob("results/test/*/environment.json")
-    assert {gpu["uuid"] for gpu in json.loads(environment.read_text())["gpus"]} == {
-        gpu.uuid for gpu in GPUS[:2]
-    }
