@@ -13,7 +13,6 @@ from conftest import ROOT, environment, make_project
 from ladder.measure.sanitizer import TOOLS, find_sanitizer
 from ladder.model.files import read_json
 from ladder.model.folders import RunFolder
-from ladder.model.problem import ERROR_INPUTS
 from ladder.model.record import Record
 from ladder.problems.registry import PROBLEMS
 from measuring import GPUS, ladder, measured
@@ -55,62 +54,42 @@ def measure(tmp_path: Path) -> Measure:
 def test_each_way_of_going_wrong_gets_its_status_and_the_run_goes_on(
     measure: Measure,
 ) -> None:
-    faults = [
-        "endless",
-        "illegal",
-        "misaligned",
-        "trap",
-        "zeros",
-        "unwritten",
-        "ignores_beta",
-        "none",
-    ]
-    faults += ["before", "behind", "far", "input", "multiplies_by_zero"]
-    records = measure(
-        "faulty", [{"fault": fault} for fault in faults], [SIZE], deadline_s=5
-    )
+    expected = {
+        "endless": ("timeout", "5 s"),
+        "illegal": ("launch_error", "ILLEGAL_ADDRESS"),
+        "misaligned": ("launch_error", "MISALIGNED"),
+        "trap": ("launch_error", ""),
+        "zeros": ("incorrect", "allowed"),
+        "unwritten": ("incorrect", "at 1x257x131"),
+        "ignores_beta": ("incorrect", "beta = 0.5"),
+        "multiplies_by_zero": (
+            "incorrect",
+            "with alpha = 0 the result must be beta * C even where A and B",
+        ),
+        "before": (
+            "out_of_bounds",
+            "4 bytes around c were written, the nearest 1 bytes before the start",
+        ),
+        "behind": (
+            "out_of_bounds",
+            "4 bytes around c were written, the nearest 0 bytes behind the end",
+        ),
+        "far": ("out_of_bounds", "the nearest 799997 bytes before the start"),
+        "input": ("incorrect", "elements of the input a were written"),
+    }
+    params = [{"fault": fault} for fault in (*expected, "none")]
+    records = measure("faulty", params, [SIZE], deadline_s=5)
     found = {
         key.split(" ")[0].removeprefix("faulty-fp32-fault="): record
         for key, record in records.items()
     }
-    assert found["endless"].status == "timeout"
-    assert "5 s" in found["endless"].reason
-    for fault, word in (
-        ("illegal", "ILLEGAL_ADDRESS"),
-        ("misaligned", "MISALIGNED"),
-        ("trap", ""),
-    ):
-        assert found[fault].status == "launch_error", found[fault]
-        assert word in found[fault].reason.upper()
-    assert found["zeros"].status == "incorrect"
-    assert "allowed" in found["zeros"].reason
-    assert found["unwritten"].status == "incorrect"
-    assert "at 1x257x131" in found["unwritten"].reason
-    assert "outputs were not written" in found["unwritten"].reason
-    assert found["ignores_beta"].status == "incorrect"
-    assert "beta = 0.5" in found["ignores_beta"].reason
-    assert found["multiplies_by_zero"].status == "incorrect"
-    assert (
-        "with alpha = 0 the result must be beta * C even where A and B"
-        in found["multiplies_by_zero"].reason
-    )
-    assert (
-        "say `nan_at_alpha_zero: true` in faulty.yaml"
-        in found["multiplies_by_zero"].reason
-    )
     assert found["faulty-fp32"].status == "ok"
-    for fault, text in (
-        (
-            "before",
-            "4 bytes around c were written, the nearest 1 bytes before the start",
-        ),
-        ("behind", "4 bytes around c were written, the nearest 0 bytes behind the end"),
-        ("far", "the nearest 799997 bytes before the start"),
-    ):
-        assert found[fault].status == "out_of_bounds", found[fault]
-        assert text in found[fault].reason
-    assert found["input"].status == "incorrect"
-    assert "elements of the input a were written" in found["input"].reason
+    for fault, (status, reason) in expected.items():
+        assert found[fault].status == status, found[fault]
+        assert reason.upper() in found[fault].reason.upper()
+    assert "outputs were not written" in found["unwritten"].reason
+    hint = "say `nan_at_alpha_zero: true` in faulty.yaml"
+    assert hint in found["multiplies_by_zero"].reason
 
 
 def test_a_workspace_keeps_nothing_from_launch_to_launch(measure: Measure) -> None:
@@ -130,33 +109,6 @@ def test_a_workspace_keeps_nothing_from_launch_to_launch(measure: Measure) -> No
     assert found["behind"].status == "out_of_bounds", found["behind"]
     assert "around zeroed workspace of" in found["behind"].reason
     assert found["replays"].status in ("stateful", "incorrect"), found["replays"]
-
-
-def test_every_worker_takes_the_reference_that_was_chosen(tmp_path: Path) -> None:
-    folder = make_project(tmp_path / "project")
-    shutil.copytree(ROOT / "tests" / "gpu_kernels", folder / "kernels" / "gemm")
-    variants = [
-        {"kernel": "faulty", "params": {"fault": fault}} for fault in ("none", "trap")
-    ]
-    variants.append({"kernel": "tma_tile"})
-    libraries = {"references": ["cublas", "cublaslt"], "regimes": ["cold"]}
-    records = measured(folder, variants, [SIZE], "{deadline_s: 10}", **libraries)
-    (chosen,) = (record.result for record in records if not record.cell.kernel)
-    good = [
-        record.result
-        for record in records
-        if record.cell.kernel and record.status == "ok"
-    ]
-    own = [(record.status, record.reason) for record in records if record.cell.kernel]
-    assert [status for status, _ in own] == ["ok", "launch_error", "ok"], own
-    assert len({record.session for record in records}) == 2
-    assert {one["reference"] for one in chosen["candidates"]} <= {"cublas", "cublaslt"}
-    assert set(chosen["references"]) == {"cublas", "cublaslt"}
-    for result in good:
-        assert (result["reference"], result["algorithm"]) == (
-            chosen["reference"],
-            chosen["algorithm"],
-        )
 
 
 def test_what_the_device_cannot_hold_is_said_with_its_numbers(measure: Measure) -> None:
@@ -290,24 +242,6 @@ def test_the_sanitizer_finds_each_fault_and_a_trap_hides_none(tmp_path: Path) ->
     for kernel in ("faulty", "alone"):
         assert seen[kernel]["clean"] == [*TOOLS], said
     assert {found["unsafe-fp8", tool] for tool in TOOLS} <= {"launch_error", "errors"}
-
-
-def test_errors_are_recorded_by_kind_of_inputs(tmp_path: Path) -> None:
-    folder = make_project(tmp_path / "project")
-    shutil.copytree(ROOT / "tests" / "gpu_kernels", folder / "kernels" / "gemm")
-    asked = {"references": ["cublas", "cublaslt"], "regimes": ["cold"], "errors": {}}
-    found = measured(
-        folder,
-        [{"kernel": "faulty"}],
-        [dict.fromkeys("mnk", 256)],
-        "{deadline_s: 10}",
-        **asked,
-    )
-    assert {one.status for one in found} == {"ok"}, [one.reason for one in found]
-    (record,) = (one for one in found if one.cell.kernel)
-    errors = {one["metric"]: one["value"] for one in record.result["observations"]}
-    assert len(errors) == 2 * len(ERROR_INPUTS), errors
-    assert all(0 <= error < 1e-5 for error in errors.values()), errors
 
 
 SLOW_LAUNCH = """

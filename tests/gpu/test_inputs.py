@@ -170,10 +170,6 @@ def test_another_instance_has_other_keys(made: GemmInstance) -> None:
     assert not keys(made) & keys(other)
 
 
-def test_no_kernel_of_the_harness_is_told_more_than_a_key(made: GemmInstance) -> None:
-    assert all(isinstance(tensor.key, ctypes.c_uint64) for _, tensor in made._buffers())
-
-
 def places(of: instances.Instance, number: int) -> list[tuple[tuple[int, ...], ...]]:
     """Of each place, and of each shifted input there, which buffer it is in and at which byte it begins."""
     found = []

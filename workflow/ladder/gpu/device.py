@@ -248,7 +248,6 @@ class Harness:
         size = 16 + _RUNNING + 16 * RESULT_SLOTS
         self._scratch = gpu.allocate_guarded("the results of checks", size + 16)
         self._scratch.fill(0, stream=gpu.stream)
-        self._slot = CheckResultSlot()
         self.maximum = int(self._scratch.handle)
         self.count = self.maximum + 8
         self._not_zero = self.maximum + size
@@ -267,7 +266,9 @@ class Harness:
         checked(
             driver.cuLaunchKernel(
                 driver.CUfunction(int(self.kernels[entry].handle)),
-                *(blocks, 1, 1, _THREADS, 1, 1, 0),
+                *(blocks, 1, 1),
+                *(_THREADS, 1, 1),
+                0,
                 self._gpu.stream.handle,
                 ctypes.addressof(addresses),
                 0,
@@ -281,12 +282,10 @@ class Harness:
         return struct.unpack("dQ", self._gpu.download(self.maximum, 16))
 
     def result_slot(self, index: int, key: int) -> CheckResultSlot:
-        """The slot of a check, the first one since results were read being number 0. Valid until the next call."""
+        """The slot of a check, the first one since results were read being number 0."""
         running = self.maximum + 16
         self._gpu.zero(running, _RUNNING)  # A kernel may have written there.
-        self._slot.running, self._slot.key = running, key
-        self._slot.result = running + _RUNNING + 16 * index
-        return self._slot
+        return CheckResultSlot(running, running + _RUNNING + 16 * index, key)
 
     def read_check_results(self, keys: Sequence[int]) -> list[float]:
         """What checks left in their slots, in order; infinity where it is not what the holder of the key wrote."""

@@ -116,11 +116,25 @@ class Libraries:
         transposed = gemm.layout == "TN"
         return partial(
             cublas.gemm_ex,
-            *(self._cublas, int(transposed), 0, n, m, k, alpha),
-            *(b, source, k if transposed else n),
-            *(a, source, k, beta),
-            *(c, target, n),
-            *(_COMPUTE.get(dtype, Compute.COMPUTE_32F), -1),
+            self._cublas,
+            int(transposed),
+            0,
+            n,
+            m,
+            k,
+            alpha,
+            b,
+            source,
+            k if transposed else n,
+            a,
+            source,
+            k,
+            beta,
+            c,
+            target,
+            n,
+            _COMPUTE.get(dtype, Compute.COMPUTE_32F),
+            -1,
         )
 
     def cublaslt(self, gemm: Gemm, fast: bool = False) -> dict[str, Launcher]:

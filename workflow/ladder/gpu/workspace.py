@@ -28,9 +28,8 @@ class Workspaces:
         self.gpu = gpu
         self.tensors: dict[str, Tensor] = {}
         self._scratch: list[Tensor] = []
-        self._zeroed: dict[
-            str, Any
-        ] = {}  # a row for the harness's guard check, with room for what it counts
+        # A row for the harness's guard check, with room for what it counts.
+        self._zeroed: dict[str, Any] = {}
 
     def add(self, name: str, kind: str, tensor: Tensor) -> None:
         """Take in a buffer that was just allocated, as `scratch` or `zeroed`."""
@@ -63,12 +62,9 @@ class Workspaces:
         """(status, reason) where a launch left other than zeros in a workspace that must hold zeros."""
         self.look()
         for name, table in self._zeroed.items():
-            (changed,) = struct.unpack(
-                "Q", self.gpu.download(int(table.handle) + 24, 8)
-            )
+            counted = self.gpu.download(int(table.handle) + 24, 8)
+            (changed,) = struct.unpack("Q", counted)
             if changed:
-                return (
-                    "stateful",
-                    f"{changed} bytes of the {name}, which launches must leave zero, were not",
-                )
+                reason = f"{changed} bytes of the {name}, which launches must leave zero, were not"
+                return "stateful", reason
         return None

@@ -38,7 +38,10 @@ class AttentionInstance(Instance):
         types = f"{C_TYPES[self.dtype]}, {C_TYPES[output_dtype(self.dtype)]}"
         heads, sequence = self.size["heads"], self.size["sequence"]
         arguments = (
-            *(self.pointer("o"), heads, sequence, int(params["causal"])),
+            self.pointer("o"),
+            heads,
+            sequence,
+            int(params["causal"]),
             *(self.tensors[name].key for name in "qkv"),
             *(self.tensors[name].kind for name in "kv"),
             *allowance(self.dtype, self.size, self.inputs),

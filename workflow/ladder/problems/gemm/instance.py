@@ -61,7 +61,8 @@ class GemmInstance(Instance):
     ) -> None:
         self.libraries = libraries
         self.m, self.n, self.k = size["m"], size["n"], size["k"]
-        self.input, self.output = input_dtype(dtype), output_dtype(dtype)
+        self.input = input_dtype(dtype)
+        self.output = output_dtype(dtype)
         self._key = secrets.randbits(63)
         self._regions: list[_Region] = []  # of the fp64 answer
         self._answered: list[tuple[int, int, int]] = []  # the inputs that it is of
@@ -112,19 +113,30 @@ class GemmInstance(Instance):
         a, b, c, signed = (self.tensors[name] for name in ("a", "b", "c", "signed"))
         for name in self.shifted_inputs:
             self.note_drawn(self.tensors[name], f"{seed} {name}")
-        buffers = int(a.whole.handle), int(b.whole.handle), c.pointer, signed.pointer
-        counts = a.elements, b.elements, c.buffer.size, self.k
-        threads = max(a.elements, b.elements, c.elements) // _REFRESHED_AT_ONCE
-        entry = f"refresh_product<{self._types()}>"
-        drawn = a.key, b.key, a.kind
-        self.gpu.harness.run(entry, threads, *buffers, *counts, *drawn)
+        elements = max(a.elements, b.elements, c.elements)
+        self.gpu.harness.run(
+            f"refresh_product<{self._types()}>",
+            elements // _REFRESHED_AT_ONCE,
+            int(a.whole.handle),
+            int(b.whole.handle),
+            c.pointer,
+            signed.pointer,
+            a.elements,
+            b.elements,
+            c.buffer.size,
+            self.k,
+            a.key,
+            b.key,
+            a.kind,
+        )
 
     def error_bound(self, params: Params) -> float:
         return accumulation_bound(self.dtype, self.k, self.inputs)
 
     def check(self, params: Params) -> Check:
-        bound, count = self.error_bound(params), self.m * self.n
         harness = self.gpu.harness
+        bound = self.error_bound(params)
+        count = self.m * self.n
         count_nan = f"count_nan<{C_TYPES[self.output]}>"
         outputs = self.pointer("c"), count
         _, unwritten = harness.reduce(count_nan, count, harness.count, *outputs)
@@ -160,10 +172,18 @@ class GemmInstance(Instance):
         return harness.reduce(
             f"compare_product<{C_TYPES[self.output]}>",
             region.elements,
-            *(harness.maximum, self.pointer("squares"), harness.count, self._key),
-            *(self.pointer("c") + shift, before + shift if before else 0),
-            *(int(product.handle), int(magnitude.handle)),
-            *(len(rows), len(columns), rows.step * self.n, columns.step),
+            harness.maximum,
+            self.pointer("squares"),
+            harness.count,
+            self._key,
+            self.pointer("c") + shift,
+            before + shift if before else 0,
+            int(product.handle),
+            int(magnitude.handle),
+            len(rows),
+            len(columns),
+            rows.step * self.n,
+            columns.step,
             *self._weights(),
         )
 
@@ -184,7 +204,8 @@ class GemmInstance(Instance):
 
     def _region(self, rows: range, columns: range) -> _Region:
         m, n, k = len(rows), len(columns), self.k
-        a, b = self.gpu.allocate(8 * m * k), self.gpu.allocate(8 * k * n)
+        a = self.gpu.allocate(8 * m * k)
+        b = self.gpu.allocate(8 * k * n)
         products = []
         for absolute in (False, True):
             self._widen(a, "a", rows, range(k), absolute)
@@ -202,11 +223,17 @@ class GemmInstance(Instance):
         """Enqueue an fp64 copy of a part of a or b: rows x columns of the logical matrix (M x K or K x N)."""
         by_row, by_column = self._strides(name)
         first = rows.start * by_row + columns.start * by_column
-        begin = self.pointer(name) + first * ELEMENT_BYTES[self.input]
-        shape = (len(rows), len(columns), rows.step * by_row, columns.step * by_column)
-        entry, count = f"widen<{C_TYPES[self.input]}>", len(rows) * len(columns)
-        sign = ctypes.c_int32(absolute)
-        self.gpu.harness.run(entry, count, int(out.handle), begin, *shape, sign)
+        self.gpu.harness.run(
+            f"widen<{C_TYPES[self.input]}>",
+            len(rows) * len(columns),
+            int(out.handle),
+            self.pointer(name) + first * ELEMENT_BYTES[self.input],
+            len(rows),
+            len(columns),
+            rows.step * by_row,
+            columns.step * by_column,
+            ctypes.c_int32(absolute),
+        )
 
     def _strides(self, name: str) -> tuple[int, int]:
         """Elements from one row and from one column to the next, of the logical a (M x K) or b (K x N)."""
@@ -236,14 +263,23 @@ class GemmInstance(Instance):
         threads = _threads(b.shape[0])
         self.gpu.harness.run(multiply, threads, slot, *sums, b.pointer, *b.shape)
         arguments = (
-            *(self.pointer("c"), self._before(), a.pointer, b.pointer),
+            self.pointer("c"),
+            self._before(),
+            a.pointer,
+            b.pointer,
             *sums,
-            *(_SPOTS, self.m, self.n, self.k),
+            _SPOTS,
+            self.m,
+            self.n,
+            self.k,
             *self._strides("b"),
             *self._weights(),
             *self._scales(),
-            *(a.shift, b.shift),
-            *(a.key, b.key, a.kind),
+            a.shift,
+            b.shift,
+            a.key,
+            b.key,
+            a.kind,
         )
         threads = _SPOTS * _BLOCK + _threads(self.m)
         return HarnessCall(f"check_product<{self._types()}>", threads, arguments)

@@ -22,12 +22,17 @@ class SoftmaxInstance(Instance):
         return error_bound(self.size["n"], self.dtype)
 
     def _compare(self, kernel: str) -> HarnessCall:
-        rows, columns = self.size["m"], self.size["n"]
+        rows = self.size["m"]
         given = self.tensors["input"]
-        arguments = self.pointer("output"), rows, columns, given.key, given.kind
-        return HarnessCall(
-            f"{kernel}<{C_TYPES[self.dtype]}>", _THREADS * rows, arguments
+        arguments = (
+            self.pointer("output"),
+            rows,
+            self.size["n"],
+            given.key,
+            given.kind,
         )
+        entry = f"{kernel}<{C_TYPES[self.dtype]}>"
+        return HarnessCall(entry, _THREADS * rows, arguments)
 
     def comparison(self, params: Params) -> HarnessCall:
         return self._compare("compare_rows")

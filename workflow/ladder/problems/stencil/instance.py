@@ -32,8 +32,13 @@ class StencilInstance(Instance):
 
     def _compared(self, params: Params) -> tuple[Any, ...]:
         """What both checks take: buffers, elements, the halo and the poison."""
-        data = (self.pointer("input"), self.pointer("output"), self.size["elements"])
-        return (*data, ctypes.c_int32(halo(params)), ctypes.c_int32(_POISON))
+        return (
+            self.pointer("input"),
+            self.pointer("output"),
+            self.size["elements"],
+            ctypes.c_int32(halo(params)),
+            ctypes.c_int32(_POISON),
+        )
 
     def comparison(self, params: Params) -> HarnessCall:
         entry = f"compare_stencil<{C_TYPES[self.dtype]}>"

@@ -55,10 +55,17 @@ class TransposeInstance(Instance):
         return 0.0
 
     def _compare(self, kernel: str) -> HarnessCall:
-        given, output = self.tensors["input"], self.pointer("output")
-        packs = self._rows * (self._columns * ELEMENT_BYTES[self.dtype] // 16 + 1)
-        arguments = output, self._rows, self._columns, given.key, given.kind
-        return HarnessCall(f"{kernel}<{C_TYPES[self.dtype]}>", packs, arguments)
+        given = self.tensors["input"]
+        arguments = (
+            self.pointer("output"),
+            self._rows,
+            self._columns,
+            given.key,
+            given.kind,
+        )
+        packs = self._columns * ELEMENT_BYTES[self.dtype] // 16 + 1
+        entry = f"{kernel}<{C_TYPES[self.dtype]}>"
+        return HarnessCall(entry, self._rows * packs, arguments)
 
     def check(self, params: Params) -> Check:
         harness, call = self.gpu.harness, self._compare("count_wrong")
@@ -85,9 +92,22 @@ class TransposeInstance(Instance):
         alpha = _FACTORS.ctypes.data
         beta = alpha + _FACTORS.itemsize
         rows, columns, made = self._rows, self._columns, self.pointer("output")
-        sizes = (self._cublas, _TRANSPOSED, _NORMAL, rows, columns)
-        of_a, of_b = (alpha, self.pointer("input"), columns), (beta, made, rows)
-        return partial(cublas.sgeam, *sizes, *of_a, *of_b, made, rows)
+        return partial(
+            cublas.sgeam,
+            self._cublas,
+            _TRANSPOSED,
+            _NORMAL,
+            rows,
+            columns,
+            alpha,
+            self.pointer("input"),
+            columns,
+            beta,
+            made,
+            rows,
+            made,
+            rows,
+        )
 
 
 INSTANCE = TransposeInstance
