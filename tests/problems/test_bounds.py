@@ -14,7 +14,6 @@ from emulator.ptx import Array
 from emulator.tensor_ptx import from_bits, to_bits
 from ladder.problems.gemm import PROBLEM
 from ladder.problems.gemm.bounds import (
-    FALSE_ALARM,
     accumulation_bound,
     chance_factor,
     rms_bound,
@@ -87,11 +86,6 @@ def fewer_bits(x: Array, bits: int) -> Array:
 def test_fp32_sums_in_the_worst_order_are_fp32(k: int, kind: str) -> None:
     a, b = operands(k, kind)
     rms, worst = shares(one_by_one(a, b), a, b)
-    print(
-        k,
-        kind,
-        f"{rms * 2**24:.3f} of {rms_bound('fp32', k, kind, SIDE**2) * 2**24:.3f} u",
-    )
     assert rms < 0.9 * rms_bound("fp32", k, kind, SIDE**2)
     assert worst < accumulation_bound("fp32", k, kind)
 
@@ -104,11 +98,6 @@ def test_three_tf32_products_are_fp32_and_three_bf16_products_are_not(k: int) ->
         right, _ = shares(three_products(a, b, tf32), a, b)
         wrong, worst = shares(three_products(a, b, bf16), a, b)
         allowed = rms_bound("fp32", k, kind, SIDE**2)
-        print(
-            k,
-            kind,
-            f"3xTF32 {right / allowed:.2f}, 3xbf16 {wrong / allowed:.2f}, {worst / allowed:.2f} at most",
-        )
         assert right < 0.6 * allowed
         assert wrong > allowed, kind
     if k >= 2048:
@@ -147,12 +136,7 @@ def test_products_of_fp8_and_left_out_products_are_no_sums_of_fp16(k: int) -> No
     kept = [k - k // part for part, least in left.items() if k >= least]
     products = [narrow[0] @ narrow[1], *(wide_a[:, :n] @ wide_b[:n] for n in kept)]
     for c in products:
-        rms, worst = shares(c.astype(np.float16), a, b)
-        print(
-            k,
-            f"{rms / allowed:.2f}; largest {worst / accumulation_bound('fp16_acc16', k):.2f}",
-        )
-        assert rms > allowed
+        assert shares(c.astype(np.float16), a, b)[0] > allowed
 
 
 def cut_sums(a: Array, b: Array, depth: int, width: int) -> Array:
@@ -180,7 +164,6 @@ def test_a_rows_errors_lie_within_its_tolerance(
     error = cut_sums(a, b, depth, width) - a @ b
     norms = np.linalg.norm(a, axis=1)[:, None] * np.linalg.norm(b, axis=0)[None, :]
     of_rows = np.sqrt((error**2).sum(1) / (norms**2).sum(1))
-    print(dtype, k, f"{of_rows.max() / row_tolerance(dtype, k):.2f} of the tolerance")
     assert of_rows.max() < 0.85 * row_tolerance(dtype, k)
 
 
@@ -211,22 +194,3 @@ def test_a_row_is_wrong_by_less_than_a_tile_of_it() -> None:
             spread = math.sqrt(k) / 3
             tolerance = chance_factor(k) * row_tolerance(dtype, k) * k / 3 / spread
             assert tolerance * math.sqrt(k) < math.sqrt(128), (dtype, k)
-
-
-def test_the_chance_of_a_false_alarm_is_as_stated() -> None:
-    for rows in (1, 128, 16384):
-        assert 2 * rows * math.exp(-(chance_factor(rows) ** 2) / 2) == pytest.approx(
-            FALSE_ALARM
-        )
-
-
-def test_other_inputs_have_the_general_bound_in_rows() -> None:
-    for kind in ("positive", "wide", "integers"):
-        assert row_tolerance("bf16", 1024, kind) == accumulation_bound(
-            "bf16", 1024, kind
-        )
-    assert (
-        rms_bound("fp32", 64, "positive", 100)
-        == rms_bound("bf16", 64, "uniform", 100)
-        == math.inf
-    )

@@ -10,16 +10,16 @@ from emulator.check_ptx import CheckMachine, check_program
 from emulator.inputs import drawn
 from emulator.ptx import Array, Memory
 from fake_gpu import fake_instance
-from ladder.gpu.device import _mixed
 from ladder.model.errors import LadderError
 from ladder.model.folders import PACKAGE
 from ladder.model.problem import C_TYPES, INPUTS
 from ladder.problems.transpose import PROBLEM
 from ladder.problems.transpose import instance as of_transpose
 from ladder.problems.transpose.instance import TransposeInstance
+from problems.check_kernels import inspected, words
 
 CHECK = PACKAGE / "problems" / "transpose" / "check.cu"
-KEY, SECRET = 0x0123_4567_89AB_CDEF, 0x5EC_2E7
+KEY = 0x0123_4567_89AB_CDEF
 SHAPES = ((1, 1), (1, 37), (37, 1), (5, 7), (33, 30), (64, 16), (300, 3))
 
 
@@ -29,26 +29,16 @@ def matrix(dtype: str, m: int, n: int, kind: str = "uniform", key: int = KEY) ->
     return (elements.view(np.uint32) if dtype == "fp32" else elements).reshape(m, n)
 
 
-def launched(
-    entry: str, dtype: str, output: Array, kind: str, *arguments: Any, writes: int
-) -> tuple[Array, ...]:
-    """What a kernel of the check leaves in buffers of so many bytes, of an output of n x m."""
-    memory, (n, m) = Memory(), output.shape
-    made = [
-        memory.buffer(0, np.zeros(8, np.uint32), writable=True) for _ in range(writes)
-    ]
-    bits = np.ascontiguousarray(output).reshape(-1)
-    bits = np.append(bits, bits[:1]) if bits.nbytes % 4 else bits
-    place = memory.buffer(0, bits.view(np.uint32), writable=False)
-    memory.readable[: place // 4] = 0
-    program = check_program(CHECK, f"{entry}<{C_TYPES[dtype]}>", PACKAGE / "gpu")
-    given = [*made, *arguments, place, m, n, KEY, INPUTS.index(kind)]
-    CheckMachine(program, memory, 2, given).run()
-    return tuple(memory.words[one // 4 :][:4].view(np.uint64) for one in made)
-
-
 def wrong(dtype: str, output: Array, kind: str = "uniform") -> int:
-    return int(launched("count_wrong", dtype, output, kind, writes=1)[0][0])
+    """How many elements of an output (n x m) count_wrong counts."""
+    memory, (n, m) = Memory(), output.shape
+    count = memory.buffer(0, np.zeros(8, np.uint32), writable=True)
+    place = memory.buffer(0, words(output), writable=False)
+    memory.readable[: place // 4] = 0
+    program = check_program(CHECK, f"count_wrong<{C_TYPES[dtype]}>", PACKAGE / "gpu")
+    given = [count, place, m, n, KEY, INPUTS.index(kind)]
+    CheckMachine(program, memory, 2, given).run()
+    return int(memory.words[count // 4 :][:4].view(np.uint64)[0])
 
 
 @pytest.mark.parametrize("kind", INPUTS)
@@ -100,21 +90,14 @@ def test_what_is_not_the_answer_is_found_in_one_launch(cheat: str) -> None:
     assert wrong("fp32", made.astype(np.uint32), kind) > 0
 
 
-def inspected(output: Array) -> float:
-    """The error that check_outputs leaves in its slot, whose tag must be right."""
-    running, result = launched(
-        "check_outputs", "bf16", output, "uniform", SECRET, writes=2
-    )
-    assert (int(running[0]), int(running[1])) == (0, 0)
-    assert int(result[1]) == _mixed(SECRET, int(result[0]))
-    return float(result[:1].view(np.float64)[0])
-
-
 def test_a_timed_launch_is_held_to_the_same() -> None:
     right = matrix("bf16", 40, 33).T.copy()
-    assert inspected(right) == 0.0
-    right[32, 39] ^= 1
-    assert inspected(right) == 1.0
+    spoilt = right.copy()
+    spoilt[32, 39] ^= 1
+    for output, error in ((right, 0.0), (spoilt, 1.0)):
+        numbers = (40, 33, KEY, INPUTS.index("uniform"))
+        entry = "check_outputs<__nv_bfloat16>"
+        assert inspected("transpose", entry, [output], *numbers) == error
 
 
 # The instance, on a GPU that only counts.
