@@ -9,7 +9,7 @@ import importlib.util
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -104,12 +104,7 @@ class ExternalReference:
         words = {"dtype": instance.dtype, "layout": instance.layout}
         entry = self._function(self.given.entry, words)
         states = [self._state(words, sizes, common)] if self.given.setup else []
-
-        def launch() -> None:
-            if code := entry(*pointers, *common, *states):
-                raise LadderError(f"{entry.__name__} returned {code}; 0 is success")
-
-        return launch
+        return partial(_call, entry, *pointers, *common, *states)
 
     def _state(
         self, words: dict[str, str], sizes: dict[str, Any], common: list[Any]
@@ -117,9 +112,9 @@ class ExternalReference:
         """What the setup entry leaves for a size, in each dtype and layout; it is called once for each."""
         key = (*words.values(), *sizes.items())
         if key not in self._states:
-            state, setup = ctypes.c_void_p(), self._function(self.given.setup, words)
-            if code := setup(ctypes.byref(state), *common):
-                raise LadderError(f"{setup.__name__} returned {code}; 0 is success")
+            state = ctypes.c_void_p()
+            setup = self._function(self.given.setup, words)
+            _call(setup, ctypes.byref(state), *common)
             self._states[key] = state
         return self._states[key]
 
@@ -151,9 +146,8 @@ class ExternalReference:
         with _naming("raised"):
             launcher: Callable[[], object] = entry(*given)
         if not callable(launcher):
-            accepted = "a callable without arguments"
             raise LadderError(
-                f"returned {launcher!r}, which is not accepted; accepted: {accepted}"
+                f"returned {launcher!r}, which is not accepted; accepted: a callable without arguments"
             )
 
         def launch() -> None:
@@ -182,6 +176,12 @@ class ExternalReference:
             raise LadderError(
                 "the file has changed since the plan was made; make the plan again"
             )
+
+
+def _call(function: Any, *arguments: Any) -> None:
+    """Call a C function. Raises LadderError where it says that it failed."""
+    if code := function(*arguments):
+        raise LadderError(f"{function.__name__} returned {code}; 0 is success")
 
 
 @contextlib.contextmanager

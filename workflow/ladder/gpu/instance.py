@@ -33,6 +33,7 @@ Shapes = dict[str, tuple[tuple[int, ...], str]]
 """Shape and element dtype of buffers, by name."""
 STEP = 256  # bytes: as aligned as libraries expect
 _STEPS = 256
+_ROOM = _STEPS * STEP  # bytes behind an input that is shifted
 
 
 @dataclass(frozen=True)
@@ -198,16 +199,19 @@ class Instance(ABC):
 
     def check(self, params: Params) -> Check:
         """Compare all outputs with the problem's own higher-precision answer."""
-        harness, call = self.gpu.harness, self.comparison(params)
-        place, arguments = harness.maximum, call.arguments
-        error, _ = harness.reduce(call.entry, call.elements, place, *arguments)
+        error, _ = self._reduce(self.comparison(params), self.gpu.harness.maximum)
         return Check(error, self.error_bound(params))
+
+    def _reduce(self, call: HarnessCall, place: int) -> tuple[float, int]:
+        """The maximum and the count that a comparing kernel leaves; `place` is of that which it takes."""
+        entry, elements, arguments = call
+        return self.gpu.harness.reduce(entry, elements, place, *arguments)
 
     def inspect(self, params: Params, slot: CheckResultSlot) -> None:
         """Enqueue what comes behind a timed launch: the cheap check, whose largest error ends at the slot, and a look
         at workspaces that must hold zeros."""
-        call = self.inspection(params, slot)
-        self.gpu.harness.run(call.entry, call.elements, slot, *call.arguments)
+        entry, elements, arguments = self.inspection(params, slot)
+        self.gpu.harness.run(entry, elements, slot, *arguments)
         self.workspaces.look()
 
     # Places of outputs and inputs
@@ -282,7 +286,8 @@ class Instance(ABC):
         for name, number in zip(self.shifted_inputs, numbers, strict=False):
             if (name, number) not in self._copies:
                 here = self.tensors[name]
-                self._add_copy(name, number, here.shape, here.dtype)
+                copy = self._allocated(here.shape, here.dtype, _ROOM)
+                self._copies[name, number] = copy
             offset = shift if name == self.shifted_inputs[0] else 0
             self.tensors[name] = self._copies[name, number].moved(offset)
 
@@ -310,17 +315,11 @@ class Instance(ABC):
 
     def add_buffer(self, name: str, shape: tuple[int, ...], dtype: str) -> None:
         """Allocate one buffer more. Raises OutOfDeviceMemory."""
-        if name in self.shifted_inputs:
-            self.tensors[name] = self._add_copy(name, 0, shape, dtype)
-        else:
+        if name not in self.shifted_inputs:
             self.tensors[name] = self._allocated(shape, dtype)
-
-    def _add_copy(
-        self, name: str, number: int, shape: tuple[int, ...], dtype: str
-    ) -> Tensor:
-        copy = self._allocated(shape, dtype, _STEPS * STEP)
-        self._copies[name, number] = copy
-        return copy
+            return
+        self.tensors[name] = self._allocated(shape, dtype, _ROOM)
+        self._copies[name, 0] = self.tensors[name]
 
     def provide_workspace(self, argument: Mapping[str, Any]) -> None:
         """Allocate the workspace of a kernel's argument at this place, unless it is there. Raises OutOfDeviceMemory."""

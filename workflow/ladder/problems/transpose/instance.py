@@ -68,9 +68,7 @@ class TransposeInstance(Instance):
         return HarnessCall(entry, self._rows * packs, arguments)
 
     def check(self, params: Params) -> Check:
-        harness, call = self.gpu.harness, self._compare("count_wrong")
-        place, arguments = harness.count, call.arguments
-        _, wrong = harness.reduce(call.entry, call.elements, place, *arguments)
+        _, wrong = self._reduce(self._compare("count_wrong"), self.gpu.harness.count)
         outputs = self.tensors["output"].elements
         detail = f"{wrong} of {outputs} outputs are not those of the input"
         return Check(float(wrong > 0), self.error_bound(params), detail)
