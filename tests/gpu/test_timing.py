@@ -281,19 +281,6 @@ def test_cleaning_is_spent_and_not_timed_and_zeros_are_written_once(
     assert timer.busy_us == pytest.approx(spent)
 
 
-@pytest.mark.parametrize(
-    ("regime", "enqueued"),
-    [(FLUSHED, ["flush"]), ("cold", ["flush", "clean"]), ("warm", [])],
-)
-def test_what_a_regime_enqueues_before_a_launch(
-    gpu: Any, regime: str, enqueued: list[str]
-) -> None:
-    gpu.l2.prepare("cold")  # writes the zeros
-    gpu.log.clear()
-    gpu.l2.prepare(regime)
-    assert gpu.log == enqueued
-
-
 @pytest.mark.parametrize(("l2_mib", "flushed_mib"), [(50, 50), (6, 32)])
 def test_all_of_the_l2_is_overwritten_and_cleaned_by_four_times_as_much(
     l2_mib: int, flushed_mib: int
@@ -306,13 +293,6 @@ def test_all_of_the_l2_is_overwritten_and_cleaned_by_four_times_as_much(
         flushed_mib * MIB,
         4 * flushed_mib * MIB,
     ]
-
-
-def test_a_time_to_plan_by_is_that_of_one_launch_with_a_flushed_l2(
-    gpu: Any, timer: Timer
-) -> None:
-    assert timer.time_once(CheckedLaunch(gpu.steady("A", 40.0))) == pytest.approx(40.0)
-    assert gpu.log == ["flush", "sync", "close", "A", "open", "sync", "sync"]
 
 
 def test_work_beside_the_timing_counts_as_gpu_time(gpu: Any, timer: Timer) -> None:

@@ -56,12 +56,12 @@ def visible(gpus: Sequence[FoundGpu], environment: Mapping[str, str]) -> list[Fo
             return whole
         what = "turn it off (nvidia-smi -mig 0), or run without a GPU: `--config device=none`"
         raise LadderError(f"{gpus[0].name}: {_MIG}; {what}")
-    found = list[FoundGpu]()
+    selected = list[FoundGpu]()
     for name in map(str.strip, chosen.split(",")):
         if not gpus or name in _NO_DEVICE or name.startswith("-"):
             break
-        found.append(_named(name, gpus, environment.get(_ORDER)))
-    return found
+        selected.append(_named(name, gpus, environment.get(_ORDER)))
+    return selected
 
 
 _MIG = "it is in MIG mode, and slices are not measured"

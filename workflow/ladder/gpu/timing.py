@@ -56,7 +56,8 @@ _LATEST_US = 200.0  # until it notices the end
 _FEWEST_TO_COMPARE = 6  # launches of a kernel to a place
 _GATE_NS = 2_000_000_000  # the longest that it holds a stream
 _TICKETS = 2**31
-_ABBA = (True, False, False, True)
+_ABBA = (True, False, False, True)  # whether a launch is the variant's
+_BAAB = (False, True, True, False)
 _GROUPS_AT_ONCE = LEAST_PAIRS // 2
 _PRIMED_BELOW_US = 300.0
 _STAMPED_BELOW_US = 70.0  # to each launch events add a few us
@@ -400,18 +401,21 @@ class Timer:
         while not pairs.stopped_by:
             number = max(1, min(-(-(target - count) // 2), _GROUPS_AT_ONCE))
             groups = range(count // 2, count // 2 + number)
-            # Whether a launch is the variant's.
-            order = [own == (group % 2 == 0) for group in groups for own in _ABBA]
+            is_variant = list[bool]()
+            for group in groups:
+                is_variant += _ABBA if group % 2 == 0 else _BAAB
             launches = []
-            for index, own in enumerate(order):
+            for index, of_variant in enumerate(is_variant):
                 # The variant's own place comes first, then the reference's, and so on.
-                variant, reference = sides if own == (index % 2 == 0) else swapped
-                launches.append(variant if own else reference)
+                at_own = of_variant == (index % 2 == 0)
+                variant, reference = sides if at_own else swapped
+                launches.append(variant if of_variant else reference)
             # One launch more in front: the first after a pause takes longer.
             times, spent = self.times([launches[0], *launches], regime, twice, device)
             pairs.gpu_us += spent
-            for own, us in zip(order, times[1:], strict=True):
-                (pairs.variant_us if own else pairs.reference_us).append(us / scale)
+            for of_variant, us in zip(is_variant, times[1:], strict=True):
+                side_us = pairs.variant_us if of_variant else pairs.reference_us
+                side_us.append(us / scale)
             count = len(pairs.variant_us)
             if count >= target and pairs.reached(rule):
                 pairs.stopped_by = "precision"

@@ -55,8 +55,9 @@ class Workspaces:
     def look(self) -> None:
         """Enqueue a count of the bytes that are not zero where zeros must be; it adds to earlier counts."""
         for table in self._zeroed.values():
-            row, found = int(table.handle), int(table.handle) + 24
-            self.gpu.harness.run(GUARD, _THREADS, found, found + 8, row, 1, _ZERO)
+            row = int(table.handle)
+            counts = row + 24
+            self.gpu.harness.run(GUARD, _THREADS, counts, counts + 8, row, 1, _ZERO)
 
     def memory_violation(self) -> tuple[str, str] | None:
         """(status, reason) where a launch left other than zeros in a workspace that must hold zeros."""
