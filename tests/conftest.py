@@ -153,3 +153,12 @@ def assert_says(message: str, fragments: tuple[str, ...]) -> None:
         found = message.find(fragment, at)
         assert found >= 0, f"{fragment!r} is not in {message[at:]!r}"
         at = found + len(fragment)
+
+
+@pytest.fixture
+def fake_buffers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory of instances is only counted."""
+    from fake_gpu import FakeBuffer  # which loads CUDA's bindings
+
+    for module in ("instance", "tensor", "device"):
+        monkeypatch.setattr(f"ladder.gpu.{module}.Buffer", FakeBuffer)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import importlib
 import itertools
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from compiling import parameter_bytes
@@ -86,8 +88,27 @@ class FakeGpu:
         return 0.0, 0
 
 
-def use_as_a_worker_does(made: Any, **params: int) -> set[str]:
+class FakeLibraries:
+    """cuBLAS and cuBLASLt, which launch nothing."""
+
+    def cublas(self, gemm: Any) -> Any:
+        return lambda: None
+
+
+def fake_instance(
+    problem: str, dtype: str, size: dict[str, int], layout: str = ""
+) -> Any:
+    """An instance of a problem on such a GPU."""
+    kind = importlib.import_module(f"ladder.problems.{problem}.instance").INSTANCE
+    handles = {"gemm": (FakeLibraries(),), "transpose": (77,)}.get(problem, ())
+    return kind(*handles, FakeGpu(problem, dtype), size, dtype, layout)
+
+
+def use_as_a_worker_does(made: Any, params: Mapping[str, int]) -> set[str]:
     """All that happens to an instance, at its own place and in chains. The kernels of the check that were called."""
+    made.provide_workspace(
+        {"pointer": "zeroed workspace", "workspace": "zeroed", "bytes": 64}
+    )
     for place in (0, 1, 5):
         with made.writing_to(place):
             made.poison_outputs()
@@ -98,22 +119,3 @@ def use_as_a_worker_does(made: Any, **params: int) -> set[str]:
             made.renew(5)
     assert made.memory_violation() is None
     return set(made.gpu.called)
-
-
-def assert_launches_of_a_chain_differ(made: Any) -> None:
-    """Each has an input at a place of its own, or two that no other has both of, drawn with keys of their own."""
-    pointers = set()
-    keys = set()
-    for place in range(2, 12):
-        with made.writing_to(place):
-            pointers.add(tuple(made.pointer(name) for name in made.shifted_inputs))
-    assert len(pointers) == 10
-    made.renew(9)
-    for place in range(2, 12):
-        with made.writing_to(place):
-            keys.add(
-                tuple(made.tensors[name].key.value for name in made.shifted_inputs)
-            )
-    assert len(keys) == 10
-    every = [tensor.key.value for tensor in made._copies.values()]
-    assert len(set(every)) == len(every)

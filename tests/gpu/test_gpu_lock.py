@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import select
 import signal
@@ -17,13 +16,7 @@ import pytest
 from conftest import ROOT
 from ladder.gpu.discovery import FoundGpu
 from ladder.gpu.lock import lock_file, one_gpu
-from ladder.measure import job
-from ladder.measure.supervisor import WorkerLost
-from ladder.model.cell import Cell, Reference
 from ladder.model.errors import LadderError
-from ladder.model.folders import RunFolder
-from ladder.model.plan import Launch, Plan, Task
-from ladder.model.plan_file import read_plan, to_json
 
 HOLDER = """
 import subprocess, sys
@@ -181,113 +174,3 @@ def test_the_lock_of_another_user_is_taken_without_creating_it(
 def test_waiting_for_none_of_no_gpus_is_refused(temporary: Path) -> None:
     with pytest.raises(LadderError, match="no GPU is visible"), one_gpu([]):
         pass
-
-
-class Quiet:
-    """Stands in for the monitor of a GPU that nobody else uses."""
-
-    def __init__(self, uuid: str) -> None:
-        self.uuid = uuid
-
-    def __enter__(self) -> Quiet:
-        return self
-
-    def __exit__(self, *details: object) -> None:
-        pass
-
-    def neighbours_that_stay(self, seconds: float) -> list[int]:
-        return []
-
-    def locked_clocks(
-        self, mhz: float | None
-    ) -> contextlib.AbstractContextManager[None]:
-        return contextlib.nullcontext()
-
-
-@pytest.fixture
-def plan(temporary: Path) -> Path:
-    """A plan of one task of the stencil, in a run folder with all that measuring it needs."""
-    folder = RunFolder(temporary / "run")
-    folder.plan("line").parent.mkdir(parents=True)
-    mean, harness = (
-        {"status": "ok", "machine_code": letter * 64, "cubin": letter}
-        for letter in "ab"
-    )
-    for letter in "ab":
-        (temporary / f"{letter}.cubin").touch()
-    cell = Cell(
-        "mean",
-        {"radius": 1},
-        "fp32",
-        "",
-        {"elements": 64},
-        "cold",
-        Reference(libraries=("copy",)),
-    )
-    launch = Launch(
-        variant="mean-fp32",
-        params={"radius": 1},
-        grid=(1, 1, 1),
-        block=(32, 1, 1),
-        cluster=None,
-        shared_bytes=0,
-        arguments=({"pointer": "input"},),
-    )
-    task = Task(
-        variant="mean-fp32",
-        cell=cell,
-        rung="",
-        absent=None,
-        launch=launch,
-        reference=None,
-        counted=False,
-    )
-    settings = {
-        "precision": 0.01,
-        "min_pairs": 12,
-        "max_pairs": 12,
-        "cell_seconds": 1,
-        "seed": 0,
-    }
-    job = {"deadline_s": 10, "busy": "refuse", "remeasure": False, "sessions": 1}
-    job |= {"cubins": str(temporary)}
-    settings |= {"lock_clocks": None, "warm_below_us": 0, "lt_heuristics": 1}
-    written = Plan(
-        sweep="line",
-        problem="stencil",
-        arch="sm_90a",
-        regimes=("cold",),
-        settings=settings,
-        job=job,
-        counter_groups=(),
-        tasks=(task,),
-        harness={"fp32": harness},
-        variants={"mean-fp32": mean | {"params": {}, "layout": "NN"}},
-    )
-    folder.plan("line").write_bytes(to_json(written))
-    return folder.plan("line")
-
-
-def measure(plan: Path) -> None:
-    job.measure(plan, read_plan(plan), RunFolder(plan.parent.parent), ROOT)
-
-
-def test_what_opens_a_gpu_sees_the_one_its_step_holds_and_no_busy_one(
-    temporary: Path, monkeypatch: pytest.MonkeyPatch, hold: Any, plan: Path
-) -> None:
-    """The rate of copies is measured there: on another GPU it would disturb whoever measures on that."""
-    busy, free = "GPU-a", "GPU-b"
-    assert hold(busy).taken()
-    seen: list[str] = []
-
-    def start(command: Any, environment: dict[str, str], keep_open: Any) -> None:
-        seen.append(environment["CUDA_VISIBLE_DEVICES"])
-        raise WorkerLost("launch_error", "there is no such GPU")
-
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", f"{busy},{free}")
-    monkeypatch.setattr("ladder.measure.job.find_gpus", lambda: [gpu(busy), gpu(free)])
-    monkeypatch.setattr("ladder.measure.job.Monitor", Quiet)
-    monkeypatch.setattr("ladder.measure.job.WorkerProcess", start)
-    with contextlib.suppress(LadderError):
-        measure(plan)
-    assert {*seen} == {free}

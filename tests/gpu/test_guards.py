@@ -5,22 +5,17 @@ from __future__ import annotations
 import gc
 import struct
 import weakref
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from fake_gpu import FakeBuffer, FakeGpu
-from ladder.gpu import device, tensor
-from ladder.gpu import instance as instances
+from fake_gpu import FakeBuffer, FakeGpu, FakeLibraries
 from ladder.gpu.device import GUARD_BYTES, L2, Gpu, guards_of
 from ladder.problems.gemm.instance import GemmInstance
 
 
 @pytest.fixture
-def gpu(monkeypatch: pytest.MonkeyPatch) -> Any:
+def gpu(fake_buffers: None) -> Any:
     """A fake whose lasting buffers are guarded as a GPU's are."""
-    for module in (instances, tensor, device):
-        monkeypatch.setattr(module, "Buffer", FakeBuffer)
     made: Any = FakeGpu("gemm", "fp32")
     made.guards, made._lasting = [], []
     made.allocate_guarded = lambda name, size: Gpu.allocate_guarded(made, name, size)
@@ -28,12 +23,17 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def gemm(gpu: Any) -> GemmInstance:
-    libraries: Any = SimpleNamespace(cublas=lambda problem: lambda: None)
+    libraries: Any = FakeLibraries()
     return GemmInstance(libraries, gpu, {"m": 33, "n": 17, "k": 65}, "fp32", "NN")
 
 
+def guarded(made: GemmInstance) -> set[str]:
+    """Names of the buffers whose guards are looked at."""
+    return {name for name, _ in made._guards()}
+
+
 def test_guards_are_all_around_a_buffer_and_nothing_else() -> None:
-    ahead, behind = guards_of(1000, 700, 1100, 500)
+    ahead, behind = guards_of(FakeBuffer(700, 1000), 1100, 500)  # type: ignore[arg-type]
     assert (ahead, behind) == ((1000, 100, False), (1600, 100, True))
 
 
@@ -69,10 +69,10 @@ def test_the_buffers_that_prepare_the_l2_are_guarded(gpu: Any) -> None:
 
 def test_guards_of_all_buffers_are_looked_at_those_that_last_too(gpu: Any) -> None:
     made = gemm(gpu)
-    before = set(made._guards()[0])
+    before = guarded(made)
     assert before == {"a", "b", "c", "signed", "squares"}
     gpu.allocate_guarded("the workspace of the libraries", 64)
-    assert set(made._guards()[0]) == before | {"the workspace of the libraries"}
+    assert guarded(made) == before | {"the workspace of the libraries"}
 
 
 def test_a_write_beside_a_lasting_buffer_is_out_of_bounds(
@@ -80,7 +80,7 @@ def test_a_write_beside_a_lasting_buffer_is_out_of_bounds(
 ) -> None:
     gpu.allocate_guarded("the workspace of the libraries", 64)
     made = gemm(gpu)
-    count = len(made._guards()[0])
+    count = len(made._guards())
     found = [0] * (count - 1) + [12], [0.0] * (count - 1) + [float(GUARD_BYTES)]
     monkeypatch.setattr(
         gpu,

@@ -13,17 +13,15 @@ import pytest
 from emulator.check_ptx import CheckMachine, check_program
 from emulator.inputs import drawn, philox, value
 from emulator.ptx import Array, Memory
-from fake_gpu import FakeBuffer, FakeGpu
+from fake_gpu import fake_instance
 from ladder.build.variants import harness
 from ladder.gpu import instance as instances
-from ladder.gpu import tensor
 from ladder.gpu.device import Gpu
 from ladder.gpu.timing import Timer
 from ladder.model.folders import PACKAGE
 from ladder.model.problem import C_TYPES, INPUTS
 from ladder.problems.gemm.instance import GemmInstance
 from ladder.problems.registry import PROBLEMS
-from ladder.problems.stencil.instance import StencilInstance
 from measuring import GPUS
 
 KEY = 0x0123_4567_89AB_CDEF
@@ -138,22 +136,14 @@ def test_a_gpu_draws_the_same_and_as_fast_as_its_memory_takes_it() -> None:
 
 
 @pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch) -> GemmInstance:
-    for module in (instances, tensor):
-        monkeypatch.setattr(module, "Buffer", FakeBuffer)
-    gpu: Any = FakeGpu("gemm", "bf16")
-    libraries: Any = type(
-        "Libraries", (), {"cublas": lambda self, problem: lambda: None}
-    )()
-    return GemmInstance(libraries, gpu, {"m": 64, "n": 96, "k": 256}, "bf16", "TN")
+def made(fake_buffers: None) -> GemmInstance:
+    size = {"m": 64, "n": 96, "k": 256}
+    found: GemmInstance = fake_instance("gemm", "bf16", size, "TN")
+    return found
 
 
 def keys(of: instances.Instance) -> set[int]:
-    return {
-        tensor.key.value
-        for _, tensor in of._buffers().values()
-        if tensor.kind.value >= 0
-    }
+    return {tensor.key.value for _, tensor in of._buffers() if tensor.kind.value >= 0}
 
 
 def test_each_launch_has_keys_of_its_own_and_a_seed_gives_the_same_again(
@@ -177,13 +167,6 @@ def test_another_instance_has_other_keys(made: GemmInstance) -> None:
     for one in (made, other):
         one.refresh(1)
     assert not keys(made) & keys(other)
-
-
-def test_no_kernel_of_the_harness_is_told_more_than_a_key(made: GemmInstance) -> None:
-    assert all(
-        isinstance(tensor.key, ctypes.c_uint64)
-        for _, tensor in made._buffers().values()
-    )
 
 
 def places(of: instances.Instance, number: int) -> list[tuple[tuple[int, ...], ...]]:
@@ -225,12 +208,9 @@ def test_no_answer_of_a_chain_holds_rows_or_columns_of_another(
 
 
 def test_a_chain_of_stencils_has_another_input_at_each_place(
-    monkeypatch: pytest.MonkeyPatch,
+    fake_buffers: None,
 ) -> None:
-    for module in (instances, tensor):
-        monkeypatch.setattr(module, "Buffer", FakeBuffer)
-    gpu: Any = FakeGpu("stencil", "fp32")
-    chain = StencilInstance(gpu, {"elements": 4096}, "fp32", "")
+    chain = fake_instance("stencil", "fp32", {"elements": 4096})
     found = places(chain, 100)
     assert len({buffer for ((buffer, _),) in found}) == 100, (
         "a moved input has the moved answer"

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ladder.gpu.instance import Instance
+from ladder.gpu.instance import HarnessCall, Instance
 from ladder.model.problem import GUARD
 
 
@@ -59,8 +59,8 @@ class Problem(Instance):
     def _poison_outputs(self) -> None:
         self.gpu.log.append("poison")
 
-    def _inspect(self, params: Any, slot: Any) -> None:
-        self.gpu.log.append("check")
+    def inspection(self, params: Any, slot: Any) -> HarnessCall:
+        return HarnessCall("check", 1, (0, "inspected"))
 
     error_bound = check = None  # type: ignore[assignment]
 
@@ -70,8 +70,8 @@ class Problem(Instance):
             buffer=own, whole=own, pointer=2**20, kind=SimpleNamespace(value=-1)
         )
 
-    def _guards(self) -> Any:
-        return [], [], Buffer(0, 0, self.gpu.log)
+    def _written_guard(self) -> None:
+        pass
 
 
 SCRATCH = {
@@ -85,6 +85,7 @@ ZEROED = {
     "bytes": 4096,
 }
 NAN, ZEROS, LOOK = ("fill", 2**20, b"\xff"), ("fill", 2**20, b"\0"), (GUARD, 2**30)
+CHECK = ("check", "inspected")
 
 
 @pytest.fixture
@@ -103,7 +104,7 @@ def test_scratch_holds_nan_ahead_of_each_launch(instance: Any) -> None:
     assert noted(instance, lambda: instance.provide_workspace(SCRATCH)) == [NAN]
     assert noted(instance, instance.poison_outputs) == ["poison", NAN]
     assert noted(instance, lambda: instance.refresh(1)) == ["inputs", "poison", NAN]
-    assert noted(instance, lambda: instance.inspect({}, None)) == ["check"]
+    assert noted(instance, lambda: instance.inspect({}, None)) == [CHECK]
 
 
 def test_zeros_are_looked_for_behind_each_launch_timed_or_not_and_never_written_again(
@@ -113,7 +114,7 @@ def test_zeros_are_looked_for_behind_each_launch_timed_or_not_and_never_written_
     assert noted(instance, lambda: instance.provide_workspace(ZEROED)) == [ZEROS]
     assert noted(instance, instance.poison_outputs) == ["poison", LOOK]
     assert noted(instance, lambda: instance.refresh(1)) == ["inputs", "poison", LOOK]
-    assert noted(instance, lambda: instance.inspect({}, None)) == ["check", LOOK]
+    assert noted(instance, lambda: instance.inspect({}, None)) == [CHECK, LOOK]
 
 
 def test_a_workspace_is_made_once_and_another_size_has_its_own(instance: Any) -> None:

@@ -132,7 +132,7 @@ def read_for(
     energy = nvml.energy_mj
     for step in range(int(seconds * 50)):
         nvml.energy_mj = energy + int(watts * 1000 * (step // 5) * 0.1)
-        watch._readings.append((begin + step * 0.02, *watch.read()[1:]))
+        watch._readings.append(watch.read()._replace(time_s=begin + step * 0.02))
 
 
 def test_power_is_energy_from_tick_to_tick_within_windows(nvml: Nvml) -> None:

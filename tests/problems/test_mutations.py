@@ -7,9 +7,11 @@ must reject it.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import secrets
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -30,6 +32,7 @@ from ladder.gpu.device import CheckResultSlot, Gpu, Harness, Launcher, _mixed
 from ladder.gpu.instance import Maker
 from ladder.gpu.tensor import Tensor
 from ladder.gpu.timing import Timer
+from ladder.gpu.workspace import Workspaces
 from ladder.measure.watch import CheckedSide, LaunchChecker
 from ladder.model.errors import LadderError
 from ladder.model.folders import PACKAGE
@@ -42,7 +45,7 @@ from ladder.problems.gemm.bounds import (
     rms_bound,
     row_tolerance,
 )
-from ladder.problems.gemm.instance import _PADDING, INSTANCE, GemmInstance
+from ladder.problems.gemm.instance import INSTANCE, GemmInstance
 from measuring import GPUS
 
 DTYPES = PROBLEM.dtypes
@@ -107,48 +110,6 @@ def largest(mutation: str) -> float:
     )
 
 
-ESCAPES: dict[str, dict[str, int]] = {
-    "fp16": {"narrower": 16384},
-    "fp16_acc16": {
-        "last_product": 256,
-        "dropped_tile": 4096,
-        "doubled_tile": 4096,
-        "last_quarter": 16384,
-        "narrower": 64,
-        "one_element": 16384,
-    },
-    "fp8": {
-        "last_product": 4096,
-        "dropped_tile": 16384,
-        "doubled_tile": 16384,
-        "half_sums": 64,
-        "narrower": 16384,
-    },
-}
-"""Mutations too small to be distinguished from the errors of honest sums, from a depth on."""
-
-
-def test_what_may_escape_is_known_and_nothing_else_does() -> None:
-    for dtype in DTYPES:
-        found: dict[str, int] = {}
-        for mutation in mutations(dtype):
-            unseen = [
-                k for k in DEPTHS if not seen(mutation, dtype, k, largest(mutation))
-            ]
-            assert unseen == [k for k in DEPTHS if unseen and k >= unseen[0]]
-            if unseen:
-                found[mutation] = unseen[0]
-        assert found == ESCAPES.get(dtype, {}), dtype
-
-
-def test_no_bound_is_wider_than_that_of_any_inputs() -> None:
-    units = {"fp32": 2**-24, "fp16_acc16": 2**-10, "fp8": 2**-13}
-    for dtype in DTYPES:
-        for k in range(1, 30_000):
-            general = (2 + 4 * math.sqrt(k)) * units.get(dtype, 2**-23)
-            assert 0 < accumulation_bound(dtype, k) <= general
-
-
 @pytest.mark.published
 def test_every_result_that_was_published_lies_within_its_bound() -> None:
     for path in sorted((ROOT / "results" / "published").glob("*/timings.parquet")):
@@ -161,7 +122,6 @@ def test_every_result_that_was_published_lies_within_its_bound() -> None:
             float(error) / accumulation_bound(str(dtype), int(k))
             for error, dtype, k in cells
         ]
-        print(pd.Series(share, rows["dtype"]).groupby(level=0).max().to_dict())
         assert (
             max(share) < 0.6
         )  # fp32 comes nearest: 0.53 among 17 million sums of 1019 products
@@ -309,35 +269,21 @@ def trials(dtype: str, k: int, number: int, side: int) -> tuple[Array, Array, Ar
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_honest_sums_pass_both_checks_a_hundred_times(dtype: str, k: int) -> None:
     a, b, x = trials(dtype, k, 100, 12)
-    c, bound, rounding = (
-        honest(dtype, a, b),
-        accumulation_bound(dtype, k),
-        roundoff(dtype),
-    )
-    by_all, by_rows = (
-        by_elements(c, a, b, rounding).max(),
-        by_signs(c, a, b, x, rounding, dtype).max(),
-    )
-    print(
-        f"{dtype} {k}: bound {bound:.3g}, elements {by_all / bound:.3f} of it, rows {by_rows / bound:.3f}"
-    )
-    assert by_all <= bound / 2
-    assert by_rows <= 0.75 * bound
+    bound, rounding = accumulation_bound(dtype, k), roundoff(dtype)
+    c = honest(dtype, a, b)
+    assert by_elements(c, a, b, rounding).max() <= bound / 2
+    assert by_signs(c, a, b, x, rounding, dtype).max() <= 0.75 * bound
     assert by_squares(c, a, b, dtype).max() <= 0.9
 
 
 @pytest.mark.parametrize("k", [64, 256, 1024])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_each_mutation_is_rejected_or_known_to_be_too_small(dtype: str, k: int) -> None:
-    a, b, x = trials(dtype, k, 30, 16)
+    a, b, _ = trials(dtype, k, 30, 16)
     bound, rounding = accumulation_bound(dtype, k), roundoff(dtype)
     for mutation in mutations(dtype):
         c = wrong(mutation, dtype, a, b)
         by_all = by_elements(c, a, b, rounding) > bound
-        by_rows = by_signs(c, a, b, x, rounding, dtype) > bound
-        print(
-            f"{dtype} {k} {mutation}: all {by_all.mean():.2f}, rows {by_rows.mean():.2f}"
-        )
         if seen(
             mutation,
             dtype,
@@ -347,14 +293,11 @@ def test_each_mutation_is_rejected_or_known_to_be_too_small(dtype: str, k: int) 
             assert by_all.all(), mutation
 
 
-def emulated(width: int, number: int, one_sign: bool = False) -> dict[int, float]:
+def emulated(width: int, number: int) -> dict[int, float]:
     """By depth, the largest error over |A||B| of sums of fp8 cut to `width` bits: 96 x `number` elements."""
     random = np.random.default_rng(width)
-    a, b = (
-        drawn(random, "fp8", shape)
-        for shape in ((96, DEPTHS[-1]), (DEPTHS[-1], number))
-    )
-    a, b = (abs(a), abs(b)) if one_sign else (a, b)
+    a = drawn(random, "fp8", (96, DEPTHS[-1]))
+    b = drawn(random, "fp8", (DEPTHS[-1], number))
     found = {}
     for k, total in sums("fp8", a, b, width):
         if k in DEPTHS:
@@ -368,26 +311,9 @@ def emulated(width: int, number: int, one_sign: bool = False) -> dict[int, float
 def test_the_bound_of_fp8_lies_above_what_accumulators_of_its_width_err() -> None:
     for k, error in emulated(13, 64).items():
         bound = accumulation_bound("fp8", k)
-        print(f"{k}: {error:.3g}, bound {bound:.3g}, {bound / error:.1f} times as much")
         assert bound / 20 < error < bound / 3
     for k, error in emulated(14, 32).items():
         assert error < accumulation_bound("fp8", k) / 6
-
-
-def test_positive_inputs_err_far_more_and_no_bound_here_is_for_them() -> None:
-    errors = emulated(13, 16, one_sign=True)
-    print(errors)
-    for k in DEPTHS[1:]:
-        assert errors[k] > accumulation_bound("fp8", k)
-    assert (
-        errors[4096] > (2 + 4 * math.sqrt(4096)) * 2**-13
-    )  # the bound of any inputs, which it therefore is not
-    assert 0.2 < errors[16384] < 0.3
-
-
-def in_launches(number: int, one_in: int = 100) -> float:
-    """The chance that a race, wrong once in so many launches, is wrong in one of `number`."""
-    return 1 - (1 - 1 / one_in) ** number
 
 
 # The kernels of check.cu themselves, by the emulator.
@@ -444,10 +370,8 @@ def emulated_instance(
         whole: Any = SimpleNamespace(handle=on.allocate(size + room), size=size + room)
         moved: Any = SimpleNamespace(handle=whole.handle + room // 2, size=size)
         made.tensors[name] = Tensor(moved, shape, element, whole, whole)
-    signed = 8 * (k + _PADDING)
-    made._signed = cast(Any, SimpleNamespace(handle=on.allocate(signed), size=signed))
     made.gpu = cast(Any, SimpleNamespace(harness=on, zero=on.zero))
-    made._workspaces, made._place = {}, 0
+    made._workspaces, made._place = defaultdict(lambda: Workspaces(made.gpu)), 0
     return made, on
 
 
@@ -502,10 +426,8 @@ def test_the_kernels_pass_a_right_product_and_see_one_wrong_element(
     m, n, k = shape
     monkeypatch.setattr(instance, "_SPOTS", 8)  # blocks of 256 threads each
     made, on = emulated_instance(m, n, k, dtype, layout)
-    get, put = (
-        functools.partial(values_of, made, on),
-        functools.partial(write_c, made, on),
-    )
+    get = functools.partial(values_of, made, on)
+    put = functools.partial(write_c, made, on)
     made.refresh(5)
     a, b = get("a"), get("b").T if layout == "TN" else get("b")
     assert np.isnan(get("c")).all()
@@ -516,7 +438,7 @@ def test_the_kernels_pass_a_right_product_and_see_one_wrong_element(
     put(right)
     assert inspected(made, on) <= bound
     y = on.view(
-        made._signed_pointers()[0], k, np.float64 if dtype == "fp32" else np.float32
+        made.pointer("signed") + 16, k, np.float64 if dtype == "fp32" else np.float32
     )
     np.testing.assert_allclose(y, b.astype(np.float64) @ signs(n), rtol=1e-5, atol=1e-5)
     made.refresh(5)
@@ -544,61 +466,6 @@ def test_the_kernels_pass_a_right_product_and_see_one_wrong_element(
     assert rows * (1 - 1e-4) <= found <= max(rows, elements, squares) * (1 + 1e-4)
 
 
-@pytest.mark.parametrize(
-    ("dtype", "layout", "shape"),
-    [("fp32", "NN", (17, 3, 130)), ("bf16", "TN", (3, 130, 17))],
-)
-def test_with_beta_a_launch_is_right_where_it_added_what_c_held(
-    dtype: str,
-    layout: str,
-    shape: tuple[int, int, int],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    m, n, k = shape
-    monkeypatch.setattr(instance, "_SPOTS", 8)
-    made, on = emulated_instance(m, n, k, dtype, layout)
-    before: Any = SimpleNamespace(
-        handle=on.allocate(4 * m * n), size=m * n * ELEMENT_BYTES[made.output]
-    )
-    made.tensors["before"] = Tensor(before, (m, n), made.output, before, before)
-
-    def copy(target: int, source: int, size: int) -> None:
-        on.view(target, size, np.uint8)[:] = on.view(source, size, np.uint8)
-
-    made.gpu.copy = copy  # type: ignore[method-assign]
-    made.use_scalars(1.0, 1.0)
-    made.refresh(5)
-
-    get, put = (
-        functools.partial(values_of, made, on),
-        functools.partial(write_c, made, on),
-    )
-
-    def found(c: Array) -> float:
-        put(stored(c, dtype))
-        return inspected(made, on)
-
-    a, b, held, bound = (
-        get("a"),
-        get("b").T if layout == "TN" else get("b"),
-        get("c"),
-        made.error_bound({}),
-    )
-    assert (held == get("before")).all()
-    assert len(np.unique(held)) > m * n / 4, "C holds random numbers ahead of a launch"
-    right = a @ b + held
-    assert found(right) <= bound
-    for name, wrong in {
-        "beta is ignored": right - held,
-        "C is added twice": right + held,
-    }.items():
-        assert found(wrong) > bound, name
-    right[m // 2, n // 2] += 1 + R * math.sqrt(k)
-    assert found(right) > bound, "one element is wrong"
-    made.refresh(6)
-    assert (get("c") != held).any(), "C is drawn anew"
-
-
 # The same on a GPU: a kernel of the tests' own is wrong on demand, and the referee's two checks judge it.
 
 SIDE = 256
@@ -611,7 +478,7 @@ NUMBERS = [
     "last_quarter",
     "swapped_rows",
 ]
-NUMBERS += ["one_element", "tile_of_c"]
+NUMBERS += ["one_element"]
 """As mutations.cu counts them."""
 SURE = ("zeros", "dropped_tile", "doubled_tile", "last_quarter")
 """What one launch suffices for, where the bound allows it."""
@@ -738,22 +605,16 @@ def test_a_right_product_passes_both_checks(
     for made in instances(bench, dtype, layout):
         runs = {"own": bench.launcher(made, "right")}
         for name in PROBLEM.libraries:
-            try:
+            with contextlib.suppress(LadderError):
                 runs |= made.library(name)
-            except LadderError as error:
-                print(f"{dtype} {layout} {name}: {error}")
-        for name, run in runs.items():
+        for run in runs.values():
             for kind in PROBLEM.inputs:
                 with made.inputs_of_kind(kind):
                     made.refresh(secrets.randbits(60))
                     run()
                     check = made.check({})
-                print(f"{dtype} {layout} {made.k} {name} {kind}: {check}")
                 assert check.correct, kind
             full, timed = bench.full(made, run), max(bench.timed(made, [run] * 20))
-            print(
-                f"{dtype} {layout} {made.k} {name}: {full:.3f} of the bound, {timed:.3f} when timed"
-            )
             assert full < 1
             assert timed < 1
 
@@ -775,9 +636,6 @@ def test_each_mutation_is_rejected_on_a_gpu(
                 np.mean([error > 1 for error in bench.timed(made, [run] * 50)])
             )
             where = f"{dtype} {layout} {made.k} {mutation}"
-            print(
-                f"{where}: {full:.3g} of the bound{'' if must else ' (too small)'}, {share:.0%} of launches"
-            )
             assert full > 1 or not must, where
             # Elements are checked in every launch, of which one errs by 1.5 times the rms but for e-14.
             if mutation in SURE and seen(mutation, dtype, made.k, 1.5):
@@ -788,27 +646,3 @@ def test_each_mutation_is_rejected_on_a_gpu(
                 and dtype not in ("fp8", "fp16_acc16")
             ):
                 assert share > 0.8, where
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not GPUS, reason="needs a GPU")
-@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
-def test_a_race_once_in_a_hundred_launches_is_seen_on_a_gpu(
-    dtype: str, bench: Bench
-) -> None:
-    bench.take(dtype)
-    made = bench.create(bench.gpu, {"m": SIDE, "n": SIDE, "k": 512}, dtype, "NN")
-    assert isinstance(made, GemmInstance)
-    spoilt = np.random.default_rng(3).random(1000) < 1 / 100
-    runs = [bench.launcher(made, "tile_of_c" if one else "right") for one in spoilt]
-    rejected = np.array(bench.timed(made, runs)) > 1
-    made.close()
-    print(
-        f"{dtype}: {rejected.sum()} of 1000 launches rejected, {spoilt.sum()} were wrong;",
-        end=" ",
-    )
-    print(
-        {number: f"{in_launches(number):.2%}" for number in (30, 100, 300, 1000)},
-        "in so many launches",
-    )
-    assert (rejected == spoilt).all()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import pytest
@@ -11,23 +10,14 @@ from emulator.check_ptx import CheckMachine, check_program
 from emulator.inputs import drawn, value
 from emulator.ptx import Array, Memory
 from emulator.tensor_ptx import from_bits, to_bits
-from fake_gpu import (
-    FakeBuffer,
-    FakeGpu,
-    assert_launches_of_a_chain_differ,
-    use_as_a_worker_does,
-)
-from ladder.gpu import instance as instances
-from ladder.gpu import tensor
-from ladder.gpu.device import _mixed
 from ladder.model.folders import PACKAGE
-from ladder.model.problem import C_TYPES, COPY, INPUTS
+from ladder.model.problem import C_TYPES, INPUTS
 from ladder.problems.reduction import PROBLEM
 from ladder.problems.reduction.bounds import error_bound
-from ladder.problems.reduction.instance import ReductionInstance
+from problems.check_kernels import inspected
 
 CHECK = PACKAGE / "problems" / "reduction" / "check.cu"
-KEY, SECRET = 0x0123_4567_89AB_CDEF, 0x5EC_2E7
+KEY = 0x0123_4567_89AB_CDEF
 COUNTS = (1, 2, 3, 16, 100, 1000, 2**14, 2**20)
 
 
@@ -126,15 +116,6 @@ def test_what_is_left_out_shows_in_one_launch(cheat: str) -> None:
     assert (seen > 1).all()
 
 
-def test_every_64th_left_out_at_the_largest_size_passes_once_in_15_launches() -> None:
-    count = 2**28
-    allowed = error_bound(count, "uniform") * count / 2
-    assert allowed == pytest.approx(96, rel=0.01)
-    passes = math.erf(allowed / math.sqrt(count / 64 / 3) / math.sqrt(2))
-    assert passes == pytest.approx(1 / 15, rel=0.1)
-    assert passes**13 < 1e-15
-
-
 # The check's kernels, by the emulator.
 
 
@@ -158,68 +139,14 @@ def test_the_check_adds_up_what_is_drawn_to_the_last_number(
         )
 
 
-def inspected(output: float, sums: tuple[float, float]) -> float:
-    """The error that check_sum leaves in its slot, whose tag must be right."""
-    memory = Memory()
-    running = memory.buffer(0, np.zeros(8, np.uint32), writable=True)
-    result = memory.buffer(0, np.zeros(4, np.uint32), writable=True)
-    given = memory.buffer(0, np.array(sums).view(np.uint32), writable=False)
-    place = memory.buffer(
-        0, np.array([output], np.float32).view(np.uint32), writable=False
-    )
-    memory.readable[: given // 4] = 0
-    program = check_program(CHECK, "check_sum<float>", PACKAGE / "gpu")
-    CheckMachine(program, memory, 1, [running, result, SECRET, given, place]).run()
-    bits, tag = memory.words[result // 4 :][:4].view(np.uint64)
-    assert int(tag) == _mixed(SECRET, int(bits))
-    return float(bits.view(np.float64))
+def found_in(output: float, sums: tuple[float, float]) -> float:
+    buffers = [np.array(sums), np.array([output], np.float32)]
+    return inspected("reduction", "check_sum<float>", buffers, blocks=1)
 
 
 def test_the_error_is_over_the_sum_of_magnitudes_and_nan_is_an_error() -> None:
-    assert inspected(2.0, (2.0, 8.0)) == 0.0
-    assert inspected(-2.0, (2.0, 8.0)) == 0.5
-    assert inspected(math.nan, (2.0, 8.0)) == 1e300
-    assert inspected(0.0, (0.0, 0.0)) == 0.0
-    assert inspected(1.0, (0.0, 0.0)) > 1e300
-
-
-# The instance, on a GPU that only counts.
-
-
-@pytest.fixture(params=PROBLEM.dtypes)
-def made(
-    monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
-) -> ReductionInstance:
-    for module in (instances, tensor):
-        monkeypatch.setattr(module, "Buffer", FakeBuffer)
-    gpu: Any = FakeGpu("reduction", request.param)
-    return ReductionInstance(gpu, {"elements": 1031}, request.param, "")
-
-
-def test_all_that_a_worker_does_with_it_calls_kernels_as_they_are(
-    made: ReductionInstance,
-) -> None:
-    made.library(COPY)[""]()
-    assert {
-        entry.split("<")[0] for entry in PROBLEM.harness(made.dtype)
-    } <= use_as_a_worker_does(made)
-
-
-def test_each_launch_of_a_chain_has_an_input_and_a_key_of_its_own(
-    made: ReductionInstance,
-) -> None:
-    """The sum of an input that is moved by some numbers follows from the sum."""
-    assert_launches_of_a_chain_differ(made)
-
-
-def test_a_copy_moves_as_many_bytes_as_a_sum_reads(
-    made: ReductionInstance, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    moved = []
-    monkeypatch.setattr(
-        made.gpu, "copy", lambda target, source, size: moved.append(2 * size)
-    )
-    made.library(COPY)[""]()
-    assert moved == [
-        pytest.approx(PROBLEM.work(made.size, made.dtype, {}).bytes, abs=4)
-    ]
+    assert found_in(2.0, (2.0, 8.0)) == 0.0
+    assert found_in(-2.0, (2.0, 8.0)) == 0.5
+    assert found_in(math.nan, (2.0, 8.0)) == 1e300
+    assert found_in(0.0, (0.0, 0.0)) == 0.0
+    assert found_in(1.0, (0.0, 0.0)) > 1e300

@@ -2,34 +2,21 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
-from emulator.check_ptx import CheckMachine, check_program
 from emulator.inputs import drawn, value
-from emulator.ptx import Array, Memory
+from emulator.ptx import Array
 from emulator.softmax_rule import error_over_bound
 from emulator.tensor_ptx import from_bits, to_bits
-from fake_gpu import (
-    FakeBuffer,
-    FakeGpu,
-    assert_launches_of_a_chain_differ,
-    use_as_a_worker_does,
-)
-from ladder.gpu import instance as instances
-from ladder.gpu import tensor
-from ladder.gpu.device import _mixed
-from ladder.model.folders import PACKAGE
-from ladder.model.problem import C_TYPES, COPY, INPUTS
+from ladder.model.problem import C_TYPES, INPUTS
 from ladder.problems.softmax import PROBLEM
 from ladder.problems.softmax.bounds import error_bound
-from ladder.problems.softmax.instance import SoftmaxInstance
+from problems.check_kernels import inspected
 
-CHECK = PACKAGE / "problems" / "softmax" / "check.cu"
-KEY, SECRET = 0x0123_4567_89AB_CDEF, 0x5EC_2E7
+KEY = 0x0123_4567_89AB_CDEF
 SINGLE = np.float32
 LOG2E = SINGLE(1.4426950408889634)
 
@@ -188,31 +175,12 @@ def test_what_is_no_softmax_leaves_the_bound(cheat: str, dtype: str) -> None:
     assert not share(made, given, dtype) <= 1
 
 
-def test_outputs_in_bf16_are_no_softmax_of_fp32_at_any_number_of_columns() -> None:
-    for columns in (1, 1024, 262144):
-        assert error_bound(columns, "fp32") < 2.0**-9 / 8
-        assert error_bound(columns, "bf16") < 2.0**-8 * 1.05
-
-
 # The check's kernels, by the emulator.
 
 
-def inspected(dtype: str, output: Array, kind: str = "uniform") -> float:
-    """The error that check_rows leaves in its slot, whose tag must be right."""
-    memory, (rows, columns) = Memory(), output.shape
-    running, result = (
-        memory.buffer(0, np.zeros(8, np.uint32), writable=True) for _ in range(2)
-    )
-    bits = np.ascontiguousarray(output).reshape(-1)
-    bits = np.append(bits, bits[:1]) if bits.nbytes % 4 else bits
-    place = memory.buffer(0, bits.view(np.uint32), writable=False)
-    memory.readable[: place // 4] = 0
-    program = check_program(CHECK, f"check_rows<{C_TYPES[dtype]}>", PACKAGE / "gpu")
-    given = [running, result, SECRET, place, rows, columns, KEY, INPUTS.index(kind)]
-    CheckMachine(program, memory, 2, given).run()
-    found, tag = memory.words[result // 4 :][:4].view(np.uint64)
-    assert int(tag) == _mixed(SECRET, int(found))
-    return float(found.view(np.float64))
+def found_in(dtype: str, output: Array, kind: str = "uniform") -> float:
+    entry, drawn_with = f"check_rows<{C_TYPES[dtype]}>", (KEY, INPUTS.index(kind))
+    return inspected("softmax", entry, [output], *output.shape, *drawn_with)
 
 
 @pytest.mark.parametrize("kind", INPUTS)
@@ -225,7 +193,7 @@ def test_the_check_finds_the_errors_of_rows_that_were_drawn(
         given = matrix(dtype, rows, columns, kind)
         with np.errstate(all="ignore"):
             made = rounded(three_passes(numbers(given).astype(SINGLE)), dtype)
-        found = inspected(dtype, made, kind) / error_bound(columns, dtype)
+        found = found_in(dtype, made, kind) / error_bound(columns, dtype)
         assert found == pytest.approx(share(made, given, dtype), rel=1e-6, abs=1e-9)
 
 
@@ -235,9 +203,9 @@ def test_it_looks_at_every_element(dtype: str) -> None:
     for at in range(0, right.size, 5):
         one = right.copy()
         one.reshape(-1)[at] = 0
-        assert inspected(dtype, one) == pytest.approx(1.0, abs=1e-4), at
+        assert found_in(dtype, one) == pytest.approx(1.0, abs=1e-4), at
     one.reshape(-1)[-1] = 0xFFFFFFFF if dtype == "fp32" else 0xFFFF
-    assert inspected(dtype, one) == 1e300
+    assert found_in(dtype, one) == 1e300
 
 
 def test_a_row_of_nothing_is_not_looked_at() -> None:
@@ -245,68 +213,6 @@ def test_a_row_of_nothing_is_not_looked_at() -> None:
     none = np.isneginf(given.view(SINGLE))
     assert none.any()
     made = np.where(none, np.uint32(0xFFFFFFFF), SINGLE(1).view(np.uint32))
-    assert inspected("fp32", made, "masked") == 0
+    assert found_in("fp32", made, "masked") == 0
     made[np.flatnonzero(~none)[0]] = 0
-    assert inspected("fp32", made, "masked") == pytest.approx(1.0)
-
-
-# The instance, on a GPU that only counts.
-
-
-@pytest.fixture(params=PROBLEM.dtypes)
-def made(
-    monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
-) -> SoftmaxInstance:
-    for module in (instances, tensor):
-        monkeypatch.setattr(module, "Buffer", FakeBuffer)
-    gpu: Any = FakeGpu("softmax", request.param)
-    return SoftmaxInstance(gpu, {"m": 33, "n": 128}, request.param, "")
-
-
-def test_all_that_a_worker_does_with_it_calls_kernels_as_they_are(
-    made: SoftmaxInstance,
-) -> None:
-    made.library(COPY)[""]()
-    assert {
-        entry.split("<")[0] for entry in PROBLEM.harness(made.dtype)
-    } <= use_as_a_worker_does(made)
-
-
-def test_each_launch_of_a_chain_has_an_input_and_a_key_of_its_own(
-    made: SoftmaxInstance,
-) -> None:
-    """Rows of a moved input have nearly the sums of the rows as they were."""
-    assert_launches_of_a_chain_differ(made)
-
-
-def test_a_copy_moves_as_many_bytes_as_a_softmax(
-    made: SoftmaxInstance, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    moved = []
-    monkeypatch.setattr(
-        made.gpu, "copy", lambda target, source, size: moved.append(2 * size)
-    )
-    made.library(COPY)[""]()
-    assert moved == [PROBLEM.work(made.size, made.dtype, {}).bytes]
-
-
-def test_the_memory_of_an_instance_is_what_its_description_says(
-    made: SoftmaxInstance,
-) -> None:
-    with made.writing_to(1):
-        held = {name: tensor.buffer.size for name, tensor in made.tensors.items()}
-    assert sum(held.values()) + held["output"] == PROBLEM.device_bytes(
-        made.size, made.dtype
-    )
-
-
-def test_edges_have_sizes_for_kernels_of_whole_vectors_and_lie_around_those_timed() -> (
-    None
-):
-    groups = PROBLEM.edges({})
-    assert all(any(size["n"] % 8 == 0 for size in group) for group in groups)
-    columns = [group[0]["n"] for group in groups]
-    for timed in (1024, 8192, 65536, 262144):
-        near = [one - timed for one in columns if 0 < abs(one - timed) < 32]
-        assert min(near) < 0 < max(near), timed
-    assert math.prod(groups[0][0].values()) == 1
+    assert found_in("fp32", made, "masked") == pytest.approx(1.0)

@@ -9,24 +9,17 @@ import pytest
 from emulator.check_ptx import CheckMachine, check_program
 from emulator.inputs import drawn
 from emulator.ptx import Array, Memory
-from fake_gpu import (
-    FakeBuffer,
-    FakeGpu,
-    assert_launches_of_a_chain_differ,
-    use_as_a_worker_does,
-)
-from ladder.gpu import instance as instances
-from ladder.gpu import tensor
-from ladder.gpu.device import _mixed
+from fake_gpu import fake_instance
 from ladder.model.errors import LadderError
 from ladder.model.folders import PACKAGE
-from ladder.model.problem import C_TYPES, COPY, INPUTS
+from ladder.model.problem import C_TYPES, INPUTS
 from ladder.problems.transpose import PROBLEM
 from ladder.problems.transpose import instance as of_transpose
 from ladder.problems.transpose.instance import TransposeInstance
+from problems.check_kernels import inspected, words
 
 CHECK = PACKAGE / "problems" / "transpose" / "check.cu"
-KEY, SECRET = 0x0123_4567_89AB_CDEF, 0x5EC_2E7
+KEY = 0x0123_4567_89AB_CDEF
 SHAPES = ((1, 1), (1, 37), (37, 1), (5, 7), (33, 30), (64, 16), (300, 3))
 
 
@@ -36,26 +29,16 @@ def matrix(dtype: str, m: int, n: int, kind: str = "uniform", key: int = KEY) ->
     return (elements.view(np.uint32) if dtype == "fp32" else elements).reshape(m, n)
 
 
-def launched(
-    entry: str, dtype: str, output: Array, kind: str, *arguments: Any, writes: int
-) -> tuple[Array, ...]:
-    """What a kernel of the check leaves in buffers of so many bytes, of an output of n x m."""
-    memory, (n, m) = Memory(), output.shape
-    made = [
-        memory.buffer(0, np.zeros(8, np.uint32), writable=True) for _ in range(writes)
-    ]
-    bits = np.ascontiguousarray(output).reshape(-1)
-    bits = np.append(bits, bits[:1]) if bits.nbytes % 4 else bits
-    place = memory.buffer(0, bits.view(np.uint32), writable=False)
-    memory.readable[: place // 4] = 0
-    program = check_program(CHECK, f"{entry}<{C_TYPES[dtype]}>", PACKAGE / "gpu")
-    given = [*made, *arguments, place, m, n, KEY, INPUTS.index(kind)]
-    CheckMachine(program, memory, 2, given).run()
-    return tuple(memory.words[one // 4 :][:4].view(np.uint64) for one in made)
-
-
 def wrong(dtype: str, output: Array, kind: str = "uniform") -> int:
-    return int(launched("count_wrong", dtype, output, kind, writes=1)[0][0])
+    """How many elements of an output (n x m) count_wrong counts."""
+    memory, (n, m) = Memory(), output.shape
+    count = memory.buffer(0, np.zeros(8, np.uint32), writable=True)
+    place = memory.buffer(0, words(output), writable=False)
+    memory.readable[: place // 4] = 0
+    program = check_program(CHECK, f"count_wrong<{C_TYPES[dtype]}>", PACKAGE / "gpu")
+    given = [count, place, m, n, KEY, INPUTS.index(kind)]
+    CheckMachine(program, memory, 2, given).run()
+    return int(memory.words[count // 4 :][:4].view(np.uint64)[0])
 
 
 @pytest.mark.parametrize("kind", INPUTS)
@@ -107,21 +90,14 @@ def test_what_is_not_the_answer_is_found_in_one_launch(cheat: str) -> None:
     assert wrong("fp32", made.astype(np.uint32), kind) > 0
 
 
-def inspected(output: Array) -> float:
-    """The error that check_outputs leaves in its slot, whose tag must be right."""
-    running, result = launched(
-        "check_outputs", "bf16", output, "uniform", SECRET, writes=2
-    )
-    assert (int(running[0]), int(running[1])) == (0, 0)
-    assert int(result[1]) == _mixed(SECRET, int(result[0]))
-    return float(result[:1].view(np.float64)[0])
-
-
 def test_a_timed_launch_is_held_to_the_same() -> None:
     right = matrix("bf16", 40, 33).T.copy()
-    assert inspected(right) == 0.0
-    right[32, 39] ^= 1
-    assert inspected(right) == 1.0
+    spoilt = right.copy()
+    spoilt[32, 39] ^= 1
+    for output, error in ((right, 0.0), (spoilt, 1.0)):
+        numbers = (40, 33, KEY, INPUTS.index("uniform"))
+        entry = "check_outputs<__nv_bfloat16>"
+        assert inspected("transpose", entry, [output], *numbers) == error
 
 
 # The instance, on a GPU that only counts.
@@ -138,27 +114,14 @@ class Cublas:
 
 
 @pytest.fixture
-def make(monkeypatch: pytest.MonkeyPatch) -> Any:
-    for module in (instances, tensor):
-        monkeypatch.setattr(module, "Buffer", FakeBuffer)
+def make(fake_buffers: None, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(of_transpose, "cublas", Cublas())
 
     def made(dtype: str, m: int, n: int) -> TransposeInstance:
-        gpu: Any = FakeGpu("transpose", dtype)
-        return TransposeInstance(77, gpu, {"m": m, "n": n}, dtype, "")
+        found: TransposeInstance = fake_instance("transpose", dtype, {"m": m, "n": n})
+        return found
 
     return made
-
-
-@pytest.mark.parametrize("dtype", PROBLEM.dtypes)
-def test_all_that_a_worker_does_with_it_calls_kernels_as_they_are(
-    make: Any, dtype: str
-) -> None:
-    made = make(dtype, 33, 7)
-    made.library(COPY)[""]()
-    assert {
-        entry.split("<")[0] for entry in PROBLEM.harness(dtype)
-    } <= use_as_a_worker_does(made)
 
 
 def test_what_is_wrong_is_counted_in_words(
@@ -170,34 +133,6 @@ def test_what_is_wrong_is_counted_in_words(
         check = made.check({})
         assert check.correct is correct
         assert correct or str(check) == "5 of 231 outputs are not those of the input"
-
-
-def test_each_launch_of_a_chain_has_an_input_and_a_key_of_its_own(make: Any) -> None:
-    """The answer of a moved input is the answer moved."""
-    assert_launches_of_a_chain_differ(make("bf16", 33, 7))
-
-
-def test_a_copy_moves_as_many_bytes_as_a_transposition(
-    make: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for dtype in PROBLEM.dtypes:
-        made, moved = make(dtype, 33, 7), []
-        monkeypatch.setattr(
-            made.gpu,
-            "copy",
-            lambda target, source, size, moved=moved: moved.append(2 * size),
-        )
-        made.library(COPY)[""]()
-        assert moved == [PROBLEM.work(made.size, dtype, {}).bytes]
-
-
-def test_the_memory_of_an_instance_is_what_its_description_says(make: Any) -> None:
-    made = make("fp32", 640, 700)
-    with made.writing_to(1):
-        held = {name: tensor.buffer.size for name, tensor in made.tensors.items()}
-    assert sum(held.values()) + held["output"] == PROBLEM.device_bytes(
-        made.size, "fp32"
-    )
 
 
 def as_blas(call: tuple[Any, ...], memory: dict[int, Array]) -> Array:
@@ -234,16 +169,3 @@ def test_geam_is_asked_for_the_transposed_matrix(make: Any) -> None:
 def test_without_geam_of_bf16_a_note_says_so(make: Any) -> None:
     with pytest.raises(LadderError, match="cuBLAS has no geam of bf16"):
         make("bf16", 5, 3).library("geam")
-
-
-def test_edges_have_sizes_for_kernels_of_whole_vectors_and_are_thin_odd_and_prime() -> (
-    None
-):
-    groups = PROBLEM.edges({})
-    for group in groups:
-        assert any(size["m"] % 8 == 0 == size["n"] % 8 for size in group), group
-    first = [(group[0]["m"], group[0]["n"]) for group in groups]
-    assert {(1, 1), (127, 131)} <= set(first)
-    assert any(m == 1 < n for m, n in first)
-    assert any(n == 1 < m for m, n in first)
-    assert max(m / n for m, n in first) > 10000 < max(n / m for m, n in first)

@@ -1,7 +1,5 @@
 """y = a*x + y, element by element."""
 
-from collections.abc import Sequence
-
 from ladder.model.problem import Params, Problem, Size, Work
 
 
@@ -15,9 +13,7 @@ class Axpy(Problem):
     buffers = ("x", "y")
     scalars = ("a",)
     libraries = ("copy",)
-
-    def edges(self, params: Params) -> Sequence[Sequence[Size]]:
-        return [[{"elements": count}] for count in (1, 1031)]
+    edge_sizes = [[(1,)], [(1031,)]]
 
     def harness(self, dtype: str) -> tuple[str, ...]:
         return ("compare_axpy", "check_axpy")

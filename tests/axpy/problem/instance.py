@@ -1,59 +1,42 @@
 """a*x + y on a device: y is laid out anew before each check."""
 
-from typing import Any
-
-from ladder.gpu import instance
-from ladder.gpu.device import CheckResultSlot, Launcher
-from ladder.gpu.instance import Check
+from ladder.gpu.device import CheckResultSlot
+from ladder.gpu.instance import HarnessCall, Instance, Shapes
 from ladder.model.problem import Params
 
 
-class AxpyInstance(instance.Instance):
+class AxpyInstance(Instance):
     """Buffers x, y and y before the launch."""
 
-    outputs = ("y",)
+    drawn, outputs = ("x", "before"), ("y",)
+    copied = ("before", "y")
 
-    def shapes(self) -> dict[str, tuple[tuple[int, ...], str]]:
-        return dict.fromkeys(
-            ("x", "y", "before"), ((self.size["elements"],), self.dtype)
-        )
+    def shapes(self) -> Shapes:
+        line = ((self.size["elements"],), self.dtype)
+        return dict.fromkeys(("x", "y", "before"), line)
 
     def fill_inputs(self, seed: int) -> None:
+        super().fill_inputs(seed)
         self.scalars["a"] = 1.5
-        self.draw("x", seed)
-        self.draw("before", seed + 1)
 
     def _poison_outputs(self) -> None:
-        self.gpu.copy(
-            self.pointer("y"), self.pointer("before"), 4 * self.size["elements"]
-        )
+        y = self.tensors["y"]
+        self.gpu.copy(y.pointer, self.pointer("before"), y.buffer.size)
 
     def error_bound(self, params: Params) -> float:
         """One rounding of the product and one of the sum, or one of both together, over |a*x| + |y|."""
         return 2.0**-23
 
-    def _compared(self) -> tuple[Any, ...]:
-        data = [self.pointer(name) for name in ("x", "before", "y")]
-        return (*data, self.size["elements"], self.scalars["a"])
+    def _compare(self, kernel: str) -> HarnessCall:
+        elements = self.size["elements"]
+        buffers = [self.pointer(name) for name in ("x", "before", "y")]
+        return HarnessCall(kernel, elements, (*buffers, elements, self.scalars["a"]))
 
-    def check(self, params: Params) -> Check:
-        harness = self.gpu.harness
-        maximum, _ = harness.reduce(
-            "compare_axpy", self.size["elements"], harness.maximum, *self._compared()
-        )
-        return Check(maximum, self.error_bound(params))
+    def comparison(self, params: Params) -> HarnessCall:
+        return self._compare("compare_axpy")
 
-    def _inspect(self, params: Params, slot: CheckResultSlot) -> None:
-        self.gpu.harness.run(
-            "check_axpy", self.size["elements"], slot, *self._compared()
-        )
-
-    def library(self, name: str) -> dict[str, Launcher]:
-        return {
-            "": lambda: self.gpu.copy(
-                self.pointer("y"), self.pointer("before"), 4 * self.size["elements"]
-            )
-        }
+    def inspection(self, params: Params, slot: CheckResultSlot) -> HarnessCall:
+        return self._compare("check_axpy")
 
 
 INSTANCE = AxpyInstance

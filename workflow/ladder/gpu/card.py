@@ -11,9 +11,8 @@ def card_facts(uuid: str) -> dict[str, Any]:
     The memory's peak rate is in GB/s, at two transfers a clock, as all memory of GPUs has it. Integrated memory has no
     clock of its own, and no rate.
     """
-    from cuda.bindings import (
-        nvml,
-    )  # which those who only read what was measured do without
+    # Those who only read what was measured do without.
+    from cuda.bindings import nvml
 
     nvml.init_v2()
     handle = nvml.device_get_handle_by_uuid(uuid)

@@ -21,12 +21,10 @@ Launcher = Callable[[], None]  # enqueues one run on the GPU's stream
 
 RESULT_SLOTS = 4096  # checks whose results wait to be read
 
-GUARD_BYTES = (
-    2**21
-)  # on each side of a buffer: a page, so that buffers begin where pages do
-GUARD_BYTE = 0x81 + secrets.randbelow(
-    60
-)  # what they hold: no byte of a small number or of 1.0
+# On each side of a buffer: a page, so that buffers begin where pages do.
+GUARD_BYTES = 2**21
+# What they hold: no byte of a small number or of 1.0.
+GUARD_BYTE = 0x81 + secrets.randbelow(60)
 
 Guard = tuple[int, int, bool]
 """Address, bytes, and whether it lies behind its buffer."""
@@ -36,7 +34,6 @@ FLUSHED = "flushed"
 
 _RUNNING = 32  # bytes of what checking kernels share until the last block is done
 _THREADS = 256
-_KEPT = 1024  # packed arguments
 _MOST_SMS = 1024
 _WORD = 2**64 - 1
 _LEAST_L2_BYTES = 32 * 1024 * 1024  # overwritten at least, also where the L2 holds less
@@ -60,9 +57,8 @@ class Gpu:
     def __init__(self, harness: bytes, symbols: Mapping[str, str]) -> None:
         self.device = Device(0)
         self.device.set_current()
-        self.guards: list[
-            tuple[str, Guard]
-        ] = []  # of buffers that last as long as the process
+        # Of buffers that last as long as the process.
+        self.guards: list[tuple[str, Guard]] = []
         self._lasting: list[Buffer] = []
         self.stream: Stream = self.device.create_stream()
         properties = self.device.properties
@@ -71,23 +67,16 @@ class Gpu:
         self.compute_capability: tuple[int, int] = tuple(self.device.compute_capability)
         self.block_shared_bytes: int = properties.max_shared_memory_per_block_optin
         # At two transfers a clock, as all memory of GPUs has it. Integrated memory says 0: its rate is not known.
-        self.memory_bytes_per_us: float = (
-            properties.memory_clock_rate * properties.global_memory_bus_width / 4e3
-            or math.inf
-        )
+        width = properties.global_memory_bus_width
+        rate = properties.memory_clock_rate * width / 4e3
+        self.memory_bytes_per_us: float = rate or math.inf
         self.boost_clock_mhz: float = properties.clock_rate / 1e3
-        number = int("".join(map(str, self.compute_capability)))
+        major, minor = self.compute_capability
         self.fp32_tflops, self.tensor_tflops = peaks(
-            number, self.device.name, self.sms, self.boost_clock_mhz
+            int(f"{major}{minor}"), self.device.name, self.sms, self.boost_clock_mhz
         )
         # Data-centre parts have fp64 at half the rate of fp32 or better.
-        self.full_rate_fp64 = self.compute_capability in {
-            (6, 0),
-            (7, 0),
-            (8, 0),
-            (9, 0),
-            (10, 0),
-        }
+        self.full_rate_fp64 = minor == 0 and major in range(6, 11)
         self.harness = Harness(self, harness, symbols)
         self.l2 = L2(self, self.l2_bytes)
 
@@ -116,14 +105,10 @@ class Gpu:
         """A buffer for the whole process, between guards that instances look at. Raises OutOfDeviceMemory."""
         whole = self.allocate(size + 2 * GUARD_BYTES)
         whole.fill(GUARD_BYTE, stream=self.stream)
-        self._lasting.append(
-            whole
-        )  # Its guards are looked at for as long, whoever asked for it and is gone.
+        # Its guards are looked at for as long, whoever asked for it and is gone.
+        self._lasting.append(whole)
         begin = int(whole.handle) + GUARD_BYTES
-        self.guards += [
-            (name, guard)
-            for guard in guards_of(int(whole.handle), whole.size, begin, size)
-        ]
+        self.guards += [(name, guard) for guard in guards_of(whole, begin, size)]
         return Buffer.from_handle(begin, size, owner=whole)
 
     def sync(self) -> None:
@@ -150,14 +135,11 @@ class Gpu:
 
     def allow_shared(self, kernel: Kernel, size: int) -> None:
         """Let a kernel have more dynamic shared memory, in bytes a block, than the 48 KiB that each may have."""
-        limit = (
-            driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-        )
-        where = (
-            driver.CUkernel(int(kernel.handle)),
-            driver.CUdevice(self.device.device_id),
-        )
-        checked(driver.cuKernelSetAttribute(limit, size, *where))
+        attributes = driver.CUfunction_attribute
+        limit = attributes.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        handle = driver.CUkernel(int(kernel.handle))
+        device = driver.CUdevice(self.device.device_id)
+        checked(driver.cuKernelSetAttribute(limit, size, handle, device))
 
     def scrub_shared(self) -> None:
         """Enqueue poison for the shared memory of every multiprocessor, as one block's of which it holds only one."""
@@ -177,10 +159,8 @@ class Gpu:
         """The SM clock between two readings, the median over multiprocessors; frees them."""
         readings = []
         for buffer in (before, after):
-            words = struct.unpack(
-                f"{2 * _MOST_SMS}q", self.download(int(buffer.handle), _MOST_SMS * 16)
-            )
-            readings.append(list(zip(words[::2], words[1::2], strict=True)))
+            data = self.download(int(buffer.handle), _MOST_SMS * 16)
+            readings.append(struct.iter_unpack("2q", data))
             buffer.close(self.stream)
         clocks = []
         for (cycles, ns), (later_cycles, later_ns) in zip(*readings, strict=True):
@@ -194,15 +174,11 @@ class Gpu:
         checked(driver.cuMemcpyDtoDAsync(target, source, size, self.stream.handle))
 
 
-def guards_of(
-    whole: int, whole_bytes: int, begin: int, size: int
-) -> tuple[Guard, Guard]:
+def guards_of(allocation: Buffer, begin: int, size: int) -> tuple[Guard, Guard]:
     """What lies ahead of a buffer, and behind it, in the allocation that it is part of."""
-    return (whole, begin - whole, False), (
-        begin + size,
-        whole + whole_bytes - begin - size,
-        True,
-    )
+    first, end = int(allocation.handle), begin + size
+    behind = first + allocation.size - end
+    return (first, begin - first, False), (end, behind, True)
 
 
 class L2:
@@ -267,23 +243,11 @@ class Harness:
 
     def __init__(self, gpu: Gpu, cubin: bytes, symbols: Mapping[str, str]) -> None:
         code = ObjectCode.from_cubin(cubin)
-        self.kernels: dict[str, Kernel] = {
-            entry: code.get_kernel(name) for entry, name in symbols.items()
-        }
-        self._functions = {
-            name: driver.CUfunction(int(kernel.handle))
-            for name, kernel in self.kernels.items()
-        }
+        self.kernels = {entry: code.get_kernel(name) for entry, name in symbols.items()}
+        self._gpu = gpu
         size = 16 + _RUNNING + 16 * RESULT_SLOTS
-        self._gpu, self._scratch = (
-            gpu,
-            gpu.allocate_guarded("the results of checks", size + 16),
-        )
+        self._scratch = gpu.allocate_guarded("the results of checks", size + 16)
         self._scratch.fill(0, stream=gpu.stream)
-        self._slot, self._packed = (
-            CheckResultSlot(),
-            dict[tuple[Any, ...], tuple[int, Any, list[Any]]](),
-        )
         self.maximum = int(self._scratch.handle)
         self.count = self.maximum + 8
         self._not_zero = self.maximum + size
@@ -294,36 +258,22 @@ class Harness:
         )
 
     def run(self, entry: str, elements: int, *arguments: Any) -> None:
-        """Enqueue one kernel over `elements` with a grid-stride loop.
-
-        What the same arguments are packed into is kept: a ctypes object is the same whatever it holds.
-        """
-        identities = [
-            value if isinstance(value, int | float) else id(value)
-            for value in arguments
-        ]
-        key = (entry, elements, *identities)
-        if key not in self._packed:
-            if len(self._packed) >= _KEPT:
-                self._packed.clear()
-            self._packed[key] = self._pack(elements, arguments)
-        blocks, pointers, _ = self._packed[key]
+        """Enqueue one kernel over `elements` with a grid-stride loop."""
+        blocks = max(1, min(-(-elements // _THREADS), self._gpu.sms * 16))
+        typed = [_typed(value) for value in arguments]
+        addresses = (ctypes.c_void_p * len(typed))(*map(ctypes.addressof, typed))
         # Not by cuda.core, which takes no structures and more time.
-        where = (blocks, 1, 1, _THREADS, 1, 1, 0, self._gpu.stream.handle)
         checked(
             driver.cuLaunchKernel(
-                self._functions[entry], *where, ctypes.addressof(pointers), 0
+                driver.CUfunction(int(self.kernels[entry].handle)),
+                *(blocks, 1, 1),
+                *(_THREADS, 1, 1),
+                0,
+                self._gpu.stream.handle,
+                ctypes.addressof(addresses),
+                0,
             )
         )
-
-    def _pack(
-        self, elements: int, arguments: Sequence[Any]
-    ) -> tuple[int, Any, list[Any]]:
-        """Blocks, addresses of the arguments for the driver, and the arguments themselves, which must live as long."""
-        blocks = max(1, min((elements + _THREADS - 1) // _THREADS, self._gpu.sms * 16))
-        typed = [_typed(value) for value in arguments]
-        pointers = (ctypes.c_void_p * len(typed))(*map(ctypes.addressof, typed))
-        return blocks, pointers, typed
 
     def reduce(self, entry: str, elements: int, *arguments: Any) -> tuple[float, int]:
         """(maximum, count) that a comparing kernel leaves at `self.maximum` and `self.count`, two of its arguments."""
@@ -332,27 +282,22 @@ class Harness:
         return struct.unpack("dQ", self._gpu.download(self.maximum, 16))
 
     def result_slot(self, index: int, key: int) -> CheckResultSlot:
-        """The slot of a check, the first one since results were read being number 0. Valid until the next call."""
-        self._slot.running = self.maximum + 16
-        self._gpu.zero(self._slot.running, _RUNNING)  # A kernel may have written there.
-        self._slot.result, self._slot.key = (
-            self._slot.running + _RUNNING + 16 * index,
-            key,
-        )
-        return self._slot
+        """The slot of a check, the first one since results were read being number 0."""
+        running = self.maximum + 16
+        self._gpu.zero(running, _RUNNING)  # A kernel may have written there.
+        return CheckResultSlot(running, running + _RUNNING + 16 * index, key)
 
     def read_check_results(self, keys: Sequence[int]) -> list[float]:
         """What checks left in their slots, in order; infinity where it is not what the holder of the key wrote."""
-        size = _RUNNING + 16 * len(keys)
-        words = struct.unpack(
-            f"{size // 8}Q", self._gpu.download(self.maximum + 16, size)
-        )[_RUNNING // 8 :]
-        self._gpu.zero(self.maximum + 16, size)
-        pairs = zip(words[::2], words[1::2], keys, strict=True)
-        return [
-            _double(bits) if tag == _mixed(key, bits) else math.inf
-            for bits, tag, key in pairs
-        ]
+        running, size = self.maximum + 16, _RUNNING + 16 * len(keys)
+        results = self._gpu.download(running, size)[_RUNNING:]
+        self._gpu.zero(running, size)
+        errors = []
+        for key, (bits, tag) in zip(
+            keys, struct.iter_unpack("QQ", results), strict=True
+        ):
+            errors.append(_double(bits) if tag == _mixed(key, bits) else math.inf)
+        return errors
 
     def read_through(self, data: Buffer) -> None:
         """Enqueue a read of a whole buffer of zeros."""

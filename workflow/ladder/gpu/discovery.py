@@ -49,18 +49,19 @@ def visible(gpus: Sequence[FoundGpu], environment: Mapping[str, str]) -> list[Fo
     Raises LadderError for a name of none of them, for a number that may mean another one in CUDA, and for a GPU in MIG
     mode: a slice would be published as if it were the whole model.
     """
-    chosen, whole = environment.get(_CHOSEN), [gpu for gpu in gpus if not gpu.mig]
-    if chosen is None and (whole or not gpus):
-        return whole
+    chosen = environment.get(_CHOSEN)
     if chosen is None:
+        whole = [gpu for gpu in gpus if not gpu.mig]
+        if whole or not gpus:
+            return whole
         what = "turn it off (nvidia-smi -mig 0), or run without a GPU: `--config device=none`"
         raise LadderError(f"{gpus[0].name}: {_MIG}; {what}")
-    found = list[FoundGpu]()
+    selected = list[FoundGpu]()
     for name in map(str.strip, chosen.split(",")):
         if not gpus or name in _NO_DEVICE or name.startswith("-"):
             break
-        found.append(_named(name, gpus, environment.get(_ORDER)))
-    return found
+        selected.append(_named(name, gpus, environment.get(_ORDER)))
+    return selected
 
 
 _MIG = "it is in MIG mode, and slices are not measured"
@@ -105,9 +106,8 @@ def _named(name: str, gpus: Sequence[FoundGpu], order: str | None) -> FoundGpu:
 def driver_version() -> str | None:
     """Version of the kernel-mode driver, or None without one."""
     try:
-        ctypes.CDLL(
-            _LIBRARY
-        )  # saves importing the bindings (0.1 s) on a host without a driver
+        # Saves importing the bindings (0.1 s) on a host without a driver.
+        ctypes.CDLL(_LIBRARY)
         from cuda.bindings import nvml
 
         nvml.init_v2()
@@ -123,18 +123,13 @@ def _refuse_old_driver() -> None:
     try:
         nvml.init_v2()
         version = int(nvml.system_get_cuda_driver_version())
-    except (
-        Exception
-    ):  # of a driver that does not answer, of which more is said elsewhere
-        return
+    except Exception:
+        return  # Of a driver that does not answer more is said elsewhere.
     if version < _LEAST_CUDA:
-        there, needed = (
-            f"CUDA {version // 1000}.{version % 1000 // 10}",
-            "CUDA 13, driver 580 or later",
-        )
-        shown = "`--config device=none` shows the published numbers without a GPU"
+        cuda = f"CUDA {version // 1000}.{version % 1000 // 10}"
         raise LadderError(
-            f"the NVIDIA driver {driver_version()} is for {there}; needed is {needed} ({shown})"
+            f"the NVIDIA driver {driver_version()} is for {cuda}; needed is CUDA 13, driver 580 or later "
+            "(`--config device=none` shows the published numbers without a GPU)"
         )
 
 
@@ -159,18 +154,15 @@ def find_gpus() -> list[FoundGpu]:
     from cuda.core import system
 
     _refuse_old_driver()
+    gpus = []
     try:
-        found = enumerate(system.Device.get_all_devices())
-        gpus = [
-            FoundGpu(
-                index, one.name, one.uuid, one.cuda_compute_capability, _is_mig(one)
-            )
-            for index, one in found
-        ]
+        for index, device in enumerate(system.Device.get_all_devices()):
+            capability = device.cuda_compute_capability
+            mig = _is_mig(device)
+            gpus.append(FoundGpu(index, device.name, device.uuid, capability, mig))
     except Exception as error:
-        if not any(
-            path.read_text().strip() == _NVIDIA for path in _PCI.glob("*/vendor")
-        ):
+        vendors = [path.read_text().strip() for path in _PCI.glob("*/vendor")]
+        if _NVIDIA not in vendors:
             return []
         why = "nvidia-smi should work first; `--config device=none` runs without a GPU"
         raise LadderError(
@@ -181,6 +173,5 @@ def find_gpus() -> list[FoundGpu]:
 
 def of_one_model(gpus: Sequence[FoundGpu], slug: str) -> list[FoundGpu]:
     """Those of the model that a run's folder is named by; where none is, those like the first."""
-    return [one for one in gpus if one.slug == slug] or [
-        one for one in gpus if one.name == gpus[0].name
-    ]
+    named = [gpu for gpu in gpus if gpu.slug == slug]
+    return named or [gpu for gpu in gpus if gpu.name == gpus[0].name]

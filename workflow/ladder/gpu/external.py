@@ -9,14 +9,13 @@ import importlib.util
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from ladder.gpu.device import Launcher
 from ladder.gpu.instance import Instance
-from ladder.gpu.tensor import Tensor
 from ladder.model.cell import External
 from ladder.model.errors import LadderError, within
 from ladder.model.files import file_sha256
@@ -33,10 +32,6 @@ class Array:
     pointer: int
     shape: tuple[int, ...]
     dtype: str
-
-    @classmethod
-    def of(cls, tensor: Tensor) -> "Array":
-        return cls(tensor.pointer, tensor.shape, tensor.dtype)
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
@@ -64,9 +59,8 @@ class ExternalReference:
 
     def __init__(self, given: External) -> None:
         self.given = given
-        self._states: dict[
-            tuple[Any, ...], ctypes.c_void_p
-        ] = {}  # what the setup entry left, by size
+        # What the setup entry left, by dtype, layout and size.
+        self._states: dict[tuple[Any, ...], ctypes.c_void_p] = {}
 
     def __str__(self) -> str:
         return f"{self.given.file}: {self.given.entry}"
@@ -87,30 +81,30 @@ class ExternalReference:
     def _launcher(
         self, problem: Problem, instance: Instance, params: Params
     ) -> Launcher:
-        sizes = {name: instance.size[name] for name in problem.size_fields} | dict(
-            params
-        )
+        sizes: dict[str, Any] = {
+            name: instance.size[name] for name in problem.size_fields
+        }
+        sizes |= params
         scalars = {name: instance.scalars[name] for name in problem.scalars}
         stream = int(instance.gpu.stream.handle)
+        tensors = {name: instance.tensors[name] for name in problem.buffers}
         if self.given.kind == "python":
             asked = Asked(problem.name, instance.dtype, instance.layout)
-            buffers = {
-                name: Array.of(instance.tensors[name]) for name in problem.buffers
+            arrays = {
+                name: Array(tensor.pointer, tensor.shape, tensor.dtype)
+                for name, tensor in tensors.items()
             }
-            return self._python(asked, buffers, sizes, scalars, stream)
-        numbers = [ctypes.c_int64(int(value)) for value in sizes.values()]
-        weights = [ctypes.c_float(value) for value in scalars.values()]
-        common = [*numbers, *weights, ctypes.c_void_p(stream)]
-        pointers = [ctypes.c_void_p(instance.pointer(name)) for name in problem.buffers]
+            return self._python(asked, arrays, sizes, scalars, stream)
+        common = [
+            *(ctypes.c_int64(int(value)) for value in sizes.values()),
+            *(ctypes.c_float(value) for value in scalars.values()),
+            ctypes.c_void_p(stream),
+        ]
+        pointers = [ctypes.c_void_p(tensor.pointer) for tensor in tensors.values()]
         words = {"dtype": instance.dtype, "layout": instance.layout}
         entry = self._function(self.given.entry, words)
         states = [self._state(words, sizes, common)] if self.given.setup else []
-
-        def launch() -> None:
-            if code := entry(*pointers, *common, *states):
-                raise LadderError(f"{entry.__name__} returned {code}; 0 is success")
-
-        return launch
+        return partial(_call, entry, *pointers, *common, *states)
 
     def _state(
         self, words: dict[str, str], sizes: dict[str, Any], common: list[Any]
@@ -118,9 +112,9 @@ class ExternalReference:
         """What the setup entry leaves for a size, in each dtype and layout; it is called once for each."""
         key = (*words.values(), *sizes.items())
         if key not in self._states:
-            state, setup = ctypes.c_void_p(), self._function(self.given.setup, words)
-            if code := setup(ctypes.byref(state), *common):
-                raise LadderError(f"{setup.__name__} returned {code}; 0 is success")
+            state = ctypes.c_void_p()
+            setup = self._function(self.given.setup, words)
+            _call(setup, ctypes.byref(state), *common)
             self._states[key] = state
         return self._states[key]
 
@@ -152,9 +146,8 @@ class ExternalReference:
         with _naming("raised"):
             launcher: Callable[[], object] = entry(*given)
         if not callable(launcher):
-            accepted = "a callable without arguments"
             raise LadderError(
-                f"returned {launcher!r}, which is not accepted; accepted: {accepted}"
+                f"returned {launcher!r}, which is not accepted; accepted: a callable without arguments"
             )
 
         def launch() -> None:
@@ -183,6 +176,12 @@ class ExternalReference:
             raise LadderError(
                 "the file has changed since the plan was made; make the plan again"
             )
+
+
+def _call(function: Any, *arguments: Any) -> None:
+    """Call a C function. Raises LadderError where it says that it failed."""
+    if code := function(*arguments):
+        raise LadderError(f"{function.__name__} returned {code}; 0 is success")
 
 
 @contextlib.contextmanager

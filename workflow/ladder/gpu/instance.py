@@ -7,9 +7,11 @@ import math
 import secrets
 import struct
 from abc import ABC, abstractmethod
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from functools import partial
+from typing import Any, ClassVar, NamedTuple
 
 from cuda.core import Buffer
 
@@ -25,10 +27,13 @@ from ladder.gpu.tensor import Tensor
 from ladder.gpu.timing import Timer
 from ladder.gpu.workspace import WORD, Workspaces
 from ladder.model.errors import LadderError
-from ladder.model.problem import C_TYPES, ELEMENT_BYTES, GUARD, INPUTS, Params
+from ladder.model.problem import C_TYPES, COPY, ELEMENT_BYTES, GUARD, INPUTS, Params
 
+Shapes = dict[str, tuple[tuple[int, ...], str]]
+"""Shape and element dtype of buffers, by name."""
 STEP = 256  # bytes: as aligned as libraries expect
 _STEPS = 256
+_ROOM = _STEPS * STEP  # bytes behind an input that is shifted
 
 
 @dataclass(frozen=True)
@@ -46,10 +51,19 @@ class Check:
 
     def __str__(self) -> str:
         """What is wrong."""
-        return (
-            self.detail
-            or f"largest normalised error {self.max_error:.3g}, allowed {self.error_bound:.3g}"
-        )
+        measured = f"{self.max_error:.3g}, allowed {self.error_bound:.3g}"
+        return self.detail or f"largest normalised error {measured}"
+
+
+class HarnessCall(NamedTuple):
+    """A kernel of a problem's check.cu: its name expression, and over how many elements it goes.
+
+    `arguments` are what it takes after the place for its result.
+    """
+
+    entry: str
+    elements: int
+    arguments: tuple[Any, ...]
 
 
 class Instance(ABC):
@@ -61,6 +75,8 @@ class Instance(ABC):
     drawn: ClassVar[tuple[str, ...]] = ("input",)
     """Buffers that hold fresh random numbers ahead of each launch."""
     outputs: ClassVar[tuple[str, ...]] = ("output",)
+    copied: ClassVar[tuple[str, str]] = ("input", "copied")
+    """Source and target of the reference `copy`."""
     shifted_inputs: ClassVar[tuple[str, ...]] = ()
     """Inputs that differ from place to place from 2 on, so that no launch of a chain holds the answer of another."""
 
@@ -69,14 +85,13 @@ class Instance(ABC):
     ) -> None:
         self.gpu, self.size, self.dtype, self.layout = gpu, size, dtype, layout
         self.tensors: dict[str, Tensor] = {}
-        self._workspaces: dict[int, Workspaces] = {}  # by place
         self.scalars: dict[str, float] = {}
         self.inputs = INPUTS[0]  # the kind to draw
         self._secret = secrets.token_bytes(32)
         self._place = 0
+        self._workspaces = defaultdict[int, Workspaces](partial(Workspaces, gpu))
+        self._other_outputs: dict[int, dict[str, Tensor]] = {}  # by place
         self._copies: dict[tuple[str, int], Tensor] = {}  # of shifted inputs
-        self._elsewhere: dict[tuple[str, int], Tensor] = {}
-        self._table: tuple[list[str], list[Guard], Buffer] | None = None
         for name, (shape, element) in self.shapes().items():
             self.add_buffer(name, shape, element)
 
@@ -85,9 +100,36 @@ class Instance(ABC):
         """What makes instances on the timer's GPU, asked for once a process; `settings` are the plan's."""
         return cls
 
+    # What a problem says of itself
+
     @abstractmethod
-    def shapes(self) -> dict[str, tuple[tuple[int, ...], str]]:
+    def shapes(self) -> Shapes:
         """Shape and element dtype of each buffer."""
+
+    @abstractmethod
+    def error_bound(self, params: Params) -> float:
+        """The largest error of a correct result, for both checks."""
+
+    def comparison(self, params: Params) -> HarnessCall:
+        """The kernel that compares all outputs with the problem's own higher-precision answer.
+
+        What it depends on is enqueued here. A problem with another `check` has none.
+        """
+        raise NotImplementedError
+
+    @abstractmethod
+    def inspection(self, params: Params, slot: CheckResultSlot) -> HarnessCall:
+        """The kernel that checks the last launch, far cheaper than `check`; what it depends on is enqueued here.
+
+        Its largest error ends at the slot.
+        """
+
+    def shifts(self) -> int:
+        """How many shifts of the first input, by multiples of 256 bytes, give answers with nothing in common.
+
+        One, which is none but 0, where the answer of a moved input follows from that of the input as it was.
+        """
+        return 1
 
     def fill_inputs(self, seed: int) -> None:
         """Draw fresh inputs."""
@@ -95,60 +137,22 @@ class Instance(ABC):
             if name in self.tensors:
                 self.draw(name, seed)
 
-    def _poison_outputs(self) -> None:
-        """Overwrite every output, so that an element nobody writes fails the check: 0xff in each byte is NaN."""
-        for name in self.outputs:
-            self.tensors[name].buffer.fill(b"\xff", stream=self.gpu.stream)
+    def use_scalars(self, alpha: float, beta: float, before: str = "nan") -> None:
+        """Make kernels that are loaded from here on, and checks, use these where the problem has them. Draw afterwards.
 
-    @abstractmethod
-    def error_bound(self, params: Params) -> float:
-        """The largest error of a correct result, for both checks."""
-
-    @abstractmethod
-    def check(self, params: Params) -> Check:
-        """Compare all outputs with the problem's own higher-precision answer."""
-
-    @abstractmethod
-    def _inspect(self, params: Params, slot: CheckResultSlot) -> None:
-        """Enqueue a check that is far cheaper than `check`, of the last launch; its largest error ends at the slot."""
-
-    def _refresh(self, seed: int) -> None:
-        """Enqueue fresh inputs and poisoned outputs; a problem may do both at once."""
-        self.fill_inputs(seed)
-        self._poison_outputs()
-
-    def poison_outputs(self) -> None:
-        """Overwrite every output and all scratch ahead of a launch."""
-        self._poison_outputs()
-        self.workspaces.renew()
-
-    def refresh(self, seed: int) -> None:
-        """Enqueue what comes ahead of a timed launch: fresh inputs, poisoned outputs and scratch."""
-        self._refresh(seed)
-        self.workspaces.renew()
-
-    def inspect(self, params: Params, slot: CheckResultSlot) -> None:
-        """Enqueue what comes behind a timed launch: the cheap check, whose largest error ends at the slot, and a look
-        at workspaces that must hold zeros."""
-        self._inspect(params, slot)
-        self.workspaces.look()
-
-    def shifts(self) -> int:
-        """How many shifts of the first input, by multiples of 256 bytes, give answers with nothing in common."""
-        return _STEPS
+        With beta = 0 outputs hold `before`, nan or inf, ahead of a launch.
+        """
 
     def library(self, name: str) -> dict[str, Launcher]:
         """A library reference for the outputs that are there, by the names of its algorithms; "" if it chooses itself.
 
         Raises LadderError where the problem has none of that name.
         """
-        raise LadderError(f"the problem has no library reference {name!r}")
-
-    def use_scalars(self, alpha: float, beta: float, before: str = "nan") -> None:
-        """Make kernels that are loaded from here on, and checks, use these where the problem has them. Draw afterwards.
-
-        With beta = 0 outputs hold `before`, nan or inf, ahead of a launch.
-        """
+        if name != COPY:
+            raise LadderError(f"the problem has no library reference {name!r}")
+        source, target = (self.tensors[buffer] for buffer in self.copied)
+        size = target.buffer.size
+        return {"": partial(self.gpu.copy, target.pointer, source.pointer, size)}
 
     def observations(self, params: Params) -> dict[tuple[str, str], float]:
         """Numbers the last launch wrote about itself, by metric and unit: rows of metrics.csv."""
@@ -161,6 +165,56 @@ class Instance(ABC):
     def least_cycles(self, params: Params) -> float:
         """Fewer cycles than these no work like that of the last launch takes."""
         return 0.0
+
+    # Around a launch
+
+    def _poison_outputs(self) -> None:
+        """Overwrite every output, so that an element nobody writes fails the check: 0xff in each byte is NaN."""
+        for name in self.outputs:
+            self.tensors[name].buffer.fill(b"\xff", stream=self.gpu.stream)
+
+    def poison_outputs(self) -> None:
+        """Overwrite every output and all scratch ahead of a launch."""
+        self._poison_outputs()
+        self.workspaces.renew()
+
+    def _refresh(self, seed: int) -> None:
+        """Enqueue fresh inputs and poisoned outputs; a problem may do both at once."""
+        self.fill_inputs(seed)
+        self._poison_outputs()
+
+    def refresh(self, seed: int) -> None:
+        """Enqueue what comes ahead of a timed launch: fresh inputs, poisoned outputs and scratch."""
+        self._refresh(seed)
+        self.workspaces.renew()
+
+    def renew(self, seed: int) -> None:
+        """The same ahead of a chain: fresh inputs for all places, and poison at the one that is in use."""
+        self.refresh(seed)
+        # A copy that is in use shares its key with the tensor that is moved within it.
+        in_use = {id(self.tensors[name].key) for name in self.shifted_inputs}
+        for (name, number), tensor in self._copies.items():
+            if id(tensor.key) not in in_use:
+                self._draw(tensor, f"{seed} {name} {number}")
+
+    def check(self, params: Params) -> Check:
+        """Compare all outputs with the problem's own higher-precision answer."""
+        error, _ = self._reduce(self.comparison(params), self.gpu.harness.maximum)
+        return Check(error, self.error_bound(params))
+
+    def _reduce(self, call: HarnessCall, place: int) -> tuple[float, int]:
+        """The maximum and the count that a comparing kernel leaves; `place` is of that which it takes."""
+        entry, elements, arguments = call
+        return self.gpu.harness.reduce(entry, elements, place, *arguments)
+
+    def inspect(self, params: Params, slot: CheckResultSlot) -> None:
+        """Enqueue what comes behind a timed launch: the cheap check, whose largest error ends at the slot, and a look
+        at workspaces that must hold zeros."""
+        entry, elements, arguments = self.inspection(params, slot)
+        self.gpu.harness.run(entry, elements, slot, *arguments)
+        self.workspaces.look()
+
+    # Places of outputs and inputs
 
     @contextlib.contextmanager
     def writing_to(self, place: int) -> Iterator[None]:
@@ -190,7 +244,7 @@ class Instance(ABC):
     @property
     def workspaces(self) -> Workspaces:
         """Those of the place in use."""
-        return self._workspaces.setdefault(self._place, Workspaces(self.gpu))
+        return self._workspaces[self._place]
 
     def has_workspaces(self) -> bool:
         """Whether some kernel has had one, at whatever place."""
@@ -206,7 +260,7 @@ class Instance(ABC):
 
     def places(self) -> int:
         """How many sets of outputs there are besides the one in use."""
-        return len({place for _, place in self._elsewhere})
+        return len(self._other_outputs)
 
     def _move(self, place: int) -> None:
         if place != self._place:
@@ -218,22 +272,22 @@ class Instance(ABC):
         self.tensors |= self.workspaces.tensors
 
     def _move_outputs(self, place: int) -> None:
-        for name in self.outputs:
-            here = self.tensors[name]
-            there = self._elsewhere.pop((name, place), None)
-            if there is None:
-                there = self._allocated(here.shape, here.dtype)
-            self._elsewhere[name, self._place] = here
-            self.tensors[name] = there
+        here = {name: self.tensors[name] for name in self.outputs}
+        if place not in self._other_outputs:
+            self._other_outputs[place] = {
+                name: self._allocated(tensor.shape, tensor.dtype)
+                for name, tensor in here.items()
+            }
+        self.tensors |= self._other_outputs.pop(place)
+        self._other_outputs[self._place] = here
 
     def _move_inputs(self, place: int) -> None:
         numbers, shift = self._variation(place)
         for name, number in zip(self.shifted_inputs, numbers, strict=False):
             if (name, number) not in self._copies:
                 here = self.tensors[name]
-                self._copies[name, number] = self._allocated(
-                    here.shape, here.dtype, _STEPS * STEP
-                )
+                copy = self._allocated(here.shape, here.dtype, _ROOM)
+                self._copies[name, number] = copy
             offset = shift if name == self.shifted_inputs[0] else 0
             self.tensors[name] = self._copies[name, number].moved(offset)
 
@@ -244,11 +298,16 @@ class Instance(ABC):
         take another pair of copies: (0, 0), (1, 0), (1, 1), (0, 1), (2, 0), …, so that few are needed.
         """
         pair, step = divmod(max(place - 1, 0), min(self.shifts(), _STEPS))
+        shift = step * STEP
         if len(self.shifted_inputs) == 1:
-            return (pair,), step * STEP
+            return (pair,), shift
         edge = math.isqrt(pair)
-        rest = pair - edge * edge
-        return (edge, rest) if rest <= edge else (rest - edge - 1, edge), step * STEP
+        along = pair - edge * edge
+        if along <= edge:
+            return (edge, along), shift
+        return (along - edge - 1, edge), shift
+
+    # Memory
 
     def pointer(self, name: str) -> int:
         """Address of a buffer."""
@@ -259,9 +318,8 @@ class Instance(ABC):
         if name not in self.shifted_inputs:
             self.tensors[name] = self._allocated(shape, dtype)
             return
-        self.tensors[name] = self._copies[name, 0] = self._allocated(
-            shape, dtype, _STEPS * STEP
-        )
+        self.tensors[name] = self._allocated(shape, dtype, _ROOM)
+        self._copies[name, 0] = self.tensors[name]
 
     def provide_workspace(self, argument: Mapping[str, Any]) -> None:
         """Allocate the workspace of a kernel's argument at this place, unless it is there. Raises OutOfDeviceMemory."""
@@ -274,46 +332,25 @@ class Instance(ABC):
         size = math.prod(shape) * ELEMENT_BYTES[dtype] + room
         guarded = self.gpu.allocate(size + 2 * GUARD_BYTES)
         guarded.fill(GUARD_BYTE, stream=self.gpu.stream)
-        self._table = None
-        whole = Buffer.from_handle(
-            int(guarded.handle) + GUARD_BYTES, size, owner=guarded
-        )
+        begin = int(guarded.handle) + GUARD_BYTES
+        whole = Buffer.from_handle(begin, size, owner=guarded)
         return Tensor(whole, shape, dtype, whole, guarded).moved(0)
 
-    def renew(self, seed: int) -> None:
-        """The same ahead of a chain: fresh inputs for all places, and poison at the one that is in use."""
-        self.refresh(seed)
-        # A copy that is in use shares its key with the tensor that is moved within it.
-        in_use = {id(self.tensors[name].key) for name in self.shifted_inputs}
-        for (name, number), tensor in self._copies.items():
-            if id(tensor.key) not in in_use:
-                self._draw(tensor, f"{seed} {name} {number}")
-
-    def note_drawn(self, name: str, seed: int) -> Tensor:
-        """A buffer whose numbers are those of a seed from now on."""
-        return self._note(self.tensors[name], f"{seed} {name}")
-
-    def _note(self, tensor: Tensor, words: str) -> Tensor:
+    def note_drawn(self, tensor: Tensor, words: str) -> None:
+        """Give a tensor the key that follows from words: from now on it holds the numbers of that key."""
         # Nothing that a kernel reads tells this key, nor does one key tell another.
-        digest = hashlib.blake2b(
-            words.encode(), key=self._secret, digest_size=8
-        ).digest()
-        tensor.key.value, tensor.kind.value = (
-            int.from_bytes(digest, "little"),
-            INPUTS.index(self.inputs),
-        )
-        return tensor
+        digest = hashlib.blake2b(words.encode(), key=self._secret, digest_size=8)
+        tensor.key.value = int.from_bytes(digest.digest(), "little")
+        tensor.kind.value = INPUTS.index(self.inputs)
 
     def draw(self, name: str, seed: int) -> None:
         """Enqueue random numbers for all of a buffer, of the kind `inputs`; as int32 a thousand times as large."""
         self._draw(self.tensors[name], f"{seed} {name}")
 
     def _draw(self, tensor: Tensor, words: str) -> None:
-        self._note(tensor, words)
-        entry, count = f"fill<{C_TYPES[tensor.dtype]}>", tensor.elements
-        self.gpu.harness.run(
-            entry, count, int(tensor.whole.handle), count, tensor.key, tensor.kind
-        )
+        self.note_drawn(tensor, words)
+        fill = f"fill<{C_TYPES[tensor.dtype]}>"
+        self.gpu.harness.run(fill, tensor.elements, *tensor.drawn())
 
     @contextlib.contextmanager
     def inputs_of_kind(self, inputs: str) -> Iterator[None]:
@@ -323,6 +360,8 @@ class Instance(ABC):
             yield
         finally:
             self.inputs = before
+
+    # What launches must not write
 
     def memory_violation(self) -> tuple[str, str] | None:
         """(status, reason) where launches wrote what they must not.
@@ -342,86 +381,72 @@ class Instance(ABC):
 
     def _written_guard(self) -> str | None:
         """Which buffer's guard was written, and where."""
-        names, guards, table = self._guards()
-        count, size = len(guards), 16 * len(guards)
+        named = self._guards()
+        count = len(named)
+        packed = b"".join(struct.pack("3q", *guard) for _, guard in named)
         # Behind the table: for each guard how many bytes changed, and how near to the buffer.
-        counts = int(table.handle) + 24 * count
-        self.gpu.zero(counts, size)
-        given = (
-            counts,
-            counts + 8 * count,
-            int(table.handle),
-            count,
-            ctypes.c_int32(GUARD_BYTE),
-        )
-        self.gpu.harness.run(GUARD, 4096 * count, *given)
-        words = struct.unpack(f"{count}Q{count}d", self.gpu.download(counts, size))
-        for name, guard, changed, nearest in zip(
-            names, guards, words, words[count:], strict=False
+        table = self.gpu.upload(packed + bytes(16 * count))
+        begin = int(table.handle)
+        changes = begin + len(packed)
+        places = (changes, changes + 8 * count, begin, count)
+        byte = ctypes.c_int32(GUARD_BYTE)
+        self.gpu.harness.run(GUARD, 4096 * count, *places, byte)
+        results = self.gpu.download(changes, 16 * count)
+        words = struct.unpack(f"{count}Q{count}d", results)
+        for (name, guard), changed, nearest in zip(
+            named, words[:count], words[count:], strict=True
         ):
             if changed:
                 _, length, behind = guard
                 distance = length - int(nearest)
-                place = (
-                    f"{distance} bytes behind the end"
-                    if behind
-                    else f"{distance + 1} bytes before the start"
-                )
-                return (
-                    f"{changed} bytes around {name} were written, the nearest {place}"
-                )
+                place = f"{distance + 1} bytes before the start"
+                if behind:
+                    place = f"{distance} bytes behind the end"
+                written = f"{changed} bytes around {name} were written"
+                return f"{written}, the nearest {place}"
         return None
 
     def _written_input(self) -> str | None:
         """Which input does not hold the numbers that were drawn for it."""
         harness = self.gpu.harness
-        for name, tensor in self._buffers().values():
+        for name, tensor in self._buffers():
             if tensor.kind.value < 0:
                 continue
-            begin, count = int(tensor.whole.handle), tensor.elements
-            entry = f"count_changed<{C_TYPES[tensor.dtype]}>"
-            _, changed = harness.reduce(
-                entry, count, harness.count, begin, count, tensor.key, tensor.kind
-            )
+            entry, count = f"count_changed<{C_TYPES[tensor.dtype]}>", tensor.elements
+            _, changed = harness.reduce(entry, count, harness.count, *tensor.drawn())
             if changed:
                 return f"{changed} elements of the input {name} were written"
         return None
 
-    def _buffers(self) -> dict[int, tuple[str, Tensor]]:
-        """Name and tensor of every buffer, of each place and copy, by address."""
+    def _buffers(self) -> list[tuple[str, Tensor]]:
+        """Name and tensor of every buffer, of each place and copy, once."""
         named = [*self.tensors.items()]
         for workspaces in self._workspaces.values():
             named += workspaces.tensors.items()
-        for places in (self._elsewhere, self._copies):
-            named += [(name, tensor) for (name, _), tensor in places.items()]
-        return {int(tensor.whole.handle): (name, tensor) for name, tensor in named}
+        for outputs in self._other_outputs.values():
+            named += outputs.items()
+        named += [(name, tensor) for (name, _), tensor in self._copies.items()]
+        by_address = {
+            int(tensor.whole.handle): (name, tensor) for name, tensor in named
+        }
+        return [*by_address.values()]
 
-    def _guards(self) -> tuple[list[str], list[Guard], Buffer]:
-        """Of each guard its buffer's name and its place, and a table of them on the device with room for results."""
-        named = [
-            (name, guard)
-            for name, tensor in self._buffers().values()
-            for guard in tensor.guards()
-        ]
-        named += self.gpu.guards
-        names, guards = [name for name, _ in named], [guard for _, guard in named]
-        if self._table is None or self._table[1] != guards:
-            packed = b"".join(struct.pack("3q", *guard) for guard in guards)
-            self._table = (
-                names,
-                guards,
-                self.gpu.upload(packed + bytes(16 * len(guards))),
-            )
-        return self._table
+    def _guards(self) -> list[tuple[str, Guard]]:
+        """Each guard with the name of its buffer."""
+        named = []
+        for name, tensor in self._buffers():
+            named += [(name, guard) for guard in tensor.guards()]
+        return named + self.gpu.guards
 
     def close(self) -> None:
         """Free the buffers."""
-        for _, tensor in self._buffers().values():
+        for _, tensor in self._buffers():
             tensor.buffer.close()
             tensor.whole.close()
             tensor.guarded.close(self.gpu.stream)
-        self.tensors, self._elsewhere, self._copies, self._table = {}, {}, {}, None
-        self._workspaces = {}
+        for buffers in (self.tensors, self._other_outputs, self._copies):
+            buffers.clear()
+        self._workspaces.clear()
 
 
 Maker = Callable[[Gpu, Mapping[str, int], str, str], Instance]

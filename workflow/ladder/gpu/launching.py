@@ -2,6 +2,7 @@
 
 import ctypes
 import functools
+import operator
 from collections.abc import Mapping
 from typing import Any
 
@@ -28,12 +29,12 @@ _CTYPES: dict[str, type[Any]] = {
     "float32": ctypes.c_float,
 }
 _MAP_TYPES = {
-    "fp16": "FLOAT16",
-    "bf16": "BFLOAT16",
-    "fp8": "UINT8",
-    "int32": "INT32",
-}  # others: FLOAT32
-
+    "fp16": TensorMapDataType.FLOAT16,
+    "bf16": TensorMapDataType.BFLOAT16,
+    "fp8": TensorMapDataType.UINT8,
+    "int32": TensorMapDataType.INT32,
+}
+"""Others: FLOAT32."""
 
 Loaded = functools.partial[None]
 """A kernel with its launch configuration and arguments: calling it enqueues one launch, on the first of its `args`."""
@@ -55,18 +56,17 @@ def tensor_map(tensor: Tensor, box: list[int], swizzle: str, l2_promotion: str) 
         raise LadderError(
             f"no swizzle is {width} wide, as rows of the box {box} are: 32B, 64B and 128B are"
         )
-    kind = np.dtype(f"u{size}")
     view = StridedMemoryView.from_buffer(
-        tensor.buffer, tensor.shape, itemsize=size, dtype=kind
+        tensor.buffer, tensor.shape, itemsize=size, dtype=np.dtype(f"u{size}")
     )
+    fetched = "NONE" if l2_promotion == "none" else f"L2_{l2_promotion}"
+    swizzled = "NONE" if width == "none" else f"SWIZZLE_{width}"
     try:
         return view.as_tensor_map(
             tuple(box),
-            data_type=TensorMapDataType[_MAP_TYPES.get(tensor.dtype, "FLOAT32")],
-            swizzle=TensorMapSwizzle["NONE" if width == "none" else f"SWIZZLE_{width}"],
-            l2_promotion=TensorMapL2Promotion[
-                "NONE" if l2_promotion == "none" else f"L2_{l2_promotion}"
-            ],
+            data_type=_MAP_TYPES.get(tensor.dtype, TensorMapDataType.FLOAT32),
+            swizzle=TensorMapSwizzle[swizzled],
+            l2_promotion=TensorMapL2Promotion[fetched],
         )
     except (ValueError, RuntimeError) as error:
         raise LadderError(
@@ -82,12 +82,10 @@ def _argument(argument: Mapping[str, Any], instance: Instance) -> Any:
         return tensor_map(
             tensor, argument["box"], argument["swizzle"], argument["l2_promotion"]
         )
-    value = (
-        argument["value"]
-        if "value" in argument
-        else instance.scalars[argument["scalar"]]
-    )
-    return _CTYPES[argument["type"]](value)
+    kind = _CTYPES[argument["type"]]
+    if "scalar" in argument:
+        return kind(instance.scalars[argument["scalar"]])
+    return kind(argument["value"])
 
 
 @functools.lru_cache(maxsize=1)
@@ -112,20 +110,13 @@ def load(cubin: bytes, plan: Launch, instance: Instance) -> Loaded:
         gpu.allow_shared(kernel, plan.shared_bytes)
     if plan.cluster:
         # cuda.core counts the grid in clusters.
-        x, y, z = (
-            blocks // size for blocks, size in zip(plan.grid, plan.cluster, strict=True)
-        )
+        x, y, z = map(operator.floordiv, plan.grid, plan.cluster)
         grid = x, y, z
     config = LaunchConfig(
         grid=grid, block=plan.block, cluster=plan.cluster, shmem_size=plan.shared_bytes
     )
-    loaded = Loaded(
-        launch,
-        gpu.stream,
-        config,
-        kernel,
-        *(_argument(one, instance) for one in plan.arguments),
-    )
+    arguments = [_argument(argument, instance) for argument in plan.arguments]
+    loaded = Loaded(launch, gpu.stream, config, kernel, *arguments)
     if kernel.attributes.local_size_bytes:
         loaded()  # for a larger stack the driver waits as well
     return loaded

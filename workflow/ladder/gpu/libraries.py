@@ -16,62 +16,30 @@ from ladder.gpu.device import Launcher
 from ladder.gpu.timing import Timer
 from ladder.model.errors import LadderError
 
-WORKSPACE_BYTES = (
-    64 * 1024 * 1024
-)  # more than the 32 MiB that cuBLAS recommends for Hopper, for both alike
+# More than the 32 MiB that cuBLAS recommends for Hopper, for both alike.
+WORKSPACE_BYTES = 64 * 1024 * 1024
 
-_TYPES = {
-    "fp64": (
-        Data.CUDA_R_64F,
-        Data.CUDA_R_64F,
-        Compute.COMPUTE_64F,
-        Data.CUDA_R_64F,
-        np.float64,
-    ),
-    "fp32": (
-        Data.CUDA_R_32F,
-        Data.CUDA_R_32F,
-        Compute.COMPUTE_32F,
-        Data.CUDA_R_32F,
-        np.float32,
-    ),
-    "tf32": (
-        Data.CUDA_R_32F,
-        Data.CUDA_R_32F,
-        Compute.COMPUTE_32F_FAST_TF32,
-        Data.CUDA_R_32F,
-        np.float32,
-    ),
-    "fp16": (
-        Data.CUDA_R_16F,
-        Data.CUDA_R_16F,
-        Compute.COMPUTE_32F,
-        Data.CUDA_R_32F,
-        np.float32,
-    ),
-    "fp16_acc16": (
-        Data.CUDA_R_16F,
-        Data.CUDA_R_16F,
-        Compute.COMPUTE_16F,
-        Data.CUDA_R_16F,
-        np.float16,
-    ),
-    "bf16": (
-        Data.CUDA_R_16BF,
-        Data.CUDA_R_16BF,
-        Compute.COMPUTE_32F,
-        Data.CUDA_R_32F,
-        np.float32,
-    ),
-    "fp8": (
-        Data.CUDA_R_8F_E4M3,
-        Data.CUDA_R_16BF,
-        Compute.COMPUTE_32F,
-        Data.CUDA_R_32F,
-        np.float32,
-    ),
+_OPERANDS = {
+    "fp64": Data.CUDA_R_64F,
+    "fp32": Data.CUDA_R_32F,
+    "tf32": Data.CUDA_R_32F,
+    "fp16": Data.CUDA_R_16F,
+    "fp16_acc16": Data.CUDA_R_16F,
+    "bf16": Data.CUDA_R_16BF,
+    "fp8": Data.CUDA_R_8F_E4M3,
 }
-"""dtype -> types of the operands, the result, the accumulation and the scalars, and the scalars' on the host."""
+_RESULTS = {**_OPERANDS, "fp8": Data.CUDA_R_16BF}
+_COMPUTE = {
+    "fp64": Compute.COMPUTE_64F,
+    "tf32": Compute.COMPUTE_32F_FAST_TF32,
+    "fp16_acc16": Compute.COMPUTE_16F,
+}
+"""Accumulation, by dtype; others: COMPUTE_32F."""
+_SCALARS = {
+    "fp64": (Data.CUDA_R_64F, np.float64),
+    "fp16_acc16": (Data.CUDA_R_16F, np.float16),
+}
+"""Type of alpha and beta on the device and on the host, by dtype; others: fp32."""
 
 _CONFIGURATION = {
     "id": "ID",
@@ -100,7 +68,8 @@ class Gemm:
 @cache
 def _scalars(dtype: str) -> tuple[Any, int, int]:
     """alpha = 1 and beta = 0 on the host, and where each lies: kept, since launches point to them."""
-    both = np.array([1, 0], _TYPES[dtype][4])
+    _, kind = _SCALARS.get(dtype, (None, np.float32))
+    both = np.array([1, 0], kind)
     return both, both.ctypes.data, both.ctypes.data + both.itemsize
 
 
@@ -110,15 +79,9 @@ def _described(algorithm: int, workspace_bytes: int) -> str:
     for word, name in _CONFIGURATION.items():
         attribute = lt.MatmulAlgoConfigAttribute[name]
         value = np.zeros(1, lt.get_matmul_algo_config_attribute_dtype(attribute))
-        given = (
-            algorithm,
-            attribute,
-            value.ctypes.data,
-            value.nbytes,
-            ctypes.addressof(written),
-        )
+        place = value.ctypes.data, value.nbytes, ctypes.addressof(written)
         with contextlib.suppress(lt.cuBLASLtError):
-            lt.matmul_algo_config_get_attribute(*given)
+            lt.matmul_algo_config_get_attribute(algorithm, attribute, *place)
             words.append(f"{word} {value[0]}")
     return " ".join([*words, f"workspace {workspace_bytes}"])
 
@@ -137,9 +100,8 @@ class Libraries:
         cublas.set_workspace(self._cublas, int(self._workspace.handle), WORKSPACE_BYTES)
         # Load cuBLAS's fp64 kernels now, so that no check pays for it.
         tile = self.gpu.allocate(8 * 128 * 128)
-        tile.fill(
-            0, stream=self.gpu.stream
-        )  # else compute-sanitizer tells of what it reads
+        # Else compute-sanitizer tells of what it reads.
+        tile.fill(0, stream=self.gpu.stream)
         pointer = int(tile.handle)
         self.cublas(Gemm((pointer, pointer, pointer), (128, 128, 128), "fp64", "NN"))()
         tile.close(self.gpu.stream)
@@ -148,11 +110,18 @@ class Libraries:
         """cuBLAS' own choice of algorithm (cublasGemmEx). Raises LadderError for fp8, which it does not have."""
         if gemm.dtype == "fp8":
             raise LadderError("cublasGemmEx has no fp8; cublaslt has")
-        source, target, compute, _, _ = _TYPES[gemm.dtype]
-        _, alpha, beta = _scalars(gemm.dtype)
-        (a, b, c), (m, n, k), transposed = gemm.pointers, gemm.size, gemm.layout == "TN"
-        sizes = (self._cublas, int(transposed), 0, n, m, k)
-        operands = (
+        dtype, (a, b, c), (m, n, k) = gemm.dtype, gemm.pointers, gemm.size
+        source, target = _OPERANDS[dtype], _RESULTS[dtype]
+        _, alpha, beta = _scalars(dtype)
+        transposed = gemm.layout == "TN"
+        return partial(
+            cublas.gemm_ex,
+            self._cublas,
+            int(transposed),
+            0,
+            n,
+            m,
+            k,
             alpha,
             b,
             source,
@@ -164,8 +133,9 @@ class Libraries:
             c,
             target,
             n,
+            _COMPUTE.get(dtype, Compute.COMPUTE_32F),
+            -1,
         )
-        return partial(cublas.gemm_ex, *sizes, *operands, compute, -1)
 
     def cublaslt(self, gemm: Gemm, fast: bool = False) -> dict[str, Launcher]:
         """cuBLASLt by its algorithms' names, in the order of its heuristic list.
@@ -174,76 +144,78 @@ class Libraries:
         """
         if fast and gemm.dtype != "fp8":
             raise LadderError("fast accumulation is a setting of fp8")
-        return self._lt_candidates(gemm, fast)
+        dtype, (a, b, c), (m, n, k) = gemm.dtype, gemm.pointers, gemm.size
+        source = _OPERANDS[dtype]
+        rows, columns = (k, n) if gemm.layout == "TN" else (n, k)
+        operation = _operation(gemm, fast)
+        left = lt.matrix_layout_create(source, rows, columns, rows)
+        right = lt.matrix_layout_create(source, k, m, k)
+        result = lt.matrix_layout_create(_RESULTS[dtype], n, m, n)
+        layouts = left, right, result, result
+        algorithms = self._heuristic_list(operation, layouts)
+        _, alpha, beta = _scalars(dtype)
+        operands = (alpha, b, left, a, right, beta, c, result, c, result)
+        stream = int(self.gpu.stream.handle)
+        where = (int(self._workspace.handle), WORKSPACE_BYTES, stream)
+        handle = self._lt
+
+        # Keeps the list of algorithms, to which launches point.
+        def launch(index: int) -> None:
+            algorithm = algorithms.ctypes.data + index * algorithms.itemsize
+            lt.matmul(handle, operation, *operands, algorithm, *where)
+
+        launchers: dict[str, Launcher] = {}
+        for index, entry in enumerate(algorithms):
+            if entry["state"] != 0:
+                continue
+            address = algorithms.ctypes.data + index * algorithms.itemsize
+            name = _described(address, int(entry["workspace_size"]))
+            # Several algorithms may report the same attributes.
+            while name in launchers:
+                name += " again"
+            launchers[name] = partial(launch, index)
+        if not launchers:
+            raise LadderError("cuBLASLt's heuristic list is empty for this problem")
+        return launchers
 
     @cached_property
     def _lt(self) -> int:
         return int(lt.create())
 
-    def _lt_candidates(self, gemm: Gemm, fast: bool) -> dict[str, Launcher]:
-        """What can be used of the heuristic list, by name. Raises LadderError where there is none."""
-        source, target, compute, scale, _ = _TYPES[gemm.dtype]
-        (a, b, c), (m, n, k), transposed = gemm.pointers, gemm.size, gemm.layout == "TN"
-        operation, flag = (
-            lt.matmul_desc_create(compute, scale),
-            ctypes.c_int32(transposed),
-        )
-        lt.matmul_desc_set_attribute(
-            operation, lt.MatmulDescAttribute.TRANSA, ctypes.addressof(flag), 4
-        )
-        if fast:
-            one = ctypes.c_int8(1)
-            lt.matmul_desc_set_attribute(
-                operation, lt.MatmulDescAttribute.FAST_ACCUM, ctypes.addressof(one), 1
-            )
-        rows, columns = (k, n) if transposed else (n, k)
-        left = lt.matrix_layout_create(source, rows, columns, rows)
-        right, result = (
-            lt.matrix_layout_create(source, k, m, k),
-            lt.matrix_layout_create(target, n, m, n),
-        )
+    def _heuristic_list(self, operation: int, layouts: tuple[int, ...]) -> Any:
+        """The algorithms of the list, as cuBLASLt describes them. Raises LadderError where it refuses."""
         preference = lt.matmul_preference_create()
         size = ctypes.c_uint64(WORKSPACE_BYTES)
         attribute = lt.MatmulPreferenceAttribute.MAX_WORKSPACE_BYTES
         lt.matmul_preference_set_attribute(
             preference, attribute, ctypes.addressof(size), 8
         )
-        found = np.zeros(self._candidates, dtype=lt.matmul_heuristic_result_dtype)
+        results = np.zeros(self._candidates, dtype=lt.matmul_heuristic_result_dtype)
         count = ctypes.c_int32(0)
-        given = (operation, left, right, result, result, preference, self._candidates)
+        places = results.ctypes.data, ctypes.addressof(count)
         try:
             lt.matmul_algo_get_heuristic(
-                self._lt, *given, found.ctypes.data, ctypes.addressof(count)
+                self._lt, operation, *layouts, preference, self._candidates, *places
             )
         except lt.cuBLASLtError as error:
-            raise LadderError(
-                f"cuBLASLt has no algorithm for this problem: {error}"
-            ) from error
-        usable = [index for index in range(count.value) if found["state"][index] == 0]
-        if not usable:
-            raise LadderError("cuBLASLt's heuristic list is empty for this problem")
-        _, alpha, beta = _scalars(gemm.dtype)
-        operands = (alpha, b, left, a, right, beta, c, result, c, result)
-        where = (
-            int(self._workspace.handle),
-            WORKSPACE_BYTES,
-            int(self.gpu.stream.handle),
+            why = f"cuBLASLt has no algorithm for this problem: {error}"
+            raise LadderError(why) from error
+        return results[: count.value]
+
+
+def _operation(gemm: Gemm, fast: bool) -> int:
+    """A descriptor of the multiplication for cuBLASLt."""
+    scalars, _ = _SCALARS.get(gemm.dtype, (Data.CUDA_R_32F, None))
+    compute = _COMPUTE.get(gemm.dtype, Compute.COMPUTE_32F)
+    operation = int(lt.matmul_desc_create(compute, scalars))
+    attributes = lt.MatmulDescAttribute
+    transposed = ctypes.c_int32(gemm.layout == "TN")
+    lt.matmul_desc_set_attribute(
+        operation, attributes.TRANSA, ctypes.addressof(transposed), 4
+    )
+    if fast:
+        flag = ctypes.c_int8(1)
+        lt.matmul_desc_set_attribute(
+            operation, attributes.FAST_ACCUM, ctypes.addressof(flag), 1
         )
-        first, handle = found.ctypes.data, self._lt
-
-        def launch(index: int) -> None:
-            lt.matmul(
-                handle, operation, *operands, first + index * found.itemsize, *where
-            )
-
-        launchers: dict[str, Launcher] = {}
-        for index in usable:
-            name = _described(
-                first + index * found.itemsize, int(found["workspace_size"][index])
-            )
-            while (
-                name in launchers
-            ):  # Several algorithms may report the same attributes.
-                name += " again"
-            launchers[name] = partial(launch, index)
-        return launchers
+    return operation

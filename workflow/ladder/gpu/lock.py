@@ -30,9 +30,8 @@ def _open(path: Path) -> int:
         descriptor = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o666)
     except FileExistsError:
         return os.open(path, flags)
-    os.fchmod(
-        descriptor, 0o666
-    )  # Other users of the node must be able to take it, whatever our umask.
+    # Other users of the node must be able to take it, whatever our umask.
+    os.fchmod(descriptor, 0o666)
     return descriptor
 
 
@@ -53,11 +52,10 @@ def one_gpu(gpus: Sequence[FoundGpu]) -> Iterator[tuple[FoundGpu, int]]:
         )
     files = [(gpu, _open(lock_file(gpu.uuid))) for gpu in gpus]
     try:
-        if (taken := _take_one(files)) is None:
-            logging.info(
-                "waiting for a free GPU: %s",
-                ", ".join(f"{gpu.name} ({gpu.uuid})" for gpu in gpus),
-            )
+        taken = _take_one(files)
+        if taken is None:
+            names = ", ".join(f"{gpu.name} ({gpu.uuid})" for gpu in gpus)
+            logging.info("waiting for a free GPU: %s", names)
         while taken is None:
             time.sleep(_POLL_S)
             taken = _take_one(files)

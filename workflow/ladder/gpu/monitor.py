@@ -4,22 +4,32 @@ Not every GPU and driver answers every query (vGPU, MIG, WSL2): what NVML does n
 """
 
 import contextlib
+import functools
 import itertools
+import operator
 import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from statistics import median
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from cuda.bindings import nvml
 
 _INTERVAL_S = 0.02
-Reading = tuple[float, int | None, float | None, int | None, int | None]
-"""time.monotonic in s, SM clock in MHz, energy in J, temperature in °C, NVML's bit mask of what holds clocks down."""
 _LEAST_TICKS = 4
 _IDLE = 1
 _HARMLESS = _IDLE | 2 | 16 | 256  # idle, application clocks, sync boost, display clock
+
+
+class Reading(NamedTuple):
+    """What NVML said at a time of time.monotonic; `events` is its bit mask of what holds clocks down."""
+
+    time_s: float
+    sm_clock_mhz: int | None
+    energy_j: float | None
+    temperature_c: int | None
+    events: int | None
 
 
 def answer(query: Callable[..., Any], *arguments: Any) -> Any:
@@ -30,19 +40,17 @@ def answer(query: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def _median(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return median(known) if known else None
+    answered = [value for value in values if value is not None]
+    return median(answered) if answered else None
 
 
-def _events(masks: Sequence[int]) -> list[str] | None:
-    """Names of what held clocks down in any of the readings; None without a reading."""
-    held = {mask & ~_HARMLESS for mask in masks}
-    named = [
-        reason.name
-        for reason in nvml.ClocksEventReasons
-        if any(reason.value & mask for mask in held)
-    ]
-    return named if masks else None
+def _events(readings: Sequence[Reading]) -> list[str] | None:
+    """Names of what held clocks down in any of the readings; None where NVML did not say."""
+    masks = [reading.events for reading in readings if reading.events is not None]
+    if not masks:
+        return None
+    held = functools.reduce(operator.or_, masks) & ~_HARMLESS
+    return [reason.name for reason in nvml.ClocksEventReasons if reason.value & held]
 
 
 class Monitor:
@@ -66,17 +74,14 @@ class Monitor:
 
     def read(self) -> Reading:
         """One reading, now."""
-        energy_mj = answer(nvml.device_get_total_energy_consumption, self._handle)
-        return (
+        handle, sensors = self._handle, nvml.TemperatureSensors
+        energy_mj = answer(nvml.device_get_total_energy_consumption, handle)
+        return Reading(
             time.monotonic(),
-            answer(nvml.device_get_clock_info, self._handle, nvml.ClockType.CLOCK_SM),
+            answer(nvml.device_get_clock_info, handle, nvml.ClockType.CLOCK_SM),
             None if energy_mj is None else energy_mj / 1000,
-            answer(
-                nvml.device_get_temperature_v,
-                self._handle,
-                nvml.TemperatureSensors.TEMPERATURE_GPU,
-            ),
-            answer(nvml.device_get_current_clocks_event_reasons, self._handle),
+            answer(nvml.device_get_temperature_v, handle, sensors.TEMPERATURE_GPU),
+            answer(nvml.device_get_current_clocks_event_reasons, handle),
         )
 
     def _watch(self) -> None:
@@ -86,16 +91,19 @@ class Monitor:
 
     def since(self, start: float) -> dict[str, Any]:
         """Medians since `start` (time.monotonic), and the mean power; older readings are dropped."""
-        self._readings = [reading for reading in self._readings if reading[0] >= start]
+        self._readings = [
+            reading for reading in self._readings if reading.time_s >= start
+        ]
         busy = [
-            reading for reading in self._readings if not (reading[-1] or 0) & _IDLE
-        ] or [self.read()]
-        _, clocks, _, temperatures, masks = zip(*busy, strict=True)
+            reading for reading in self._readings if not (reading.events or 0) & _IDLE
+        ]
+        if not busy:
+            busy = [self.read()]
         return {
-            "sm_clock_mhz": _median(clocks),
+            "sm_clock_mhz": _median(reading.sm_clock_mhz for reading in busy),
             "power_w": self.power_w([(start, time.monotonic())]),
-            "temperature_c": _median(temperatures),
-            "clock_events": _events([mask for mask in masks if mask is not None]),
+            "temperature_c": _median(reading.temperature_c for reading in busy),
+            "clock_events": _events(busy),
         }
 
     def power_w(self, windows: Sequence[tuple[float, float]]) -> float | None:
@@ -105,11 +113,10 @@ class Monitor:
         """
         joules = seconds = 0.0
         for begin, end in windows:
-            within = [
-                reading for reading in self._readings if begin <= reading[0] <= end
-            ]
             counted = [
-                (reading[0], reading[2]) for reading in within if reading[2] is not None
+                (reading.time_s, reading.energy_j)
+                for reading in self._readings
+                if begin <= reading.time_s <= end and reading.energy_j is not None
             ]
             ticks = [
                 after
@@ -117,26 +124,22 @@ class Monitor:
                 if after[1] > before[1]
             ]
             if len(ticks) >= _LEAST_TICKS:
-                joules, seconds = (
-                    joules + ticks[-1][1] - ticks[0][1],
-                    seconds + ticks[-1][0] - ticks[0][0],
-                )
+                (first_s, first_j), (last_s, last_j) = ticks[0], ticks[-1]
+                joules += last_j - first_j
+                seconds += last_s - first_s
         return round(joules / seconds, 1) if seconds else None
 
     def neighbours(self, own: set[int]) -> list[int]:
         """Process ids that use the GPU for computing, other than `own`; none where NVML does not say."""
-        running = (
-            answer(nvml.device_get_compute_running_processes_v3, self._handle) or ()
-        )
-        return sorted(
-            {int(running[index].pid) for index in range(len(running))}
-            - own
-            - {os.getpid()}
-        )
+        query = nvml.device_get_compute_running_processes_v3
+        running = answer(query, self._handle) or ()
+        # The binding's arrays have a length and an index, and no iterator.
+        pids = {int(running[index].pid) for index in range(len(running))}
+        return sorted(pids - own - {os.getpid()})
 
     def neighbours_that_stay(self, seconds: float) -> list[int]:
         """Process ids that still use the GPU after `seconds`; returns as soon as there are none."""
         until = time.monotonic() + seconds
-        while (found := self.neighbours(set())) and time.monotonic() < until:
+        while (neighbours := self.neighbours(set())) and time.monotonic() < until:
             time.sleep(0.1)
-        return found
+        return neighbours

@@ -29,7 +29,8 @@ class DeviceClock:
     """Times of launches between kernels named `ahead` and `behind`. Raises LadderError where CUPTI is missing."""
 
     def __init__(self, ahead: str, behind: str) -> None:
-        self._marks, self._seen = (ahead, behind), list[Stamp]()
+        self._marks = ahead, behind
+        self._seen: list[Stamp] = []
         try:
             load_nvidia_dynamic_lib("cupti")
             from cupti import cupti
@@ -44,9 +45,9 @@ class DeviceClock:
 
     def _take(self, records: Iterable[Any]) -> None:
         # Copied now: the records' memory is CUPTI's.
-        self._seen += [
-            Stamp(one.start, one.end, getattr(one, "name", "")) for one in records
-        ]
+        for record in records:
+            name = getattr(record, "name", "")
+            self._seen.append(Stamp(record.start, record.end, name))
 
     @contextlib.contextmanager
     def _refusing(self) -> Iterator[None]:
@@ -72,32 +73,36 @@ class DeviceClock:
 
     def _flush(self) -> list[Stamp]:
         self._cupti.activity_flush_all(_WAIT_FOR_ALL)
-        found, self._seen = self._seen, []
-        return found
+        stamps, self._seen = self._seen, []
+        return stamps
 
     def times(self, count: int) -> list[float]:
         """Time in us of each of the `count` launches since the last call, in order; the stream must be idle.
 
         Raises LadderError where there are more or fewer between the marks.
         """
-        found = spans(self._flush(), *self._marks)
-        if len(found) != count:
+        times = spans(self._flush(), *self._marks)
+        if len(times) != count:
             raise LadderError(
-                f"device timestamps of {len(found)} launches instead of {count}"
+                f"device timestamps of {len(times)} launches instead of {count}"
             )
-        return found
+        return times
 
 
 def spans(stamps: Sequence[Stamp], ahead: str, behind: str) -> list[float]:
     """Time in us from the first begin to the last end between each mark `ahead` and the next `behind`, if any."""
-    found, inside = list[float](), None
+    times: list[float] = []
+    between: list[Stamp] | None = None
     for stamp in sorted(stamps):
         if stamp.name == ahead:
-            inside = list[Stamp]()
-        elif inside is not None and stamp.name == behind:
-            if inside:
-                found.append((max(one.end for one in inside) - inside[0].begin) / 1e3)
-            inside = None
-        elif inside is not None:
-            inside.append(stamp)
-    return found
+            between = []
+        elif between is None:
+            continue
+        elif stamp.name != behind:
+            between.append(stamp)
+        else:
+            if between:
+                end = max(launched.end for launched in between)
+                times.append((end - between[0].begin) / 1e3)
+            between = None
+    return times

@@ -4,6 +4,7 @@ import ctypes
 import math
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 from cuda.core import Buffer
 
@@ -38,18 +39,23 @@ class Tensor:
         """Of `whole`."""
         return int(self.whole.size) // ELEMENT_BYTES[self.dtype]
 
+    @property
+    def shift(self) -> int:
+        """Elements between the beginnings of `whole` and of the buffer."""
+        distance = self.pointer - int(self.whole.handle)
+        return distance // ELEMENT_BYTES[self.dtype]
+
+    def drawn(self) -> tuple[Any, ...]:
+        """What the harness's kernels take of drawn numbers: address and elements of `whole`, key and kind."""
+        return int(self.whole.handle), self.elements, self.key, self.kind
+
     def moved(self, offset: int) -> "Tensor":
         """The same, from an offset in bytes into `whole` on."""
-        begin, size = (
-            int(self.whole.handle) + offset,
-            math.prod(self.shape) * ELEMENT_BYTES[self.dtype],
-        )
+        begin = int(self.whole.handle) + offset
+        size = math.prod(self.shape) * ELEMENT_BYTES[self.dtype]
         return replace(self, buffer=Buffer.from_handle(begin, size, owner=self.guarded))
 
     def guards(self) -> tuple[Guard, Guard]:
-        return guards_of(
-            int(self.guarded.handle),
-            self.guarded.size,
-            int(self.whole.handle),
-            self.whole.size,
-        )
+        """What lies ahead of `whole`, and behind it."""
+        begin = int(self.whole.handle)
+        return guards_of(self.guarded, begin, self.whole.size)

@@ -33,7 +33,7 @@ import ctypes
 import gc
 import math
 import secrets
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -56,7 +56,8 @@ _LATEST_US = 200.0  # until it notices the end
 _FEWEST_TO_COMPARE = 6  # launches of a kernel to a place
 _GATE_NS = 2_000_000_000  # the longest that it holds a stream
 _TICKETS = 2**31
-_ABBA = (True, False, False, True)
+_ABBA = (True, False, False, True)  # whether a launch is the variant's
+_BAAB = (False, True, True, False)
 _GROUPS_AT_ONCE = LEAST_PAIRS // 2
 _PRIMED_BELOW_US = 300.0
 _STAMPED_BELOW_US = 70.0  # to each launch events add a few us
@@ -67,8 +68,7 @@ _GRAPH_LAUNCHES = 100
 _SUSTAINED_US = 50_000.0  # of a chain
 _BLOCK_US = 1e6
 _SETTLE_US = 0.4e6
-_BLOCKS = tuple(letter == "A" for letter in "ABBABAABABBA")
-"""Whether a block is the variant's: three groups."""
+_BLOCKS = "ABBABAABABBA"  # three groups, A the variant's
 _IN_FLIGHT = 3  # chains
 
 
@@ -162,22 +162,18 @@ class Blocks(Pairs):
     reference: list[Block] = field(default_factory=list)
 
 
-def refuse_other_clock(times: Sequence[float], host_us: Sequence[float]) -> None:
-    """Raises TimesDisagree where the host saw launches take longer or shorter than their events say, both in µs.
+def refuse_other_clock(launches: Sequence[tuple[float, float]]) -> None:
+    """Raises TimesDisagree where the host saw launches take longer or shorter than their events say.
 
-    A few launches say nothing: the host may be busy with something else.
+    Of each launch the time by its events and by the host, in µs. A few launches say nothing: the host may be busy with
+    something else.
     """
-    if len(times) < _FEWEST_TO_COMPARE:
+    if len(launches) < _FEWEST_TO_COMPARE:
         return
-    event_us = median(times)
-    later_us = median(
-        [host - event for host, event in zip(host_us, times, strict=True)]
-    )
-    if (
-        not -_DISAGREES * event_us - 1.0
-        <= later_us
-        <= _DISAGREES * event_us + _LATEST_US
-    ):
+    event_us = median([event for event, _ in launches])
+    later_us = median([host - event for event, host in launches])
+    share_us = _DISAGREES * event_us
+    if not -share_us - 1.0 <= later_us <= share_us + _LATEST_US:
         raise TimesDisagree(
             f"by its events a launch takes {event_us:.1f} us, the host sees {later_us:+.1f} us more"
         )
@@ -249,14 +245,16 @@ class Timer:
     """
 
     def __init__(self, gpu: Gpu, device: DeviceClock | None = None) -> None:
-        self.gpu, self.device, self.busy_us, self.checking_us = gpu, device, 0.0, 0.0
+        self.gpu, self.device = gpu, device
+        self.busy_us = self.checking_us = 0.0
         self._gate = Gate(gpu.stream, gpu.harness.kernels[GATE])
-        events = [
-            gpu.device.create_event(EventOptions(timing_enabled=True))
-            for _ in range(7 + 2 * _IN_FLIGHT)
-        ]
-        self._events, rest = events[:7], events[7:]
-        self._chains = list(zip(rest[::2], rest[1::2], strict=True))
+        timed = EventOptions(timing_enabled=True)
+
+        def events(number: int) -> list[Any]:
+            return [gpu.device.create_event(timed) for _ in range(number)]
+
+        self._events = events(7)
+        self._chains = [events(2) for _ in range(_IN_FLIGHT)]
 
     @contextlib.contextmanager
     def working(self) -> Iterator[None]:
@@ -297,12 +295,11 @@ class Timer:
         self._check_last(check_previous)
         times = event_us if device is None else device.times(len(launches))
         if regime != "warm":
-            for launch in dict.fromkeys(launches):
-                turns = [turn for turn, other in enumerate(launches) if other == launch]
-                refuse_other_clock(
-                    [event_us[turn] for turn in turns],
-                    [host_us[turn] for turn in turns],
-                )
+            both_clocks = defaultdict[CheckedLaunch, list[tuple[float, float]]](list)
+            for launch, event, host in zip(launches, event_us, host_us, strict=True):
+                both_clocks[launch].append((event, host))
+            for of_launch in both_clocks.values():
+                refuse_other_clock(of_launch)
         return times, spent_us
 
     def _prepare(
@@ -379,9 +376,10 @@ class Timer:
         twice = expected_us < _PRIMED_BELOW_US
         times, _ = self.times([unchecked[index] for index in order], regime, twice)
         samples: list[list[float]] = [[] for _ in launchers]
-        for index, us in list(zip(order, times, strict=True))[len(a_round) :]:
+        counted = slice(len(a_round), None)
+        for index, us in zip(order[counted], times[counted], strict=True):
             samples[index].append(us)
-        return [median(one) for one in samples]
+        return [median(sample) for sample in samples]
 
     def pairs(
         self,
@@ -397,23 +395,27 @@ class Timer:
 
         `swapped` are the same kernels, each with the other's place for its output: every second launch is of these.
         """
-        pairs, count = Pairs(clock=EVENTS if device is None else DEVICE), 0
-        target = rule.min_pairs
+        pairs = Pairs(clock=EVENTS if device is None else DEVICE)
+        swapped = swapped or sides
+        count, target = 0, rule.min_pairs
         while not pairs.stopped_by:
             number = max(1, min(-(-(target - count) // 2), _GROUPS_AT_ONCE))
             groups = range(count // 2, count // 2 + number)
-            # Whether a launch is the variant's.
-            order = [own == (group % 2 == 0) for group in groups for own in _ABBA]
+            is_variant = list[bool]()
+            for group in groups:
+                is_variant += _ABBA if group % 2 == 0 else _BAAB
             launches = []
-            for index, own in enumerate(order):
+            for index, of_variant in enumerate(is_variant):
                 # The variant's own place comes first, then the reference's, and so on.
-                of = sides if swapped is None or own == (index % 2 == 0) else swapped
-                launches.append(of[0] if own else of[1])
+                at_own = of_variant == (index % 2 == 0)
+                variant, reference = sides if at_own else swapped
+                launches.append(variant if of_variant else reference)
             # One launch more in front: the first after a pause takes longer.
             times, spent = self.times([launches[0], *launches], regime, twice, device)
             pairs.gpu_us += spent
-            for own, us in zip(order, times[1:], strict=True):
-                (pairs.variant_us if own else pairs.reference_us).append(us / scale)
+            for of_variant, us in zip(is_variant, times[1:], strict=True):
+                side_us = pairs.variant_us if of_variant else pairs.reference_us
+                side_us.append(us / scale)
             count = len(pairs.variant_us)
             if count >= target and pairs.reached(rule):
                 pairs.stopped_by = "precision"
@@ -437,7 +439,7 @@ class Timer:
             start, stop, counts = in_flight.popleft()
             stop.sync()
             (times if counts else settling_times).append((stop - start) * 1e3)
-            free_events.append((start, stop))
+            free_events.append([start, stop])
 
         while clocks_before is None or gpu.host_us() - settled_us < _BLOCK_US:
             if clocks_before is None and gpu.host_us() - began_us >= _SETTLE_US:
@@ -464,11 +466,10 @@ class Timer:
     def time_sustained(self, sides: Sides, scales: tuple[float, float]) -> Blocks:
         """Blocks A B B A, B A A B, A B B A, of chains of so many launches of each side."""
         blocks = Blocks(stopped_by="blocks")
-        for is_variant in _BLOCKS:
-            if is_variant:
-                blocks.variant.append(self.sustained_block(sides[0], scales[0]))
-            else:
-                blocks.reference.append(self.sustained_block(sides[1], scales[1]))
+        both = blocks.variant, blocks.reference
+        for letter in _BLOCKS:
+            side = "AB".index(letter)
+            both[side].append(self.sustained_block(sides[side], scales[side]))
         blocks.variant_us = [block.us for block in blocks.variant]
         blocks.reference_us = [block.us for block in blocks.reference]
         return blocks

@@ -25,17 +25,17 @@ def mapped(gpu: Gpu, size: int) -> Iterator[tuple[int, int]]:
     """
     device = gpu.device.device_id
     where = driver.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
-    wanted, access = driver.CUmemAllocationProp(), driver.CUmemAccessDesc()
+    wanted = driver.CUmemAllocationProp()
     wanted.type = driver.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
     wanted.location.type, wanted.location.id = where, device
-    access.location.type, access.location.id = where, device
+    access = driver.CUmemAccessDesc()
+    access.location = wanted.location
     access.flags = driver.CUmemAccess_flags.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
     least = driver.CUmemAllocationGranularity_flags.CU_MEM_ALLOC_GRANULARITY_MINIMUM
     page = int(checked(driver.cuMemGetAllocationGranularity(wanted, least)))
     whole = -(-size // page) * page
-    with (
-        contextlib.ExitStack() as undo
-    ):  # whose calls say so where the context is lost, and do not raise
+    # Where the context is lost, the calls that undo say so and do not raise.
+    with contextlib.ExitStack() as undo:
         first = int(checked(driver.cuMemAddressReserve(whole + 2 * _FAR, page, 0, 0)))
         undo.callback(driver.cuMemAddressFree, first, whole + 2 * _FAR)
         memory = checked(driver.cuMemCreate(whole, wanted, 0))
@@ -47,14 +47,12 @@ def mapped(gpu: Gpu, size: int) -> Iterator[tuple[int, int]]:
         try:
             yield begin, begin + whole
         finally:
-            with contextlib.suppress(
-                Exception
-            ):  # what the context was lost by is on its way
+            # What the context was lost by is on its way.
+            with contextlib.suppress(Exception):
                 gpu.sync()
 
 
 def at_ends(begin: int, end: int, size: int) -> tuple[Buffer, Buffer]:
     """Buffers in such memory: at its first byte, and ending with it, or so few bytes earlier that it is aligned."""
-    return Buffer.from_handle(begin, size), Buffer.from_handle(
-        (end - size) // _ALIGNED * _ALIGNED, size
-    )
+    last = (end - size) // _ALIGNED * _ALIGNED
+    return Buffer.from_handle(begin, size), Buffer.from_handle(last, size)

@@ -28,9 +28,8 @@ class Workspaces:
         self.gpu = gpu
         self.tensors: dict[str, Tensor] = {}
         self._scratch: list[Tensor] = []
-        self._zeroed: dict[
-            str, Any
-        ] = {}  # a row for the harness's guard check, with room for what it counts
+        # A row for the harness's guard check, with room for what it counts.
+        self._zeroed: dict[str, Any] = {}
 
     def add(self, name: str, kind: str, tensor: Tensor) -> None:
         """Take in a buffer that was just allocated, as `scratch` or `zeroed`."""
@@ -56,19 +55,17 @@ class Workspaces:
     def look(self) -> None:
         """Enqueue a count of the bytes that are not zero where zeros must be; it adds to earlier counts."""
         for table in self._zeroed.values():
-            row, found = int(table.handle), int(table.handle) + 24
-            self.gpu.harness.run(GUARD, _THREADS, found, found + 8, row, 1, _ZERO)
+            row = int(table.handle)
+            counts = row + 24
+            self.gpu.harness.run(GUARD, _THREADS, counts, counts + 8, row, 1, _ZERO)
 
     def memory_violation(self) -> tuple[str, str] | None:
         """(status, reason) where a launch left other than zeros in a workspace that must hold zeros."""
         self.look()
         for name, table in self._zeroed.items():
-            (changed,) = struct.unpack(
-                "Q", self.gpu.download(int(table.handle) + 24, 8)
-            )
+            counted = self.gpu.download(int(table.handle) + 24, 8)
+            (changed,) = struct.unpack("Q", counted)
             if changed:
-                return (
-                    "stateful",
-                    f"{changed} bytes of the {name}, which launches must leave zero, were not",
-                )
+                reason = f"{changed} bytes of the {name}, which launches must leave zero, were not"
+                return "stateful", reason
         return None

@@ -67,17 +67,26 @@ class Problem(ABC):
     parameters: ClassVar[Mapping[str, str]] = {}
     """Parameters that every kernel must have, since the problem's check depends on them, with their meaning."""
 
+    edge_sizes: ClassVar[Sequence[Sequence[tuple[int, ...]]]] = ()
+    """`edges` that are the same for all parameters, each size in the order of `size_fields`."""
+    check_kernels: ClassVar[tuple[str, ...]] = ()
+    """`harness`, where it is kernels that are templates of the element type."""
+
     def taps(self, params: Params) -> int | None:
         """Taps of a stencil; None elsewhere."""
         return None
 
-    @abstractmethod
     def edges(self, params: Params) -> Sequence[Sequence[Size]]:
         """Groups of sizes at which kernels break: of each, a variant is verified at the first that it takes."""
+        groups = []
+        for group in self.edge_sizes:
+            sizes = [dict(zip(self.size_fields, size, strict=True)) for size in group]
+            groups.append(sizes)
+        return groups
 
-    @abstractmethod
     def harness(self, dtype: str) -> tuple[str, ...]:
         """Name expressions of the device kernels in the folder's check.cu, for cells of a dtype."""
+        return tuple(f"{kernel}<{C_TYPES[dtype]}>" for kernel in self.check_kernels)
 
     @abstractmethod
     def work(self, size: Size, dtype: str, params: Params) -> Work:

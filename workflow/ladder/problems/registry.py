@@ -2,6 +2,7 @@
 
 import importlib
 import pkgutil
+from operator import attrgetter
 from pathlib import Path
 
 from ladder.model.errors import LadderError
@@ -30,5 +31,5 @@ _FOUND: list[Problem] = [
 ]
 PROBLEMS = {
     problem.name: with_columns(problem)
-    for problem in sorted(_FOUND, key=lambda one: (one.place, one.name))
+    for problem in sorted(_FOUND, key=attrgetter("place", "name"))
 }

@@ -79,22 +79,21 @@ class Allowance(NamedTuple):
 def allowance(dtype: str, size: Size, inputs: str) -> Allowance:
     """The errors of a right output, for a kind of inputs."""
     heads, sequence, d = size["heads"], size["sequence"], size["d"]
-    roundoff, chance = (
-        _ROUNDOFF[dtype],
-        math.log(2 * heads * sequence * d / FALSE_ALARM),
-    )
-    equal, short, unit = (
-        inputs == "equal",
-        min(sequence, _PROMOTED),
-        _UNIT_OF_FP8 if dtype == "fp8" else 0.0,
-    )
-    of_output = _ROUNDOFF_OF_OUTPUT[dtype] + (roundoff if equal else 0)
+    roundoff, unit = _ROUNDOFF[dtype], 0.0
+    if dtype == "fp8":
+        unit = _UNIT_OF_FP8
+    of_output, of_weight = _ROUNDOFF_OF_OUTPUT[dtype], roundoff
+    if inputs == "equal":
+        of_output, of_weight = of_output + roundoff, 0.0
+    summed = min(sequence, _PROMOTED)
+    times = math.inf
+    if inputs not in ("equal", "integers"):
+        chance = math.log(2 * heads * sequence * d / FALSE_ALARM)
+        times = math.sqrt(2 / 3 * chance)
     return Allowance(
-        of_output=of_output + (sequence / 8 + 32) * _UNIT + short / 4 * unit,
-        of_weight=(0 if equal else roundoff)
-        + _walk(sequence) * _UNIT
-        + _walk(short) * unit,
+        of_output=of_output + (sequence / 8 + 32) * _UNIT + summed / 4 * unit,
+        of_weight=of_weight + _walk(sequence) * _UNIT + _walk(summed) * unit,
         of_logit=(2 + 4 * math.sqrt(d)) * max(_UNIT, unit) + 4 * _UNIT,
         smallest=_SMALLEST[dtype],
-        times=math.inf if equal or inputs == "integers" else math.sqrt(2 / 3 * chance),
+        times=times,
     )

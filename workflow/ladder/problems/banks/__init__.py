@@ -11,8 +11,6 @@ A kernel of ldmatrix (parameter `matrices`) reports the row address each lane gi
 The check recomputes the sums from the offsets; the bank model predicts wavefronts from the very same offsets.
 """
 
-from collections.abc import Sequence
-
 from ladder.model.problem import Params, Problem, Size, Work
 
 PATTERNS = 32
@@ -29,10 +27,10 @@ class Banks(Problem):
     dtypes = ("int32",)
     buffers = ("offsets", "sums", "cycles")
     parameters = {"warps": "warps of the one block"}
-
-    def edges(self, params: Params) -> Sequence[Sequence[Size]]:
-        """One access of each pattern, and three."""
-        return [[{"elements": PATTERNS}], [{"elements": 3 * PATTERNS}]]
+    edge_sizes = [
+        [(PATTERNS,)],
+        [(3 * PATTERNS,)],
+    ]  # an access of each pattern, or three
 
     def harness(self, dtype: str) -> tuple[str, ...]:
         return ("compare_words",)

@@ -1,7 +1,5 @@
 """GEMM: C = alpha*A@B + beta*C, row-major. NN: A is M x K, B is K x N. TN: B is stored as N x K."""
 
-from collections.abc import Sequence
-
 from ladder.model.problem import C_TYPES, ELEMENT_BYTES, Params, Problem, Size, Work
 
 _OUTPUT = {"tf32": "fp32", "fp16_acc16": "fp16", "fp8": "bf16"}
@@ -20,12 +18,11 @@ _EDGES = (
     ((4, 131, 4099), (4, 136, 4104), (4, 144, 4112)),
     ((16, 33, 2053), (16, 40, 2056), (16, 48, 2064)),
 )
-_INPUT = {"fp16_acc16": "fp16"}
 
 
 def input_dtype(dtype: str) -> str:
     """Element type of A and B."""
-    return _INPUT.get(dtype, dtype)
+    return "fp16" if dtype == "fp16_acc16" else dtype
 
 
 def output_dtype(dtype: str) -> str:
@@ -45,33 +42,23 @@ class Gemm(Problem):
     scalars = ("alpha", "beta")
     libraries = ("cublas", "cublaslt", "cublaslt_fast")
     place = 1
+    # A dimension of 1, K below a stage, odd and prime sizes, tiles and one more or less, whole tiles, long K, and few
+    # rows of A with a long K. The later sizes of a group are in multiples of 8 (rows of whole 16 bytes), of 16, and of
+    # common tiles.
+    edge_sizes = _EDGES
     packages = ("nvidia-cublas",)  # the reference, and the fp64 answer of the check
-
-    def edges(self, params: Params) -> Sequence[Sequence[Size]]:
-        """A dimension of 1, K below a stage, odd and prime sizes, tiles and one more or less, whole tiles, long K.
-
-        Few rows of A with a long K. The later sizes of a group are in multiples of 8 (rows of whole 16 bytes), of 16,
-        and of common tiles.
-        """
-        return [
-            [dict(zip("mnk", size, strict=True)) for size in group] for group in _EDGES
-        ]
 
     def harness(self, dtype: str) -> tuple[str, ...]:
         """The checks' kernels, by the types of input and output."""
         given, made = C_TYPES[input_dtype(dtype)], C_TYPES[output_dtype(dtype)]
-        of_input = [
-            f"{name}<{given}>"
-            for name in ("widen", "multiply_rows_by_signs", "multiply_columns_by_signs")
-        ]
-        of_output = [f"{name}<{made}>" for name in ("compare_product", "count_nan")]
         return (
-            *of_input,
-            *of_output,
-            *(
-                f"{name}<{given}, {made}>"
-                for name in ("refresh_product", "check_product")
-            ),
+            f"widen<{given}>",
+            f"multiply_rows_by_signs<{given}>",
+            f"multiply_columns_by_signs<{given}>",
+            f"compare_product<{made}>",
+            f"count_nan<{made}>",
+            f"refresh_product<{given}, {made}>",
+            f"check_product<{given}, {made}>",
         )
 
     def work(self, size: Size, dtype: str, params: Params) -> Work:
@@ -82,15 +69,11 @@ class Gemm(Problem):
 
     def device_bytes(self, size: Size, dtype: str) -> int:
         """Operands, two results, what C held before, and the check's fp64 copies of A and B with two fp64 results."""
-        inputs, outputs = (
-            size["m"] * size["k"] + size["k"] * size["n"],
-            size["m"] * size["n"],
-        )
-        own = (
-            inputs * ELEMENT_BYTES[dtype]
-            + 3 * outputs * ELEMENT_BYTES[output_dtype(dtype)]
-        )
-        return own + 8 * inputs + 16 * outputs
+        m, n, k = size["m"], size["n"], size["k"]
+        inputs, outputs = m * k + k * n, m * n
+        input_bytes = ELEMENT_BYTES[dtype] + 8
+        output_bytes = 3 * ELEMENT_BYTES[output_dtype(dtype)] + 16
+        return inputs * input_bytes + outputs * output_bytes
 
 
 PROBLEM = Gemm()

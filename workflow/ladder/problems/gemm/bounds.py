@@ -38,9 +38,8 @@ _DEPTHS = {"tf32": 8, "fp16": 16, "bf16": 16, "fp8": 32}
 """Products of one instruction of the tensor cores."""
 _ROOM = 1.35  # over the root mean square of honest sums
 _UNIFORM, _WIDE = 0.4, 2.4  # that of sums rounded at each product, in units of roundoff
-_PRODUCT = (
-    1.5  # and of one product of two TF32 terms each, whose low parts are not multiplied
-)
+# And of one product of two TF32 terms each, whose low parts are not multiplied.
+_PRODUCT = 1.5
 _SAMPLED = 6.0  # by how many standard deviations, about 1 / sqrt(n), a sample of n elements may show more
 FALSE_ALARM = 1e-12
 """The chance that the row check rejects a right result, in one launch."""
@@ -51,12 +50,11 @@ def accumulation_bound(dtype: str, k: int, inputs: str = "uniform") -> float:
     if inputs == "integers":
         return 0.0  # Their sums are exact in every accumulator.
     root = math.sqrt(k)
-    units = (
-        min(2 + 4 * root, 12 + root / 12)
-        if inputs == "uniform" and dtype in _BY_WALKS
-        else 2 + 4 * root
-    )
-    units += k / 4 if inputs == "positive" and dtype != "fp32" else 0
+    units = 2 + 4 * root
+    if inputs == "uniform" and dtype in _BY_WALKS:
+        units = min(units, 12 + root / 12)
+    if inputs == "positive" and dtype != "fp32":
+        units += k / 4
     return units * _ACCUMULATION.get(dtype, 2**-23)
 
 
@@ -66,14 +64,13 @@ def _uniform_units(k: int) -> float:
 
 def rms_bound(dtype: str, k: int, inputs: str, elements: int) -> float:
     """The largest root mean square of errors over |A||B|, of so many elements; infinite where only elements count."""
-    wide = _WIDE if dtype == "fp32" else math.inf
-    units = {"uniform": _uniform_units(k), "wide": wide}.get(inputs, math.inf)
-    return (
-        _ROOM
-        * units
-        * _ROUNDED.get(dtype, math.inf)
-        * (1 + _SAMPLED / math.sqrt(elements))
-    )
+    units = math.inf
+    if inputs == "uniform":
+        units = _uniform_units(k)
+    elif inputs == "wide" and dtype == "fp32":
+        units = _WIDE
+    sampled = 1 + _SAMPLED / math.sqrt(elements)
+    return _ROOM * units * _ROUNDED.get(dtype, math.inf) * sampled
 
 
 def row_tolerance(dtype: str, k: int, inputs: str = "uniform") -> float:
@@ -82,11 +79,8 @@ def row_tolerance(dtype: str, k: int, inputs: str = "uniform") -> float:
         return accumulation_bound(dtype, k, inputs)
     if dtype in _ROUNDED:
         return _ROOM * _uniform_units(k) * _ROUNDED[dtype]
-    return (
-        _ROOM
-        * (0.54 + 0.45 * math.sqrt(k) / _DEPTHS[dtype])
-        * _ACCUMULATION.get(dtype, 2**-23)
-    )
+    units = 0.54 + 0.45 * math.sqrt(k) / _DEPTHS[dtype]
+    return _ROOM * units * _ACCUMULATION.get(dtype, 2**-23)
 
 
 def chance_factor(rows: int) -> float:

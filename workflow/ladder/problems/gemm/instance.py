@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 
 from cuda.core import Buffer
 
-from ladder.gpu import instance
 from ladder.gpu.device import CheckResultSlot, Gpu, Launcher
-from ladder.gpu.instance import Check
+from ladder.gpu.instance import STEP, Check, HarnessCall, Instance, Maker, Shapes
 from ladder.gpu.libraries import Gemm, Libraries
 from ladder.gpu.timing import Timer
 from ladder.model.problem import C_TYPES, ELEMENT_BYTES, Params, Size
@@ -27,9 +26,6 @@ from ladder.problems.gemm.bounds import (
 
 _SAMPLED = 64
 _INFINITY = {"fp32": b"\x00\x00\x80\x7f", "fp16": b"\x00\x7c", "bf16": b"\x80\x7f"}
-_POISON = {("inf", dtype): number for dtype, number in _INFINITY.items()} | {
-    ("nan", dtype): b"\xff" for dtype in _INFINITY
-}
 _SPOTS = 128  # rows in which a few elements are checked
 _SPOT_COLUMNS = 8
 _BLOCK = 256  # threads of a block
@@ -46,9 +42,16 @@ class _Region(NamedTuple):
     product: Buffer
     magnitude: Buffer
 
+    @property
+    def elements(self) -> int:
+        return len(self.rows) * len(self.columns)
 
-class GemmInstance(instance.Instance):
-    """Buffers a (M x K), b (K x N, or N x K for TN), c (M x N), c before a launch with beta, and the fp64 answer."""
+
+class GemmInstance(Instance):
+    """Buffers a (M x K), b (K x N, or N x K for TN), c (M x N), c before a launch with beta, and those of the checks.
+
+    `signed` holds in fp64, or in fp32 of narrow types, the sum of B's squares and B times random signs.
+    """
 
     drawn, outputs = ("a", "b", "before"), ("c",)
     shifted_inputs = ("a", "b")
@@ -57,32 +60,31 @@ class GemmInstance(instance.Instance):
         self, libraries: Libraries, gpu: Gpu, size: Size, dtype: str, layout: str
     ) -> None:
         self.libraries = libraries
-        self.regions: list[_Region] = []
-        self._answered: list[
-            tuple[int, int, int]
-        ] = []  # what was drawn when the fp64 answer was worked out
-        self._digests: dict[int, int] = {}  # of its regions, when it was first used
+        self.m, self.n, self.k = size["m"], size["n"], size["k"]
+        self.input = input_dtype(dtype)
+        self.output = output_dtype(dtype)
         self._key = secrets.randbits(63)
-        self.m, self.n, self.k = (size[extent] for extent in "mnk")
-        self.input, self.output = input_dtype(dtype), output_dtype(dtype)
+        self._regions: list[_Region] = []  # of the fp64 answer
+        self._answered: list[tuple[int, int, int]] = []  # the inputs that it is of
+        self._digests: dict[int, int] = {}  # of its regions, when it was first used
         super().__init__(gpu, size, dtype, layout)
-        for name, doubles in (("signed", self.k + _PADDING), ("squares", 2)):
-            self.add_buffer(name, (2 * doubles,), "fp32")
-        self._signed, self._squares = (
-            self.tensors[name].buffer for name in ("signed", "squares")
-        )
-        self._signed.fill(b"\0", stream=gpu.stream)
+        self.tensors["signed"].buffer.fill(b"\0", stream=gpu.stream)
         self.use_scalars(1.0, 0.0)
 
     @classmethod
-    def maker(cls, timer: Timer, settings: Mapping[str, Any]) -> instance.Maker:
+    def maker(cls, timer: Timer, settings: Mapping[str, Any]) -> Maker:
         """All share the libraries' handles."""
         return partial(cls, Libraries(timer, settings["lt_heuristics"]))
 
-    def shapes(self) -> dict[str, tuple[tuple[int, ...], str]]:
+    def shapes(self) -> Shapes:
         b = (self.n, self.k) if self.layout == "TN" else (self.k, self.n)
-        a, c = (self.m, self.k), (self.m, self.n)
-        return {"a": (a, self.input), "b": (b, self.input), "c": (c, self.output)}
+        return {
+            "a": ((self.m, self.k), self.input),
+            "b": (b, self.input),
+            "c": ((self.m, self.n), self.output),
+            "signed": ((2 * (self.k + _PADDING),), "fp32"),
+            "squares": ((4,), "fp32"),
+        }
 
     def shifts(self) -> int:
         """Those of A that move it by different parts of a row: with each, other products meet.
@@ -90,29 +92,120 @@ class GemmInstance(instance.Instance):
         Shifts by whole rows would give the rows of another answer. B is not shifted.
         """
         row = self.k * ELEMENT_BYTES[self.input]
-        return row // math.gcd(row, instance.STEP)
+        return row // math.gcd(row, STEP)
 
-    def _strides(self, name: str) -> tuple[int, int]:
-        """Elements from one row and from one column to the next, of the logical a (M x K) or b (K x N)."""
-        width = self.tensors[name].shape[1]
-        return (1, width) if name == "b" and self.layout == "TN" else (width, 1)
+    def use_scalars(self, alpha: float, beta: float, before: str = "nan") -> None:
+        """With beta != 0, C starts as the numbers last drawn for it at each poison_outputs."""
+        self.scalars = {"alpha": alpha, "beta": beta}
+        self._poison = b"\xff" if before == "nan" else _INFINITY[self.output]
+        if beta != 0.0 and "before" not in self.tensors:
+            self.add_buffer("before", (self.m, self.n), self.output)
 
-    def _widen(
-        self, out: Buffer, name: str, rows: range, columns: range, absolute: bool
-    ) -> None:
-        """Enqueue an fp64 copy of a part of a or b: rows x columns of the logical matrix (M x K or K x N)."""
-        by_row, by_column = self._strides(name)
-        first = (rows.start * by_row + columns.start * by_column) * ELEMENT_BYTES[
-            self.input
-        ]
-        pointers = (int(out.handle), self.pointer(name) + first)
-        shape = (len(rows), len(columns), rows.step * by_row, columns.step * by_column)
-        entry, count = f"widen<{C_TYPES[self.input]}>", len(rows) * len(columns)
-        self.gpu.harness.run(entry, count, *pointers, *shape, ctypes.c_int32(absolute))
+    def _poison_outputs(self) -> None:
+        c = self.tensors["c"]
+        if self.scalars["beta"] != 0.0:
+            self.gpu.copy(c.pointer, self.pointer("before"), c.buffer.size)
+        else:
+            c.buffer.fill(self._poison, stream=self.gpu.stream)
+
+    def _refresh(self, seed: int) -> None:
+        """All in one kernel. What is timed has beta = 0."""
+        a, b, c, signed = (self.tensors[name] for name in ("a", "b", "c", "signed"))
+        for name in self.shifted_inputs:
+            self.note_drawn(self.tensors[name], f"{seed} {name}")
+        elements = max(a.elements, b.elements, c.elements)
+        self.gpu.harness.run(
+            f"refresh_product<{self._types()}>",
+            elements // _REFRESHED_AT_ONCE,
+            int(a.whole.handle),
+            int(b.whole.handle),
+            c.pointer,
+            signed.pointer,
+            a.elements,
+            b.elements,
+            c.buffer.size,
+            self.k,
+            a.key,
+            b.key,
+            a.kind,
+        )
+
+    def error_bound(self, params: Params) -> float:
+        return accumulation_bound(self.dtype, self.k, self.inputs)
+
+    def check(self, params: Params) -> Check:
+        harness = self.gpu.harness
+        bound = self.error_bound(params)
+        count = self.m * self.n
+        count_nan = f"count_nan<{C_TYPES[self.output]}>"
+        outputs = self.pointer("c"), count
+        _, unwritten = harness.reduce(count_nan, count, harness.count, *outputs)
+        if unwritten:
+            detail = f"{unwritten} of {count} outputs were not written or are NaN"
+            return Check(math.inf, bound, detail)
+        squares = self.tensors["squares"]
+        self.gpu.zero(squares.pointer, squares.buffer.size)
+        largest = 0.0
+        for number, region in enumerate(self._answer()):
+            error, digest = self._compare(region)
+            if self._digests.setdefault(number, digest) != digest:
+                self._free_regions()
+                detail = "the fp64 answer, which is not its own, was written"
+                return Check(math.inf, bound, detail)
+            largest = max(largest, error)
+        (total,) = struct.unpack("d", self.gpu.download(squares.pointer, 8))
+        elements = sum(region.elements for region in self._regions)
+        rms = math.sqrt(total / elements)
+        allowed = rms_bound(self.dtype, self.k, self.inputs, elements)
+        if rms <= allowed or self.scalars != {"alpha": 1.0, "beta": 0.0}:
+            return Check(largest, bound)
+        sums = "sums of fp32" if self.dtype == "fp32" else "sums of fp16"
+        detail = f"the root mean square of all errors is {rms:.3g}, {sums} have {allowed:.3g} at most"
+        return Check(max(largest, bound * rms / allowed), bound, detail)
+
+    def _compare(self, region: _Region) -> tuple[float, int]:
+        """The largest error of C in a region of the fp64 answer, and a digest of that; adds the errors' squares up."""
+        rows, columns, product, magnitude = region
+        shift = (rows.start * self.n + columns.start) * ELEMENT_BYTES[self.output]
+        before = self._before()
+        harness = self.gpu.harness
+        return harness.reduce(
+            f"compare_product<{C_TYPES[self.output]}>",
+            region.elements,
+            harness.maximum,
+            self.pointer("squares"),
+            harness.count,
+            self._key,
+            self.pointer("c") + shift,
+            before + shift if before else 0,
+            int(product.handle),
+            int(magnitude.handle),
+            len(rows),
+            len(columns),
+            rows.step * self.n,
+            columns.step,
+            *self._weights(),
+        )
+
+    def _answer(self) -> list[_Region]:
+        """The fp64 answer: all of C where fp64 is fast, else 64 rows and 64 columns spread over it."""
+        inputs = [self.tensors[name] for name in self.shifted_inputs]
+        drawn = [(given.pointer, given.kind.value, given.key.value) for given in inputs]
+        if not self._regions or self._answered != drawn:
+            self._free_regions()
+            self._answered = drawn
+            rows, columns = range(self.m), range(self.n)
+            if self.gpu.full_rate_fp64 or self.m * self.n * self.k <= 512**3:
+                parts = [(rows, columns)]
+            else:
+                parts = [(_spread(rows), columns), (rows, _spread(columns))]
+            self._regions = [self._region(*part) for part in parts]
+        return self._regions
 
     def _region(self, rows: range, columns: range) -> _Region:
         m, n, k = len(rows), len(columns), self.k
-        a, b = self.gpu.allocate(8 * m * k), self.gpu.allocate(8 * k * n)
+        a = self.gpu.allocate(8 * m * k)
+        b = self.gpu.allocate(8 * k * n)
         products = []
         for absolute in (False, True):
             self._widen(a, "a", rows, range(k), absolute)
@@ -124,86 +217,28 @@ class GemmInstance(instance.Instance):
             buffer.close(self.gpu.stream)
         return _Region(rows, columns, *products)
 
-    def _answer(self) -> list[_Region]:
-        """The fp64 answer: all of C where fp64 is fast, else 64 rows and 64 columns spread over it."""
-        tensors = [self.tensors[name] for name in "ab"]
-        drawn = [(one.pointer, one.kind.value, one.key.value) for one in tensors]
-        if not self.regions or self._answered != drawn:
-            self._free_regions()
-            self._answered = drawn
-            rows, columns = range(self.m), range(self.n)
-            parts = [(_spread(rows), columns), (rows, _spread(columns))]
-            if self.gpu.full_rate_fp64 or self.m * self.n * self.k <= 512**3:
-                parts = [(rows, columns)]
-            self.regions = [self._region(rows, columns) for rows, columns in parts]
-        return self.regions
-
-    def use_scalars(self, alpha: float, beta: float, before: str = "nan") -> None:
-        """With beta != 0, C starts as the numbers last drawn for it at each poison_outputs."""
-        self.scalars, self._poison = (
-            {"alpha": alpha, "beta": beta},
-            _POISON[before, self.output],
+    def _widen(
+        self, out: Buffer, name: str, rows: range, columns: range, absolute: bool
+    ) -> None:
+        """Enqueue an fp64 copy of a part of a or b: rows x columns of the logical matrix (M x K or K x N)."""
+        by_row, by_column = self._strides(name)
+        first = rows.start * by_row + columns.start * by_column
+        self.gpu.harness.run(
+            f"widen<{C_TYPES[self.input]}>",
+            len(rows) * len(columns),
+            int(out.handle),
+            self.pointer(name) + first * ELEMENT_BYTES[self.input],
+            len(rows),
+            len(columns),
+            rows.step * by_row,
+            columns.step * by_column,
+            ctypes.c_int32(absolute),
         )
-        if beta != 0.0 and "before" not in self.tensors:
-            self.add_buffer("before", (self.m, self.n), self.output)
 
-    def _poison_outputs(self) -> None:
-        if self.scalars["beta"] != 0.0:
-            self.gpu.copy(
-                self.pointer("c"), self.pointer("before"), self.tensors["c"].buffer.size
-            )
-        else:
-            self.tensors["c"].buffer.fill(self._poison, stream=self.gpu.stream)
-
-    def error_bound(self, params: Params) -> float:
-        return accumulation_bound(self.dtype, self.k, self.inputs)
-
-    def check(self, params: Params) -> Check:
-        bound, count = self.error_bound(params), self.m * self.n
-        harness, c_type, c = self.gpu.harness, C_TYPES[self.output], self.pointer("c")
-        _, unwritten = harness.reduce(
-            f"count_nan<{c_type}>", count, harness.count, c, count
-        )
-        if unwritten:
-            return Check(
-                math.inf,
-                bound,
-                f"{unwritten} of {count} outputs were not written or are NaN",
-            )
-        worst, before, squares = 0.0, self._before(), int(self._squares.handle)
-        self.gpu.zero(squares, self._squares.size)
-        for number, (rows, columns, product, magnitude) in enumerate(self._answer()):
-            shift = (rows.start * self.n + columns.start) * ELEMENT_BYTES[self.output]
-            pointers = (c + shift, before + shift if before else 0)
-            answer = (int(product.handle), int(magnitude.handle))
-            shape = (len(rows), len(columns), rows.step * self.n, columns.step)
-            found = (harness.maximum, squares, harness.count, self._key)
-            entry, given = (
-                f"compare_product<{c_type}>",
-                (*pointers, *answer, *shape, *self._weights()),
-            )
-            maximum, digest = harness.reduce(
-                entry, len(rows) * len(columns), *found, *given
-            )
-            if self._digests.setdefault(number, digest) != digest:
-                self._free_regions()
-                return Check(
-                    math.inf,
-                    bound,
-                    "the fp64 answer, which is not its own, was written",
-                )
-            worst = max(worst, maximum)
-        elements = sum(len(one.rows) * len(one.columns) for one in self.regions)
-        rms = math.sqrt(struct.unpack("d", self.gpu.download(squares, 8))[0] / elements)
-        allowed = rms_bound(self.dtype, self.k, self.inputs, elements)
-        if (self.scalars["alpha"], self.scalars["beta"]) == (
-            1.0,
-            0.0,
-        ) and not rms <= allowed:
-            what = "sums of fp32" if self.dtype == "fp32" else "sums of fp16"
-            detail = f"the root mean square of all errors is {rms:.3g}, {what} have {allowed:.3g} at most"
-            return Check(max(worst, bound * rms / allowed), bound, detail)
-        return Check(worst, bound)
+    def _strides(self, name: str) -> tuple[int, int]:
+        """Elements from one row and from one column to the next, of the logical a (M x K) or b (K x N)."""
+        width = self.tensors[name].shape[1]
+        return (1, width) if name == "b" and self.layout == "TN" else (width, 1)
 
     def _before(self) -> int:
         """Address of what C held before a launch, or 0."""
@@ -213,48 +248,41 @@ class GemmInstance(instance.Instance):
         """alpha, beta, and the unit roundoff of the output."""
         return self.scalars["alpha"], self.scalars["beta"], ROUNDING[self.output]
 
-    def _both_types(self) -> str:
+    def _types(self) -> str:
         return f"{C_TYPES[self.input]}, {C_TYPES[self.output]}"
 
-    def _refresh(self, seed: int) -> None:
-        """All in one kernel, but for what C holds with beta != 0."""
-        a, b, c = *(self.note_drawn(name, seed) for name in "ab"), self.tensors["c"]
-        buffers = (
-            int(a.whole.handle),
-            int(b.whole.handle),
-            c.pointer,
-            int(self._signed.handle),
-        )
-        counts = (a.elements, b.elements, c.buffer.size, self.k)
-        elements = max(a.elements, b.elements, c.elements) // _REFRESHED_AT_ONCE
-        entry = f"refresh_product<{self._both_types()}>"
-        self.gpu.harness.run(entry, elements, *buffers, *counts, *self._drawn_with())
-        if self.scalars["beta"] != 0.0:
-            self.draw("before", seed)
-            self._poison_outputs()
-
-    def _inspect(self, params: Params, slot: CheckResultSlot) -> None:
+    def inspection(self, params: Params, slot: CheckResultSlot) -> HarnessCall:
         """Freivalds' check of every row, and a thousand random elements: see check.cu. Follows a refresh."""
-        harness, b, by = self.gpu.harness, self.pointer("b"), self._strides("b")
+        a, b, signed = (self.tensors[name] for name in ("a", "b", "signed"))
         # After the launch, which may have written there.
-        self.gpu.zero(int(self._signed.handle), self._signed.size)
-        along, signed = (
-            "columns" if self.layout == "TN" else "rows",
-            self._signed_pointers(),
+        self.gpu.zero(signed.pointer, signed.buffer.size)
+        # B times the signs, and ahead of it the sum of B's squares.
+        sums = signed.pointer + 16, signed.pointer
+        along = "columns" if self.layout == "TN" else "rows"
+        multiply = f"multiply_{along}_by_signs<{C_TYPES[self.input]}>"
+        threads = _threads(b.shape[0])
+        self.gpu.harness.run(multiply, threads, slot, *sums, b.pointer, *b.shape)
+        arguments = (
+            self.pointer("c"),
+            self._before(),
+            a.pointer,
+            b.pointer,
+            *sums,
+            _SPOTS,
+            self.m,
+            self.n,
+            self.k,
+            *self._strides("b"),
+            *self._weights(),
+            *self._scales(),
+            a.shift,
+            b.shift,
+            a.key,
+            b.key,
+            a.kind,
         )
-        rows, columns = self.tensors["b"].shape
-        entry = f"multiply_{along}_by_signs<{C_TYPES[self.input]}>"
-        harness.run(entry, _threads(rows), slot, *signed, b, rows, columns)
-        pointers = (self.pointer("c"), self._before(), self.pointer("a"), b)
-        given = (*pointers, *signed, _SPOTS, self.m, self.n, self.k, *by)
-        entry, threads = (
-            f"check_product<{self._both_types()}>",
-            _SPOTS * _BLOCK + _threads(self.m),
-        )
-        scales = (*self._scales(), *self._moved())
-        harness.run(
-            entry, threads, slot, *given, *self._weights(), *scales, *self._drawn_with()
-        )
+        threads = _SPOTS * _BLOCK + _threads(self.m)
+        return HarnessCall(f"check_product<{self._types()}>", threads, arguments)
 
     def _scales(self) -> tuple[float, float, float]:
         """What makes all that the check of a launch finds comparable with the bound of elements.
@@ -263,35 +291,12 @@ class GemmInstance(instance.Instance):
         squares of the spots' errors to that of a right result.
         """
         bound, chance = self.error_bound({}), chance_factor(self.m)
-        rows = (
-            chance * row_tolerance(self.dtype, self.k, self.inputs) / bound
-            if bound
-            else chance
-        )
+        rows = chance
+        if bound:
+            rows = chance * row_tolerance(self.dtype, self.k, self.inputs) / bound
         spots = _SPOTS * _SPOT_COLUMNS
-        return (
-            chance,
-            rows,
-            bound
-            / rms_bound(self.dtype, self.k, self.inputs, spots)
-            / math.sqrt(spots),
-        )
-
-    def _moved(self) -> list[int]:
-        """Elements between what was drawn for A and where it begins, and the same of B."""
-        tensors = [self.tensors[name] for name in "ab"]
-        return [
-            (one.pointer - int(one.whole.handle)) // ELEMENT_BYTES[one.dtype]
-            for one in tensors
-        ]
-
-    def _drawn_with(self) -> list[Any]:
-        """What A and B were drawn with."""
-        return [*(self.tensors[name].key for name in "ab"), self.tensors["a"].kind]
-
-    def _signed_pointers(self) -> tuple[int, int]:
-        """Addresses of B times random signs, and of the sum of B's squares ahead of it."""
-        return int(self._signed.handle) + 16, int(self._signed.handle)
+        rms = rms_bound(self.dtype, self.k, self.inputs, spots)
+        return chance, rows, bound / rms / math.sqrt(spots)
 
     def library(self, name: str) -> dict[str, Launcher]:
         pointers = (self.pointer("a"), self.pointer("b"), self.pointer("c"))
@@ -301,19 +306,19 @@ class GemmInstance(instance.Instance):
         return self.libraries.cublaslt(gemm, fast=name == "cublaslt_fast")
 
     def _free_regions(self) -> None:
-        for region in self.regions:
+        for region in self._regions:
             region.product.close(self.gpu.stream)
             region.magnitude.close(self.gpu.stream)
-        self.regions, self._digests = [], {}
+        self._regions, self._digests = [], {}
 
     def close(self) -> None:
         self._free_regions()
         super().close()
 
 
-def _spread(all_of_them: range) -> range:
+def _spread(extent: range) -> range:
     """Up to 64 rows or columns, evenly over all."""
-    return all_of_them[:: max(len(all_of_them) // _SAMPLED, 1)][:_SAMPLED]
+    return extent[:: max(len(extent) // _SAMPLED, 1)][:_SAMPLED]
 
 
 def _threads(rows: int) -> int:

@@ -4,9 +4,9 @@ The output is fp32 whatever the input is: rounded to bf16 it would be wrong by u
 mistake of less could hide.
 """
 
-from collections.abc import Sequence
-
 from ladder.model.problem import C_TYPES, ELEMENT_BYTES, Params, Problem, Size, Work
+
+_EDGES = (1, 2, 31, 33, 255, 257, 1024, 1031, 4099, 65537, 2**23 + 5)
 
 
 class Reduction(Problem):
@@ -19,11 +19,8 @@ class Reduction(Problem):
     dtypes = ("fp32", "bf16")
     buffers = ("input", "output")
     libraries = ("copy",)
-
-    def edges(self, params: Params) -> Sequence[Sequence[Size]]:
-        """One number and two, a warp and a block and one more or less, primes, several rounds of a whole grid."""
-        counts = (1, 2, 31, 33, 255, 257, 1024, 1031, 4099, 65537, 2**23 + 5)
-        return [[{"elements": count}] for count in counts]
+    # One number and two, a warp and a block and one more or less, primes, several rounds of a whole grid.
+    edge_sizes = [[(count,)] for count in _EDGES]
 
     def harness(self, dtype: str) -> tuple[str, ...]:
         return f"add_drawn<{C_TYPES[dtype]}>", "compare_sum<float>", "check_sum<float>"

@@ -4,17 +4,7 @@ top is the row's maximum. Input and output have the same type. A row of nothing 
 is not looked at.
 """
 
-from collections.abc import Sequence
-
-from ladder.model.problem import (
-    C_TYPES,
-    ELEMENT_BYTES,
-    INPUTS,
-    Params,
-    Problem,
-    Size,
-    Work,
-)
+from ladder.model.problem import ELEMENT_BYTES, INPUTS, Params, Problem, Size, Work
 
 _EDGES = (
     ((1, 1), (1, 8)),
@@ -46,21 +36,10 @@ class Softmax(Problem):
     buffers = ("input", "output")
     libraries = ("copy",)
     inputs = INPUTS
-
-    def edges(self, params: Params) -> Sequence[Sequence[Size]]:
-        """One element, short rows, many rows, and columns around those of the sweeps: a few more, a few less, primes.
-
-        The later sizes of a group are in multiples of 8: rows of whole 16 bytes.
-        """
-        return [
-            [dict(zip(self.size_fields, size, strict=True)) for size in group]
-            for group in _EDGES
-        ]
-
-    def harness(self, dtype: str) -> tuple[str, ...]:
-        return tuple(
-            f"{name}<{C_TYPES[dtype]}>" for name in ("compare_rows", "check_rows")
-        )
+    # One element, short rows, many rows, and columns around those of the sweeps: a few more, a few less, primes.
+    # The later size of a group is in multiples of 8: rows of whole 16 bytes.
+    edge_sizes = _EDGES
+    check_kernels = ("compare_rows", "check_rows")
 
     def work(self, size: Size, dtype: str, params: Params) -> Work:
         """A comparison, a difference, an exponential, an addition and a product for each element.

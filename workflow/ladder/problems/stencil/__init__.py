@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from ladder.model.problem import C_TYPES, ELEMENT_BYTES, Params, Problem, Size, Work
+from ladder.model.problem import ELEMENT_BYTES, Params, Problem, Size, Work
 
 
 def halo(params: Params) -> int:
@@ -20,6 +20,7 @@ class Stencil(Problem):
     dtypes = ("int32", "fp32")
     buffers = ("input", "output")
     libraries = ("copy",)
+    check_kernels = ("compare_stencil", "check_stretches")
     parameters = {"radius": "neighbours on each side; taps are 2 radius + 1"}
 
     def edges(self, params: Params) -> Sequence[Sequence[Size]]:
@@ -34,23 +35,15 @@ class Stencil(Problem):
         ]
         return [[{"elements": count} for count in group] for group in groups]
 
-    def harness(self, dtype: str) -> tuple[str, ...]:
-        return tuple(
-            f"{name}<{C_TYPES[dtype]}>"
-            for name in ("compare_stencil", "check_stretches")
-        )
-
     def taps(self, params: Params) -> int | None:
         return halo(params) + 1
 
     def work(self, size: Size, dtype: str, params: Params) -> Work:
         """One addition a tap; every input read once and every output written once."""
-        n = size["elements"]
-        outputs = max(n - halo(params), 0)
-        return Work(
-            float(outputs * (halo(params) + 1)),
-            float((n + outputs) * ELEMENT_BYTES[dtype]),
-        )
+        inputs, more = size["elements"], halo(params)
+        outputs = max(inputs - more, 0)
+        moved = (inputs + outputs) * ELEMENT_BYTES[dtype]
+        return Work(float(outputs * (more + 1)), float(moved))
 
     def device_bytes(self, size: Size, dtype: str) -> int:
         """Input, two outputs, and the copy's target."""

@@ -1,8 +1,6 @@
 """Transposition: output[j][i] = input[i][j]. The input is M x N and the output N x M, both row-major."""
 
-from collections.abc import Sequence
-
-from ladder.model.problem import C_TYPES, ELEMENT_BYTES, Params, Problem, Size, Work
+from ladder.model.problem import ELEMENT_BYTES, Params, Problem, Size, Work
 
 _EDGES = (
     ((1, 1), (8, 8)),
@@ -30,21 +28,10 @@ class Transpose(Problem):
     buffers = ("input", "output")
     libraries = ("copy", "geam")
     packages = ("nvidia-cublas",)  # geam is of cuBLAS
-
-    def edges(self, params: Params) -> Sequence[Sequence[Size]]:
-        """One element, one row, one column, tiles and one row or column more or less, primes, thin both ways.
-
-        The later sizes of a group are in multiples of 8: both matrices have rows of whole 16 bytes.
-        """
-        return [
-            [dict(zip(self.size_fields, size, strict=True)) for size in group]
-            for group in _EDGES
-        ]
-
-    def harness(self, dtype: str) -> tuple[str, ...]:
-        return tuple(
-            f"{name}<{C_TYPES[dtype]}>" for name in ("count_wrong", "check_outputs")
-        )
+    # One element, one row, one column, tiles and one row or column more or less, primes, thin both ways.
+    # The later size of a group is in multiples of 8: both matrices have rows of whole 16 bytes.
+    edge_sizes = _EDGES
+    check_kernels = ("count_wrong", "check_outputs")
 
     def work(self, size: Size, dtype: str, params: Params) -> Work:
         """No arithmetic; each element is read once and written once."""
