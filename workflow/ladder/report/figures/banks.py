@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
 from ladder.report.figures.base import canvas, legend_below
 from ladder.report.figures.style import PALETTE
@@ -14,7 +13,6 @@ from ladder.report.titles import axis_words, said
 from ladder.results.statistics import COSTS, access_costs, changing, parameter
 from ladder.results.sweep_data import FigureData, NoDataError
 
-_FLAT = 8  # costs up to which the axis counts them
 _LABELS = 18  # values that have a label below all panels
 
 
@@ -44,13 +42,9 @@ def draw(data: FigureData) -> Figure:
         _draw_costs(axis, rows, step)
         axis.set_title(str(panel))
     axes[0].set_ylabel("cycles, or wavefronts, per access")
-    highest = float(table[COSTS].max().max())
-    if highest > _FLAT:
-        axes[0].set_yscale("log", base=2)
-        axes[0].yaxis.set_major_formatter("{x:g}")
-    else:
-        axes[0].set_ylim(0, highest * 1.15)
-        axes[0].yaxis.set_major_locator(MaxNLocator(integer=True))
+    axes[0].set_yscale("log", base=2)
+    axes[0].set_ylim(0.7, float(table[COSTS].max().max()) * 1.5)
+    axes[0].yaxis.set_major_formatter("{x:g}")
     title = axis_words(data, name) if name else "variant"
     return legend_below(figure, axes, title)
 

@@ -29,12 +29,15 @@ _MARKS = "abcdefghij"  # of reasons
 
 def draw(data: FigureData) -> Figure:
     """Annotated cells, a panel for each value of `hue`; an empty cell says why. Values not tried are left out."""
-    x, y, hue = data.figure.x, data.figure.y, data.figure.hue
+    x = data.figure.x
+    y = data.figure.y
+    hue = data.figure.hue
     if x is None or y is None:
         raise NoDataError("the sweep names no x and y parameter for it")
     rows = data.some(data.in_table)
     best = data.best_by_place.copy()
-    xs, ys = _tried(data, x), _tried(data, y)
+    xs = _tried(data, x)
+    ys = _tried(data, y)
     panels = best["hue"].nunique()
     about = f"{data.size_text}, speed relative to {rival(data)}"
     if len(rows) > len(best):
