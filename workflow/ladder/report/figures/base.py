@@ -127,7 +127,7 @@ def legend_below(figure: Figure, axes: Sequence[Axes], title: str = "") -> Figur
     handles = dict[str, Any]()
     for axis in axes:
         for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
-            handles.setdefault(label, handle)
+            handles[label] = handle
     longest = max(len(label) for label in handles)
     columns = _LEGEND_WIDTH // (longest + _MARK_WIDTH)
     figure.legend(

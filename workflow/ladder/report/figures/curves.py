@@ -94,7 +94,6 @@ def _draw_line(axis: Axes, cells: pd.DataFrame, color: str, name: str) -> None:
         "o-",
         color=color,
         ms=4.5,
-        lw=1.4,
         label=name,
     )
     for prefix, width in (("", 3.0), ("predicted_", 0.8)):

@@ -61,7 +61,8 @@ def draw(data: FigureData) -> Figure:
         if hue:
             axis.set_title(f"{hue} = {value}")
         for row, column in np.argwhere(speeds.isna()):
-            why = _why(data, {**place, y: ys[row], x: xs[column]})
+            place |= {y: ys[row], x: xs[column]}
+            why = _why(data, place)
             mark = reasons.setdefault(why, _MARKS[len(reasons) % len(_MARKS)])
             axis.text(
                 column + 0.5,

@@ -52,18 +52,27 @@ def draw(data: FigureData) -> Figure:
         width_ratios=widths,
         sharey=True,
     )
-    first, speeds = axes[0], axes[-1]
+    first = axes[0]
     if gains:
         table = _gains_table(rows, gains)
         on_path = table["variant"].isin(path)
         first.set_xscale("log")
         first.margins(x=0.25)  # for the words beside the longest bars
         first.axvline(1, color=style.REFERENCE)
-        _draw_gains(first, table[on_path], style.AHEAD, "on the path to the fastest")
+        _draw_gains(
+            first,
+            table[on_path],
+            style.AHEAD,
+            "on the path to the fastest",
+        )
         _draw_gains(first, table[~on_path], style.PALE, "beside it")
         first.set_xlabel(_what_gains_are(data))
-    _draw_speeds(speeds, data, rows, path)
-    first.set_yticks(range(len(rows)), labels, fontsize=9.5)
+    _draw_speeds(axes[-1], data, rows, path)
+    first.set_yticks(
+        range(len(rows)),
+        labels,
+        fontsize=9.5,
+    )
     first.set_ylim(len(rows) - 0.4, -0.6)
     names = first.get_yticklabels()
     for place, (row, name) in enumerate(zip(rows, names, strict=True)):

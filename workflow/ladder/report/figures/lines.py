@@ -88,8 +88,10 @@ def over_parameter(data: FigureData, name: str) -> Lines:
     if data.figure.size is not None:
         rows = data.some(data.here)
     rows = rows.assign(x=parameter(rows, name))
-    rows = rows.dropna(subset="x")
-    data.some(rows, f"variant with the parameter {name}")
+    rows = data.some(
+        rows.dropna(subset="x"),
+        f"variant with the parameter {name}",
+    )
     panels = pd.DataFrame({"dtype": rows["dtype"]})
     panels["size"] = [size_label(size_of(row)) for row in records(rows)]
     if hue:
@@ -101,7 +103,12 @@ def over_parameter(data: FigureData, name: str) -> Lines:
     places = rows.groupby(["panel", "line", "x"], sort=False)
     rows = rows.loc[places["speedup"].idxmax()]
     note = "" if "size" in varying else data.size_text
-    return Lines(rows, axis_words(data, name), _reference(data, rows), note)
+    return Lines(
+        rows,
+        axis_words(data, name),
+        _reference(data, rows),
+        note,
+    )
 
 
 def _what_differs(

@@ -50,7 +50,6 @@ def draw(data: FigureData) -> Figure:
         marks["intensity"],
         marks["tflops"],
         color=style.TIE,
-        lw=0.8,
     )
     seaborn.scatterplot(
         marks,
@@ -117,7 +116,6 @@ def _draw_roofs(axis: Axes, data: FigureData, marks: pd.DataFrame) -> None:
             intensities,
             np.minimum(intensities * bandwidth, peak),
             color=style.MUTED,
-            lw=1.6,
             label=(
                 f"{', '.join(dtypes)} peak, {core}: {peak:.0f} TFLOP/s\n"
                 f"{source}: {bandwidth:.2f} TB/s"

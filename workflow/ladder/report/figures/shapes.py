@@ -40,7 +40,6 @@ def draw(data: FigureData) -> Figure:
                 place,
                 "no result",
                 style="italic",
-                fontsize=8.5,
                 va="center",
                 backgroundcolor="white",
             )
