@@ -29,7 +29,7 @@ from ladder.report.links import Links
 from ladder.report.markdown import unlinked
 from ladder.results import tables
 from ladder.results.run_data import RunData
-from ladder.results.statistics import records, size_of
+from ladder.results.statistics import Estimate, records, size_of
 from ladder.results.sweep_data import SweepData
 
 UNSEEN = ["chose", "host_gpus", "ldl", "stl", "source_sha256", "cubin_sha256"]
@@ -58,9 +58,8 @@ def _seen(rows: pd.DataFrame) -> pd.DataFrame:
 
 def _plain(value: Any) -> Any:
     """A value as JSON has it: None where it is unknown or infinite."""
-    if pd.isna(value) or value in (math.inf, -math.inf):
-        return None
-    return value
+    infinite = (math.inf, -math.inf)
+    return None if pd.isna(value) or value in infinite else value
 
 
 def columns(data: pd.DataFrame) -> dict[str, Any]:
@@ -126,8 +125,8 @@ def _steps(data: SweepData) -> list[dict[str, Any]]:
                 "variant": variant,
                 "below": step.below,
                 "on": changed.get(variant, ""),
-                "gain": [_plain(value) for value in astuple(gain.measured)],
-                "predicted": [_plain(value) for value in astuple(gain.predicted)],
+                "gain": _ends(gain.measured),
+                "predicted": _ends(gain.predicted),
                 "verdict": gain.verdict if gain.known else "",
                 "why": step.why,
                 "main": variant in path,
@@ -136,12 +135,24 @@ def _steps(data: SweepData) -> list[dict[str, Any]]:
     return shown
 
 
+def _ends(estimate: Estimate) -> list[float | None]:
+    return [_plain(value) for value in astuple(estimate)]
+
+
 def _place(row: Mapping[str, Any]) -> tuple[str, ...]:
     """What tells a row of timings apart from the others."""
-    return row["sweep"], row["variant"], size_label(size_of(row)), row["regime"]
+    return (
+        row["sweep"],
+        row["variant"],
+        size_label(size_of(row)),
+        row["regime"],
+    )
 
 
-def _uses(data: RunData, places: Mapping[tuple[str, ...], int]) -> list[dict[str, Any]]:
+def _uses(
+    data: RunData,
+    places: Mapping[tuple[str, ...], int],
+) -> list[dict[str, Any]]:
     """What to use for each kind of GEMM, layout, size and regime: `places` in timings, the first is recommended.
 
     `multiples`: of those places, what M, N and K are multiples of.
@@ -206,19 +217,26 @@ def _html(text: str) -> str:
 
 
 def run(
-    folder: RunFolder, data: RunData, name: str, beside: RunFolder | None = None
+    folder: RunFolder,
+    data: RunData,
+    name: str,
+    beside: RunFolder | None = None,
 ) -> dict[str, Any]:
     """Tables and words of the run in a folder, by this name, for a page that lies in it or in that of another run.
 
     Raises LadderError where its sessions are missing.
     """
-    timings, claims = data.frames["timings"], data.frames["claims"]
-    measured = {*timings["sweep"]}
-    parts = {sweep: part for sweep, part in data.parts.items() if sweep in measured}
-    rows = records(timings)
-    places = {
-        _place(row): place for place, row in enumerate(rows) if row["baseline"] is None
+    timings = data.frames["timings"]
+    claims = data.frames["claims"]
+    sweeps = {
+        sweep: _sweep(data.parts[sweep])
+        for sweep in data.parts
+        if sweep in {*timings["sweep"]}
     }
+    places = dict[tuple[str, ...], int]()
+    for place, row in enumerate(records(timings)):
+        if row["baseline"] is None:
+            places[_place(row)] = place
     links = _PageLinks(folder, (beside or folder).root, data)
     cards = answers(data, links)
     about_something = any(card.sweep and not card.absent for card in cards)
@@ -245,8 +263,8 @@ def run(
         "cards": [_card(card) for card in cards] if about_something else [],
         "uses": _uses(data, places),
         "verdicts": {line["id"]: line["verdict"] for line in claim_lines(claims)},
-        "claims": [row | {"text": _source(row["source"])} for row in records(claims)],
-        "sweeps": {sweep: _sweep(part) for sweep, part in parts.items()},
+        "claims": [{**row, "text": _source(row["source"])} for row in records(claims)],
+        "sweeps": sweeps,
         "timings": columns(_seen(_named(data, timings))),
         "resources": columns(_seen(resources)),
         "sessions": columns(_seen(tables.read("sessions", folder.tables))),
