@@ -241,7 +241,7 @@ SWEEPS: dict[str, dict[str, Any]] = {
         "references": [{"kernel": "stencil_shared", "params": {"coarsen": 1}}],
         "figures": [
             {
-                "kind": "stencil",
+                "kind": "curves",
                 "caption": "Speed-up over shared memory.",
                 "x": "radius",
                 "hue": "coarsen",

@@ -81,7 +81,7 @@ def test_the_tutorial_adds_a_kernel_with_two_files_and_a_sweep_that_names_it(
     assert (own["ldg"] == 2 * radius + 1).all()
     assert (own["lds_32"] == 0).all()
     assert set(resources["kernel"]) == {"stencil_direct", "stencil_shared"}
-    assert (folder / "sweeps/stencil_direct/stencil_direct-1-stencil.png").is_file()
+    assert (folder / "sweeps/stencil_direct/stencil_direct-1-curves.png").is_file()
 
 
 @pytest.fixture

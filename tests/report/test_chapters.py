@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from checkout import PUBLISHED, every_sweep, published_of
@@ -33,6 +32,7 @@ from ladder.report.shares import shares_of
 from ladder.results import statistics as stats
 from ladder.results import tables
 from ladder.results.run_data import RunData
+from matplotlib.text import Text
 from rendering import cells
 
 PEAK, COPY, FP32 = 4800.0, 4250.0, 66.9
@@ -294,10 +294,8 @@ def test_figures_of_what_the_memory_bounds_show_its_rate(data: RunData) -> None:
 
     def texts(figure: Figure) -> str:
         drawn = FIGURES[figure.kind](part.drawn(figure, ""))
-        found = [one.get_text() for axis in drawn.axes for one in axis.texts]
-        found += [axis.get_ylabel() for axis in drawn.axes]
-        plt.close("all")
-        return "\n".join(found)
+        shown = [text.get_text() for text in drawn.findobj(Text)]
+        return " ".join(shown).replace("\n", " ")
 
     ladder, _, curves = part.sweep.figures
     assert "GB/s" in texts(ladder)

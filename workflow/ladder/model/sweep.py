@@ -80,9 +80,7 @@ class Entry:
 class Figure(Document):
     """A figure drawn from a sweep."""
 
-    kind: Literal[
-        "ladder", "curves", "heatmap", "roofline", "banks", "stencil", "shapes"
-    ]
+    kind: Literal["ladder", "curves", "heatmap", "roofline", "banks", "shapes"]
     """what is drawn"""
     caption: Text
     """what the reader should see in it"""
@@ -93,7 +91,7 @@ class Figure(Document):
     y: str | None = None
     """parameter on the y axis"""
     hue: str | None = None
-    """parameter shown by colour"""
+    """parameter with a panel for each of its values"""
 
     @property
     def size(self) -> Size | None:

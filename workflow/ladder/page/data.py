@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 from markdown_it import MarkdownIt
+from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
 from ladder.claims.sources import titles
 from ladder.model.cell import size_label
@@ -28,7 +29,7 @@ from ladder.report.links import Links
 from ladder.report.markdown import unlinked
 from ladder.results import tables
 from ladder.results.run_data import RunData
-from ladder.results.statistics import records, size_of
+from ladder.results.statistics import Estimate, records, size_of
 from ladder.results.sweep_data import SweepData
 
 UNSEEN = ["chose", "host_gpus", "ldl", "stl", "source_sha256", "cubin_sha256"]
@@ -56,12 +57,9 @@ def _seen(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON has it: None where it is unknown."""
-    return (
-        None
-        if pd.isna(value) or (isinstance(value, float) and not math.isfinite(value))
-        else value
-    )
+    """A value as JSON has it: None where it is unknown or infinite."""
+    infinite = (math.inf, -math.inf)
+    return None if pd.isna(value) or value in infinite else value
 
 
 def columns(data: pd.DataFrame) -> dict[str, Any]:
@@ -69,23 +67,20 @@ def columns(data: pd.DataFrame) -> dict[str, Any]:
 
     Empty ones are absent.
     """
-    found: dict[str, Any] = {}
+    embedded = dict[str, Any]()
     for name in data.columns[data.notna().any()]:
         column = data[name]
-        counted = pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(
-            column
-        )
-        if counted and _REPEATED * column.nunique() > len(column):
-            found[str(name)] = [_plain(value) for value in column.tolist()]
-        else:
-            codes, words = pd.factorize(column)
-            found[str(name)] = {
-                "words": [
-                    _plain(one) if counted else str(one) for one in words.tolist()
-                ],
-                "codes": codes.tolist(),
-            }
-    return found
+        is_number = is_numeric_dtype(column) or is_bool_dtype(column)
+        if is_number and _REPEATED * column.nunique() > len(column):
+            embedded[str(name)] = [_plain(value) for value in column.tolist()]
+            continue
+        codes, words = pd.factorize(column)
+        to_word = _plain if is_number else str
+        embedded[str(name)] = {
+            "words": [to_word(word) for word in words.tolist()],
+            "codes": codes.tolist(),
+        }
+    return embedded
 
 
 _REPEATED = 4
@@ -95,16 +90,12 @@ _REPEATED = 4
 def _sweep(data: SweepData) -> dict[str, Any]:
     """What charts and details need to know of a sweep. `fastest`: the places in timings of the fastest at each size."""
     sweep = data.sweep
-    rungs = (
-        {entry.variant.id: entry.technique for entry in sweep.entries}
-        if data.has_rungs
-        else None
-    )
+    rungs = {entry.variant.id: entry.technique for entry in sweep.entries}
     return {
         "title": sweep.title,
         "question": sweep.question,
         "regime": data.regime,
-        "rungs": rungs,
+        "rungs": rungs if data.has_rungs else None,
         "tuning": sweep.tuning,
         "size": size_label(data.size),
         "reference": data.reference_name,
@@ -120,110 +111,102 @@ def _sweep(data: SweepData) -> dict[str, Any]:
 
 def _steps(data: SweepData) -> list[dict[str, Any]]:
     """The rungs of a ladder in reading order: its gain over the rung `below`, and why; else []."""
-    found = [] if data.sweep.tuning else steps(data)
-    if not any(step.gain.known for step in found):
+    rungs = [] if data.sweep.tuning else steps(data)
+    if not any(step.gain.known for step in rungs):
         return []
-    main = {entry.variant.id for entry in path_to_fastest(data)}
-    named = changed_rungs(data, [step.row["variant"] for step in found])
-    return [
-        {
-            "variant": step.row["variant"],
-            "below": step.below,
-            "on": named.get(step.row["variant"], ""),
-            "gain": [_plain(value) for value in astuple(step.gain.measured)],
-            "predicted": [_plain(value) for value in astuple(step.gain.predicted)],
-            "verdict": step.gain.verdict if step.gain.known else "",
-            "why": step.why,
-            "main": step.row["variant"] in main,
-        }
-        for step in found
-    ]
+    path = {entry.variant.id for entry in path_to_fastest(data)}
+    changed = changed_rungs(data, [step.row["variant"] for step in rungs])
+    shown = list[dict[str, Any]]()
+    for step in rungs:
+        variant = step.row["variant"]
+        gain = step.gain
+        shown.append(
+            {
+                "variant": variant,
+                "below": step.below,
+                "on": changed.get(variant, ""),
+                "gain": _ends(gain.measured),
+                "predicted": _ends(gain.predicted),
+                "verdict": gain.verdict if gain.known else "",
+                "why": step.why,
+                "main": variant in path,
+            }
+        )
+    return shown
 
 
-def _uses(data: RunData, places: Mapping[tuple[Any, ...], int]) -> list[dict[str, Any]]:
+def _ends(estimate: Estimate) -> list[float | None]:
+    return [_plain(value) for value in astuple(estimate)]
+
+
+def _place(row: Mapping[str, Any]) -> tuple[str, ...]:
+    """What tells a row of timings apart from the others."""
+    return (
+        row["sweep"],
+        row["variant"],
+        size_label(size_of(row)),
+        row["regime"],
+    )
+
+
+def _uses(
+    data: RunData,
+    places: Mapping[tuple[str, ...], int],
+) -> list[dict[str, Any]]:
     """What to use for each kind of GEMM, layout, size and regime: `places` in timings, the first is recommended.
 
     `multiples`: of those places, what M, N and K are multiples of.
     """
-    found, variants = (
-        [],
-        {
-            entry.variant.id: entry.variant
-            for sweep in data.sweeps.values()
-            for entry in sweep.entries
-        },
-    )
+    variants = dict[str, Variant]()
+    for sweep in data.sweeps.values():
+        variants |= {entry.variant.id: entry.variant for entry in sweep.entries}
+    uses = list[dict[str, Any]]()
     for kind, layout, rows in rankings(data):
-        first = rows[0]
+        size = rows[0].size
         shown = rows[:MOST_NEXT]
-        found.append(
+        multiples = list[dict[str, int]]()
+        for row in shown:
+            # None are known of a variant that its sweep no longer has.
+            variant = variants.get(row["variant"])
+            multiples.append(_multiples(variant, size) if variant else {})
+        uses.append(
             {
                 "kind": kind,
                 "layout": layout,
-                "size": size_label(first.size),
-                "m": first.size["m"],
-                "n": first.size["n"],
-                "k": first.size["k"],
-                "regime": first["regime"],
-                "places": [
-                    places[
-                        row["sweep"],
-                        row["variant"],
-                        size_label(row.size),
-                        row["regime"],
-                    ]
-                    for row in shown
-                ],
-                # None are known of a variant that its sweep no longer has.
-                "multiples": [
-                    _multiples(variants[row["variant"]], row.size)
-                    if row["variant"] in variants
-                    else {}
-                    for row in shown
-                ],
+                "size": size_label(size),
+                **size,
+                "regime": rows[0]["regime"],
+                "places": [places[_place(row)] for row in shown],
+                "multiples": multiples,
             }
         )
-    return found
+    return uses
 
 
 def _multiples(variant: Variant, size: Mapping[str, int]) -> dict[str, int]:
     """Of which power of two M, N and K must be multiples for a variant, tried from a size that it takes."""
-    found = {}
-    for name, value in size.items():
-        taken = (
-            one
-            for one in _MULTIPLES
-            if variant.broken({**size, name: value + one}) is None
-        )
-        found[name] = next(taken, _MULTIPLES[-1])
-    return found
-
-
-def _called(data: RunData, row: Mapping[str, Any]) -> str:
-    """The kernel of a row and the one name of its configuration; of one that no sweep has, its variant."""
-    part = data.parts.get(row["sweep"])
-    if part is None or row["variant"] not in part.names:
-        return str(row["variant"])
-    return f"{row['kernel']} {data.configuration(row)}".strip()
+    multiples = dict[str, int]()
+    for name, extent in size.items():
+        for multiple in _MULTIPLES:
+            multiples[name] = multiple
+            if variant.broken({**size, name: extent + multiple}) is None:
+                break
+    return multiples
 
 
 def _card(answer: Answer) -> dict[str, Any]:
     """An answer with its sentences as HTML."""
-    parts = [
-        ("", answer.also),
-        ("Why. ", answer.why),
-        ("But. ", answer.exceptions),
-        ("", answer.table),
-    ]
+    parts = {
+        "": answer.also,
+        "**Why.** ": answer.why,
+        "**But.** ": answer.exceptions,
+    }
+    more = [_html(head + text) for head, text in parts.items() if text]
     return {
         "name": answer.name,
         "question": answer.question,
         "headline": _html(answer.headline),
-        "more": "".join(
-            _html(f"**{head.strip()}** {text}" if head else text)
-            for head, text in parts
-            if text
-        ),
+        "more": "".join(more) + _html(answer.table),
         "sweep": answer.sweep,
         "absent": f"Not measured: {answer.absent}." if answer.absent else "",
     }
@@ -234,85 +217,79 @@ def _html(text: str) -> str:
 
 
 def run(
-    folder: RunFolder, data: RunData, name: str, beside: RunFolder | None = None
+    folder: RunFolder,
+    data: RunData,
+    name: str,
+    beside: RunFolder | None = None,
 ) -> dict[str, Any]:
     """Tables and words of the run in a folder, by this name, for a page that lies in it or in that of another run.
 
     Raises LadderError where its sessions are missing.
     """
-    about = {
-        "tables": data.frames,
-        "source": data.source,
-        "environment": data.environment,
-        "name": data.name,
+    timings = data.frames["timings"]
+    claims = data.frames["claims"]
+    sweeps = {
+        sweep: _sweep(data.parts[sweep])
+        for sweep in data.parts
+        if sweep in {*timings["sweep"]}
     }
-    about["timings_from"] = data.environment["timings_from"]
-    timings, claims, found = (
-        data.frames["timings"],
-        data.frames["claims"],
-        answers(data, _PageLinks(folder, (beside or folder).root, data)),
+    places = dict[tuple[str, ...], int]()
+    for place, row in enumerate(records(timings)):
+        if row["baseline"] is None:
+            places[_place(row)] = place
+    links = _PageLinks(folder, (beside or folder).root, data)
+    cards = answers(data, links)
+    about_something = any(card.sweep and not card.absent for card in cards)
+    timings_from = data.environment["timings_from"]
+    origin = said(
+        "origin",
+        tables=data.frames,
+        source=data.source,
+        environment=data.environment,
+        name=data.name,
+        timings_from=timings_from,
     )
-    parts = {
-        one: part for one, part in data.parts.items() if one in set(timings["sweep"])
-    }
-    labels = {
-        (one, *pair): label
-        for one, data in parts.items()
-        for *pair, label in data.names.items()
-    }
-    rows = records(timings)
-    places = {
-        (row["sweep"], row["variant"], size_label(size_of(row)), row["regime"]): place
-        for place, row in enumerate(rows)
-        if row["baseline"] is None
-    }
-    products = (
-        data.sweeps[PRODUCTS_SWEEP].entries if PRODUCTS_SWEEP in data.sweeps else []
-    )
-    by_products = {entry.variant.kernel.name for entry in products}
-    words = {
-        "label": [
-            labels.get((row["sweep"], row["variant"]), row["variant"]) for row in rows
-        ],
-        "called": [_called(data, row) for row in rows],
-        "kind": [
-            THREE_PRODUCTS if row["kernel"] in by_products else row["dtype"]
-            for row in rows
-        ],
-        "size": [size_label(size_of(row)) for row in rows],
-    }
-    shown = _seen(timings.assign(**words).astype(dict.fromkeys(words, "string")))
+    sessions = data.source.get("gpus") or [data.source]
+    days = [str(session.get("started") or "")[:10] for session in sessions]
+    resources = data.frames["resources"].drop(columns="params")
     return {
         "name": name,
         "device": data.source["device"],
         "gpu": data.name,
         "measured": bool((timings["status"] == "ok").any()),
-        "origin": _html(
-            said("origin", **about)
-            if beside is None
-            else unlinked(said("origin", **about))
-        ),
-        "day": max(
-            (
-                str(card.get("started") or "")[:10]
-                for card in data.source.get("gpus") or [data.source]
-            ),
-            default="",
-        ),
-        "timings_from": data.environment["timings_from"],
-        # Empty where nothing was measured that an answer speaks of.
-        "cards": []
-        if all(one.absent or not one.sweep for one in found)
-        else [_card(one) for one in found],
+        "origin": _html(unlinked(origin) if beside else origin),
+        "day": max(days),
+        "timings_from": timings_from,
+        "cards": [_card(card) for card in cards] if about_something else [],
         "uses": _uses(data, places),
         "verdicts": {line["id"]: line["verdict"] for line in claim_lines(claims)},
-        "claims": [row | {"text": _source(row["source"])} for row in records(claims)],
-        "sweeps": {one: _sweep(data) for one, data in parts.items()},
-        "timings": columns(shown),
-        "resources": columns(_seen(data.frames["resources"].drop(columns="params"))),
+        "claims": [{**row, "text": _source(row["source"])} for row in records(claims)],
+        "sweeps": sweeps,
+        "timings": columns(_seen(_named(data, timings))),
+        "resources": columns(_seen(resources)),
         "sessions": columns(_seen(tables.read("sessions", folder.tables))),
         "metrics": columns(data.frames["metrics"]),
     }
+
+
+def _named(data: RunData, timings: pd.DataFrame) -> pd.DataFrame:
+    """Timings with the `label`, the name as `called`, the `kind` and the `size` that pages show."""
+    by_products = set[str]()
+    if PRODUCTS_SWEEP in data.sweeps:
+        entries = data.sweeps[PRODUCTS_SWEEP].entries
+        by_products = {entry.variant.kernel.name for entry in entries}
+    words = list[list[str]]()
+    for row in records(timings):
+        part = data.parts.get(row["sweep"])
+        kernel, label = row["kernel"], row["variant"]
+        called = label  # of a variant that no sweep has
+        if part and label in part.names:
+            label = part.names[label]
+            called = f"{kernel} {data.configuration(row)}".strip()
+        kind = THREE_PRODUCTS if kernel in by_products else row["dtype"]
+        words.append([label, called, kind, size_label(size_of(row))])
+    names = ["label", "called", "kind", "size"]
+    return timings.join(pd.DataFrame(words, timings.index, names, dtype="string"))
 
 
 def _source(key: str) -> str:
@@ -323,18 +300,15 @@ def _source(key: str) -> str:
 
 def kernels(root: Path, sweeps: Mapping[str, Sweep]) -> dict[str, dict[str, str]]:
     """Source file and text of each kernel of sweeps, and of their references."""
-    used = [
-        entry.variant.kernel for sweep in sweeps.values() for entry in sweep.entries
-    ]
-    used += [
-        sweep.reference.kernel for sweep in sweeps.values() if sweep.reference.kernel
-    ]
-    by_name = {kernel.name: kernel.source for kernel in used}
-    place = {
-        name: path.resolve().relative_to(root.resolve())
-        for name, path in by_name.items()
-    }
-    return {
-        name: {"file": place[name].as_posix(), "text": read_text(by_name[name])}
-        for name in by_name
-    }
+    sources = dict[str, Path]()
+    for sweep in sweeps.values():
+        for variant in sweep.variants:
+            sources[variant.kernel.name] = variant.kernel.source
+    embedded = dict[str, dict[str, str]]()
+    for name, source in sources.items():
+        file = source.resolve().relative_to(root.resolve())
+        embedded[name] = {
+            "file": file.as_posix(),
+            "text": read_text(source),
+        }
+    return embedded

@@ -1,5 +1,6 @@
 """What a figure says, in one line: the title inside it and its text where pictures are not shown."""
 
+import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -118,6 +119,8 @@ def _ladder(data: FigureData) -> str:
 
 
 def _curves(data: FigureData) -> str:
+    if data.figure.x:
+        return _over_parameter(data, data.figure.x)
     rows = data.against_others
     rows = rows[~rows["variant"].isin(data.own_baselines)]
     if stats.comparable(rows) and not data.sweep.reference.kernel:
@@ -127,6 +130,15 @@ def _curves(data: FigureData) -> str:
     if gain(most).verdict != FASTER:
         return "No choice is faster than its baseline at any size"
     return f"“{_short(data, most['variant'])}” gains most: {change_label(most['speedup'])} at {at}"
+
+
+def _over_parameter(data: FigureData, name: str) -> str:
+    rows = data.ok if data.figure.size is None else data.here
+    others = rows[rows["variant"] != rows["reference"]]
+    rows = others if len(others) else rows
+    most = stats.row_with_most(rows, rows["speedup"])
+    value = json.loads(most["params"]).get(name)
+    return f"Up to {_over(data, most)}, at {name} = {value}"
 
 
 def _everywhere(data: FigureData, best: Sequence[Mapping[str, Any]]) -> str:
@@ -196,38 +208,25 @@ def _roofline(data: FigureData) -> str:
     return f"“{plain(data.names[best['variant']])}” reaches {share(best['peak_fraction'], '.0f')} of the peak"
 
 
-def _stencil(data: FigureData) -> str:
-    rows = data.here[data.here["variant"] != data.here["reference"]]
-    rows = rows if len(rows) else data.here
-    x = data.figure.x or "radius"
-    rows = rows.assign(value=stats.parameter(rows, x))
-    most = stats.row_with_most(rows, rows["speedup"])
-    value = most["value"]
-    return f"Up to {_over(data, most)}, at {x} = {value}"
-
-
 _MESSAGES: Mapping[str, Callable[[FigureData], str]] = {
     "ladder": _ladder,
     "curves": _curves,
     "heatmap": _heatmap,
     "roofline": _roofline,
     "banks": _banks,
-    "stencil": _stencil,
     "shapes": lambda data: _everywhere(data, records(data.fastest_by_size)),
 }
 
 
-_AT_ONE_SIZE = ("ladder", "roofline", "stencil")
+_AT_ONE_SIZE = ("ladder", "roofline")
 
 
 def message(data: FigureData) -> str:
     """The message of a figure: that of the answer which it shows; else its own; without results its sweep's title."""
     kind = data.figure.kind
-    rows = (
-        data.in_table
-        if kind == "heatmap"
-        else data.here
-        if kind in _AT_ONE_SIZE
-        else data.ok
-    )
+    rows = data.ok
+    if kind == "heatmap":
+        rows = data.in_table
+    elif kind in _AT_ONE_SIZE or data.figure.size is not None:
+        rows = data.here
     return data.title or (_MESSAGES[kind](data) if len(rows) else data.sweep.title)

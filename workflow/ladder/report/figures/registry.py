@@ -7,9 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
 
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from ladder.measure.process_lifetime import die_with_parent
@@ -25,7 +23,6 @@ FIGURES: dict[str, Callable[[FigureData], Figure]] = {
     "heatmap": heatmap.draw,
     "roofline": roofline.draw,
     "banks": banks.draw,
-    "stencil": curves.draw,
     "shapes": shapes.draw,
 }
 
@@ -37,22 +34,19 @@ def render(data: FigureData) -> bytes:
     except NoDataError as error:
         drawing = message(data, str(error))
     buffer = io.BytesIO()
-    canvas: Any = FigureCanvasAgg(drawing)
-    canvas.print_png(
-        buffer, metadata={"Software": None}
-    )  # drawn once; savefig draws it twice
+    drawing.savefig(buffer, metadata={"Software": None})
     return buffer.getvalue()
 
 
 def draw_sweep(data: SweepData, folder: Path, titles: Mapping[str, str]) -> str:
     """Draw the figures of a sweep. What matplotlib says of one, such as letters that no font has, is a warning."""
-    for figure, name in zip(data.sweep.figures, data.sweep.figure_names(), strict=True):
+    names = data.sweep.figure_names()
+    for figure, name in zip(data.sweep.figures, names, strict=True):
+        drawn = data.drawn(figure, titles.get(name, ""))
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            replace_file(
-                folder / name, render(data.drawn(figure, titles.get(name, "")))
-            )
-        said = dict.fromkeys(str(one.message) for one in caught)
+            replace_file(folder / name, render(drawn))
+        said = dict.fromkeys(str(warning.message) for warning in caught)
         if said:
             logging.warning("warning: %s: %s", folder / name, listed([*said], 1))
     return data.sweep.name
@@ -61,8 +55,8 @@ def draw_sweep(data: SweepData, folder: Path, titles: Mapping[str, str]) -> str:
 def draw_sweeps(
     parts: Iterable[SweepData],
     folder: Path,
-    jobs: int = 1,
-    titles: Mapping[str, str] | None = None,
+    jobs: int,
+    titles: Mapping[str, str],
 ) -> Iterator[str]:
     """Draw the figures of sweeps, `jobs` sweeps at once, as FOLDER/SWEEP-INDEX-KIND.png; yields the sweeps drawn.
 
@@ -70,7 +64,6 @@ def draw_sweeps(
     """
     # Forked, so that plotting is not imported anew.
     with ProcessPoolExecutor(jobs, get_context("fork"), die_with_parent) as pool:
-        drawing = [
-            pool.submit(draw_sweep, data, folder, titles or {}) for data in parts
-        ]
-        yield from (done.result() for done in as_completed(drawing))
+        drawing = [pool.submit(draw_sweep, data, folder, titles) for data in parts]
+        for done in as_completed(drawing):
+            yield done.result()
