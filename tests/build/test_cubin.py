@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-import re
-import subprocess
-from pathlib import Path
-
 import pytest
 from compiling import compile_text, listings, opcodes
-from cuda.pathfinder import find_nvidia_binary_utility
-from elftools.common.exceptions import ELFError
 from ladder.build.cubin import (
-    COUNTED,
     disassemble,
     instruction_counts,
     kernel_names,
@@ -109,18 +102,6 @@ def test_a_listing_is_counted_by_opcode() -> None:
     }
 
 
-def test_predicated_instructions_count_like_others() -> None:
-    bare = [re.sub(r"^@!?U?P\w+ +", "", line) for line in LISTING]
-    assert sum(one != other for one, other in zip(bare, LISTING, strict=True)) == 7
-    assert instruction_counts(bare) == instruction_counts(LISTING)
-
-
-def test_an_empty_listing_has_every_column_at_zero() -> None:
-    counts = instruction_counts([])
-    assert set(counts) == {"instructions", "lds_32", "lds_64", "lds_128", *COUNTED}
-    assert set(counts.values()) == {0}
-
-
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 def test_loads_of_each_width_and_every_multiply_add_are_found(
     compiled: dict[str, bytes], arch: str
@@ -146,24 +127,6 @@ def test_many_cubins_are_told_apart(compiled: dict[str, bytes]) -> None:
     assert alone[0] != alone[1]
 
 
-def test_each_function_is_listed_as_the_disassembler_lists_it_in_place(
-    tmp_path: Path,
-) -> None:
-    """Joined code is read without its headings: the opcodes are the same."""
-    path = tmp_path / "loops.cubin"
-    path.write_bytes(
-        compile_source(LOOPS, "loops.cu", ["one", "other"], [], "sm_90a")[0]
-    )
-    nvdisasm = find_nvidia_binary_utility("nvdisasm")
-    assert nvdisasm is not None, "a dependency of this project"
-    whole = subprocess.run(
-        [nvdisasm, "-c", str(path)], capture_output=True, text=True, check=True
-    ).stdout
-    found = opcodes(path.read_bytes(), "sm_90a")
-    assert found == re.findall(r"/\*[0-9a-f]+\*/\s+(?:@!?U?P\w+\s+)?([\w.]+)", whole)
-    assert found.count("EXIT") >= 2
-
-
 def test_a_kernel_has_a_section_of_arguments_and_a_function_of_the_device_has_none() -> (
     None
 ):
@@ -183,27 +146,11 @@ def test_a_kernel_has_a_section_of_arguments_and_a_function_of_the_device_has_no
         assert (b".text._Z5twicei" in cubin) is bool(options)
 
 
-def test_what_is_no_cubin_is_refused() -> None:
-    with pytest.raises(ELFError):
-        disassemble([b"no cubin"], "sm_90a")
-
-
 def test_what_the_disassembler_cannot_read_is_refused(
     compiled: dict[str, bytes],
 ) -> None:
     with pytest.raises(LadderError, match="nvdisasm failed: "):
         disassemble([compiled["sm_90a"]], "sm_1")
-
-
-def test_without_a_disassembler_the_message_says_what_to_install(
-    compiled: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(
-        "ladder.build.cubin.find_nvidia_binary_utility", lambda name: None
-    )
-    monkeypatch.setattr("shutil.which", lambda name: None)
-    with pytest.raises(LadderError, match="install nvidia-cuda-nvdisasm"):
-        disassemble([compiled["sm_90a"]], "sm_90a")
 
 
 LASTING = {

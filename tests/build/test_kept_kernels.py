@@ -6,7 +6,7 @@ from pathlib import Path
 
 import compiling
 import pytest
-from compiling import compile_ptx, compile_text, forget_unused, kept_cache
+from compiling import compile_text
 from ladder.build.nvrtc import CompileError
 
 TEXT = '#include "outer.cuh"\n__global__ void kernel(int* out) { *out = value(); }\n'
@@ -54,40 +54,8 @@ def test_a_header_of_a_header_counts_and_so_does_the_architecture(
     assert len(calls) == 3
 
 
-def test_ptx_follows_the_text_that_stands_in_for_a_source(tmp_path: Path) -> None:
-    source = headers(tmp_path) / "kernel.cu"
-    source.write_text(TEXT)
-    plain = compile_ptx(source, "kernel", [])
-    assert (
-        compile_ptx(source, "kernel", [], TEXT.replace("value()", "value() + 77"))
-        != plain
-    )
-    assert compile_ptx(source, "kernel", []) == plain
-    headers(tmp_path, "99")
-    assert "99" in compile_ptx(source, "kernel", [])
-
-
 def test_errors_are_not_kept(tmp_path: Path, calls: list[str]) -> None:
     for _ in range(2):
         with pytest.raises(CompileError, match="identifier"):
             compile_text(TEXT, ["kernel"], [headers(tmp_path, "three")], "sm_90a")
     assert len(calls) == 2
-
-
-def test_a_file_that_was_cut_short_is_made_again(
-    tmp_path: Path, calls: list[str]
-) -> None:
-    first = compile_text(TEXT, ["kernel"], [headers(tmp_path)], "sm_90a")
-    (file,) = (tmp_path / "kept").iterdir()
-    file.write_bytes(file.read_bytes()[:100])
-    assert compile_text(TEXT, ["kernel"], [tmp_path], "sm_90a") == first
-    assert len(calls) == 2
-
-
-def test_what_no_test_uses_goes(tmp_path: Path) -> None:
-    compile_text(TEXT, ["kernel"], [headers(tmp_path)], "sm_90a")
-    (kept_cache().folder / "a.cubin").touch()
-    forget_unused(days=1)
-    assert len(list((tmp_path / "kept").iterdir())) == 2
-    forget_unused(days=-1)
-    assert list((tmp_path / "kept").iterdir()) == []

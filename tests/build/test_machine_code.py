@@ -74,7 +74,3 @@ CHANGES = [
 @pytest.mark.parametrize(("old", "new"), CHANGES)
 def test_what_a_launch_does_or_takes_counts(old: str, new: str) -> None:
     assert digest(changed(old, new)) != digest(SOURCE)
-
-
-def test_the_architecture_counts() -> None:
-    assert digest(SOURCE, arch="sm_80") != digest(SOURCE, arch="sm_90a")

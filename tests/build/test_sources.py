@@ -282,16 +282,6 @@ def test_a_second_kernel_in_a_file_is_refused(workshop: Workshop) -> None:
     )
 
 
-def test_a_template_that_is_not_instantiated_is_no_second_kernel(
-    workshop: Workshop,
-) -> None:
-    text = (
-        "template <int N> __global__ void other(float* out) { *out = N; }\n#define X 5\n"
-        + KERNEL
-    )
-    assert workshop.compile(text)["status"] == "ok"
-
-
 def test_facts_are_those_of_the_kernel_whatever_a_warning_says(
     workshop: Workshop,
 ) -> None:

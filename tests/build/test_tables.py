@@ -85,11 +85,6 @@ def test_a_table_that_is_only_read_is_no_state(arch: str) -> None:
     assert found == {name: (names, []) for name, (_, names) in HONEST.items()}
 
 
-def test_line_numbers_change_nothing() -> None:
-    for source, names in HONEST.values():
-        assert tables(compiled(source, options=("-lineinfo",)).ptx) == names
-
-
 def inline(
     text: str, *operands: str, head: str = HEAD, body: str = "*out = lut[n & 3];"
 ) -> str:

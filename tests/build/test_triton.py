@@ -127,23 +127,6 @@ def descriptor(**fields: Any) -> Callable[[Workshop], None]:
     )
 
 
-def as_cuda(workshop: Workshop) -> None:
-    workshop.source.rename(workshop.source.with_suffix(".cu"))
-    edit_yaml(workshop.description, lambda document: document.pop("triton"))
-
-
-def as_cuda_with(block: list[int] | None, **fields: Any) -> Callable[[Workshop], None]:
-    def change(workshop: Workshop) -> None:
-        as_cuda(workshop)
-        if block:
-            in_document(lambda document: document["launch"].update(block=block))(
-                workshop
-            )
-        argument(4, **fields)(workshop)
-
-    return change
-
-
 TUNED = "@triton.autotune([triton.Config({'TILE': 128})], key=['m'])\n@triton.jit"
 MISTAKES: dict[str, tuple[Callable[[Workshop], object], str]] = {
     "no source": (
@@ -160,10 +143,6 @@ MISTAKES: dict[str, tuple[Callable[[Workshop], object], str]] = {
         in_source("@triton.jit", TUNED),
         r"@autotune of small is not accepted; .* which a sweep tunes",
     ),
-    "heuristics": (
-        in_source("@triton.jit", "@triton.heuristics({})\n@triton.jit"),
-        r"@heuristics of small",
-    ),
     "unknown constant": (
         in_document(lambda document: document["triton"]["constants"].update(TILES=1)),
         r"triton.constants: 'TILES' is not accepted \(did you mean 'TILE'\?\)",
@@ -174,7 +153,7 @@ MISTAKES: dict[str, tuple[Callable[[Workshop], object], str]] = {
     ),
     "unknown name": (
         in_document(lambda document: document["triton"].update(num_warps="warp")),
-        r"triton.num_warps: 'warp' is not accepted; no such name",
+        r"triton.num_warps: .*'warp' is not accepted",
     ),
     "an argument too many": (
         in_document(
@@ -188,10 +167,6 @@ MISTAKES: dict[str, tuple[Callable[[Workshop], object], str]] = {
         in_document(lambda d: d["launch"].update(block=[128])),
         r"launch.block: \[128\] is not accepted",
     ),
-    "shared": (
-        in_document(lambda d: d["launch"].update(shared_bytes=9)),
-        r"launch.shared_bytes: 9 is not acc",
-    ),
     "hint": (
         argument(4, divisible_by=8),
         r"arguments\[4\].divisible_by: 8 is not accepted; accepted: 1, 16",
@@ -204,11 +179,6 @@ MISTAKES: dict[str, tuple[Callable[[Workshop], object], str]] = {
     "another dtype": (
         in_document(lambda document: document.update(dtypes={"fp16": {"c": "half"}})),
         "dtypes.fp16.c: 'half' is not accepted",
-    ),
-    "no block": (as_cuda_with(None), "launch: the field 'block' is missing"),
-    "a hint for CUDA": (
-        as_cuda_with([128], divisible_by=16),
-        r"arguments\[4\]: 'divisible_by' is not accepted",
     ),
 }
 
@@ -357,13 +327,11 @@ def planned(workshop: Workshop, **found: Any) -> Plan:
         "question": "What is it?",
         "problem": "gemm",
         "layout": "TN",
-    }
-    fields |= {
         "dtypes": ["fp16"],
         "sizes": [{"m": 64, "n": 96, "k": 32}],
         "references": ["cublas"],
+        "variants": [{"kernel": "small"}],
     }
-    fields |= {"variants": [{"kernel": "small"}]}
     sweep = replace(
         make_sweep(Path("here"), fields, {"small": kernel}, ROOT), name="small"
     )
@@ -435,54 +403,23 @@ def test_a_block_that_needs_more_shared_memory_than_there_is_is_unsupported(
 
 
 @needs_triton
-@pytest.mark.parametrize(
-    ("name", "kinds"),
-    [
-        # What is published, and one that is compiled.
-        ("triton_gemm", [("bf16", "TN"), ("fp16", "NN")]),
-        ("triton_persistent", [("bf16", "TN"), ("fp8", "TN")]),
-        pytest.param("triton_gemm", [], marks=pytest.mark.slow),
-        pytest.param("triton_persistent", [], marks=pytest.mark.slow),
-    ],
-)
-def test_a_gemm_is_a_cubin_with_facts_like_any_other(
-    name: str, kinds: list[tuple[str, str]]
-) -> None:
-    kernel, cache = (
-        load_kernel(GEMM.with_stem(name)),
-        Cache(kept_cache().folder, published_facts()),
-    )
-    every = [(dtype, layout) for dtype in kernel.dtypes for layout in kernel.layouts]
-    variants = [kernel.variant({}, dtype, layout) for dtype, layout in kinds or every]
-    requests = [variant_request(one, INCLUDE, ARCH) for one in variants]
-    found = cache.fill(requests, 2, 120)
-    for variant, request in zip(variants, requests, strict=True):
-        facts = variant_facts(variant, request, found[request.key])
-        assert facts["status"] == "ok", facts["reason"]
-        assert facts["threads_per_block"] == 32 * variant.params["warps"]
-        assert facts["shared_bytes_static"] == 0 < facts["blocks_per_sm"]
-        assert (
-            (facts["utmaldg"] > 0)
-            is (len(facts["tensor_maps"]) == 3)
-            is (name == "triton_persistent")
-        )
-        assert facts["hgmma"] > 0
-        assert facts["registers"] > 128
-        assert facts["cubin"] == request.key
-        assert facts["triton"].startswith("triton 3.")
-        assert "ptxas" in facts["triton"]
-    assert len({facts["machine_code"] for facts in found.values()}) == len(variants)
-
-
-@needs_triton
-def test_a_cluster_is_what_triton_calls_ctas(workshop: Workshop) -> None:
-    in_document(lambda document: document["launch"].update(cluster=[2]))(workshop)
-    _, facts = workshop.request().compile()
-    assert (facts["status"], facts["options"]["num_ctas"]) == ("ok", 2), facts["reason"]
-    size = {"m": 32, "n": 64, "k": 8}
-    assert load_kernel(workshop.description).variant({}, "fp16").geometry(
-        size
-    ).cluster == (2, 1, 1)
+@pytest.mark.parametrize("name", ["triton_gemm", "triton_persistent"])
+def test_a_gemm_is_a_cubin_with_facts_like_any_other(name: str) -> None:
+    """By what is published, where that is of this source."""
+    kernel = load_kernel(GEMM.with_stem(name))
+    cache = Cache(kept_cache().folder, published_facts())
+    variant = kernel.variant({}, "bf16", "TN")
+    request = variant_request(variant, INCLUDE, ARCH)
+    facts = variant_facts(variant, request, cache.fill([request], 2, 120)[request.key])
+    assert facts["status"] == "ok", facts["reason"]
+    assert facts["threads_per_block"] == 32 * variant.params["warps"]
+    assert facts["shared_bytes_static"] == 0 < facts["blocks_per_sm"]
+    maps = 3 if name == "triton_persistent" else 0
+    assert (facts["utmaldg"] > 0, len(facts["tensor_maps"])) == (maps > 0, maps)
+    assert facts["hgmma"] > 0
+    assert facts["registers"] > 128
+    assert facts["cubin"] == request.key
+    assert "ptxas" in facts["triton"]
 
 
 @needs_triton
@@ -499,19 +436,6 @@ def test_a_cubin_does_not_depend_on_where_its_source_lies(workshop: Workshop) ->
     ]
     assert [one["status"] for one in facts] == ["ok", "ok"]
     assert facts[0]["cubin_sha256"] == facts[1]["cubin_sha256"]
-
-
-@needs_triton
-def test_packages_may_lie_anywhere_on_the_path(
-    workshop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Triton reads of each whether it brings a backend."""
-    package = tmp_path / "packages" / "other-1.0.dist-info"
-    package.mkdir(parents=True)
-    (package / "METADATA").write_text("Name: other\nVersion: 1.0\n")
-    (package / "entry_points.txt").write_text("[console_scripts]\nother = other:main\n")
-    monkeypatch.syspath_prepend(package.parent)
-    assert workshop.request().compile()[1]["reason"] == ""
 
 
 DEVICE_MADE = "tl.make_tensor_descriptor(c, [m, n], [n, 1], [64, 64]).store([0, 0], tl.zeros((64, 64), tl.float16))"
@@ -622,17 +546,6 @@ def test_a_source_that_does_not_end_is_stopped_with_its_process(
     assert not list(workshop.cache.folder.glob("*.json")), (
         "it is compiled again the next time"
     )
-
-
-@needs_triton
-def test_a_source_that_ends_its_process_is_told_and_not_kept(
-    workshop: Workshop,
-) -> None:
-    edit(
-        workshop.source, "\n\n\n@triton.jit", "\nimport os\nos.abort()\n\n\n@triton.jit"
-    )
-    assert "the compiler crashed (exit code -6" in workshop.facts()["reason"]
-    assert not list(workshop.cache.folder.glob("*.json"))
 
 
 @needs_triton

@@ -124,9 +124,9 @@ def test_a_scalar_is_an_expression_over_size_parameters_and_numbers(
 def test_what_its_type_does_not_hold_is_refused_at_the_size(
     scalar: str, kind: str, size: int, says: tuple[str, ...], tmp_path: Path
 ) -> None:
-    own = kernel(tmp_path, [*BUFFERS, {"scalar": scalar, "type": kind}, *WEIGHTS])
+    arguments = [*BUFFERS, {"scalar": scalar, "type": kind}, *WEIGHTS]
     with pytest.raises(LadderError) as raised:
-        planned(own, size=dict.fromkeys("mnk", size))
+        planned(kernel(tmp_path, arguments), size=dict.fromkeys("mnk", size))
     assert_says(str(raised.value), ("product.yaml: arguments[3].scalar", *says))
 
 
@@ -184,12 +184,12 @@ def test_what_its_type_does_not_hold_is_refused_at_the_size(
         (
             [*BUFFERS, {"scalar": "alpha * 2", "type": "float32"}, *WEIGHTS],
             {},
-            ("arguments[3].scalar", "'alpha' is not defined", "known names"),
+            ("arguments[3].scalar", "'alpha' is not accepted", "it is not defined"),
         ),
         (
             [*BUFFERS, {"scalar": "alhpa", "type": "float32"}, WEIGHTS[1]],
             {},
-            ("arguments[3].scalar: 'alhpa' is not accepted (did you mean 'alpha'?)",),
+            ("arguments: alpha of gemm", "add {scalar: alpha, type: float32}"),
         ),
         (
             [*BUFFERS, *WEIGHTS],

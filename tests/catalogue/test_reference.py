@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import jsonschema
 import pytest
@@ -93,16 +91,3 @@ def test_editors_find_the_schema_of_every_document(kind: str) -> None:
         "yaml.schemas"
     ]
     assert editor[f"config/schemas/{kind}.json"] == FILES[kind][0]
-
-
-def test_the_reference_names_every_setting_of_the_configuration() -> None:
-    def paths(document: Mapping[str, Any], above: str = "") -> Iterator[str]:
-        for key, value in document.items():
-            yield above + key
-            if isinstance(value, Mapping):
-                yield from paths(value, f"{above}{key}.")
-
-    text = field_reference("config", *KINDS["config"])
-    document = yaml.safe_load((ROOT / "config" / "config.yaml").read_text())
-    for path in paths(document):
-        assert f"| `{path}` |" in text

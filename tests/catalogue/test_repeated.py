@@ -47,24 +47,6 @@ def test_a_session_repeats_a_few_hundred_pairs(
     assert 300 <= sum(map(len, repeated.values())) <= 860
 
 
-def test_pairs_with_a_baseline_are_repeated_with_their_cells(
-    run: Run, repeated: dict[Cell, list[Task]]
-) -> None:
-    paired = [
-        (plan.sweep, task)
-        for plan in run.plans.values()
-        for task in plan.tasks
-        if task.baseline
-    ]
-    own = [
-        task
-        for sweep, task in paired
-        if (sweep, task.variant, *task.cell.size.items()) in repeated
-    ]
-    assert own
-    assert all(task.repeated for task in own)
-
-
 @pytest.mark.published
 def test_every_pair_that_a_verdict_rests_on_is_repeated(
     run: Run, repeated: dict[Cell, list[Task]]

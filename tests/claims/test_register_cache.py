@@ -7,18 +7,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from checkout import PUBLISHED, every_sweep
-from conftest import ROOT
+from checkout import every_sweep
 from ladder.claims.ledger import CLAIMS, decided, rows_of
 from ladder.claims.primitives import Part
 from ladder.problems.registry import PROBLEMS
 from ladder.problems.stencil import halo
-from ladder.report.answers import answers
-from ladder.report.links import Links
 from ladder.results import tables
 from ladder.results.counters import DRAM_READ, SECTORS
 from ladder.results.run_data import RunData
-from rendering import cells
 
 SIZE = {"elements": 2**26}
 CACHE = "stencil_register_cache"
@@ -143,7 +139,6 @@ def test_a_fall_at_25_is_told_from_its_cause(spilled: int, verdict: str) -> None
 @pytest.mark.parametrize(
     ("full", "speed", "verdicts"),
     [
-        (90, 1.0, ["holds", "holds"]),
         (110, 1.0, ["refuted", "holds"]),
         (100, 0.95, ["holds", "refuted"]),
     ],
@@ -174,17 +169,3 @@ def test_the_gain_is_decided_up_to_12_and_beyond() -> None:
     assert {one.row["mask"] for one in single.values.values} == {"full"}, (
         "the text's own mask has a claim of its own"
     )
-
-
-def test_the_answer_leaves_out_the_mask_of_active_lanes() -> None:
-    data = made(lambda params: 2.0 if params["mask"] == "active" else 1.0)
-    answer = next(
-        one
-        for one in answers(data, Links(PUBLISHED, ROOT, data))
-        if one.name == "register_cache"
-    )
-    speeds = {
-        row["speed over shared memory, eight outputs a thread in both [95 %]"]
-        for row in cells(answer.table)
-    }
-    assert {speed.split()[0] for speed in speeds} == {"1.00"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import math
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -13,15 +13,12 @@ import pytest
 from checkout import every_sweep
 from factory import Lab
 from ladder.claims import ledger
-from ladder.claims.hip_gemm import split_loader_neutral
 from ladder.claims.ledger import (
     CLAIMS,
     Claim,
     check_claims,
     check_names,
-    decide_tables,
     decided,
-    overall,
     rows_of,
 )
 from ladder.claims.primitives import (
@@ -64,27 +61,14 @@ def speed(data: RunData, **condition: Any) -> Part:
 @pytest.mark.parametrize(
     ("least", "most", "value", "verdict"),
     [
-        (1, math.inf, Estimate(1.10, 1.09, 1.11), "holds"),
         (1, math.inf, Estimate(0.90, 0.89, 0.91), "refuted"),
         (1, math.inf, Estimate(1.00, 0.98, 1.02), "undecided"),
-        (1, math.inf, Estimate(1.00, 0.995, 1.005), "equivalent"),
-        (
-            1,
-            math.inf,
-            Estimate(1.005, 1.003, 1.007),
-            "equivalent",
-        ),  # ahead, but by nothing that matters
+        # Ahead, but by nothing that matters.
+        (1, math.inf, Estimate(1.005, 1.003, 1.007), "equivalent"),
         (1, math.inf, Estimate(1.02, 1.005, 1.03), "holds"),
-        (1, math.inf, Estimate(1.02, 0.995, 1.03), "undecided"),
         (-math.inf, 1, Estimate(0.90, 0.89, 0.91), "holds"),
         (-math.inf, 1, Estimate(1.10, 1.09, 1.11), "refuted"),
-        (-math.inf, 1, Estimate(0.995, 0.993, 0.997), "equivalent"),
-        (
-            1,
-            math.inf,
-            Estimate(1.10, 1.12, 1.13),
-            "holds",
-        ),  # the value itself is part of its interval
+        # The value itself is part of its interval.
         (-math.inf, 1.11, Estimate(1.10, 1.12, 1.13), "undecided"),
     ],
 )
@@ -116,9 +100,7 @@ def test_a_statement_of_no_difference_holds_within_its_margin(
     ("value", "verdict"),
     [
         ((1.75, 1.72, 1.78), "holds"),
-        ((1.79, 1.75, 1.83), "holds"),
         ((1.95, 1.93, 1.97), "holds and more"),
-        ((1.72, 1.68, 1.76), "undecided"),
         ((1.5, 1.48, 1.52), "refuted"),
     ],
 )
@@ -127,10 +109,6 @@ def test_better_than_said_is_no_refutation(
 ) -> None:
     """1.7 to 1.8 times, and the more the better."""
     assert verdict_of_value(Estimate(*value), 1.7, 1.8, more=True) == verdict
-
-
-def test_where_less_is_meant_more_is_no_better() -> None:
-    assert verdict_of_value(Estimate(1.95, 1.93, 1.97), 1.7, 1.8) == "refuted"
 
 
 def test_a_part_that_holds_and_more_is_not_demoted_by_chance() -> None:
@@ -152,8 +130,6 @@ def test_a_part_that_holds_and_more_is_not_demoted_by_chance() -> None:
         (["holds", "refuted"], "only where"),
         (["holds and more", "refuted", "undecided"], "only where"),
         (["refuted", "undecided"], "refuted"),
-        (["holds", "undecided"], "undecided"),
-        (["refuted", "refuted"], "refuted"),
     ],
 )
 def test_what_holds_at_some_sizes_and_fails_at_others_holds_only_there(
@@ -166,12 +142,9 @@ def test_what_holds_at_some_sizes_and_fails_at_others_holds_only_there(
 @pytest.mark.parametrize(
     ("verdicts", "every", "some"),
     [
-        (["holds", "holds"], "holds", "holds"),
         (["holds", "refuted"], "refuted", "holds"),
-        (["holds", "undecided"], "undecided", "holds"),
         (["holds", "equivalent"], "equivalent", "holds"),
         (["equivalent", "undecided"], "undecided", "equivalent"),
-        (["undecided", "refuted"], "refuted", "undecided"),
         (["undecided", "not measured"], "not measured", "undecided"),
         (["refuted", "not measured"], "refuted", "not measured"),
     ],
@@ -407,34 +380,6 @@ def answer(part: Part) -> Parts:
     return f"Expect {part.span}."
 
 
-def advised(function: Any, sweeps: str, rows: Any) -> str:
-    """What a claim's function advises from timings of these sweeps."""
-    known: Any = {
-        name: SimpleNamespace(regimes=("cold",), precision=0.005, entries=())
-        for name in sweeps.split()
-    }
-    return decided(
-        Claim("made-up", "", "", function),
-        RunData(known, {"timings": tables.frame("timings", rows)}),
-    )[1]
-
-
-@pytest.mark.parametrize(
-    ("speedup", "advice"),
-    [(1.03, "Split the loaders of"), (1.005, "Split the loaders or not")],
-)
-def test_to_split_loaders_is_advised_where_the_rung_pays(
-    speedup: float, advice: str
-) -> None:
-    rows = [
-        cell(4096, speedup=value, sweep="fp32_ladder", rung=rung, pad=pad)
-        for pad, (rung, value) in enumerate(
-            {"7 transposed A": 1.0, "7b split loaders": speedup}.items()
-        )
-    ]
-    assert advised(split_loader_neutral, "fp32_ladder", rows).startswith(advice)
-
-
 def test_a_claim_ends_with_advice_even_where_nothing_was_measured() -> None:
     claim = Claim("it", "a text", "It is so.", lambda data: answer(speed(data)))
     (row,) = rows_of(claim, made(cell(1024, 1.2)))
@@ -516,15 +461,11 @@ def test_a_rung_that_its_sweep_does_not_have_is_refused_with_the_nearest_name(
 @pytest.mark.parametrize(
     ("selected", "named"),
     [
-        ({"kernel": "gemm_stagd"}, "kernel: 'gemm_stagd' .*mean 'gemm_staged'"),
         ({"kernel": ("gemm_staged", "gemm_stagd")}, "kernel: 'gemm_stagd'"),
         ({"stagess": 2}, "selected by: 'stagess' .*mean 'stages'"),
         ({"stages": 9}, "stages: 9 .*accepted: 1, 2"),
         ({"stages": "2"}, r"stages: '2' .*\(it is text\)"),
-        ({"n": (1024, 1025)}, "n: 1025 "),
-        ({"elements": 1024}, "selected by: 'elements'"),
         ({"regime": "warm"}, "regime: 'warm' .*accepted: cold"),
-        ({"status": "OK"}, "status: 'OK'"),
     ],
 )
 def test_a_kernel_parameter_or_size_that_its_sweep_does_not_have_is_refused(
@@ -610,23 +551,10 @@ def test_the_step_writes_a_row_for_each_part_and_follows_the_data(
     assert verdicts() == ["holds", "refuted", "holds"]
 
 
-def test_a_claim_counts_with_the_worst_verdict_of_its_parts(tmp_path: Path) -> None:
-    lab = Lab(tmp_path)
-    lab.record(["bank_stride"], metrics=False)
-    lab.collect(["bank_stride"])
-    decided = overall(decide_tables(lab.folder.tables, lab.sweeps(["bank_stride"])))
-    assert decided["stride-gcd"] == "not measured", (
-        "without counters one part is missing"
-    )
-    assert list(decided.index) == [claim.id for claim in CLAIMS]
-
-
 @pytest.mark.parametrize(
     "text",
     [
         "def helper(row): return 1.0",
-        "def helper(data): '''It is so.'''; yield",
-        "def helper(data): '''It is so. Source: own (a place).'''; return data",
         "def helper(data, rung): '''It is so. Source: own (a place).'''; yield",
     ],
 )

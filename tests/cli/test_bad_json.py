@@ -34,25 +34,12 @@ def facts(**fields: Any) -> Callable[[Any], Any]:
 
 
 JSON_MISTAKES: list[tuple[str, Callable[[Any], Any] | str, str]] = [
-    *[
-        ("plans/S.json", damage, "S.json: the document: ")
-        for damage in ("", "{", '{"a": 1} x', "\xff")
-    ],
+    *[("plans/S.json", damage, "S.json: the document: ") for damage in ("", "\xff")],
     ("plans/S.json", lambda plan: [plan], "S.json: the document: "),
     (
         "plans/S.json",
         lambda plan: plan | {"sweep": "o"},
         "S.json: sweep: 'o' is not accepted; accepted: S",
-    ),
-    (
-        "plans/S.json",
-        lambda plan: plan | {"regimes": []},
-        "S.json: regimes: [] is not accepted",
-    ),
-    (
-        "plans/S.json",
-        lambda plan: plan | {"settings": {"seed": "x"}},
-        "S.json: settings.seed.float: 'x'",
     ),
     (
         "plans/S.json",
@@ -64,11 +51,6 @@ JSON_MISTAKES: list[tuple[str, Callable[[Any], Any] | str, str]] = [
         lambda plan: plan | {"variants": {}},
         "S.json: tasks: launch.variant: 'wmma_naive-fp16'",
     ),
-    (
-        "plans/S.json",
-        lambda plan: plan | {"variants": 3},
-        "S.json: variants: 3 is not accepted",
-    ),
     *[
         (
             "plans/S.json",
@@ -77,11 +59,7 @@ JSON_MISTAKES: list[tuple[str, Callable[[Any], Any] | str, str]] = [
         )
         for field, value in (
             ("registers", "x"),
-            ("blocks_per_sm", 1e308),
-            ("ldg", [None]),
-            ("params", math.nan),
             ("layout", None),
-            ("occupancy", math.inf),
             ("cubin", "../../x"),
             ("status", "fine"),
         )
@@ -91,14 +69,8 @@ JSON_MISTAKES: list[tuple[str, Callable[[Any], Any] | str, str]] = [
         for name in ("measured", "profiled")
     ],
     ("environment.json", "[" * 100_000, "environment.json: not valid JSON"),
-    *[
-        (f"sweeps/S/{name}.json", "", f"{name}.json: not valid JSON")
-        for name in ("measured", "profiled")
-    ],
-    *[
-        (f"sweeps/S/{name}.json", "[]", f"{name}.json: a JSON object")
-        for name in ("measured", "profiled")
-    ],
+    ("sweeps/S/measured.json", "", "measured.json: not valid JSON"),
+    ("sweeps/S/profiled.json", "[]", "profiled.json: a JSON object"),
     (
         "sweeps/S/measured.json",
         lambda job: job | {"wall_s": "long"},
@@ -110,23 +82,9 @@ JSON_MISTAKES: list[tuple[str, Callable[[Any], Any] | str, str]] = [
         "measured.json: not valid JSON",
     ),
     (
-        "sweeps/S/measured.json",
-        lambda job: job | {"cells": "x"},
-        "measured.json: cells: 'x' is not accepted",
-    ),
-    (
         "sweeps/S/profiled.json",
         lambda job: {"notes": 3},
         "profiled.json: notes: 3 is not accepted",
-    ),
-    *[
-        ("environment.json", damage, "environment.json: not valid JSON")
-        for damage in ("", "{")
-    ],
-    (
-        "environment.json",
-        lambda document: [document],
-        "environment.json: a JSON object is expected",
     ),
     (
         "environment.json",
@@ -135,13 +93,8 @@ JSON_MISTAKES: list[tuple[str, Callable[[Any], Any] | str, str]] = [
     ),
     *[
         ("environment.json", without(name), f"environment.json: {name}: {{")
-        for name in ("device", "arch", "gpu", "driver", "packages", "started")
+        for name in ("device", "gpu", "packages")
     ],
-    (
-        "environment.json",
-        lambda document: document | {"gpus": 3},
-        "environment.json: gpus: 3 is not accepted",
-    ),
     (
         "environment.json",
         lambda document: document | {"gpu": {"power_limit_w": "x"}},

@@ -64,7 +64,7 @@ def test_a_crash_of_the_program_has_an_exit_code_of_its_own_and_leaves_its_trace
     assert "RuntimeError: a bug" in caplog.text
 
 
-def test_check_names_the_sizes_that_nothing_is_asked_for_at(
+def test_check_says_what_a_run_would_do_and_at_which_sizes_nothing_is_asked_for(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = project / "config" / "sweeps" / "alone.yaml"
@@ -74,19 +74,10 @@ def test_check_names_the_sizes_that_nothing_is_asked_for_at(
     path.write_text(yaml.safe_dump(document))
     assert main(["--root", str(project), "check"]) == 0
     text = capsys.readouterr().out
+    assert f"2 kernels; 4 variants to compile; {len(CLAIMS)} claims" in text
     assert (
         "alone: 2 variants, 1 size, 2 cells\n    nothing is asked for at 2^16\n" in text
     )
-
-
-def test_check_says_what_a_run_would_do(
-    project: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["--root", str(project), "check"]) == 0
-    text = capsys.readouterr().out
-    assert f"2 kernels; 4 variants to compile; {len(CLAIMS)} claims" in text
-    assert len(CLAIMS) > 30
-    assert "alone: 2 variants, 2 sizes, 4 cells" in text
 
 
 @pytest.mark.parametrize(
@@ -97,18 +88,6 @@ def test_check_says_what_a_run_would_do(
         (
             ["check", "--config", "measure={precison: 1}"],
             ("command line: --config: measure", "'precison'", "'precision'"),
-        ),
-        (
-            ["check", "--config", "measure={precision: '[1'}"],
-            ("--config: measure.precision", "'[1'"),
-        ),
-        (
-            ["check", "--config", "measure={precision: [1}"],
-            ("--config", "not valid YAML"),
-        ),
-        (
-            ["check", "--config", "measure={seed: 2020-13-45}"],
-            ("--config: measure.seed", "'2020-13-45'"),
         ),
         (
             ["check", "--config", "run=null"],
@@ -126,10 +105,7 @@ def test_check_says_what_a_run_would_do(
             ["prepare", "results/a/b", "alnoe"],
             ("configuration", "sweeps", "'alnoe'", "'alone'"),
         ),
-        (
-            ["prepare", "results/a/b", "alone", "--arch", "sm_999"],
-            ("compile", "takes no", "sm_999"),
-        ),
+        (["prepare", "results/a/b", "alone", "--arch", ""], ("arch", "''")),
         (
             [
                 "prepare",
@@ -148,10 +124,6 @@ def test_check_says_what_a_run_would_do(
         (
             ["compare", "results/none", "results/none"],
             ("results/none", "is not accepted; accepted: results/RUN/DEVICE"),
-        ),
-        (
-            ["claims", "results/a/b", "alnoe"],
-            ("configuration", "sweeps", "'alnoe'", "'alone'"),
         ),
         (
             ["environment", "results/a/b", "--arch", "banana"],
@@ -185,20 +157,11 @@ def test_a_mistake_on_the_command_line_of_a_step_is_reported_the_same_way(
 def test_settings_may_follow_one_another_as_for_snakemake(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = [
-        "--root",
-        str(project),
-        "check",
-        "--config",
-        "run=other",
-        "device=none",
-        "measure={seed: 3}",
-    ]
+    begin = ["--root", str(project), "check"]
+    words = [*begin, "--config", "run=other", "device=none", "measure={seed: 3}"]
     assert main(words) == 0
     assert "results/other/no-gpu" in capsys.readouterr().out
-    assert main(["--root", str(project), "check", "run=other"]) == 2, (
-        "only behind --config"
-    )
+    assert main([*begin, "run=other"]) == 2, "only behind --config"
 
 
 def test_a_root_with_dots_is_a_root(project: Path) -> None:
@@ -228,16 +191,6 @@ def test_empty_and_wrong_folders_on_the_command_line_are_refused(
         assert says in re.sub(r"\W*\n\W*", " ", said), step
 
 
-def test_an_architecture_of_no_letters_is_refused(
-    project: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    assert (
-        main(["--root", str(project), "prepare", "results/a/b", "alone", "--arch", ""])
-        == 2
-    )
-    assert "arch: '' is not accepted" in caplog.text
-
-
 def test_a_published_folder_that_is_not_there_is_refused(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -261,31 +214,7 @@ def test_settings_given_twice_are_merged_as_snakemake_merges_them() -> None:
     }
 
 
-def test_docstrings_are_asked_for_where_python_drops_them(project: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-OO", "-m", "ladder", "check"],
-        cwd=project,
-        env=environment() | {"PYTHONPATH": str(ROOT / "workflow")},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.returncode, "python -OO: docstrings are needed" in done.stderr) == (
-        2,
-        True,
-    ), done.stderr
-
-
-NAMES = [
-    "2026-11-29",
-    "2026_11_29",
-    "20261129",
-    "1.10",
-    "0123",
-    "1e3",
-    "true",
-    "2026-13-45",
-]
+NAMES = ["2026-11-29", "2026_11_29", "1.10", "0123", "true", "2026-13-45"]
 """What YAML, or snakemake, takes for a date or a number; the last is none."""
 
 
@@ -318,18 +247,6 @@ def test_snakemake_calls_a_run_as_the_steps_do(project: Path, tmp_path: Path) ->
     ).is_file()
 
 
-@pytest.mark.slow
-def test_no_run_is_called_null(project: Path, caplog: pytest.LogCaptureFixture) -> None:
-    says = "run: 'null' is not accepted"
-    outcome = run_snakemake(project, "-n", "--config", "run=null")
-    assert (outcome.code, says in outcome.text) == (1, True), outcome.text
-    assert main(["--root", str(project), "check", "--config", "run=null"]) == 2
-    assert says in caplog.text
-    (project / "config" / "config.yaml").write_text("run: null\n")
-    assert main(["--root", str(project), "check"]) == 2
-    assert says in caplog.records[-1].getMessage()
-
-
 def test_what_never_ends_is_not_read(
     project: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -356,11 +273,7 @@ def test_what_the_system_refuses_ends_with_one_line_that_names_the_file(
     project: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.chdir(project)
-    for folder in (
-        "results/a/b/plans/alone.json",
-        "results/a/c/records/x.jsonl",
-        "results/a/d.json",
-    ):
+    for folder in ("results/a/b/plans/alone.json", "results/a/c/records/x.jsonl"):
         (project / folder).mkdir(parents=True)
     (project / "results/a/e").symlink_to("e")
     for words, file in (
@@ -379,15 +292,6 @@ def test_what_the_system_refuses_ends_with_one_line_that_names_the_file(
     ):
         assert main(words) == 2
         assert caplog.messages[-1] == f"error: {file}"
-    with pytest.raises(OSError, match="Is a directory") as error:
-        write_json(Path("results/a/d.json"), {})
-    assert str(error.value.filename) == "results/a/d.json"
-    assert {path.name for path in Path("results/a").iterdir()} == {
-        "b",
-        "c",
-        "d.json",
-        "e",
-    }
 
 
 def test_a_full_disk_is_named_and_leaves_nothing_behind(
@@ -411,13 +315,9 @@ def test_a_full_disk_is_named_and_leaves_nothing_behind(
             append(SESSION)
 
 
-@pytest.mark.parametrize("unbuffered", ["", "1"])
-def test_a_reader_that_leaves_early_is_no_error(unbuffered: str) -> None:
+def test_a_reader_that_leaves_early_is_no_error() -> None:
     command = [sys.executable, "-m", "ladder", "reference"]
-    given = environment() | {
-        "PYTHONPATH": str(ROOT / "workflow"),
-        "PYTHONUNBUFFERED": unbuffered,
-    }
+    given = environment() | {"PYTHONPATH": str(ROOT / "workflow")}
     with subprocess.Popen(
         command, env=given, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as running:

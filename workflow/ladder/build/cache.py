@@ -17,7 +17,6 @@ from ladder.build.cubin import (
     disassemble,
     global_variables,
     instruction_counts,
-    parameter_bytes,
     persistent_symbols,
 )
 from ladder.build.nvrtc import Request
@@ -33,18 +32,6 @@ _BATCH = 32  # cubins at most that one run of the disassembler counts
 
 
 Compilable = Request | TritonRequest
-
-
-def _is_of(facts: dict[str, Any], cubin: bytes) -> bool:
-    """Whether facts are those of a cubin. Facts of older releases get what was not looked at then."""
-    if facts["cubin_sha256"] != sha256(cubin):
-        return False
-    if "parameter_bytes" not in facts:
-        if facts["status"] == "stateful":  # perhaps over a table that is only read
-            return False
-        symbol = next(iter(facts["symbols"].values()))
-        facts["parameter_bytes"] = parameter_bytes(cubin, symbol)
-    return True
 
 
 def _state(cubin: bytes, listing: Sequence[str], tables: Collection[str]) -> str:
@@ -74,7 +61,10 @@ class Cache:
         with contextlib.suppress(LadderError, OSError, KeyError):
             facts = read_json(self.folder / f"{request.key}.json") or {}
             cubin = (self.folder / f"{request.key}.cubin").read_bytes()
-            if facts["status"] == "compile_error" or _is_of(facts, cubin):
+            if facts["status"] == "compile_error":
+                return facts
+            # Facts of older releases lack the parameters.
+            if facts["cubin_sha256"] == sha256(cubin) and "parameter_bytes" in facts:
                 return facts
         return self.published.get(request.keys[-1])
 
@@ -82,13 +72,11 @@ class Cache:
         self, answers: Sequence[tuple[Compilable, bytes, dict[str, Any]]]
     ) -> None:
         """Count the instructions of cubins for one architecture, and write all down."""
-        listings = disassemble(
-            [cubin for _, cubin, _ in answers if cubin], answers[0][0].arch
-        )
-        found = iter(listings)
+        cubins = [cubin for _, cubin, _ in answers if cubin]
+        listings = iter(disassemble(cubins, answers[0][0].arch))
         for request, cubin, facts in answers:
             if cubin:
-                listing = next(found)
+                listing = next(listings)
                 facts |= instruction_counts(listing)
                 if reason := _state(cubin, listing, facts.get("tables", ())):
                     facts |= {"status": "stateful", "reason": reason}
@@ -103,13 +91,11 @@ class Cache:
             with tempfile.TemporaryFile(dir=self.folder):
                 pass
         except OSError as error:
+            accepted = "a folder to write to"
             why = f"no file can be written there ({error.strerror})"
+            place = str(self.folder)
             raise refuse(
-                "configuration",
-                "compile.cache",
-                str(self.folder),
-                "a folder to write to",
-                why,
+                "configuration", "compile.cache", place, accepted, why
             ) from error
 
     def fill(
@@ -121,32 +107,39 @@ class Cache:
         that is not kept; nor is that Triton is missing. Raises LadderError where something of the set-up is missing.
         """
         by_key = {request.key: request for request in requests}
-        found = {key: self.facts(request) for key, request in by_key.items()}
+        facts = {key: self.facts(request) for key, request in by_key.items()}
+        missing = list[Compilable]()
         for key, request in by_key.items():
-            if found[key] is None and request.missing:
-                found[key] = {"status": "unsupported", "reason": request.missing}
-        missing = [by_key[key] for key, facts in found.items() if facts is None]
-        answers = list[tuple[Compilable, bytes, dict[str, Any]]]()
-        if not missing:
-            return {key: facts or {} for key, facts in found.items()}
-        self._refuse_if_not_writable()
+            if facts[key] is None and request.missing:
+                facts[key] = {"status": "unsupported", "reason": request.missing}
+            elif facts[key] is None:
+                missing.append(request)
+        if missing:
+            self._refuse_if_not_writable()
+            facts |= self._compile(missing, min(jobs, len(missing)), timeout_s)
+        return {key: facts[key] or self.facts(by_key[key]) or {} for key in facts}
+
+    def _compile(
+        self, missing: Sequence[Compilable], jobs: int, timeout_s: float
+    ) -> dict[str, dict[str, Any]]:
+        """Keep the answers; facts of those without one, which are not kept."""
+        without, answers = {}, list[tuple[Compilable, bytes, dict[str, Any]]]()
+        memory = f"{_MEMORY_BYTES >> 30} GiB"
+        batch, kept = max(1, min(_BATCH, len(missing) // jobs)), list[Future[None]]()
         # Not forked: the pool replaces a crashed process while this one has threads, and a lock that one of them holds
         # would stay locked in the fork. No fork server: its socket fails under a long TMPDIR.
         context = multiprocessing.get_context("spawn")
-        number, limit = (
-            min(jobs, len(missing)),
-            (resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES)),
+        pool = ProcessPool(
+            jobs,
+            initializer=resource.setrlimit,
+            initargs=(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES)),
+            context=context,
         )
-        batch, kept = max(1, min(_BATCH, len(missing) // number)), list[Future[None]]()
-        with (
-            ProcessPool(
-                number, initializer=resource.setrlimit, initargs=limit, context=context
-            ) as pool,
-            ThreadPoolExecutor(number) as disassemblers,
-        ):
-            results = pool.map(
+        with pool, ThreadPoolExecutor(jobs) as disassemblers:
+            compiling = pool.map(
                 operator.methodcaller("compile"), missing, timeout=timeout_s
-            ).result()
+            )
+            results = compiling.result()
             for done, request in enumerate(missing, 1):
                 reason = ""
                 try:
@@ -154,18 +147,18 @@ class Cache:
                 except TimeoutError:
                     reason = f"the compiler took longer than {timeout_s:g} s (compile.timeout_s)"
                 except MemoryError as error:
-                    reason = f"{error} (of {_MEMORY_BYTES >> 30} GiB)"
+                    reason = f"{error} (of {memory})"
                 except (ProcessExpired, ChildProcessError) as error:
-                    reason = f"the compiler crashed (exit code {getattr(error, 'exitcode', error)}); "
-                    reason += f"it may use {_MEMORY_BYTES >> 30} GiB"
+                    code = getattr(error, "exitcode", error)
+                    reason = (
+                        f"the compiler crashed (exit code {code}); it may use {memory}"
+                    )
                 if reason:
-                    found[request.key] = {"status": "compile_error", "reason": reason}
+                    without[request.key] = {"status": "compile_error", "reason": reason}
                 logging.info("[%d/%d] %s", done, len(missing), request.entries[0])
                 if answers and (len(answers) >= batch or done == len(missing)):
                     kept.append(disassemblers.submit(self._keep, answers))
                     answers = []
-        for one in kept:
-            one.result()
-        return {
-            key: facts or self.facts(by_key[key]) or {} for key, facts in found.items()
-        }
+        for keeping in kept:
+            keeping.result()
+        return without

@@ -47,11 +47,11 @@ _PARTS = re.compile(
 
 def disassemble(cubins: Sequence[bytes], arch: str) -> list[list[str]]:
     """SASS instructions of each cubin, by one run of nvdisasm, which starts slowly. Raises LadderError if it fails."""
-    files = [ELFFile(io.BytesIO(cubin)).iter_sections() for cubin in cubins]
-    codes = [
-        b"".join(one.data() for one in file if one.name.startswith(".text"))
-        for file in files
-    ]
+    codes = list[bytes]()
+    for cubin in cubins:
+        sections = ELFFile(io.BytesIO(cubin)).iter_sections()
+        texts = [each.data() for each in sections if each.name.startswith(".text")]
+        codes.append(b"".join(texts))
     lengths = [len(code) // _INSTRUCTION_BYTES for code in codes]
     if not any(lengths):
         return [[] for _ in codes]
@@ -65,13 +65,14 @@ def disassemble(cubins: Sequence[bytes], arch: str) -> list[list[str]]:
         file.flush()
         command = [tool, "-b", arch.replace("sm_", "SM"), "-ndf", file.name]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
-    found = _INSTRUCTION.findall(done.stdout)
-    if done.returncode != 0 or len(found) != sum(lengths):
+    instructions = _INSTRUCTION.findall(done.stdout)
+    if done.returncode != 0 or len(instructions) != sum(lengths):
         why = (
-            done.stderr.strip()[:400] or f"{len(found)} instructions of {sum(lengths)}"
+            done.stderr.strip()[:400]
+            or f"{len(instructions)} instructions of {sum(lengths)}"
         )
         raise LadderError(f"{tool} failed: {why}")
-    left = iter(found)
+    left = iter(instructions)
     return [list(itertools.islice(left, length)) for length in lengths]
 
 
@@ -129,30 +130,24 @@ def persistent_symbols(
     banks: dict[str, dict[int, str]] = {"4": {}}
     sections: list[Any] = [*elf.iter_sections()]
     for section in sections:
-        if found := _RELOCATED.match(section.name):
-            relocations = section.iter_relocations()
-            names = {
-                one["r_offset"]: symbols.get_symbol(one["r_info_sym"]).name
-                for one in relocations
-            }
-            banks.setdefault(found[1], {}).update(names)
+        if bank := _RELOCATED.match(section.name):
+            for relocation in section.iter_relocations():
+                symbol = symbols.get_symbol(relocation["r_info_sym"])
+                names = banks.setdefault(bank[1], {})
+                names[relocation["r_offset"]] = symbol.name
     # Code takes addresses from constant bank 4, and constants of other banks may be addresses themselves.
     addresses = banks.pop("4")
     used = {name for bank in banks.values() for name in bank.values()}
     if any(_CONSTANTS.search(line) for line in instructions):
         used.add("constant memory by its address")
-    offsets = {
-        found[1].replace("RZ", "0x0")
-        for line in instructions
-        for found in _ADDRESS.finditer(line)
-    }
+    listing = "\n".join(instructions)
+    offsets = {name.replace("RZ", "0x0") for name in _ADDRESS.findall(listing)}
     if offsets:
-        undefined = [
-            one for one in symbols.iter_symbols() if one["st_shndx"] == "SHN_UNDEF"
-        ]
-        functions = [
-            one.name for one in undefined if one["st_info"]["type"] == "STT_FUNC"
-        ]
+        functions = list[str]()
+        for symbol in symbols.iter_symbols():
+            is_function = symbol["st_info"]["type"] == "STT_FUNC"
+            if is_function and symbol["st_shndx"] == "SHN_UNDEF":
+                functions.append(symbol.name)
         if calls := sorted(
             name for name in functions if not name.startswith(_SYSTEM_CALLS)
         ):
@@ -172,10 +167,12 @@ def global_variables(cubin: bytes) -> set[str]:
     elf = ELFFile(io.BytesIO(cubin))
     symbols: Any = elf.get_section_by_name(".symtab")
     names = [section.name for section in elf.iter_sections()]
-    placed = [one for one in symbols.iter_symbols() if isinstance(one["st_shndx"], int)]
-    return {
-        one.name for one in placed if names[one["st_shndx"]].startswith(".nv.global")
-    }
+    variables = set[str]()
+    for symbol in symbols.iter_symbols():
+        place = symbol["st_shndx"]
+        if isinstance(place, int) and names[place].startswith(".nv.global"):
+            variables.add(symbol.name)
+    return variables
 
 
 def machine_code_digest(cubin: bytes) -> str:

@@ -59,6 +59,14 @@ def _succeeded(result: tuple[Any, ...]) -> Any:
     return result[-1]
 
 
+def _output(program: Any, kind: str) -> bytes:
+    """What a program has made: its ProgramLog, CUBIN or PTX."""
+    size: int = _succeeded(getattr(nvrtc, f"nvrtcGet{kind}Size")(program))
+    data = b" " * size
+    _succeeded(getattr(nvrtc, f"nvrtcGet{kind}")(program, data))
+    return data
+
+
 def nvrtc_version() -> str:
     """Version of the NVRTC library that is loaded, such as 13.0."""
     _, major, minor = nvrtc.nvrtcVersion()
@@ -91,25 +99,24 @@ def _refuse_other_files(
         raise LadderError(
             f"NVRTC {nvrtc_version()} does not list the files that it opens"
         )
-    known = {os.path.realpath(file) for file in files}
-    own, cuda = (
-        [Path(os.path.realpath(one)) for one in of]
-        for of in (folders, header_folders())
-    )
+    known = {_real(file) for file in files}
+    ours = [_real(folder) for folder in folders]
+    cuda = [_real(folder) for folder in header_folders()]
     for name in opened:
-        path = Path(os.path.realpath(name))
-        if (
-            name.startswith(_BUILT_IN)
-            or str(path) in known
-            or any(map(path.is_relative_to, cuda))
-        ):
+        path = _real(name)
+        built_in = name.startswith(_BUILT_IN)
+        if built_in or path in known or any(map(path.is_relative_to, cuda)):
             continue
-        if any(map(path.is_relative_to, own)):
+        if any(map(path.is_relative_to, ours)):
             why = 'by an include that its digest does not follow; accepted: #include "FILE" on a line of its own'
         else:
             accepted = "the kernel's folder, of kernels/include, of folders that its description includes, and of CUDA"
             why = f"which is not accepted; accepted: files of {accepted}"
         raise CompileError(f"the compiler opens {name}, {why}")
+
+
+def _real(name: Path | str) -> Path:
+    return Path(os.path.realpath(name))
 
 
 class Compiled(NamedTuple):
@@ -135,17 +142,10 @@ def compile_source(
     Raises CompileError and MemoryError.
     """
     # A cached cubin comes without the log, and with the compile time of a cache.
-    flags = [
-        f"--gpu-architecture={arch}",
-        "--std=c++17",
-        "--ptxas-options=-v",
-        "--no-cache",
-        _LIST_FILES,
-    ]
-    flags += [
-        *(f"--include-path={folder}" for folder in [*includes, *header_folders()]),
-        *options,
-    ]
+    flags = [f"--gpu-architecture={arch}", "--std=c++17", "--ptxas-options=-v"]
+    flags += ["--no-cache", _LIST_FILES]
+    flags += [f"--include-path={folder}" for folder in [*includes, *header_folders()]]
+    given = [flag.encode() for flag in (*flags, *options)]
     program = _succeeded(
         nvrtc.nvrtcCreateProgram(text.encode(), name.encode(), 0, [], [])
     )
@@ -153,61 +153,39 @@ def compile_source(
         for entry in entries:
             _succeeded(nvrtc.nvrtcAddNameExpression(program, entry.encode()))
         with _standard_error() as listing:
-            (status,) = nvrtc.nvrtcCompileProgram(
-                program, len(flags), [flag.encode() for flag in flags]
-            )
+            (status,) = nvrtc.nvrtcCompileProgram(program, len(given), given)
             listing.seek(0)
-            lines = [
-                line.strip()
-                for line in listing.read().decode(errors="replace").splitlines()
-            ]
-        said = [
-            line for line in lines if _PTXAS.match(line) and not os.path.exists(line)
-        ]
-        log_bytes = b" " * _succeeded(nvrtc.nvrtcGetProgramLogSize(program))
-        _succeeded(nvrtc.nvrtcGetProgramLog(program, log_bytes))
-        # Where ptxas fails, its part of the log is joined by a NUL.
-        log = log_bytes.rstrip(b"\0 \n").replace(b"\0", b"").decode(errors="replace")
+            written = listing.read().decode(errors="replace")
+        opened, said = list[str](), list[str]()
+        for line in map(str.strip, written.splitlines()):
+            is_message = _PTXAS.match(line) and not os.path.exists(line)
+            (said if is_message else opened).append(line)
         if files is not None and status != nvrtc.nvrtcResult.NVRTC_ERROR_INVALID_OPTION:
             # Ahead of the log, which may quote them.
-            _refuse_other_files(
-                [line for line in lines if line not in said], files, includes
-            )
-        log = "\n".join(filter(None, [log, *said]))
+            _refuse_other_files(opened, files, includes)
+        # Where ptxas fails, its part of the log is joined by a NUL.
+        log_bytes = _output(program, "ProgramLog").rstrip(b"\0 \n").replace(b"\0", b"")
+        log = "\n".join(filter(None, [log_bytes.decode(errors="replace"), *said]))
         if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
-            if (
-                _NO_MEMORY.search(log)
-                or status == nvrtc.nvrtcResult.NVRTC_ERROR_OUT_OF_MEMORY
-            ):
+            no_memory = status == nvrtc.nvrtcResult.NVRTC_ERROR_OUT_OF_MEMORY
+            if no_memory or _NO_MEMORY.search(log):
                 raise MemoryError(": ".join(["the compiler ran out of memory", *said]))
             raise CompileError(log or status.name)
-        cubin = b" " * _succeeded(nvrtc.nvrtcGetCUBINSize(program))
-        _succeeded(nvrtc.nvrtcGetCUBIN(program, cubin))
-        ptx = b" " * _succeeded(nvrtc.nvrtcGetPTXSize(program))
-        _succeeded(nvrtc.nvrtcGetPTX(program, ptx))
-        names = [
-            _succeeded(nvrtc.nvrtcGetLoweredName(program, entry.encode()))
-            for entry in entries
-        ]
-        symbols = {
-            entry: name.decode() for entry, name in zip(entries, names, strict=True)
-        }
-        return Compiled(cubin, symbols, log, ptx.rstrip(b"\0").decode(errors="replace"))
+        symbols = {}
+        for entry in entries:
+            lowered = _succeeded(nvrtc.nvrtcGetLoweredName(program, entry.encode()))
+            symbols[entry] = lowered.decode()
+        ptx = _output(program, "PTX").rstrip(b"\0").decode(errors="replace")
+        return Compiled(_output(program, "CUBIN"), symbols, log, ptx)
     finally:
         nvrtc.nvrtcDestroyProgram(program)
 
 
 def refuse_options(arch: str, options: Sequence[str]) -> None:
     """Raises LadderError for an architecture or an option that this NVRTC does not know."""
+    empty = ("__global__ void empty() {}", "empty.cu", ["empty"], list[Path]())
     try:
-        compile_source(
-            "__global__ void empty() {}",
-            "empty.cu",
-            ["empty"],
-            [],
-            arch,
-            tuple(options),
-        )
+        compile_source(*empty, arch, tuple(options))
     except CompileError as error:
         raise LadderError(
             f"compile: NVRTC {nvrtc_version()} takes no {[arch, *options]}: {error}"
@@ -248,48 +226,50 @@ class Request:
         """(cubin, facts); no bytes if it does not compile. Raises LadderError without CUDA's headers, MemoryError."""
         facts: dict[str, Any] = {"status": "ok", "reason": "", "nvrtc": nvrtc_version()}
         facts |= {"source_sha256": self.source_sha256, "options": self.options}
-        named = (read_source(self.source), self.source.name, list(self.entries))
-        folders, start = [self.source.parent, *self.includes], time.perf_counter()
         files = include_closure(self.source, *self.includes)
+        start = time.perf_counter()
         try:
-            cubin, facts["symbols"], log, ptx = compile_source(
-                *named, folders, self.arch, self.options, files
+            made = compile_source(
+                read_source(self.source),
+                self.source.name,
+                list(self.entries),
+                [self.source.parent, *self.includes],
+                self.arch,
+                self.options,
+                files,
             )
-            if ignored := _IGNORED.search(log):
-                why = "the compiler did not do what the source says"
-                raise CompileError(f"{ignored[1]}: {why}: {log[:2000]}")
-            kernels = kernel_names(cubin)
-            if len(self.entries) == 1 and kernels != [*facts["symbols"].values()]:
-                others = ", ".join(
-                    one for one in kernels if one not in facts["symbols"].values()
-                )
-                why = f"{self.entries[0]} is the kernel that is described; accepted: one __global__ function a file"
-                raise CompileError(
-                    f"{self.source.name} has other kernels, {others}: {why}"
-                )
+            self._refuse_other(made)
         except CompileError as error:
-            cubin = b""
-            reason = f"{error}\n{_HINT}" if _NO_FILE in str(error) else str(error)
-            facts |= {"status": "compile_error", "reason": reason}
+            hint = f"\n{_HINT}" if _NO_FILE in str(error) else ""
+            facts |= {"status": "compile_error", "reason": f"{error}{hint}"}
+            facts["compile_s"] = round(time.perf_counter() - start, 3)
+            return b"", facts
+        facts["symbols"] = made.symbols
         facts["compile_s"] = round(time.perf_counter() - start, 3)
-        if cubin:
-            symbol = next(iter(facts["symbols"].values()))
-            lines = _RESOURCES.format(symbol=re.escape(symbol))
-            # The last ones: a warning of the front end, which comes first, may quote anything.
-            found = [*re.finditer(lines, log, re.MULTILINE)]
-            if not found:
-                raise LadderError(
-                    f"the compiler's log has no resource lines: {log[:400]}"
-                )
-            facts |= {
-                fact: int(number or 0) for fact, number in found[-1].groupdict().items()
-            }
-            facts |= {
-                "cubin_sha256": sha256(cubin),
-                "machine_code": machine_code_digest(cubin),
-            }
-            facts |= {
-                "parameter_bytes": parameter_bytes(cubin, symbol),
-                "tables": tables(ptx),
-            }
-        return cubin, facts
+        symbol = made.symbols[self.entries[0]]
+        lines = _RESOURCES.format(symbol=re.escape(symbol))
+        # The last ones: a warning of the front end, which comes first, may quote anything.
+        found = [*re.finditer(lines, made.log, re.MULTILINE)]
+        if not found:
+            raise LadderError(
+                f"the compiler's log has no resource lines: {made.log[:400]}"
+            )
+        for fact, number in found[-1].groupdict().items():
+            facts[fact] = int(number or 0)
+        facts["cubin_sha256"] = sha256(made.cubin)
+        facts["machine_code"] = machine_code_digest(made.cubin)
+        facts["parameter_bytes"] = parameter_bytes(made.cubin, symbol)
+        facts["tables"] = tables(made.ptx)
+        return made.cubin, facts
+
+    def _refuse_other(self, made: Compiled) -> None:
+        """Raises CompileError for machine code that is not what the source says, or another kernel beside it."""
+        if ignored := _IGNORED.search(made.log):
+            why = "the compiler did not do what the source says"
+            raise CompileError(f"{ignored[1]}: {why}: {made.log[:2000]}")
+        described = [*made.symbols.values()]
+        kernels = kernel_names(made.cubin)
+        if len(self.entries) == 1 and kernels != described:
+            others = ", ".join(name for name in kernels if name not in described)
+            why = f"{self.entries[0]} is the kernel that is described; accepted: one __global__ function a file"
+            raise CompileError(f"{self.source.name} has other kernels, {others}: {why}")

@@ -4,7 +4,6 @@ import functools
 import os
 import re
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 
 from cuda.pathfinder import find_nvidia_header_directory
@@ -67,25 +66,17 @@ def _direct_includes(path: Path) -> tuple[tuple[str, bool], ...]:
 
     Includes written in other ways are left to the compiler's own list, which refuses what is not found here.
     """
-    text = _UNREAD.sub(lambda found: found[1] or "", read_source(path))
-    found, unread = list[tuple[str, bool]](), 0  # how many #if deep in what is not read
+    text = _UNREAD.sub(lambda match: match[1] or "", read_source(path))
+    includes, skipped = list[tuple[str, bool]](), 0  # how many #if deep
     for directive, quoted, bracketed, never in _DIRECTIVE.findall(text):
         if directive == "include":
-            found += (
-                [(quoted or bracketed, bool(quoted))]
-                if quoted + bracketed and not unread
-                else []
-            )
+            if quoted + bracketed and not skipped:
+                includes.append((quoted or bracketed, bool(quoted)))
         elif directive == "if":
-            unread += bool(never or unread)
-        elif unread == 1 or (unread and directive == "endif"):
-            unread -= 1
-    return tuple(found)
-
-
-def _root(source: Path, includes: Iterable[Path]) -> Path:
-    """The folder that a kernel, which may lie outside of the project, and its headers have in common."""
-    return Path(os.path.normpath(os.path.commonpath([*includes, source.parent])))
+            skipped += bool(never or skipped)
+        elif skipped == 1 or (skipped and directive == "endif"):
+            skipped -= 1
+    return tuple(includes)
 
 
 def include_closure(source: Path, *includes: Path) -> list[Path]:
@@ -93,34 +84,35 @@ def include_closure(source: Path, *includes: Path) -> list[Path]:
 
     Raises LadderError for one that is missing, or lies elsewhere.
     """
-    found, todo = set[Path](), [source]
+    closure, todo = set[Path](), [source]
     folders = [source.parent, *includes]
-    inside = tuple(Path(os.path.realpath(folder)) for folder in folders)
+    inside = [Path(os.path.realpath(folder)) for folder in folders]
     while todo:
-        if (path := todo.pop()) in found:
+        if (path := todo.pop()) in closure:
             continue
-        found.add(path)
+        closure.add(path)
         for name, quoted in _direct_includes(path):
-            places = [
-                folder / name
-                for folder in ([path.parent, *folders] if quoted else folders)
-            ]
-            own = [
-                one
-                for one in places
-                if any(map(Path(os.path.realpath(one)).is_relative_to, inside))
-            ]
-            header = next((place for place in own if place.is_file()), None)
+            places = list[Path]()
+            for folder in [path.parent, *folders] if quoted else folders:
+                real = Path(os.path.realpath(folder / name))
+                if any(map(real.is_relative_to, inside)):
+                    places.append(folder / name)
+            header = next(filter(Path.is_file, places), None)
             if header is not None:
                 todo.append(Path(os.path.normpath(header)))
-            elif quoted and not (
-                own and any(Path(one, name).is_file() for one in header_folders())
-            ):
+            elif quoted and not (places and _is_cudas(name)):
                 where = " or ".join(map(str, [path.parent, *includes]))
                 raise LadderError(f'{path}: #include "{name}": not found in {where}')
-    return sorted(found)
+    return sorted(closure)
+
+
+def _is_cudas(name: str) -> bool:
+    return any(Path(folder, name).is_file() for folder in header_folders())
 
 
 def source_digest(source: Path, *includes: Path) -> str:
     """SHA-256 over the names and contents of `source` and of all it includes. Raises LadderError as include_closure."""
-    return digest_files(include_closure(source, *includes), _root(source, includes))
+    # A kernel may lie outside of the project.
+    root = os.path.commonpath([*includes, source.parent])
+    closure = include_closure(source, *includes)
+    return digest_files(closure, Path(os.path.normpath(root)))

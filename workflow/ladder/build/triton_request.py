@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field
 
 from ladder.build import triton_compiler as program
 from ladder.build.cubin import (
@@ -63,7 +63,7 @@ class _Answer(BaseModel):
 def compiler() -> str:
     """Versions of Triton and of each ptxas that it brings, such as "triton 3.6.0, ptxas 12.8.93"; empty without it."""
     try:
-        found = [f"triton {importlib.metadata.version('triton')}"]
+        versions = [f"triton {importlib.metadata.version('triton')}"]
     except importlib.metadata.PackageNotFoundError:
         return ""
     spec = importlib.util.find_spec("triton")
@@ -72,11 +72,9 @@ def compiler() -> str:
             done = subprocess.run(
                 [tool, "--version"], capture_output=True, text=True, check=False
             )
-            found += [
-                f"{tool.name} {one}"
-                for one in re.findall(r"\bV(\d[\d.]*)", done.stdout)
-            ]
-    return ", ".join(found)
+            for number in re.findall(r"\bV(\d[\d.]*)", done.stdout):
+                versions.append(f"{tool.name} {number}")
+    return ", ".join(versions)
 
 
 @dataclass(frozen=True)
@@ -127,67 +125,56 @@ class TritonRequest:
         facts: dict[str, Any] = {"status": "ok", "reason": "", "triton": self.compiler}
         facts |= {"source_sha256": self.source_sha256, "options": dict(self.options)}
         start = time.perf_counter()
-        with tempfile.TemporaryDirectory(prefix="ladder-triton-") as place:
-            log = self._run(Path(place))
+        with tempfile.TemporaryDirectory(prefix="ladder-triton-") as folder:
+            place = Path(folder)
+            log = self._run(place)
             facts["compile_s"] = round(time.perf_counter() - start, 3)
             try:
-                found = json.loads((Path(place) / program.ANSWER).read_bytes())
-                if "error" in found:
-                    raise ValueError(found["error"])
-                cubin = (Path(place) / program.CUBIN).read_bytes()
-                facts |= self._launch(_Answer.model_validate(found), cubin)
-                resources = [*re.finditer(_RESOURCES, log)]
-                facts |= {
-                    name: int(number or 0)
-                    for name, number in resources[-1].groupdict().items()
-                }
-            except (
-                OSError,
-                LookupError,
-                ValueError,
-                TypeError,
-                ValidationError,
-            ) as error:
-                return b"", facts | {
-                    "status": "compile_error",
-                    "reason": str(error)[:_LONGEST],
-                }
-        return cubin, facts | {
-            "cubin_sha256": sha256(cubin),
-            "machine_code": machine_code_digest(cubin),
-        }
+                answer = json.loads((place / program.ANSWER).read_bytes())
+                if "error" in answer:
+                    raise ValueError(answer["error"])
+                cubin = (place / program.CUBIN).read_bytes()
+                facts |= self._launch(_Answer.model_validate(answer), cubin)
+                resources = [*re.finditer(_RESOURCES, log)][-1].groupdict()
+            except (OSError, LookupError, ValueError, TypeError) as error:
+                reason = str(error)[:_LONGEST]
+                return b"", facts | {"status": "compile_error", "reason": reason}
+        facts |= {name: int(number or 0) for name, number in resources.items()}
+        facts["cubin_sha256"] = sha256(cubin)
+        facts["machine_code"] = machine_code_digest(cubin)
+        return cubin, facts
 
     def _run(self, place: Path) -> str:
         """Have the program compile in an empty folder: what it prints."""
+        files = import_closure(self.source, *self.folders)
         asked = {
             "source": str(self.source.resolve()),
-            "folders": [str(one.resolve()) for one in self.folders],
+            "folders": [str(folder.resolve()) for folder in self.folders],
+            "files": [str(file.resolve()) for file in files],
+            "entry": self.entry,
+            "types": self.types,
+            "hints": self.hints,
+            "constants": self.constants,
+            "options": self.options,
+            "arch": arch_number(self.arch),
         }
-        asked["files"] = [
-            str(one.resolve()) for one in import_closure(self.source, *self.folders)
-        ]
-        names = ("entry", "types", "hints", "constants", "options")
-        asked |= {name: getattr(self, name) for name in names}
-        (place / program.REQUEST).write_text(
-            json.dumps({**asked, "arch": arch_number(self.arch)})
-        )
-        own = {name: os.environ[name] for name in _KEPT if name in os.environ}
-        own["PYTHONPATH"] = os.pathsep.join(
-            map(os.path.abspath, filter(None, sys.path))
-        )
+        (place / program.REQUEST).write_text(json.dumps(asked))
+        packages = map(os.path.abspath, filter(None, sys.path))
         # No GPU to look at, and nothing left behind. Line numbers would make a cubin another one in each folder.
-        own |= {
-            "HOME": str(place),
-            "TMPDIR": str(place),
-            "TRITON_CACHE_DIR": str(place),
+        environment = {
+            "PYTHONPATH": os.pathsep.join(packages),
             "CUDA_VISIBLE_DEVICES": "",
+            "TRITON_DUMP_PTXAS_LOG": "1",
+            "TRITON_DISABLE_LINE_INFO": "1",
         }
-        own |= {"TRITON_DUMP_PTXAS_LOG": "1", "TRITON_DISABLE_LINE_INFO": "1"}
-        command = [sys.executable, "-P", "-B", program.__file__]
+        environment |= dict.fromkeys(("HOME", "TMPDIR", "TRITON_CACHE_DIR"), str(place))
+        for name in _KEPT:
+            if name in os.environ:
+                environment[name] = os.environ[name]
         done = subprocess.run(
-            command,
+            [sys.executable, "-P", "-B", program.__file__],
             cwd=place,
-            env=own,
+            env=environment,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             check=False,
@@ -195,29 +182,28 @@ class TritonRequest:
             errors="replace",
         )
         if done.returncode:
-            raise ChildProcessError(
-                f"{done.returncode}: {done.stderr.strip().rpartition(chr(10))[2][:400]}"
-            )
+            last = done.stderr.strip().rpartition("\n")[2]
+            raise ChildProcessError(f"{done.returncode}: {last[:400]}")
         return done.stdout
 
-    def _launch(self, found: _Answer, cubin: bytes) -> dict[str, Any]:
+    def _launch(self, answer: _Answer, cubin: bytes) -> dict[str, Any]:
         """What a launch must know. Raises ValueError for other kernels, or as many descriptors as no arguments are."""
-        if (kernels := kernel_names(cubin)) != [found.symbol]:
+        symbol, maps = answer.symbol, answer.tensor_maps
+        if (kernels := kernel_names(cubin)) != [symbol]:
             raise ValueError(
-                f"its cubin has the kernels {kernels}; accepted: one, {found.symbol}"
+                f"its cubin has the kernels {kernels}; accepted: one, {symbol}"
             )
-        maps = [one for one in self.types if one.startswith("tensordesc")]
-        if len(maps) != len(found.tensor_maps):
+        wanted = sum(kind.startswith("tensordesc") for kind in self.types)
+        if wanted != len(maps):
             raise ValueError(
-                f"the compiler made {len(found.tensor_maps)} tensor maps; accepted: {len(maps)}"
+                f"the compiler made {len(maps)} tensor maps; accepted: {wanted}"
             )
         return {
-            "symbols": {self.entry: found.symbol},
-            "threads": found.threads,
-            "shared_bytes": found.shared_bytes,
-            "parameter_bytes": parameter_bytes(cubin, found.symbol),
+            "symbols": {self.entry: symbol},
+            "threads": answer.threads,
+            "shared_bytes": answer.shared_bytes,
+            "parameter_bytes": parameter_bytes(cubin, symbol),
             "tensor_maps": [
-                {"box": one.box, "swizzle": _SWIZZLES[one.swizzle]}
-                for one in found.tensor_maps
+                {"box": each.box, "swizzle": _SWIZZLES[each.swizzle]} for each in maps
             ],
         }

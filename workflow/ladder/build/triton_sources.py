@@ -29,27 +29,31 @@ def _called(decorator: ast.expr) -> str:
 
 def function(path: Path, name: str) -> ast.FunctionDef:
     """A function of a file under triton.jit. Raises LadderError where there is none, or where it tunes itself."""
-    found = {
-        one.name: one for one in _tree(path).body if isinstance(one, ast.FunctionDef)
+    functions = {
+        node.name: node
+        for node in _tree(path).body
+        if isinstance(node, ast.FunctionDef)
     }
-    kernels = [
-        one for one, node in found.items() if "jit" in map(_called, node.decorator_list)
-    ]
+    decorators = {
+        each: [*map(_called, node.decorator_list)] for each, node in functions.items()
+    }
+    kernels = [each for each in functions if "jit" in decorators[each]]
     refuse_unknown(path, "entry", name, kernels, "no such function under @triton.jit")
-    for decorator in found[name].decorator_list:
-        if (tuner := _called(decorator)) in _TUNERS:
+    for tuner in decorators[name]:
+        if tuner in _TUNERS:
             accepted = "parameters in the description, which a sweep tunes"
             raise LadderError(
                 f"{path}: @{tuner} of {name} is not accepted; accepted: {accepted}"
             )
-    return found[name]
+    return functions[name]
 
 
 def parameters(node: ast.FunctionDef) -> dict[str, bool]:
     """Parameters of a function in order: whether each says that it is a constant, by tl.constexpr."""
     return {
-        one.arg: "constexpr" in ast.unparse(one.annotation or ast.Constant(""))
-        for one in node.args.args
+        argument.arg: "constexpr"
+        in ast.unparse(argument.annotation or ast.Constant(""))
+        for argument in node.args.args
     }
 
 
@@ -57,9 +61,10 @@ def _imported(path: Path) -> Iterator[tuple[int, str, tuple[str, ...]]]:
     """Each import of a file, wherever it stands: its line, the module, and names taken from it."""
     for node in ast.walk(_tree(path)):
         if isinstance(node, ast.Import):
-            yield from ((node.lineno, one.name, ()) for one in node.names)
+            for module in node.names:
+                yield node.lineno, module.name, ()
         elif isinstance(node, ast.ImportFrom):
-            names = tuple(one.name for one in node.names)
+            names = tuple(taken.name for taken in node.names)
             yield node.lineno, "." * node.level + (node.module or ""), names
 
 
@@ -69,11 +74,8 @@ def _module(name: str, folders: tuple[Path, ...]) -> Iterator[Path]:
     for folder in folders:
         for length in range(1, len(parts) + 1):
             place = folder.joinpath(*parts[:length])
-            yield from (
-                one
-                for one in (place / "__init__.py", place.with_suffix(".py"))
-                if one.is_file()
-            )
+            files = (place / "__init__.py", place.with_suffix(".py"))
+            yield from filter(Path.is_file, files)
 
 
 def import_closure(source: Path, *folders: Path) -> list[Path]:
@@ -81,29 +83,23 @@ def import_closure(source: Path, *folders: Path) -> list[Path]:
 
     Raises LadderError for an import of anything else but triton and Python's own modules: no digest holds it.
     """
-    found, todo, places = set[Path](), [source], (source.parent, *folders)
+    closure, todo, places = set[Path](), [source], (source.parent, *folders)
+    free = {"triton", *sys.stdlib_module_names}
     while todo:
-        if (path := todo.pop()) in found:
+        if (path := todo.pop()) in closure:
             continue
-        found.add(path)
+        closure.add(path)
         for line, name, taken in _imported(path):
-            own = [*_module(name, places)]
-            if not own and name.partition(".")[0] not in {
-                "triton",
-                *sys.stdlib_module_names,
-            }:
+            files = [*_module(name, places)]
+            if not files and name.partition(".")[0] not in free:
                 accepted = f"triton, Python's own modules, and files in {' or '.join(map(str, places))} by their names"
                 raise LadderError(
                     f"{path}: line {line}: the import of {name} is not accepted; accepted: {accepted}"
                 )
-            todo += own
-            todo += [
-                file
-                for one in taken
-                if own
-                for file in _module(f"{name}.{one}", places)
-            ]
-    return sorted(Path(os.path.normpath(one)) for one in found)
+            todo += files
+            for each in taken if files else ():
+                todo += _module(f"{name}.{each}", places)
+    return sorted(Path(os.path.normpath(file)) for file in closure)
 
 
 def import_digest(source: Path, *folders: Path) -> str:

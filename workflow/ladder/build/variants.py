@@ -28,13 +28,15 @@ _SCALARS = {"int32": "i32", "int64": "i64", "float32": "fp32"}
 
 
 def _about(variant: Variant, arch: str) -> dict[str, Any]:
-    about: dict[str, Any] = {"variant": variant.id, "kernel": variant.kernel.name}
-    about |= {
+    return {
+        "variant": variant.id,
+        "kernel": variant.kernel.name,
         "params": dict(variant.params),
         "dtype": variant.dtype,
         "layout": variant.layout,
+        "arch": arch,
+        "entry": variant.entry,
     }
-    return about | {"arch": arch, "entry": variant.entry}
 
 
 def variant_facts(
@@ -54,33 +56,28 @@ def variant_facts(
     }
     if found.get("status") != "ok":
         return facts
+    kernel, takes = variant.kernel, found.get("parameter_bytes")
+    spilled = found["spill_store_bytes"]
+    refused = ""
     if taken := sorted({*found["symbols"].values()} & {*reserved}):
-        reason = f"the symbol {taken[0]} is that of a kernel of the harness; accepted: any other name"
-        return facts | {"status": "compile_error", "reason": reason}
-    if (
-        "parameter_bytes" in found
-    ):  # what was published before they were looked at has none
-        takes = found["parameter_bytes"]
-        if reason := other_parameters(variant.kernel, takes):
-            return facts | {"status": "compile_error", "reason": reason}
-        if variant.kernel.triton:
-            facts["hidden_pointers"] = hidden_pointers(variant.kernel, takes)
-    unexpected = variant.kernel.spills == "never" and request.arch == TUNED_FOR
-    if found["spill_store_bytes"] and unexpected:
-        why = f"{variant.kernel.path.name} does not say `spills: allowed`"
-        reason = f"spills {found['spill_store_bytes']} bytes of registers, and {why}"
-        return facts | {"status": "compile_error", "reason": reason}
+        refused = f"the symbol {taken[0]} is that of a kernel of the harness; accepted: any other name"
+    elif takes is not None and (differ := other_parameters(kernel, takes)):
+        refused = differ
+    elif spilled and kernel.spills == "never" and request.arch == TUNED_FOR:
+        refused = f"spills {spilled} bytes of registers, and {kernel.path.name} does not say `spills: allowed`"
+    if refused:
+        return facts | {"status": "compile_error", "reason": refused}
+    # What was published before parameters were looked at has none.
+    if takes is not None and kernel.triton:
+        facts["hidden_pointers"] = hidden_pointers(kernel, takes)
     # Block and shared memory do not depend on the size.
-    geometry = variant.geometry(dict.fromkeys(variant.kernel.problem.size_fields, 4096))
+    geometry = variant.geometry(dict.fromkeys(kernel.problem.size_fields, 4096))
     threads = found.get("threads") or math.prod(geometry.block)
     dynamic = found.get("shared_bytes", geometry.shared_bytes)
     facts |= {"threads_per_block": threads, "shared_bytes_dynamic": dynamic}
     if limits := limits_of(request.arch):
-        shared_bytes, most = (
-            found["shared_bytes_static"] + dynamic,
-            limits.block_shared_bytes,
-        )
-        if shared_bytes > most:
+        shared_bytes = found["shared_bytes_static"] + dynamic
+        if shared_bytes > (most := limits.block_shared_bytes):
             reason = f"needs {shared_bytes} bytes of shared memory per block, {request.arch} has {most}"
             return facts | {"status": "unsupported", "reason": reason}
         facts |= occupancy(limits, threads, found["registers"], shared_bytes)
@@ -125,26 +122,24 @@ def variant_request(
         return Request(
             kernel.source, digest, folders, (variant.entry,), arch, tuple(options)
         )
-    digest = digest_by(import_digest, kernel.source, kernel.includes)
-    names = variant.names()
-    asked = {
-        name: whole(getattr(kernel.triton, name), names)
-        for name in ("num_warps", "num_stages")
-    }
-    asked["num_ctas"] = math.prod(
-        whole(one, names) for one in kernel.launch.cluster or ()
-    )
+    names, rule = variant.names(), kernel.triton
     pointers = ("pointer", "workspace")  # all begin at multiples of 256 bytes
     hints = [
-        one.kind in pointers or whole(one.divisible_by, names) == 16
-        for one in kernel.arguments
+        argument.kind in pointers or whole(argument.divisible_by, names) == 16
+        for argument in kernel.arguments
     ]
+    cluster = kernel.launch.cluster or ()
+    asked = {
+        "num_warps": whole(rule.num_warps, names),
+        "num_stages": whole(rule.num_stages, names),
+        "num_ctas": math.prod(whole(extent, names) for extent in cluster),
+    }
     return TritonRequest(
         kernel.source,
-        digest,
+        digest_by(import_digest, kernel.source, kernel.includes),
         kernel.includes,
         variant.entry,
-        types=tuple(_type(one, variant) for one in kernel.arguments),
+        types=tuple(_type(argument, variant) for argument in kernel.arguments),
         hints=tuple(hints),
         constants=variant.constants,
         options=asked,
@@ -174,47 +169,41 @@ class CompileRequests:
     def __init__(
         self, sweep: Sweep, include: Path, arch: str, options: Sequence[str]
     ) -> None:
-        absent = sweep.never_launched(arch)
-        launched = [one for one in sweep.variants if one not in absent]
-        dtypes = sorted({one.dtype for one in launched})
+        unlaunched = sweep.never_launched(arch)
+        launched = [each for each in sweep.variants if each not in unlaunched]
+        dtypes = sorted({variant.dtype for variant in launched})
         self.harness = {dtype: harness(sweep.problem, dtype, arch) for dtype in dtypes}
-        digest_by = functools.cache(_digest)
-        self.variants = {
-            one: variant_request(one, include, arch, options, digest_by)
-            for one in launched
-        }
+        given = (include, arch, options, functools.cache(_digest))
+        self.variants = {each: variant_request(each, *given) for each in launched}
         self.absent = {
-            one.id: {**_about(one, arch), "status": "unsupported", "reason": why}
-            for one, why in absent.items()
+            variant.id: {
+                **_about(variant, arch),
+                "status": "unsupported",
+                "reason": why,
+            }
+            for variant, why in unlaunched.items()
         }
         self.requests = [*self.harness.values(), *self.variants.values()]
 
     def planned(self, plan: Plan, found: Mapping[str, Mapping[str, Any]]) -> Plan:
         """A plan with the facts `found` by key: those of harness and variants, and launches that follow from them."""
-        reserved = {
-            symbol
-            for one in self.harness.values()
-            for symbol in found[one.key].get("symbols", {}).values()
-        }
-        own = {
-            one.id: variant_facts(one, given, found[given.key], reserved)
-            for one, given in self.variants.items()
-        }
+        harness, edges = {}, {}
+        reserved, facts = set[str](), dict[str, dict[str, Any]]()
+        for dtype, request in self.harness.items():
+            harness[dtype] = {**found[request.key], "cubin": request.key}
+            reserved.update(harness[dtype].get("symbols", {}).values())
+        for variant, asked in self.variants.items():
+            known = found[asked.key]
+            facts[variant.id] = variant_facts(variant, asked, known, reserved)
+        for name, at in plan.edges.items():
+            edges[name] = tuple(
+                replace(edge, launch=as_compiled(edge.launch, facts[name]))
+                for edge in at
+            )
         return replace(
             plan,
-            harness={
-                dtype: {**found[one.key], "cubin": one.key}
-                for dtype, one in self.harness.items()
-            },
-            variants=own | self.absent,
-            tasks=tasks_as_compiled(plan.tasks, own),
-            edges={
-                name: tuple(
-                    replace(
-                        one, launch=as_compiled(one.launch, own[one.launch.variant])
-                    )
-                    for one in edges
-                )
-                for name, edges in plan.edges.items()
-            },
+            harness=harness,
+            variants=facts | self.absent,
+            tasks=tasks_as_compiled(plan.tasks, facts),
+            edges=edges,
         )

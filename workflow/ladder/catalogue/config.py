@@ -1,54 +1,44 @@
 """The configuration of a run."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, NonNegativeFloat, PositiveFloat
 
-from ladder.model.document import AN_ARCH, ARCH, Document, Share, matching, taking
-
-Positive = Annotated[float, Field(gt=0)]
-Pairs = Annotated[int, Field(ge=12, le=1_000_000)]
-_FILES = "time|create-pch|pch|pch-dir|use-pch|fdevice-time-trace"
-_TARGET = "gpu-architecture|arch"
-_NO_KERNEL = (
-    "device-debug|G|dlink-time-opt|dlto|gen-opt-lto|optix-ir|fdevice-syntax-only"
+from ladder.model.document import (
+    AN_ARCH,
+    ARCH,
+    Document,
+    Share,
+    Some,
+    matching,
+    saying,
 )
-_LINKED = (
-    "relocatable-device-code|rdc|device-c|dc|device-w|dw|extensible-whole-program|ewp"
+
+Pairs = Annotated[int, Field(ge=12, le=1_000_000)]
+UpTo1000 = Annotated[int, Field(ge=1, le=1000)]
+_OTHER_USES = (
+    "time|create-pch|pch|pch-dir|use-pch|fdevice-time-trace|gpu-architecture|arch|device-debug|G|dlink-time-opt|dlto|"
+    "gen-opt-lto|optix-ir|fdevice-syntax-only|relocatable-device-code|rdc|device-c|dc|device-w|dw|"
+    "extensible-whole-program|ewp"
 )
 _OPTION = (
     "an NVRTC option that begins with a dash, such as -lineinfo, --use_fast_math or --maxrregcount=64, and concerns no "
     "other file, no architecture (which is `arch`), no debugging (-G) and no linking (-dlto, -rdc)"
 )
-Option = Annotated[
-    str,
-    *matching(
-        rf"-(?!-?({_FILES}|{_TARGET}|{_NO_KERNEL}|{_LINKED})(?![\w-])).*", _OPTION
-    ),
-]
+Option = Annotated[str, *matching(rf"-(?!-?({_OTHER_USES})(?![\w-])).*", _OPTION)]
 Folder = Annotated[str, *matching(r"[^\0]{1,1000}", "a folder")]
+_NAME = "[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
 _RUN = "a folder name of up to 100 letters, digits, '.', '_' and '-', other than published and null"
-RunName = Annotated[
-    str, *matching(r"(?!(published|null)$)[A-Za-z0-9][A-Za-z0-9._-]{0,99}", _RUN)
-]
+RunName = Annotated[str, *matching(f"(?!(published|null)$){_NAME}", _RUN)]
 _DEVICE = "auto, none, or the slug of a GPU, of up to 100 letters, digits and '-', such as nvidia-h200"
-Device = Annotated[str, *matching(r"[a-z0-9][a-z0-9-]{0,99}", _DEVICE)]
-_A_PUBLISHED = "a folder name under results/published, such as nvidia-h200"
+Device = Annotated[str, *matching("[a-z0-9][a-z0-9-]{0,99}", _DEVICE)]
+_PUBLISHED = "a folder name under results/published, such as nvidia-h200"
 AutoArch = Annotated[str, *matching(f"auto|{ARCH}", f"auto or {AN_ARCH}")]
-
-
-def _is_choice(value: Any) -> bool:
-    given = [*value, *value.values()] if isinstance(value, dict) else value
-    listed = (
-        isinstance(given, list)
-        and bool(given)
-        and all(isinstance(word, str) for word in given)
-    )
-    return value == "all" or listed
-
-
 _CHOICE = "all, a list of sweep names, or a mapping of sweep names to expressions that keep some of their cells"
-Chosen = Annotated[str | list[str] | dict[str, str], *taking(_CHOICE, _is_choice)]
+Chosen = Annotated[
+    Literal["all"] | Some[str] | Annotated[dict[str, str], Field(min_length=1)],
+    *saying(_CHOICE),
+]
 
 
 class CompileConfig(Document):
@@ -58,7 +48,7 @@ class CompileConfig(Document):
     """further NVRTC options for every variant"""
     cache: Folder
     """folder of compiled kernels, by what they are made from; all runs share it"""
-    timeout_s: Positive
+    timeout_s: PositiveFloat
     """a variant whose compiler takes longer counts as one that does not compile"""
 
 
@@ -71,21 +61,21 @@ class MeasureConfig(Document):
     """least number of variant-reference pairs per cell"""
     max_pairs: Pairs
     """greatest number of pairs per cell"""
-    cell_seconds: Positive
+    cell_seconds: PositiveFloat
     """budget of timing per cell and regime in seconds"""
-    warm_below_us: Annotated[float, Field(ge=0)]
+    warm_below_us: NonNegativeFloat
     """the warm regime is measured where a single launch takes less than this many microseconds"""
-    deadline_s: Positive
+    deadline_s: PositiveFloat
     """a cell that takes longer is recorded as timeout"""
     busy: Literal["refuse", "mark"]
     """when another process uses the GPU: refuse to measure, or mark the cells"""
     lock_clocks: Annotated[int, Field(ge=1, le=100_000)] | None
     """SM clock in MHz to lock during measuring and restore after; null leaves the clocks alone"""
-    lt_heuristics: Annotated[int, Field(ge=1, le=1000)]
+    lt_heuristics: UpTo1000
     """algorithms of cuBLASLt's heuristic list to try"""
     remeasure: bool
     """measure every cell again, and choose references again"""
-    sessions: Annotated[int, Field(ge=1, le=1000)]
+    sessions: UpTo1000
     """processes on each GPU that measure the repeated cells of a sweep; from 2 on, each GPU that is used has as many"""
     seed: Annotated[int, Field(ge=0, lt=2**63)]
     """seed of the inputs"""
@@ -96,7 +86,7 @@ class ProfileConfig(Document):
 
     enabled: bool
     """collect counters where ncu exists; otherwise the report says why not"""
-    timeout_s: Positive
+    timeout_s: PositiveFloat
     """limit of one profiler process in seconds"""
 
 
@@ -116,7 +106,5 @@ class Config(Document):
     compile: CompileConfig
     measure: MeasureConfig
     profile: ProfileConfig
-    published: Annotated[
-        str, *matching(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", _A_PUBLISHED)
-    ]
+    published: Annotated[str, *matching(_NAME, _PUBLISHED)]
     """device under results/published whose measurements a host without a GPU reports"""

@@ -1,7 +1,7 @@
 """Reading YAML documents and holding them to their models, with errors a person can act on."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,7 +15,7 @@ from ruamel.yaml.nodes import MappingNode
 
 from ladder.model.document import NO_FIELD, NOT_ACCEPTED, Document
 from ladder.model.errors import File, LadderError, refuse, refuse_unknown, within
-from ladder.model.expressions import evaluate
+from ladder.model.expressions import whole
 from ladder.model.files import read_text
 from ladder.model.problem import Problem
 
@@ -38,43 +38,41 @@ _Constructor.add_constructor(
 )
 
 
-def _loader(as_written: bool = False) -> YAML:
-    """A parser of YAML 1.2 that makes plain data, of a date text, and refuses a key that is given twice."""
-    if as_written:
-        return YAML(typ="base")
-    loader = YAML(typ="safe")
-    loader.Constructor = _Constructor
-    return loader
+def _refuse_hostile(text: str) -> None:
+    """Raises ValueError for what a parser would crash on: it recurses, in C."""
+    if len(text) > _MOST_CHARACTERS:
+        raise ValueError(
+            f"{len(text)} characters; accepted: at most {_MOST_CHARACTERS}"
+        )
+    depth = 0
+    for event in YAML(typ="safe").parse(text):
+        if isinstance(event, CollectionStartEvent):
+            depth += 1
+        if isinstance(event, CollectionEndEvent):
+            depth -= 1
+        if depth > _MOST_LEVELS or len(getattr(event, "value", "")) > _LONGEST:
+            line = event.start_mark.line + 1
+            raise ValueError(
+                f"line {line}: over {_MOST_LEVELS} levels or {_LONGEST} characters"
+            )
 
 
 def parse_yaml(text: str, where: File, as_written: bool = False) -> Any:
-    """The data of a YAML text. Raises LadderError, after `where`, for malformed text.
+    """The data of a YAML 1.2 text, of a date text. Raises LadderError, after `where`, for malformed text.
 
     `as_written`: every scalar is text, also 0123 and 2026_11_29, of which YAML makes numbers.
     """
-    depth = 0
+    loader = YAML(typ="base" if as_written else "safe")
+    if not as_written:
+        loader.Constructor = _Constructor
     try:
-        if len(text) > _MOST_CHARACTERS:
-            raise ValueError(
-                f"{len(text)} characters; accepted: at most {_MOST_CHARACTERS}"
-            )
-        for event in _loader().parse(text):  # loading recurses, and its C code crashes
-            depth += isinstance(event, CollectionStartEvent) - isinstance(
-                event, CollectionEndEvent
-            )
-            if depth > _MOST_LEVELS or len(getattr(event, "value", "")) > _LONGEST:
-                line = event.start_mark.line + 1
-                raise ValueError(
-                    f"line {line}: over {_MOST_LEVELS} levels or {_LONGEST} characters"
-                )
-        return _loader(as_written).load(text)
+        _refuse_hostile(text)
+        return loader.load(text)
     except MarkedYAMLError as error:
         mark = error.problem_mark
         line = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
         raise LadderError(f"{where}: {line}not valid YAML: {error.problem}") from error
-    except (
-        Exception
-    ) as error:  # what the checks above raise, and what a parser in C does
+    except Exception as error:  # a parser in C raises anything
         raise LadderError(f"{where}: not valid YAML: {error}") from error
 
 
@@ -83,15 +81,9 @@ def documents_in(folder: Path, pattern: str) -> Iterator[Path]:
     for path in sorted(folder.glob(pattern)):
         if path.suffix.lower() not in (".yaml", ".yml"):
             continue
-        if path.suffix != ".yaml" or not re.fullmatch(
-            r"[A-Za-z0-9_][A-Za-z0-9_-]*", path.stem
-        ):
-            raise refuse(
-                path,
-                "file name",
-                path.name,
-                "NAME.yaml, of letters, digits, '_' and '-'",
-            )
+        if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_-]*\.yaml", path.name):
+            accepted = "NAME.yaml, of letters, digits, '_' and '-'"
+            raise refuse(path, "file name", path.name, accepted)
         yield path
 
 
@@ -108,46 +100,42 @@ def read_yaml(path: Path) -> dict[str, Any]:
 _SAID_ANYWAY = re.compile(
     r"^(Input should be|(List|String) should have) |( after validation)?, not .*$"
 )
+"""What a message of pydantic says around what it accepts."""
 
 
-def _field(loc: tuple[int | str, ...]) -> str:
-    parts = (
-        f"[{part}]" if isinstance(part, int) else f".{part}"
-        for part in loc
-        if not str(part).startswith("[")
-    )
-    return "".join(parts).removeprefix(".") or "the document"
+def _field(loc: Iterable[int | str]) -> str:
+    """A place in a document, such as variants[0].params. Tags of unions, in brackets, are no part of it."""
+    field = ""
+    for part in loc:
+        if isinstance(part, int):
+            field += f"[{part}]"
+        elif not str(part).startswith("["):
+            field += f".{part}"
+    return field.removeprefix(".") or "the document"
 
 
-def _explain(file: Path | str, error: ErrorDetails) -> LadderError:
+def _explain(file: File, error: ErrorDetails) -> LadderError:
     """An error of pydantic as ours: file, field, value and what is accepted."""
-    kind, context, loc = error["type"], error.get("ctx") or {}, error["loc"]
+    kind, loc = error["type"], error["loc"]
+    context = error.get("ctx", {})
     if kind == "missing":
-        return LadderError(
-            f"{file}: {_field(loc[:-1])}: the field {str(loc[-1])!r} is missing"
-        )
+        *above, name = loc
+        return LadderError(f"{file}: {_field(above)}: the field {name!r} is missing")
     if kind == NO_FIELD:
-        return refuse(
-            file, _field(loc), context["name"], context["fields"], why="no such field"
-        )
+        name, fields = context["name"], context["fields"]
+        return refuse(file, _field(loc), name, fields, "no such field")
+    accepted: Any = _SAID_ANYWAY.sub("", error["msg"])
     if kind == NOT_ACCEPTED:
-        accepted: Any = context["accepted"]
+        accepted = context["accepted"]
     elif kind == "literal_error":
-        accepted = [
-            word.strip("'")
-            for word in context["expected"].replace(" or ", ", ").split(", ")
-        ]
-    elif kind == "value_error":
-        accepted = str(context["error"])
+        accepted = re.findall("'(.*?)'", context["expected"])
     elif kind == "model_type":  # its own message names a class
         accepted = "a mapping of fields"
-    else:
-        accepted = _SAID_ANYWAY.sub("", error["msg"])
     return refuse(file, _field(loc), error["input"], accepted)
 
 
 def parse(
-    kind: type[Kind], document: Mapping[str, Any], file: Path | str, **context: Any
+    kind: type[Kind], document: Mapping[str, Any], file: File, **context: Any
 ) -> Kind:
     """Hold a document to its model. Raises LadderError for the first mistake; `context` is handed to validators."""
     try:
@@ -162,20 +150,14 @@ def parse_size(problem: Problem, given: Any, file: Path, where: str) -> dict[str
     if not isinstance(given, Mapping):
         given = dict.fromkeys(fields, given)
     for key in given:
-        refuse_unknown(file, where, key, fields, why="no such size field")
+        refuse_unknown(file, where, key, fields, "no such size field")
     size = {}
     for key in fields:
         if key not in given:
             raise LadderError(f"{file}: {where}: the size field {key!r} is missing")
-        with within(f"{file}: {where}.{key}"):
-            value = evaluate(given[key], {})
-        if (
-            isinstance(value, bool)
-            or not isinstance(value, int)
-            or not 1 <= value < 2**31
-        ):
-            raise refuse(
-                file, f"{where}.{key}", given[key], "a whole number >= 1 and < 2**31"
-            )
-        size[key] = value
+        field = f"{where}.{key}"
+        with within(f"{file}: {field}"):
+            size[key] = whole(given[key], {})
+        if not 1 <= size[key] < 2**31:
+            raise refuse(file, field, given[key], "a whole number >= 1 and < 2**31")
     return size

@@ -29,17 +29,16 @@ Schema = Mapping[str, Any]
 
 def _resolved(part: Schema, root: Schema) -> Schema:
     """`part` with its $ref into the schema's own definitions followed."""
-    return root["$defs"][part["$ref"].rpartition("/")[2]] if "$ref" in part else part
+    name = part.get("$ref", "").rpartition("/")[2]
+    return root["$defs"][name] if name else part
 
 
 def _branches(part: Schema, root: Schema) -> list[Schema]:
     """The types that a field accepts, except null."""
     part = _resolved(part, root)
-    given = [
-        _resolved(branch, root)
-        for branch in part.get("anyOf", part.get("oneOf", (part,)))
-    ]
-    return [branch for branch in given if branch.get("type") != "null"]
+    given = part.get("anyOf", part.get("oneOf", [part]))
+    branches = [_resolved(branch, root) for branch in given]
+    return [branch for branch in branches if branch.get("type") != "null"]
 
 
 def accepted(part: Schema, root: Schema) -> str:
@@ -47,43 +46,29 @@ def accepted(part: Schema, root: Schema) -> str:
     part = _resolved(part, root)
     if "x-accepted" in part:
         return str(part["x-accepted"])
-    if {"type": "null"} in part.get("anyOf", ()) and "default" not in part:
-        return f"{accepted({**part, 'default': None}, root)} or null"
-    if "const" in part or "enum" in part:
-        return ", ".join(
-            f"`{value}`" for value in part.get("enum", [part.get("const")])
-        )
     if "anyOf" in part:
-        return " or ".join(accepted(branch, root) for branch in _branches(part, root))
+        words = " or ".join(accepted(branch, root) for branch in _branches(part, root))
+        nullable = {"type": "null"} in part["anyOf"] and "default" not in part
+        return f"{words} or null" if nullable else words
+    if values := part.get("enum", [part["const"]] if "const" in part else []):
+        return ", ".join(f"`{value}`" for value in values)
     kind = str(part.get("type", "any value"))
-    words = (
-        f"list of: {accepted(part['items'], root)}"
-        if kind == "array"
-        else _WORDS.get(kind, kind)
-    )
-    bounds = ", ".join(
-        f"{sign} {part[key]}" for key, sign in _SIGNS.items() if key in part
-    )
-    return f"{words} {bounds}".strip()
+    words = _WORDS.get(kind, kind)
+    if kind == "array":
+        words = f"list of: {accepted(part['items'], root)}"
+    bounds = [f"{sign} {part[key]}" for key, sign in _SIGNS.items() if key in part]
+    return f"{words} {', '.join(bounds)}".strip()
 
 
-def _rows(
-    part: Schema, root: Schema, path: str = ""
-) -> Iterator[tuple[str, str, str, str]]:
-    """(field, accepted, required or optional, meaning) of every field below `part`, in the model's order."""
+def _rows(part: Schema, root: Schema, path: str = "") -> Iterator[list[str]]:
+    """Field, accepted, required or optional, meaning: of every field below `part`, in the model's order."""
     for name, given in part["properties"].items():
         field = f"{path}.{name}".removeprefix(".")
         need = "required" if name in part.get("required", ()) else "optional"
         forms = _branches(given, root)
-        meanings = [
-            form["description"] for form in (given, *forms) if "description" in form
-        ]
-        yield (
-            field,
-            accepted(given, root),
-            need,
-            " ".join("".join(meanings[:1]).split()),
-        )
+        meanings = [form.get("description", "") for form in (given, *forms)]
+        meaning = next(filter(None, meanings), "")
+        yield [f"`{field}`", accepted(given, root), need, " ".join(meaning.split())]
         for form in forms:
             inner, suffix = form, ""
             if "items" in form:
@@ -98,17 +83,9 @@ def _rows(
 def field_reference(name: str, place: str, kind: type[Document]) -> str:
     """Markdown section of one document kind: heading, description and a table of its fields."""
     root = kind.model_json_schema()
-    lines = [
-        f"## {name}: `{place}`",
-        "",
-        " ".join(str(root["description"]).split()),
-        "",
-    ]
+    lines = [f"## {name}: `{place}`", "", " ".join(root["description"].split()), ""]
     lines += ["| field | takes | | meaning |", "|---|---|---|---|"]
-    for field, *words in _rows(root, root):
-        lines.append(
-            "| "
-            + " | ".join(cell.replace("|", "\\|") for cell in (f"`{field}`", *words))
-            + " |"
-        )
+    for cells in _rows(root, root):
+        escaped = (cell.replace("|", "\\|") for cell in cells)
+        lines.append(f"| {' | '.join(escaped)} |")
     return "\n".join(lines) + "\n"

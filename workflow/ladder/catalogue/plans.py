@@ -12,7 +12,7 @@ from ladder.model.expressions import whole
 from ladder.model.kernel import Argument, Variant
 from ladder.model.plan import Edge, Launch, Plan, Task
 from ladder.model.problem import Size
-from ladder.model.sweep import Entry, Sweep
+from ladder.model.sweep import Entry, Selection, Sweep
 
 _MOST_BYTES = 2**40  # of a workspace, more than any GPU has
 _JOB = ("deadline_s", "busy", "remeasure", "sessions")
@@ -29,15 +29,11 @@ def _argument(
         with within(f"{where}.bytes"):
             size = whole(argument.bytes or 0, names)
         if not 0 <= size <= _MOST_BYTES:
-            raise refuse(
-                where, "bytes", size, f"a whole number from 0 to {_MOST_BYTES}"
-            )
+            accepted = f"a whole number from 0 to {_MOST_BYTES}"
+            raise refuse(where, "bytes", size, accepted)
         # A buffer for each size: one that grew would move, and kernels that are loaded hold its address.
-        return {
-            "pointer": f"{name} workspace of {size} bytes",
-            "workspace": name,
-            "bytes": size,
-        }
+        buffer = f"{name} workspace of {size} bytes"
+        return {"pointer": buffer, "workspace": name, "bytes": size}
     if name in variant.kernel.problem.scalars:
         return {"scalar": name, "type": argument.type}
     if argument.kind == "scalar":
@@ -46,32 +42,27 @@ def _argument(
     with within(f"{where}.box"):
         box = [whole(extent, names) for extent in argument.box or ()]
     if not all(1 <= extent <= 256 for extent in box):
-        raise LadderError(
-            f"{where}.box: {box} is not accepted; accepted: extents from 1 to 256"
-        )
+        accepted = "accepted: extents from 1 to 256"
+        raise LadderError(f"{where}.box: {box} is not accepted; {accepted}")
     tensor_map = {"tensor_map": name, "box": box}
     if argument.shape is not None:  # Triton's compiler chooses swizzle and promotion
         with within(f"{where}.shape"):
-            return {
-                **tensor_map,
-                "shape": [whole(extent, names) for extent in argument.shape],
-            }
+            shape = [whole(extent, names) for extent in argument.shape]
+        return {**tensor_map, "shape": shape}
     promotion = names.get(argument.l2_promotion, argument.l2_promotion)
     return {**tensor_map, "swizzle": argument.swizzle, "l2_promotion": promotion}
 
 
-def _launch(variant: Variant, size: Size) -> Launch:
-    names = variant.names(size)
-    arguments = []
+def launch_of(variant: Variant, size: Size) -> Launch:
+    """How a variant is launched at a size. Raises LadderError where an expression gives what no launch takes."""
+    names, arguments = variant.names(size), []
     for index, argument in enumerate(variant.kernel.arguments):
         where = f"{variant.kernel.path}: arguments[{index}]"
         arguments.append(_argument(argument, variant, names, where))
     geometry = vars(variant.geometry(size))
+    given = tuple(arguments)
     return Launch(
-        **geometry,
-        variant=variant.id,
-        params=variant.params,
-        arguments=tuple(arguments),
+        **geometry, variant=variant.id, params=variant.params, arguments=given
     )
 
 
@@ -84,27 +75,33 @@ def _task(sweep: Sweep, entry: Entry, size: Size, arch: str) -> Task:
     variant, absent = entry.variant, sweep.absent(entry, size, arch)
     against, reference = None, Reference()
     if variant.absent() is None:
-        against, reference = (
-            sweep.reference.variant_for(variant),
-            Reference(sweep.reference.libraries),
-        )
+        against = sweep.reference.variant_for(variant)
+        reference = Reference(sweep.reference.libraries)
     if against is not None:
         reference = _kernel_reference(against)
-    place = (variant.dtype, variant.layout, size, sweep.regimes[0])
-    cell = Cell(variant.kernel.name, variant.record_params, *place, reference)
-    task = Task(
-        variant.id, cell, entry.rung, absent, launch=None, reference=None, counted=False
-    )
-    if absent is not None:
-        return task
-    return replace(
-        task,
-        launch=_launch(variant, size),
-        reference=None if against is None else _launch(against, size),
-        counted=(variant, size) in sweep.counted,
-        sustained=(variant, size) in sweep.sustained,
-        repeated=(variant, size) in sweep.repeated,
-        errors=(variant, size) in sweep.errors,
+
+    def among(selection: Selection) -> bool:
+        return absent is None and (variant, size) in selection
+
+    return Task(
+        variant.id,
+        Cell(
+            variant.kernel.name,
+            variant.record_params,
+            variant.dtype,
+            variant.layout,
+            size,
+            sweep.regimes[0],
+            reference,
+        ),
+        entry.rung,
+        absent,
+        launch=None if absent else launch_of(variant, size),
+        reference=None if absent or not against else launch_of(against, size),
+        counted=among(sweep.counted),
+        sustained=among(sweep.sustained),
+        repeated=among(sweep.repeated),
+        errors=among(sweep.errors),
     )
 
 
@@ -120,7 +117,7 @@ def _tasks(sweep: Sweep, arch: str) -> Iterator[Task]:
             yield replace(
                 task,
                 cell=replace(task.cell, reference=reference),
-                reference=_launch(baseline.variant, size),
+                reference=launch_of(baseline.variant, size),
                 counted=False,
                 sustained=False,
                 errors=False,
@@ -152,9 +149,8 @@ def plan_edges(sweep: Sweep, arch: str) -> dict[str, tuple[Edge, ...]]:
     """
     edges = {}
     unlaunched = sweep.never_launched(arch)
-    for variant in sorted(sweep.variants, key=lambda variant: variant.id):
-        if variant in unlaunched:
-            continue
+    launched = [variant for variant in sweep.variants if variant not in unlaunched]
+    for variant in sorted(launched, key=lambda variant: variant.id):
         kernel, sizes = variant.kernel, sizes_to_verify(variant, arch)
         if not sizes:
             groups = kernel.problem.edges(variant.params)
@@ -164,20 +160,17 @@ def plan_edges(sweep: Sweep, arch: str) -> dict[str, tuple[Edge, ...]]:
                 f"{variant.absent(groups[-1][-1], arch)}; accepted is at least one of them"
             )
         departs = kernel.nan_at_alpha_zero
-        edges[variant.id] = tuple(
-            [Edge(size, _launch(variant, size), departs) for size in sizes]
-        )
+        at = [Edge(size, launch_of(variant, size), departs) for size in sizes]
+        edges[variant.id] = tuple(at)
     return edges
 
 
 def plan_sweep(sweep: Sweep, config: Config, arch: str) -> Plan:
     settings = config.measure.model_dump()
     job = {name: settings.pop(name) for name in _JOB}
-    job |= {
-        "tuning": sweep.tuning,
-        "profile": config.profile.model_dump(),
-        "cubins": config.compile.cache,
-    }
+    job["tuning"] = sweep.tuning
+    job["profile"] = config.profile.model_dump()
+    job["cubins"] = config.compile.cache
     if sweep.precision:
         settings["precision"] = sweep.precision
     plan = Plan(

@@ -1,9 +1,12 @@
 """Sweeps for the sanitizer: every kernel in every dtype at a small size, one sweep per problem."""
 
+import itertools
 import math
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 from ladder.model.errors import LadderError
+from ladder.model.expressions import align_up
 from ladder.model.kernel import Kernel, Variant
 from ladder.model.problem import Problem, Size
 from ladder.model.sweep import Entry, Reference, Sweep
@@ -29,21 +32,23 @@ def small_size(variant: Variant) -> Size:
     """
     problem = variant.kernel.problem
     if unknown := [name for name in problem.size_fields if name not in _EXTENTS]:
+        where = f"the problem {problem.name}: size_fields: {', '.join(unknown)}"
         raise LadderError(
-            f"the problem {problem.name}: size_fields: {', '.join(unknown)}: the sanitizer has no small size for it; "
-            "add one to _EXTENTS of workflow/ladder/catalogue/sanitizer_sweeps.py"
+            f"{where}: the sanitizer has no small size for it; add one to _EXTENTS of "
+            "workflow/ladder/catalogue/sanitizer_sweeps.py"
         )
     least = {name: _EXTENTS[name] for name in problem.size_fields}
-    for step in (2**power for power in range(10)):
-        sizes = [
-            {name: -(-extent * times // step) * step for name, extent in least.items()}
-            for times in (1, 2, 4, 8)
-        ]
+    for power in range(10):
+        step, sizes = 2**power, list[Size]()
+        for times in (1, 2, 4, 8):
+            sizes.append(
+                {name: align_up(times * extent, step) for name, extent in least.items()}
+            )
         if all(variant.absent(size) is None for size in sizes):
             *blocks, most = [math.prod(variant.geometry(size).grid) for size in sizes]
             return sizes[blocks.index(most)] if most in blocks else sizes[0]
-    edges = problem.edges(variant.params)
-    taken = [size for group in edges for size in group if variant.absent(size) is None]
+    edges = itertools.chain.from_iterable(problem.edges(variant.params))
+    taken = [size for size in edges if variant.absent(size) is None]
     return max(taken, key=lambda size: math.prod(size.values()), default=least)
 
 
@@ -55,28 +60,34 @@ def sanitizer_sweeps(
     That is the kernel's defaults in each layout that admits them, else a variant that one of `sweeps` has.
     """
     used = [variant for sweep in sweeps.values() for variant in sweep.variants]
-    entries = dict[Problem, list[Entry]]()
+    entries = defaultdict[Problem, list[Entry]](list)
     for kernel in catalog.values():
         for dtype in kernel.dtypes:
-            layouts = kernel.layouts or kernel.problem.layouts[:1]
-            default = [
-                kernel.variant({}, dtype, layout, excluded=True) for layout in layouts
-            ]
-            others = [
-                one for one in used if one.kernel is kernel and one.dtype == dtype
-            ]
-            known = [
-                Entry(one, sizes=(small_size(one),))
-                for one in dict.fromkeys([*default, *others])
-            ]
-            good = [one for one in known if one.absent(one.sizes[0]) is None]
-            own = [one for one in good if one.variant in default]
-            entries.setdefault(kernel.problem, []).extend(own or good[:1] or known[:1])
+            entries[kernel.problem] += _entries(kernel, dtype, used)
     for problem, asked in entries.items():
-        sizes = tuple(
-            {tuple(one.sizes[0].values()): one.sizes[0] for one in asked}.values()
-        )
-        name = f"sanitize-{problem.name}"
+        sizes = {tuple(size.values()): size for entry in asked for size in entry.sizes}
         yield Sweep(
-            name, problem, problem.dtypes, sizes, tuple(asked), Reference(), ("cold",)
+            f"sanitize-{problem.name}",
+            problem,
+            problem.dtypes,
+            tuple(sizes.values()),
+            tuple(asked),
+            Reference(),
+            ("cold",),
         )
+
+
+def _entries(kernel: Kernel, dtype: str, used: list[Variant]) -> list[Entry]:
+    """Variants of a kernel to look at in a dtype, each at one size."""
+    defaults = [
+        kernel.variant({}, dtype, layout, excluded=True)
+        for layout in kernel.usual_layouts
+    ]
+    variants = dict.fromkeys(defaults)
+    for variant in used:
+        if variant.kernel is kernel and variant.dtype == dtype:
+            variants[variant] = None
+    entries = [Entry(variant, sizes=(small_size(variant),)) for variant in variants]
+    fit = [entry for entry in entries if entry.absent(entry.sizes[0]) is None]
+    usual = [entry for entry in fit if entry.variant in defaults]
+    return usual or fit[:1] or entries[:1]

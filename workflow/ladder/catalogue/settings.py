@@ -1,7 +1,6 @@
 """The settings of a run and the device it is for: all that is known before kernels and sweeps are read."""
 
 import functools
-import glob
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -15,11 +14,11 @@ from ladder.gpu.discovery import find_gpus
 from ladder.model.architecture import TUNED_FOR
 from ladder.model.errors import LadderError, refuse
 from ladder.model.files import (
-    digest_files,
     digest_json,
     file_sha256,
     read_json,
     read_text,
+    tree_digest,
     write_json,
 )
 from ladder.model.folders import NO_GPU, PACKAGE, Project, PublishedFolder, RunFolder
@@ -58,30 +57,13 @@ class Setup:
     @functools.cached_property
     def _read(self) -> str:
         """Digest of documents, kernels, settings and this code."""
-        root, documents = self.project.root, list[Path]()
-        for room in (
-            self.project.kernels,
-            self.project.config,
-        ):  # through links too, as includes go
-            paths = glob.iglob(
-                f"{glob.escape(str(room))}/**", recursive=True, include_hidden=True
-            )
-            documents += filter(Path.is_file, map(Path, paths))
-        code = [
-            path
-            for path in PACKAGE.rglob("*")
-            if path.suffix in (".py", ".json", ".cu", ".cuh")
-        ]
-        installed = sorted(
-            {
-                path.name
-                for place in sys.path
-                for path in Path(place).glob("*.dist-info")
-            }
-        )
-        files = [str(root), digest_files(documents, root), digest_files(code, PACKAGE)]
+        folders = (self.project.root, PACKAGE.parents[1])
+        installed = {
+            path.name for place in sys.path for path in Path(place).glob("*.dist-info")
+        }
+        given = [str(self.project.root), *map(tree_digest, folders), sys.version]
         config = self.config.model_dump(mode="json")
-        return digest_json([*files, sys.version, installed, config, self.arch])
+        return digest_json([given, sorted(installed), config, self.arch])
 
     def cached_on_disk(self, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """The result of `make`, as JSON: from a file of this checkout while nothing that was read has changed.
@@ -103,12 +85,10 @@ class Setup:
 
 def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     """`base` with the fields of `over`; mappings are merged field by field, everything else is replaced."""
-    result = dict(base)
-    for key, value in over.items():
-        old = base.get(key)
-        if isinstance(value, Mapping) and isinstance(old, Mapping):
-            value = merged(old, value)
-        result[key] = value
+    result = {**base, **over}
+    for key in base.keys() & over.keys():
+        if isinstance(base[key], Mapping) and isinstance(over[key], Mapping):
+            result[key] = merged(base[key], over[key])
     return result
 
 
@@ -130,29 +110,25 @@ def read_settings(
     for path in paths:
         settings = merged(settings, _read_settings(path))
     config = parse(Config, settings, " + ".join(map(str, paths)))
-    return (
-        parse(Config, merged(settings, over), "command line: --config")
-        if over
-        else config
-    )
+    if over:
+        return parse(Config, merged(settings, over), "command line: --config")
+    return config
 
 
 def choose_device(config: Config) -> tuple[str, str]:
     """Device slug and architecture of the run. Raises LadderError for another host's device without architecture."""
     device, arch = config.device, config.arch
-    if (
-        device not in ("auto", "none") and arch != "auto"
-    ):  # a cluster's login node needs no driver that answers
+    found = device in ("auto", "none")
+    if not found and arch != "auto":  # a login node of a cluster has no driver
         return device, arch
     for gpu in find_gpus() if device != "none" else ():
         if device in ("auto", gpu.slug):
             return gpu.slug, gpu.arch if arch == "auto" else arch
-    if device in ("auto", "none"):
+    if found:
         return NO_GPU, TUNED_FOR if arch == "auto" else arch
     why = f"this host has no {device}, whose architecture is needed"
-    raise refuse(
-        "configuration", "arch", "auto", "an architecture such as sm_90a", why=why
-    )
+    accepted = "an architecture such as sm_90a"
+    raise refuse("configuration", "arch", "auto", accepted, why)
 
 
 def set_up(
@@ -161,17 +137,13 @@ def set_up(
     """The settings of a run, checked for themselves, and its device. Raises LadderError for the first mistake."""
     project = Project(root)
     if project.results.exists() and not project.results.is_dir():
-        raise LadderError(
-            f"{project.results}: a folder is expected, for runs and publications"
-        )
+        accepted = "a folder is expected, for runs and publications"
+        raise LadderError(f"{project.results}: {accepted}")
     config = read_settings(project, files, over or {})
-    if (least := config.measure.min_pairs) > (most := config.measure.max_pairs):
-        raise refuse(
-            "configuration",
-            "measure.min_pairs",
-            least,
-            f"at most max_pairs, which is {most}",
-        )
+    least, most = config.measure.min_pairs, config.measure.max_pairs
+    if least > most:
+        accepted = f"at most max_pairs, which is {most}"
+        raise refuse("configuration", "measure.min_pairs", least, accepted)
     return Setup(project, config, *choose_device(config))
 
 
@@ -184,9 +156,8 @@ def parse_over(given: Iterable[str]) -> dict[str, Any]:
     for text in given:
         key, equals, value = text.partition("=")
         if not equals or not key:
-            raise refuse(
-                "command line", "--config", text, "KEY=VALUE, such as run=quick"
-            )
+            accepted = "KEY=VALUE, such as run=quick"
+            raise refuse("command line", "--config", text, accepted)
         where = f"command line: --config: {text!r}"
         over = merged(over, {key: parse_yaml(value, where, as_written=key == "run")})
     return over

@@ -3,57 +3,47 @@
 import itertools
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+from annotated_types import Predicate
 from pydantic import Discriminator, Field, Tag
 
 from ladder.catalogue.documents import documents_in, parse, parse_size, read_yaml
 from ladder.model.cell import SUSTAINED, External
 from ladder.model.document import (
-    A_VALUE,
+    NOT_ACCEPTED,
     Document,
     Share,
     Some,
     Text,
     Value,
-    is_parameter,
     matching,
-    taking,
+    saying,
 )
 from ladder.model.errors import LadderError, refuse, refuse_unknown, within
 from ladder.model.expressions import evaluate
 from ladder.model.files import file_sha256
 from ladder.model.kernel import Kernel, ProblemName, Variant
-from ladder.model.problem import Size
+from ladder.model.problem import ParamValue, Size
 from ladder.model.sweep import Entry, Figure, Reference, Selection, SizeText, Sweep
 from ladder.problems.registry import PROBLEMS
-
-
-def _is_axis(value: Any) -> bool:
-    values = value if isinstance(value, list) and value else [value]
-    return all(map(is_parameter, values))
-
-
-Axis = Annotated[
-    Value | list[Value], *taking(f"{A_VALUE}, or a list of them", _is_axis)
-]
-_PREDICTED = "two numbers from 0 to 1, the lower first"
-
-
-def _is_prediction(value: Any) -> bool:
-    numbers = isinstance(value, list) and all(
-        type(share) in (int, float) for share in value
-    )
-    return numbers and len(value) == 2 and 0 <= value[0] <= value[1] <= 1
-
 
 Slug = Annotated[
     str, *matching(r"[a-z0-9][a-z0-9-]*", "the slug of a GPU such as nvidia-h200")
 ]
-Predicted = Annotated[list[float], *taking(_PREDICTED, _is_prediction)]
+Axis = Annotated[
+    Value | Some[Value],
+    *saying("a whole number or a word, of printable characters, or a list of them"),
+]
+Predicted = Annotated[
+    list[Annotated[float, Field(ge=0, le=1)]],
+    Field(min_length=2, max_length=2),
+    Predicate(lambda pair: pair[0] <= pair[1]),
+    *saying("two numbers from 0 to 1, the lower first"),
+]
 _MOST_CELLS = 200_000
 """Most combinations of a sweep, with those that constraints exclude: to look at so many takes half a minute."""
 
@@ -87,6 +77,12 @@ class EntryDocument(Document):
     unsupported and the reason"""
 
 
+def _axes(item: EntryDocument) -> list[list[ParamValue]]:
+    """The values of each parameter that an item names."""
+    given = item.params.values()
+    return [values if isinstance(values, list) else [values] for values in given]
+
+
 class ReferenceDocument(Document):
     """A kernel that cells are timed against."""
 
@@ -96,71 +92,69 @@ class ReferenceDocument(Document):
     """its parameters; those not named are the variant's"""
 
 
-_A_NAME = "letters, digits and any of _ . : + -, a letter or digit first"
 _FUNCTION = r"([A-Za-z_]|\{(dtype|layout)\})([A-Za-z0-9_]|\{(dtype|layout)\})*"
-_Function = Annotated[
-    str,
-    *matching(
-        _FUNCTION, "the name of a function; {dtype} and {layout} stand for the cell's"
-    ),
-]
+_A_FUNCTION = "the name of a function; {dtype} and {layout} stand for the cell's"
+_Function = Annotated[str, *matching(_FUNCTION, _A_FUNCTION)]
+_A_NAME = "letters, digits and any of _ . : + -, a letter or digit first"
 
 
 class ExternalDocument(Document):
     """A reference of one's own (docs/references.md)."""
 
-    shared_object: (
-        Annotated[str, *matching(r".*\.so(\.\d+)*", "a file name that ends in .so")]
-        | None
-    ) = None
-    """shared object with a C entry; a path relative to the project"""
-    python: (
-        Annotated[str, *matching(r".*\.py", "a file name that ends in .py")] | None
-    ) = None
-    """Python file with a callable; a path relative to the project"""
-    entry: _Function
-    """its function; in that of a shared object {dtype} and {layout} stand for the cell's"""
-    setup: _Function | None = None
-    """function of the shared object that is called once a size, untimed"""
-    name: Annotated[str, *matching(r"[A-Za-z0-9][A-Za-z0-9_.:+-]*", _A_NAME)] | None = (
-        None
-    )
+    name: Annotated[str, *matching("[A-Za-z0-9][A-Za-z0-9_.:+-]*", _A_NAME)] = ""
     """its name in tables (default FILE:ENTRY, the file without folder and ending)"""
 
     @property
-    def file(self) -> str:
-        return self.shared_object or self.python or ""
+    def given(self) -> dict[str, str]:
+        """Its fields, with `file`, and with `name` as tables have it."""
+        fields = self.model_dump()
+        file = fields.get("shared_object") or fields["python"]
+        name = f"{Path(file).name.partition('.')[0]}:{fields['entry']}"
+        return {"setup": "", **fields, "file": file, "name": self.name or name}
 
-    @property
-    def usual_name(self) -> str:
-        stem = Path(self.file).name.partition(".")[0]
-        return f"{stem}:{self.entry}"
+
+class SharedObjectDocument(ExternalDocument):
+    """A C entry of a shared object."""
+
+    shared_object: Annotated[
+        str, *matching(r".*\.so(\.\d+)*", "a file name that ends in .so")
+    ]
+    """shared object with a C entry; a path relative to the project"""
+    entry: _Function
+    """its function; in that of a shared object {dtype} and {layout} stand for the cell's"""
+    setup: _Function = ""
+    """function of the shared object that is called once a size, untimed"""
 
 
-def _kind(value: Any) -> str | None:
+class PythonDocument(ExternalDocument):
+    """A Python callable."""
+
+    python: Annotated[str, *matching(r".*\.py", "a file name that ends in .py")]
+    """Python file with a callable; a path relative to the project"""
+    entry: Annotated[
+        str, *matching(r"[^\W\d]\w*", "the name of a function of the module")
+    ]
+    """its function"""
+
+
+def _tag(value: Any) -> str:
     """The tag of a union: in brackets, so that errors leave it out of the name of the field."""
-    if isinstance(value, str):
-        return "[library]"
-    if not isinstance(value, Mapping):
-        return None
-    if "kernel" in value:
-        return "[kernel]"
-    return "[external]" if {"shared_object", "python"} & value.keys() else None
+    fields = value if isinstance(value, Mapping) else {"library": value}
+    tags = ("kernel", "shared_object", "python", "library")
+    return next((f"[{tag}]" for tag in tags if tag in fields), "")
 
 
 _AGAINST = (
     "a library of the problem, {kernel: NAME, params: {...}}, {shared_object: FILE.so, entry: NAME} "
     "or {python: FILE.py, entry: NAME}"
 )
-_ANY = (
+Against = Annotated[
     Annotated[str, Tag("[library]")]
     | Annotated[ReferenceDocument, Tag("[kernel]")]
-    | Annotated[ExternalDocument, Tag("[external]")]
-)
-Against = Annotated[
-    _ANY,
-    Discriminator(_kind),
-    *taking(_AGAINST, lambda value: _kind(value) is not None),
+    | Annotated[SharedObjectDocument, Tag("[shared_object]")]
+    | Annotated[PythonDocument, Tag("[python]")],
+    Discriminator(_tag, NOT_ACCEPTED, "{accepted}", {"accepted": _AGAINST}),
+    Field(json_schema_extra={"x-accepted": _AGAINST}),
 ]
 
 
@@ -206,7 +200,7 @@ class SweepDocument(Document):
     """cold: operands outside the L2, and nothing in it left to be written to memory; warm: back to back in a
     CUDA graph (default cold and warm); figures and findings speak of the first"""
     counters: CountersDocument | None = None
-    predicted_for: Slug | None = None
+    predicted_for: Slug = ""
     """slug of the GPU that `predicted` speaks of, such as nvidia-h200; nothing is said of it on others"""
     sustained: SelectionDocument | None = None
     """cells to measure sustained as well: back to back for seconds, at the clock that the power limit allows"""
@@ -268,9 +262,11 @@ class _SweepFile:
         if len(set(document.regimes)) < len(document.regimes):
             raise refuse(path, "regimes", document.regimes, "each regime once")
         predicting = any(item.predicted for item in document.variants)
-        if predicting != (document.predicted_for is not None):
+        if predicting != bool(document.predicted_for):
             accepted = "the slug of a GPU, such as nvidia-h200, where a variant has `predicted`, and nothing elsewhere"
-            raise refuse(path, "predicted_for", document.predicted_for, accepted)
+            raise refuse(
+                path, "predicted_for", document.predicted_for or None, accepted
+            )
 
     def _parse_sizes(self) -> list[Size]:
         sizes: list[Size] = []
@@ -285,14 +281,9 @@ class _SweepFile:
         """Raises LadderError where all entries together stand for more than can be looked at in half a minute."""
         count = 0
         for item in self.document.variants:
-            axes = [
-                len(value) for value in item.params.values() if isinstance(value, list)
-            ]
-            count += (
-                math.prod(axes)
-                * len(item.dtypes or self.document.dtypes)
-                * len(self.sizes)
-            )
+            dtypes = item.dtypes or self.document.dtypes
+            combinations = math.prod(map(len, _axes(item)))
+            count += combinations * len(dtypes) * len(self.sizes)
         if count > _MOST_CELLS:
             raise LadderError(
                 f"{self.path}: variants: {count} combinations of parameters, dtypes and sizes; accepted: at most "
@@ -313,40 +304,27 @@ class _SweepFile:
                 same = names.setdefault(variant.id, variant)
                 if same is not variant:
                     both = f"{dict(same.params)} and {dict(variant.params)} have one name, {variant.id}"
-                    raise refuse(
-                        self.path,
-                        f"{field}.params",
-                        both,
-                        "values that lead to different names",
-                    )
+                    accepted = "values that lead to different names"
+                    raise refuse(self.path, f"{field}.params", both, accepted)
         return entries
 
     def _pair_rungs(self) -> None:
         """Give each rung that names a baseline the entry of that rung in its dtype."""
         rungs = {
-            (entry.rung, entry.variant.dtype): entry
-            for entry in self.entries.values()
-            if entry.rung
+            (entry.rung, entry.variant.dtype): entry for entry in self.entries.values()
         }
+        names = sorted({rung for rung, _ in rungs if rung})
         for index, item in enumerate(self.document.variants):
-            if not item.baseline:
+            if not (name := item.baseline):
                 continue
             field = f"variants[{index}].baseline"
             if not item.rung:
-                raise refuse(
-                    self.path, field, item.baseline, "a baseline beside `rung` only"
-                )
-            others = {rung for rung, _ in rungs} - {item.rung}
-            refuse_unknown(
-                self.path,
-                field,
-                item.baseline,
-                sorted(others),
-                "the sweep has no such rung",
-            )
+                raise refuse(self.path, field, name, "a baseline beside `rung` only")
+            others = [rung for rung in names if rung != item.rung]
+            refuse_unknown(self.path, field, name, others, "the sweep has no such rung")
             for dtype in self.document.dtypes:
                 if entry := rungs.get((item.rung, dtype)):
-                    baseline = rungs.get((item.baseline, dtype))
+                    baseline = rungs.get((name, dtype))
                     self.entries[entry.variant] = replace(entry, baseline=baseline)
 
     def _kernel(self, field: str, name: str) -> Kernel:
@@ -354,14 +332,10 @@ class _SweepFile:
         refuse_unknown(self.path, field, name, self.catalog, "no such kernel")
         kernel = self.catalog[name]
         if kernel.problem is not self.problem:
-            same = [
-                other.name
-                for other in self.catalog.values()
-                if other.problem is self.problem
-            ]
-            refuse_unknown(
-                self.path, field, name, same, f"its problem is {kernel.problem.name}"
-            )
+            others = self.catalog.values()
+            same = [other.name for other in others if other.problem is self.problem]
+            why = f"its problem is {kernel.problem.name}"
+            raise refuse(self.path, field, name, same, why)
         return kernel
 
     def _size(self, text: Any, field: str) -> Size:
@@ -372,88 +346,62 @@ class _SweepFile:
             raise refuse(self.path, field, text, "one of the sweep's sizes", why)
         return size
 
-    def _variants(self, field: str, item: EntryDocument) -> list[Variant]:
+    def _variants(self, field: str, item: EntryDocument) -> Iterator[Variant]:
         """Variants of one item, with the excluded ones if there are several combinations or they are recorded."""
         kernel = self._kernel(f"{field}.kernel", item.kernel)
         if item.reason and not item.where:
-            raise refuse(
-                self.path,
-                f"{field}.reason",
-                item.reason,
-                "a reason beside `where` only",
-            )
+            accepted = "a reason beside `where` only"
+            raise refuse(self.path, f"{field}.reason", item.reason, accepted)
         for index, dtype in enumerate(item.dtypes or ()):
             why = "the sweep has no such dtype"
-            refuse_unknown(
-                self.path, f"{field}.dtypes[{index}]", dtype, self.document.dtypes, why
-            )
-        axes = [
-            value if isinstance(value, list) else [value]
-            for value in item.params.values()
-        ]
-        combinations = [
-            dict(zip(item.params, values, strict=True))
-            for values in itertools.product(*axes)
-        ]
-        several = len(combinations) > 1
+            at = f"{field}.dtypes[{index}]"
+            refuse_unknown(self.path, at, dtype, self.document.dtypes, why)
+        axes = _axes(item)
+        several = math.prod(map(len, axes)) > 1
         if item.rung and several:
-            raise refuse(
-                self.path,
-                f"{field}.rung",
-                item.rung,
-                "a rung for one combination of parameters only",
-            )
+            accepted = "a rung for one combination of parameters only"
+            raise refuse(self.path, f"{field}.rung", item.rung, accepted)
         excluded = several or item.unsupported == "record"
-        layout = self.document.layout
-        return [
-            kernel.variant(
-                params,
-                dtype,
-                layout,
-                where=f"{field}.",
-                file=self.path,
-                excluded=excluded,
-            )
-            for dtype in item.dtypes or self.document.dtypes
-            for params in combinations
-        ]
+        for dtype in item.dtypes or self.document.dtypes:
+            for values in itertools.product(*axes):
+                yield kernel.variant(
+                    dict(zip(item.params, values, strict=True)),
+                    dtype,
+                    self.document.layout,
+                    where=f"{field}.",
+                    file=self.path,
+                    excluded=excluded,
+                )
 
     def _entries(self, field: str, item: EntryDocument) -> list[Entry]:
         """Entries that one item of `variants` stands for; the combinations that it drops are counted."""
-        variants = self._variants(field, item)
         entries: list[Entry] = []
-        for variant in variants:
-            if variant.absent() is not None and item.unsupported == "refuse":
-                continue
+        for variant in self._variants(field, item):
             entry = Entry(
                 variant,
                 item.rung,
                 item.technique,
                 item.where,
                 item.reason,
-                predicted=(item.predicted[0], item.predicted[1])
-                if item.predicted
-                else None,
+                predicted=item.predicted,
             )
-            with within(f"{self.path}: {field}.where"):
-                sizes = tuple(
-                    size for size in self.sizes if entry.excluded_by_where(size) != ""
-                )
+            sizes = list[Size]()
+            if variant.absent() is None or item.unsupported == "record":
+                with within(f"{self.path}: {field}.where"):
+                    for size in self.sizes:
+                        if entry.excluded_by_where(size) != "":
+                            sizes.append(size)
             if sizes:
-                entries.append(replace(entry, sizes=sizes))
-        self.excluded += len(variants) - len(entries)
+                entries.append(replace(entry, sizes=tuple(sizes)))
+            else:
+                self.excluded += 1
         if not entries:
             why = "no combination is left after the constraints and where"
             raise LadderError(f"{self.path}: {field}.params: {why}")
-        if all(
-            entry.excluded_by_where(size) for entry in entries for size in entry.sizes
-        ):
-            raise refuse(
-                self.path,
-                f"{field}.where",
-                item.where,
-                "an expression that keeps a size",
-            )
+        cells = [(entry, size) for entry in entries for size in entry.sizes]
+        if all(entry.excluded_by_where(size) for entry, size in cells):
+            accepted = "an expression that keeps a size"
+            raise refuse(self.path, f"{field}.where", item.where, accepted)
         if item.unsupported == "refuse":
             self._refuse_unsupported_sizes(field, entries)
         return entries
@@ -470,48 +418,21 @@ class _SweepFile:
 
     def _external(self, given: ExternalDocument, field: str) -> External:
         """A reference of one's own, whose file is there; what it does is seen where it is launched."""
-        kind: Literal["shared_object", "python"] = "shared_object"
-        if given.python is not None:
-            kind = "python"
-            if given.shared_object is not None:
-                raise refuse(
-                    self.path,
-                    f"{field}.python",
-                    given.python,
-                    "shared_object or python, not both",
-                )
-            if given.setup is not None:
-                raise refuse(
-                    self.path,
-                    f"{field}.setup",
-                    given.setup,
-                    "a setup entry of a shared object only",
-                )
-            if not given.entry.isidentifier():
-                raise refuse(
-                    self.path,
-                    f"{field}.entry",
-                    given.entry,
-                    "the name of a function of the module",
-                )
-        file = self.root / given.file
+        kind: Literal["shared_object", "python"] = "python"
+        if isinstance(given, SharedObjectDocument):
+            kind = "shared_object"
+        fields = given.given
+        file = self.root / fields["file"]
         if not file.is_file():
             accepted = "a file, relative to the project"
-            raise refuse(
-                self.path, f"{field}.{kind}", given.file, accepted, f"{file} is no file"
-            )
-        return External(
-            kind,
-            os.path.abspath(file),
-            given.entry,
-            given.setup or "",
-            file_sha256(file),
-        )
+            place, why = f"{field}.{kind}", f"{file} is no file"
+            raise refuse(self.path, place, fields["file"], accepted, why)
+        digest, path = file_sha256(file), os.path.abspath(file)
+        return External(kind, path, fields["entry"], fields["setup"], digest)
 
     def _reference(self) -> Reference:
         """Libraries and references of one's own, or one kernel."""
-        libraries: list[str] = []
-        kernels: list[ReferenceDocument] = []
+        libraries, kernels = list[str](), list[ReferenceDocument]()
         external: dict[str, External] = {}
         for index, given in enumerate(self.document.references):
             field = f"references[{index}]"
@@ -522,33 +443,25 @@ class _SweepFile:
                 refuse_unknown(self.path, field, given, self.problem.libraries, why)
                 libraries.append(given)
             else:
-                name = given.name or given.usual_name
+                name = given.given["name"]
                 if name in (*self.problem.libraries, *libraries):
-                    raise refuse(
-                        self.path,
-                        f"{field}.name",
-                        name,
-                        "a name that no other reference has",
-                    )
+                    accepted = "a name that no other reference has"
+                    raise refuse(self.path, f"{field}.name", name, accepted)
                 external[name] = self._external(given, field)
                 libraries.append(name)
-        if kernels and len(kernels) + len(libraries) > 1:
+        if not kernels:
+            return Reference(libraries=tuple(libraries), external=external)
+        if len(kernels) + len(libraries) > 1:
             both = [*libraries, *(given.kernel for given in kernels)]
-            raise refuse(
-                self.path,
-                "references",
-                both,
-                "libraries and references of one's own, or one kernel",
-            )
-        if kernels:
-            return self._reference_kernel(kernels[0])
-        return Reference(libraries=tuple(libraries), external=external)
+            accepted = "libraries and references of one's own, or one kernel"
+            raise refuse(self.path, "references", both, accepted)
+        return self._reference_kernel(kernels[0])
 
     def _reference_kernel(self, given: ReferenceDocument) -> Reference:
         """A kernel as the reference, which has a variant for each variant of the sweep."""
         kernel = self._kernel("references[0].kernel", given.kernel)
-        dtype = next(iter(kernel.dtypes))
         # Its own parameters first, so that a mistake in them names this file.
+        dtype = next(iter(kernel.dtypes))
         kernel.variant(
             given.params, dtype, where="references[0].", file=self.path, excluded=True
         )
@@ -569,13 +482,11 @@ class _SweepFile:
         ]
         cells: list[tuple[Variant, Size]] = []
         for variant, entry in self.entries.items():
-            if variant.absent() is not None:
-                continue
             for size in sizes or self.sizes_with_cells[:1]:
+                if variant.absent() is not None or size not in entry.sizes:
+                    continue
                 with within(f"{self.path}: {field}.where"):
-                    if size in entry.sizes and evaluate(
-                        given.where or 1, _names_of(entry, size)
-                    ):
+                    if evaluate(given.where or 1, _names_of(entry, size)):
                         cells.append((variant, size))
         if given.where and not cells:
             accepted = (
@@ -586,9 +497,7 @@ class _SweepFile:
 
     def _figure(self, index: int, figure: Figure) -> Figure:
         field = f"figures[{index}]"
-        parameters = sorted(
-            {name for variant in self.entries for name in variant.params}
-        )
+        parameters = sorted({name for entry in self.entries for name in entry.params})
         for axis in ("x", "y", "hue"):
             if (name := getattr(figure, axis)) is not None:
                 refuse_unknown(self.path, f"{field}.{axis}", name, parameters)
@@ -596,7 +505,8 @@ class _SweepFile:
         return figure.model_copy(update={"at": at})
 
     def sweep(self) -> Sweep:
-        document = self.document
+        document, counters = self.document, self.document.counters
+        without = [size for size in self.sizes if size not in self.sizes_with_cells]
         return Sweep(
             name=self.path.stem,
             title=document.title,
@@ -604,25 +514,20 @@ class _SweepFile:
             problem=self.problem,
             dtypes=tuple(document.dtypes),
             sizes=self.sizes_with_cells,
-            sizes_without_cells=tuple(
-                size for size in self.sizes if size not in self.sizes_with_cells
-            ),
+            sizes_without_cells=tuple(without),
             entries=tuple(self.entries.values()),
             excluded=self.excluded,
             reference=self._reference(),
             precision=document.precision,
             regimes=tuple(document.regimes),
-            counted=self._selected(document.counters, "counters"),
-            counter_groups=tuple(document.counters.groups) if document.counters else (),
+            counted=self._selected(counters, "counters"),
+            counter_groups=tuple(counters.groups) if counters else (),
             sustained=self._selected(document.sustained, "sustained"),
             repeated=self._selected(document.repeated, "repeated"),
             errors=self._selected(document.errors, "errors"),
             tuning=document.tuning,
-            predicted_for=document.predicted_for or "",
-            figures=tuple(
-                self._figure(index, figure)
-                for index, figure in enumerate(document.figures)
-            ),
+            predicted_for=document.predicted_for,
+            figures=tuple(itertools.starmap(self._figure, enumerate(document.figures))),
         )
 
 
@@ -660,47 +565,37 @@ def chosen_cells(
     if not isinstance(choice, Mapping) or sweep.name not in choice:
         return sweep
     field, where = f"sweeps.{sweep.name}", choice[sweep.name]
+    first, kept = sweep.regimes[0], dict[Variant, Entry]()
 
     def keeps(entry: Entry, size: Size, regime: str) -> bool:
         with within(f"configuration: {field}"):
             return bool(evaluate(where, {**_names_of(entry, size), "regime": regime}))
 
-    def some(selection: Selection) -> Selection:
+    def some(selection: Selection, regime: str = first) -> Selection:
+        cells = [cell for cell in selection if cell[0] in kept]
         return tuple(
-            (one, size)
-            for one, size in selection
-            if one in own and size in own[one].sizes
+            (variant, size)
+            for variant, size in cells
+            if size in kept[variant].sizes and keeps(kept[variant], size, regime)
         )
 
-    first = sweep.regimes[0]
-    cut = [
-        replace(
-            entry,
-            sizes=tuple(size for size in entry.sizes if keeps(entry, size, first)),
-        )
-        for entry in sweep.entries
-    ]
-    own = {entry.variant: entry for entry in cut if entry.sizes}
-    if not own:
+    for entry in sweep.entries:
+        sizes = tuple(size for size in entry.sizes if keeps(entry, size, first))
+        if sizes:
+            kept[entry.variant] = replace(entry, sizes=sizes)
+    if not kept:
         raise refuse("configuration", field, where, "an expression that keeps a cell")
-    paired = [
-        replace(
-            entry, baseline=own.get(entry.baseline.variant) if entry.baseline else None
-        )
-        for entry in own.values()
-    ]
+    for variant, entry in kept.items():
+        if entry.baseline is not None:
+            baseline = kept.get(entry.baseline.variant)
+            kept[variant] = replace(entry, baseline=baseline)
+    asked = [entry.sizes for entry in kept.values()]
     return replace(
         sweep,
-        entries=tuple(paired),
-        sizes=tuple(
-            size for size in sweep.sizes if any(size in entry.sizes for entry in paired)
-        ),
+        entries=tuple(kept.values()),
+        sizes=tuple(size for size in sweep.sizes if any(size in at for at in asked)),
         counted=some(sweep.counted),
-        sustained=tuple(
-            (one, size)
-            for one, size in some(sweep.sustained)
-            if keeps(own[one], size, SUSTAINED)
-        ),
+        sustained=some(sweep.sustained, SUSTAINED),
         repeated=some(sweep.repeated),
         errors=some(sweep.errors),
     )
@@ -714,10 +609,8 @@ def load_sweeps(
     if not paths:
         raise LadderError(f"{folder}: no sweep (*.yaml) found")
     if chosen is not None:
-        return {
-            name: load_sweep(path, catalog)
-            for name, path in named(chosen, paths).items()
-        }
+        paths = named(chosen, paths)
+        return {name: load_sweep(path, catalog) for name, path in paths.items()}
     sweeps = [load_sweep(path, catalog) for path in paths.values()]
     problems = list(PROBLEMS)
     sweeps.sort(key=lambda sweep: (problems.index(sweep.problem.name), sweep.name))

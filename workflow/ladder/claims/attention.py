@@ -5,21 +5,15 @@ TFLOP/s, 582 without an overlap inside a warpgroup, 570 without warp specialisat
 that it changes, in bf16 at 8192 keys: warp specialisation comes ahead of the overlaps.
 """
 
-from ladder.claims.primitives import SLIGHT, Parts, decide_part
-from ladder.results.run_data import Rows, RunData, Values
+from ladder.claims.primitives import Parts, decide_part, is_faster, rung_over
+from ladder.results.run_data import RunData, Values
 
 _LONG = (4096, 8192, 16384)
 """Keys from which on nearly half of the tiles of a causal attention are masked."""
 
 
-def _rung(data: RunData, rung: str, **wanted: object) -> Rows:
-    return data.timed("attention", rung=rung, **wanted)
-
-
 def _gains(data: RunData, rung: str, below: str, **wanted: object) -> Values:
-    return data.speeds_over(
-        _rung(data, rung, **wanted), _rung(data, below, **wanted), "sequence"
-    )
+    return rung_over(data, "attention", rung, below, "sequence", **wanted)
 
 
 def scores_on_chip(data: RunData) -> Parts:
@@ -55,7 +49,7 @@ def warp_specialisation_of_attention(data: RunData) -> Parts:
     """
     gains = _gains(data, "3 two consumers", "2 fused")
     label = "speed with a copying warpgroup over one without"
-    faster = yield decide_part(label, gains, least=1, margin=SLIGHT, per="sequence")
+    faster = yield is_faster(label, gains, "sequence")
     yield decide_part(f"{label}, 8192 keys", gains.only(sequence=8192), least=1.16)
     return f"Let one warpgroup copy for two that multiply: {faster.span} the speed."
 
@@ -68,6 +62,6 @@ def overlap_in_a_warpgroup(data: RunData) -> Parts:
     """
     gains = _gains(data, "6 overlap", "5 ping-pong")
     label = "speed with over without an overlap inside a warpgroup"
-    faster = yield decide_part(label, gains, least=1, margin=SLIGHT, per="sequence")
+    faster = yield is_faster(label, gains, "sequence")
     yield decide_part(f"{label}, 8192 keys", gains.only(sequence=8192), least=1.136)
     return f"Start the next scores ahead of this softmax: {faster.span} the speed."

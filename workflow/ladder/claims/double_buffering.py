@@ -1,5 +1,6 @@
 """Claims of `double-buffering`: double buffering, lane maps and bank conflicts of an FP32 GEMM."""
 
+from operator import itemgetter
 from typing import Any
 
 from ladder.claims.counters import (
@@ -11,8 +12,17 @@ from ladder.claims.counters import (
     per_request,
     stalled,
 )
-from ladder.claims.primitives import SLIGHT, Parts, decide_part, note
-from ladder.results.run_data import Rows, RunData, Values
+from ladder.claims.primitives import (
+    SLIGHT,
+    WRITTEN,
+    Parts,
+    decide_part,
+    is_faster,
+    is_slower,
+    note,
+    rung_over,
+)
+from ladder.results.run_data import Rows, RunData
 
 CONFLICTS = "conflicts a shared load"
 
@@ -41,16 +51,6 @@ def _buffering(data: RunData, **wanted: Any) -> Rows:
     )
 
 
-def _written(data: RunData, rung: Any, **wanted: Any) -> Rows:
-    """Cells of a kernel as the text has it."""
-    return data.timed("fp32_as_written", rung=rung, **wanted)
-
-
-def _pairs(data: RunData, rung: str, below: str) -> Values:
-    """Speed of one of the text's kernels over another, by size."""
-    return data.speeds_over(_written(data, rung), _written(data, below), "n")
-
-
 def double_buffer_barriers(data: RunData) -> Parts:
     """The double-buffered kernel needs one barrier per K step of a tile where the plain one needs two.
 
@@ -62,7 +62,7 @@ def double_buffer_barriers(data: RunData) -> Parts:
     )
     yield decide_part(
         "BAR in the loop, one pair of tiles",
-        data.numbers(one, lambda row: row["bar"]),
+        data.numbers(one, itemgetter("bar")),
         near=2,
         unit="",
     )
@@ -79,15 +79,17 @@ def double_buffer_faster(data: RunData) -> Parts:
 
     Source: double-buffering (double buffering).
     """
-    speeds = _pairs(data, "double buffer", "kernel 6")
-    speed = yield decide_part(
-        "speed over kernel 6", speeds, least=1, margin=SLIGHT, per="n"
+    speeds = rung_over(data, WRITTEN, "double buffer", "kernel 6")
+    speed = yield is_faster("speed over kernel 6", speeds, "n")
+    yield note(
+        "over prefetch alone",
+        rung_over(data, WRITTEN, "double buffer", "prefetch"),
+        "x",
     )
-    yield note("over prefetch alone", _pairs(data, "double buffer", "prefetch"), "x")
-    alone = _pairs(data, "double buffer, one block", "prefetch, one block")
+    alone = rung_over(data, WRITTEN, "double buffer, one block", "prefetch, one block")
     yield note("over prefetch alone, one block a multiprocessor", alone, "x")
     waits = data.numbers(
-        _written(data, ("kernel 6", "prefetch", "double buffer"), n=4096),
+        data.timed(WRITTEN, rung=("kernel 6", "prefetch", "double buffer"), n=4096),
         stalled("long_scoreboard"),
     )
     yield note("cycles an instruction waits for global memory", waits)
@@ -101,16 +103,13 @@ def store_after_load(data: RunData) -> Parts:
 
     Source: double-buffering (double buffering, registers in between).
     """
-    speeds = _pairs(data, "prefetch", "kernel 6")
-    speed = yield decide_part(
-        "speed of storing behind the multiplications over at once",
-        speeds,
-        least=1,
-        margin=SLIGHT,
-        per="n",
+    speeds = rung_over(data, WRITTEN, "prefetch", "kernel 6")
+    speed = yield is_faster(
+        "speed of storing behind the multiplications over at once", speeds, "n"
     )
     waits = data.numbers(
-        _written(data, ("kernel 6", "prefetch"), n=4096), stalled("long_scoreboard")
+        data.timed(WRITTEN, rung=("kernel 6", "prefetch"), n=4096),
+        stalled("long_scoreboard"),
     )
     yield note("cycles an instruction waits for global memory", waits)
     return f"Store a tile behind the multiplications of the one before: {speed.span} the speed."
@@ -226,7 +225,7 @@ def b_swizzle_loses_vectors(data: RunData) -> Parts:
     vectors = data.ratios(
         own,
         plain,
-        lambda row: row["lds_128"],
+        itemgetter("lds_128"),
         "bm",
         "bn",
         "lane_map",
@@ -235,9 +234,7 @@ def b_swizzle_loses_vectors(data: RunData) -> Parts:
     )
     yield decide_part("LDS.128 over those of the plain layout", vectors, most=0.99)
     values = data.speeds(_lanes(data, "rows_2x16", "adjacent", tiles="interleaved"))
-    speed = yield decide_part(
-        "speed over the zigzag in quadrants", values, most=1, margin=SLIGHT, per="n"
-    )
+    speed = yield is_slower("speed over the zigzag in quadrants", values, "n")
     return f"{speed.either('Prefer', 'Compare')} other lane maps: interleaved B has {speed.span} the speed."
 
 
@@ -246,12 +243,12 @@ def quadrants_vs_contiguous(data: RunData) -> Parts:
 
     Source: double-buffering (lane maps, an open question).
     """
-    values = _pairs(data, "one piece, 128 threads", "four pieces")
+    values = rung_over(data, WRITTEN, "one piece, 128 threads", "four pieces")
     label = "speed of kernel 10's single piece over sgemm_v3's four pieces"
-    speed = yield decide_part(label, values, most=1, margin=SLIGHT, per="n")
+    speed = yield is_slower(label, values, "n")
     yield note(
         "of a single piece, 256 threads",
-        _pairs(data, "one piece, 256 threads", "four pieces"),
+        rung_over(data, WRITTEN, "one piece, 256 threads", "four pieces"),
         "x",
     )
     yield note(
@@ -273,9 +270,7 @@ def async_copy_helps(data: RunData) -> Parts:
     """
     kernel = {"kernel": "gemm_staged", "buffers": 2, "bk": 8}
     values = data.speeds(data.timed("fp32_async_stages", stages=2, **kernel))
-    speed = yield decide_part(
-        "speed over register staging", values, least=1, margin=SLIGHT, per="n"
-    )
+    speed = yield is_faster("speed over register staging", values, "n")
     more = data.timed("fp32_async_stages", stages=(3, 4, 5), n=4096, **kernel)
     yield note("speed of more stages at 4096", data.speeds(more), "x")
     return f"{speed.either('Use', 'Try')} cp.async: {speed.span} the speed of register staging."

@@ -1,6 +1,6 @@
 """Claims of `gemm-practice`: FP32 and TF32 GEMMs, shared memory, stages, and the threadblock swizzle."""
 
-from typing import Any
+from operator import itemgetter
 
 from ladder.claims.counters import (
     ENOUGH,
@@ -11,7 +11,16 @@ from ladder.claims.counters import (
     stalled,
     wavefronts,
 )
-from ladder.claims.primitives import SLIGHT, Parts, decide_part, note
+from ladder.claims.primitives import (
+    SLIGHT,
+    WRITTEN,
+    Parts,
+    decide_part,
+    is_faster,
+    is_slower,
+    note,
+    rung_over,
+)
 from ladder.results.counters import DRAM_READ
 from ladder.results.run_data import Row, Rows, RunData, Value, Values
 from ladder.results.statistics import Estimate, estimate, ratio
@@ -38,25 +47,11 @@ _TEXTBOOK = (
 """Rungs of fp32_ladder that the text climbs: tiling, vectors, transposing, padding, double buffering."""
 
 
-def _written(data: RunData, rung: Any, **wanted: Any) -> Rows:
-    """Cells of a kernel as the text has it."""
-    return data.timed("fp32_as_written", rung=rung, **wanted)
-
-
-def _pairs(data: RunData, rung: str, below: str) -> Values:
-    """Speed of one of the text's kernels over another, by size."""
-    return data.speeds_over(_written(data, rung), _written(data, below), "n")
-
-
 def _over_two(data: RunData, rung: str) -> Values:
     """Speed with registers for one block a multiprocessor over that for two, where the grid fills the GPU."""
-    return _pairs(data, f"{rung}, one block", rung).only(n=lambda n: n >= 2048)
-
-
-def _rungs(data: RunData, rung: str, below: str) -> Values:
-    """Speed of a rung of the TF32 ladder over another, by size."""
-    own, other = (data.timed("tensor_ladder_tf32", rung=name) for name in (rung, below))
-    return data.speeds_over(own, other, "n")
+    return rung_over(data, WRITTEN, f"{rung}, one block", rung).only(
+        n=lambda n: n >= 2048
+    )
 
 
 def _store_wavefronts(row: Row) -> float:
@@ -68,12 +63,16 @@ def transpose_pays(data: RunData) -> Parts:
 
     Source: gemm-practice (why transpose, why though it is slower).
     """
-    speeds = _pairs(data, "transposed A", "plain A")
-    speed = yield decide_part(
-        "speed over plain A", speeds, least=1, margin=SLIGHT, per="n"
+    speeds = rung_over(data, WRITTEN, "transposed A", "plain A")
+    speed = yield is_faster("speed over plain A", speeds, "n")
+    yield note(
+        "with OFFSET 4",
+        rung_over(data, WRITTEN, "transposed A, OFFSET 4", "plain A"),
+        "x",
     )
-    yield note("with OFFSET 4", _pairs(data, "transposed A, OFFSET 4", "plain A"), "x")
-    own, plain = (_written(data, rung, n=4096) for rung in ("transposed A", "plain A"))
+    own, plain = (
+        data.timed(WRITTEN, rung=rung, n=4096) for rung in ("transposed A", "plain A")
+    )
     yield note(
         "wavefronts of stores over those of plain A",
         data.ratios(own, plain, _store_wavefronts, "n"),
@@ -87,15 +86,15 @@ def plain_a_needs_four_loads(data: RunData) -> Parts:
 
     Source: gemm-practice (why transpose).
     """
-    plain = data.compiled("fp32_as_written", _PLAIN)
-    own = data.compiled("fp32_as_written", _TRANSPOSED, offset=0)
+    plain = data.compiled(WRITTEN, _PLAIN)
+    own = data.compiled(WRITTEN, _TRANSPOSED, offset=0)
     single = yield decide_part(
         "LDS.32 of the kernel with plain A",
-        data.numbers(plain, lambda row: row["lds_32"]),
+        data.numbers(plain, itemgetter("lds_32")),
         least=1,
         unit="",
     )
-    vectors = data.ratios(plain, own, lambda row: row["lds_128"], "dtype")
+    vectors = data.ratios(plain, own, itemgetter("lds_128"), "dtype")
     yield note("LDS.128 of plain over those of transposed A", vectors, "x")
     advice = single.either("Transpose A for vector loads", "Look at the SASS first")
     return f"{advice}: the compiler may load plain A along K, four steps at once."
@@ -136,8 +135,8 @@ def registers_for_64_sums(data: RunData) -> Parts:
 
     Source: gemm-practice (register pressure).
     """
-    kernels = data.compiled("fp32_as_written", (_PLAIN, _TRANSPOSED))
-    registers = data.numbers(kernels, lambda row: row["registers"])
+    kernels = data.compiled(WRITTEN, (_PLAIN, _TRANSPOSED))
+    registers = data.numbers(kernels, itemgetter("registers"))
     part = yield decide_part(
         "registers a thread", registers, least=80, most=100, some=True, unit=""
     )
@@ -174,7 +173,7 @@ def bcf_still_conflicts(data: RunData) -> Parts:
 
     Source: gemm-practice (bcf).
     """
-    rows = _written(data, "transposed A", n=1024)
+    rows = data.timed(WRITTEN, rung="transposed A", n=1024)
     loads = yield decide_part(LOADS, data.numbers(rows, over_fewest), least=ENOUGH)
     return f"Count wavefronts before you call a kernel conflict-free: this one takes {loads.span} the fewest."
 
@@ -219,7 +218,7 @@ def occupancy_collapse(data: RunData) -> Parts:
             [row for row in rows.rows if shared_bytes(row) + 1024 > _SHARED / 2],
             rows.why,
         )
-        blocks = data.numbers(above, lambda row: row["blocks_per_sm"])
+        blocks = data.numbers(above, itemgetter("blocks_per_sm"))
         yield decide_part(
             f"blocks a multiprocessor above half, {name} kernels",
             blocks,
@@ -230,7 +229,7 @@ def occupancy_collapse(data: RunData) -> Parts:
     kernels = ("prefetch", "double buffer")
     ratios = [_over_two(data, rung) for rung in kernels]
     large = Values(
-        "fp32_as_written", [one for own in ratios for one in own.values], ratios[0].why
+        WRITTEN, [one for own in ratios for one in own.values], ratios[0].why
     )
     speed = yield decide_part(
         "speed of one block over two, from 2048 on", large, most=0.9, per="rung"
@@ -270,7 +269,9 @@ def block_swizzle_l2(data: RunData) -> Parts:
             per="n",
         )
     # The text's kernel is WMMA in TF32, and it speaks of 16384.
-    wmma = _rungs(data, "6 threadblock swizzle", "5 three-stage pipeline").only(n=16384)
+    wmma = rung_over(
+        data, "tensor_ladder_tf32", "6 threadblock swizzle", "5 three-stage pipeline"
+    ).only(n=16384)
     speed = yield decide_part(
         "speed over rows at 16384, WMMA in TF32", wmma, least=1, margin=2 * SLIGHT
     )
@@ -289,19 +290,11 @@ def cublas_best_small(data: RunData) -> Parts:
     fp32 = data.speeds(
         data.timed("fp32_ladder", n=lambda n: n < 1024, rung=_TEXTBOOK)
     ).best("n")
-    part = yield decide_part(
-        "best speed over cuBLAS, rungs 4 to 13 in FP32",
-        fp32,
-        most=1,
-        margin=SLIGHT,
-        per="n",
-    )
+    part = yield is_slower("best speed over cuBLAS, rungs 4 to 13 in FP32", fp32, "n")
     wmma = data.speeds(
         data.timed("tensor_ladder_tf32", "wmma_staged", n=lambda n: n < 1024)
     ).best("n")
-    yield decide_part(
-        "best speed over cuBLAS, WMMA in TF32", wmma, most=1, margin=SLIGHT, per="n"
-    )
+    yield is_slower("best speed over cuBLAS, WMMA in TF32", wmma, "n")
     small = data.speeds(
         data.timed("fp32_ladder", rung="19c small tile", n=lambda n: n < 1024)
     )
@@ -344,7 +337,9 @@ def stage3_for_16384(data: RunData) -> Parts:
 
     Source: gemm-practice (stages).
     """
-    wmma = _rungs(data, "5 three-stage pipeline", "4 two-stage pipeline")
+    wmma = rung_over(
+        data, "tensor_ladder_tf32", "5 three-stage pipeline", "4 two-stage pipeline"
+    )
     speed = yield decide_part(
         "speed of three stages over two at 16384, WMMA",
         wmma.only(n=16384),
@@ -379,7 +374,7 @@ def large_size_retention(data: RunData) -> Parts:
     kept = [Value(ratio(rate(row), rate(best)), row=row) for row in large if best]
     values = Values(rows.sweep, kept, rows.why)
     part = yield decide_part("rate at 16384 over its best", values, least=26 / 28)
-    yield note("clock", data.numbers(rows, lambda row: row["sm_clock_mhz"]), "MHz")
+    yield note("clock", data.numbers(rows, itemgetter("sm_clock_mhz")), "MHz")
     return f"Expect {part.span} the best rate at 16384, and look at the clock before you blame the kernel."
 
 

@@ -2,7 +2,14 @@
 
 from typing import Any
 
-from ladder.claims.primitives import SLIGHT, Part, Parts, decide_part
+from ladder.claims.primitives import (
+    SLIGHT,
+    Part,
+    Parts,
+    decide_part,
+    is_faster,
+    rung_over,
+)
 from ladder.results.run_data import Rows, RunData
 
 _LADDER, _WRITTEN, _BUFFERING = "fp32_ladder", "fp32_as_written", "fp32_buffering"
@@ -94,9 +101,8 @@ _STEPS = (
 def _step(data: RunData, step: str, **condition: Any) -> Part:
     """Speed of a step over the one below it at 4096."""
     what, sweep, rung, below = next(one[1:5] for one in _STEPS if one[0] == step)
-    rows, others = (data.timed(sweep, n=4096, rung=name) for name in (rung, below))
     label = f"speed with {what} (step {step})"
-    return decide_part(label, data.speeds_over(rows, others, "n"), **condition)
+    return decide_part(label, rung_over(data, sweep, rung, below, n=4096), **condition)
 
 
 def ladder_order(data: RunData) -> Parts:
@@ -159,9 +165,7 @@ def warp_4x16_over_8x8(data: RunData) -> Parts:
         return data.timed("fp32_lane_maps", "gemm_staged", **given)
 
     shapes = data.speeds_over(lanes("rows_4x16"), lanes("rows_8x8"), "n")
-    shape = yield decide_part(
-        "speed of 4 x 16 threads over 8 x 8", shapes, least=1, margin=SLIGHT, per="n"
-    )
+    shape = yield is_faster("speed of 4 x 16 threads over 8 x 8", shapes, "n")
     # Far faster means 20 %; the source saw 70 %.
     order = data.speeds_over(lanes("zigzag_8x4"), lanes("rows_2x16"), "n")
     zigzag = yield decide_part(

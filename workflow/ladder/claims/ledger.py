@@ -1,7 +1,7 @@
 """The ledger: every claim of the sources, and claims.csv, which says what became of each part of it."""
 
 import inspect
-import sys
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,29 +44,18 @@ def _claims(module: ModuleType) -> Iterator[Claim]:
     Raises LadderError for one that is no claim.
     """
     for name, function in vars(module).items():
-        if (
-            inspect.isfunction(function)
-            and function.__module__ == module.__name__
-            and name[0] != "_"
-        ):
-            statement, _, source = " ".join((function.__doc__ or "").split()).partition(
-                " Source: "
+        own = getattr(function, "__module__", "") == module.__name__
+        if not (own and inspect.isfunction(function)) or name[0] == "_":
+            continue
+        words = " ".join((function.__doc__ or "").split())
+        statement, _, source = words.partition(" Source: ")
+        takes_data = [*inspect.signature(function).parameters] == ["data"]
+        if not (takes_data and inspect.isgeneratorfunction(function) and source):
+            raise LadderError(
+                f"{inspect.getfile(function)}: {name}: it is public, and no claim; accepted: a function of `data` "
+                "that yields parts and whose docstring ends with `Source: KEY (place).`, or a helper with _ ahead"
             )
-            takes = [*inspect.signature(function).parameters]
-            if sys.flags.optimize > 1:
-                raise LadderError(
-                    "python -OO: docstrings are needed: they hold the claims; accepted: python -O"
-                )
-            if (
-                takes != ["data"]
-                or not inspect.isgeneratorfunction(function)
-                or not source
-            ):
-                raise LadderError(
-                    f"{inspect.getfile(function)}: {name}: it is public, and no claim; accepted: a function of `data` "
-                    "that yields parts and whose docstring ends with `Source: KEY (place).`, or a helper with _ ahead"
-                )
-            yield Claim(name.replace("_", "-"), source.rstrip("."), statement, function)
+        yield Claim(name.replace("_", "-"), source.rstrip("."), statement, function)
 
 
 _MODULES = (
@@ -97,31 +86,29 @@ def decided(claim: Claim, data: RunData) -> tuple[list[Part | str], str]:
 def rows_of(claim: Claim, data: RunData) -> list[dict[str, object]]:
     """A row of claims.csv for each part of the claim."""
     found, advice = decided(claim, data)
-    parts = [one for one in found if isinstance(one, Part)]
-    notes = [one for one in found if isinstance(one, str)]
-    rows = []
-    for part in parts:
+    rows = list[dict[str, object]]()
+    for part in found:
+        if isinstance(part, str):
+            continue
         row: dict[str, object] = {
             "id": claim.id,
             "source": claim.source,
             "statement": claim.statement,
-        }
-        row |= {
             "part": part.label,
             "verdict": part.verdict,
             "where": part.where or None,
             "advice": advice,
+            "evidence": part.evidence,
         }
         if part.decisive is not None:
             effect, elsewhere = part.decisive.measured, part.decisive.predicted
-            row |= {
-                "effect": effect.value,
-                "effect_low": effect.low,
-                "effect_high": effect.high,
-            }
-            row |= {"predicted_low": elsewhere.low, "predicted_high": elsewhere.high}
-        rows.append(row | {"evidence": part.evidence})
-    if notes:
+            row["effect"] = effect.value
+            row["effect_low"] = effect.low
+            row["effect_high"] = effect.high
+            row["predicted_low"] = elsewhere.low
+            row["predicted_high"] = elsewhere.high
+        rows.append(row)
+    if notes := [each for each in found if isinstance(each, str)]:
         rows[-1]["evidence"] = f"{rows[-1]['evidence']} Beside it: {'; '.join(notes)}."
     return rows
 
@@ -129,9 +116,8 @@ def rows_of(claim: Claim, data: RunData) -> list[dict[str, object]]:
 def decide_tables(folder: Path, sweeps: Mapping[str, Sweep]) -> pd.DataFrame:
     """Decide the claims over the tables in a folder, which are about `sweeps`, and write claims.csv beside them."""
     data = RunData(sweeps, read_frames(folder))
-    frame = tables.frame(
-        "claims", [row for claim in CLAIMS for row in rows_of(claim, data)]
-    )
+    rows = [row for claim in CLAIMS for row in rows_of(claim, data)]
+    frame = tables.frame("claims", rows)
     tables.write({"claims": frame}, folder)
     return frame
 
@@ -143,37 +129,32 @@ class _WithoutRows(RunData):
         self, rows: Iterable[Row], sweep: str, kernel: Any, wanted: Mapping[str, Any]
     ) -> Rows:
         if sweep in self.sweeps:
-            known, where = _names_and_values(self.sweeps[sweep]), f"the sweep {sweep}"
+            where = f"the sweep {sweep}"
+            accepted = _names_and_values(self.sweeps[sweep])
             for name, asked in {"kernel": kernel or (), **wanted}.items():
-                refuse_unknown(where, "what rows are selected by", name, known)
+                refuse_unknown(where, "what rows are selected by", name, accepted)
                 values = asked if isinstance(asked, tuple) else (asked,)
                 for value in values if not callable(asked) else ():
-                    refuse_unknown(where, name, value, known[name])
+                    refuse_unknown(where, name, value, accepted[name])
         return super()._select(rows, sweep, kernel, wanted)
 
 
 def _names_and_values(sweep: Sweep) -> dict[str, list[Any]]:
     """What rows of a sweep are selected by, with the values that it has: columns, parameters, fields of the size."""
-    found: dict[str, dict[Any, None]] = {
-        "regime": dict.fromkeys(
-            [*sweep.regimes, *([SUSTAINED] if sweep.sustained else [])]
-        ),
-        "status": dict.fromkeys(STATUSES),
-        "rung": dict.fromkeys(entry.rung for entry in sweep.entries if entry.rung),
-    }
-    variants = [
-        {
-            **one.params,
-            "kernel": one.kernel.name,
-            "dtype": one.dtype,
-            "layout": one.layout,
-        }
-        for one in sweep.variants
-    ]
-    for names in (*variants, *sweep.sizes):
+    values = defaultdict[str, list[Any]](list)
+    values["regime"] = [*sweep.regimes, *([SUSTAINED] if sweep.sustained else [])]
+    values["status"] = [*STATUSES]
+    values["rung"] = [entry.rung for entry in sweep.entries if entry.rung]
+    named: list[Mapping[str, Any]] = [*sweep.sizes]
+    for variant in sweep.variants:
+        values["kernel"].append(variant.kernel.name)
+        values["dtype"].append(variant.dtype)
+        values["layout"].append(variant.layout)
+        named.append(variant.params)
+    for names in named:
         for name, value in names.items():
-            found.setdefault(name, {})[value] = None
-    return {name: [*values] for name, values in found.items()}
+            values[name].append(value)
+    return {name: [*dict.fromkeys(inside)] for name, inside in values.items()}
 
 
 def check_claims(sweeps: Mapping[str, Sweep], precision: float) -> None:

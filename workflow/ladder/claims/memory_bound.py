@@ -3,8 +3,15 @@
 from collections.abc import Generator
 
 from ladder.claims.counters import per_request
-from ladder.claims.primitives import SLIGHT, Part, Parts, decide_part
-from ladder.results.run_data import Rows, RunData, Values
+from ladder.claims.primitives import (
+    SLIGHT,
+    Part,
+    Parts,
+    decide_part,
+    is_faster,
+    rung_over,
+)
+from ladder.results.run_data import RunData, Values
 
 _MANY = 2**22
 """Numbers of the sum in Harris's slides: int32 there, fp32 here."""
@@ -16,12 +23,8 @@ _AS_FAST = 0.05
 """A kernel is as fast as a copy if it lies within this share of it."""
 
 
-def _sums(data: RunData, rung: str) -> Rows:
-    return data.timed("reduction", rung=rung, elements=_MANY)
-
-
 def _speeds(data: RunData, rung: str, below: str) -> Values:
-    return data.speeds_over(_sums(data, rung), _sums(data, below), "elements")
+    return rung_over(data, "reduction", rung, below, "elements", elements=_MANY)
 
 
 def _faster(
@@ -86,12 +89,8 @@ def padding_frees_transposition(data: RunData) -> Parts:
     yield decide_part(
         "conflicts of shared loads, of those without padding", left, most=_FEW, unit=""
     )
-    faster = yield decide_part(
-        "speed of padded over plain tiles",
-        data.speeds_over(padded, plain, "m"),
-        least=1,
-        margin=SLIGHT,
-        per="m",
+    faster = yield is_faster(
+        "speed of padded over plain tiles", data.speeds_over(padded, plain, "m"), "m"
     )
     copied = yield decide_part(
         "speed over a copy", data.speeds(padded), least=1, margin=_AS_FAST, per="m"
@@ -110,6 +109,6 @@ def online_normalizer(data: RunData) -> Parts:
     )
     gains = data.speeds_over(one, two, "n")
     label = "speed of two reads of a row over three"
-    faster = yield decide_part(label, gains, least=1, margin=SLIGHT, per="n")
+    faster = yield is_faster(label, gains, "n")
     yield decide_part(f"{label}, at some length", gains, least=1.3, some=True)
     return f"Find maximum and sum in one pass: {faster.span} the speed. Where a row fits, read it once."

@@ -11,9 +11,8 @@ likelier one of them is refuted by chance, or holds by chance where one is enoug
 survive Holm's correction (Holm 1979).
 """
 
-import json
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,13 +21,14 @@ from ladder.model.cell import size_label
 from ladder.model.errors import refuse
 from ladder.model.schemas import VERDICTS
 from ladder.results import statistics as stats
-from ladder.results.run_data import Value, Values
+from ladder.results.run_data import RunData, Value, Values
 from ladder.results.statistics import Estimate
 from ladder.results.verdicts import NORMAL, SESSION
 
 HOLDS, MORE, ONLY_WHERE, REFUTED, EQUIVALENT, UNDECIDED, NOT_MEASURED = VERDICTS
 _WORST_FIRST = (REFUTED, ONLY_WHERE, NOT_MEASURED, UNDECIDED, EQUIVALENT, HOLDS, MORE)
 SLIGHT = 0.01  # "faster" and "slower" mean by more than this share, where a source says no more
+WRITTEN = "fp32_as_written"  # the sweep of kernels as the texts have them
 _MOST_LISTED = 8
 
 
@@ -72,10 +72,10 @@ def combine(verdicts: Iterable[str], some: bool = False) -> str:
 
 def combine_groups(verdicts: Iterable[str], some: bool = False) -> str:
     """Verdict over sizes or other values of a column: only where, if it holds at some and is refuted at others."""
-    known = {*verdicts}
-    if not some and REFUTED in known and known & {HOLDS, MORE}:
+    among = {*verdicts}
+    if not some and REFUTED in among and among & {HOLDS, MORE}:
         return ONLY_WHERE
-    return combine(known, some)
+    return combine(among, some)
 
 
 def verdict_of_value(
@@ -96,15 +96,14 @@ def verdict_of_value(
     return REFUTED if high < least or low > most else UNDECIDED
 
 
-def _room(value: Estimate, least: float, most: float) -> float:
-    """How many times its half-width the interval of a value may have before it reaches an edge; both sides count."""
-    reaches = [
-        (abs(value.value - edge), abs(end - value.value))
-        for edge in (least, most)
-        if math.isfinite(edge)
-        for end in (value.high if edge > value.value else value.low,)
-    ]
-    return min(far / half if half else math.inf for far, half in reaches)
+def _room(value: Estimate, *edges: float) -> float:
+    """How many times its half-width the interval of a value may have before it reaches an edge."""
+    rooms = []
+    for edge in filter(math.isfinite, edges):
+        end = value.high if edge > value.value else value.low
+        half = abs(end - value.value)
+        rooms.append(abs(value.value - edge) / half if half else math.inf)
+    return min(rooms)
 
 
 def corrected(
@@ -117,30 +116,42 @@ def corrected(
     """Verdicts of a part's values, of which those that decide the part alone have passed Holm's correction.
 
     That is `refuted`, and `holds` where `some` value is enough. The value farthest from the edge must lie beyond it at
-    the level 0.05 / n, the next one at 0.05 / (n - 1), and so on; from the first that does not all are undecided. A
-    value that is refuted lies beyond one edge only. Counts have no chance in them, and are no values of these n.
+    the level 0.05 / n, the next one at 0.05 / (n - 1), and so on; from the first that does not all are undecided.
+    Counts have no chance in them, and are no values of these n.
     """
-    from scipy.special import (
-        ndtri,
-    )  # slow to import, and the report imports claims for their words
+    # Slow to import, and the report imports claims for their words.
+    from scipy.special import ndtri
 
-    alone, found = HOLDS if some else REFUTED, [*verdicts]
     chance = [place for place, value in enumerate(values) if value.low < value.high]
-    edges = dict.fromkeys(chance, (least, most))
-    if alone == REFUTED:
-        for place in chance:
-            edges[place] = (
-                (least, math.inf) if values[place].value < least else (-math.inf, most)
-            )
-    hasty = [place for place in chance if found[place] == alone]
-    ranked = sorted(hasty, key=lambda place: -_room(values[place], *edges[place]))
-    for rank, place in enumerate(ranked):
-        wanted = float(ndtri(1 - 0.025 / (len(chance) - rank)))
-        if NORMAL * _room(values[place], *edges[place]) < wanted:
-            for later in ranked[rank:]:
-                found[later] = UNDECIDED
+
+    def room(place: int) -> float:
+        value = values[place]
+        if some:
+            return _room(value, least, most)
+        # A value that is refuted lies beyond one edge only.
+        return _room(value, least if value.value < least else most)
+
+    alone = HOLDS if some else REFUTED
+    hasty = [place for place in chance if verdicts[place] == alone]
+    hasty.sort(key=room, reverse=True)
+    passed = [*verdicts]
+    for rank, place in enumerate(hasty):
+        if NORMAL * room(place) < ndtri(1 - 0.025 / (len(chance) - rank)):
+            for later in hasty[rank:]:
+                passed[later] = UNDECIDED
             break
-    return found
+    return passed
+
+
+def _condition(least: float, most: float, near: float | None, margin: float) -> str:
+    """What a value must be, in words."""
+    if near is not None:
+        return number(near) + (f" within {number(margin)}" if margin else "")
+    if math.isfinite(least) and math.isfinite(most):
+        return f"from {number(least)} to {number(most)}"
+    if math.isfinite(least):
+        return f"at least {number(least)}"
+    return f"at most {number(most)}"
 
 
 def decide_part(
@@ -165,116 +176,103 @@ def decide_part(
     Raises LadderError where the margin is smaller than the noise of the values.
     """
     if margin is None:
-        timed = near is None and any(one.timed for one in values.values)
+        timed = near is None and any(value.timed for value in values.values)
         margin = max(SESSION["kernel"], values.noise) if timed else 0.0
-    said = (
-        f"at least {number(least)}"
-        if math.isfinite(least)
-        else f"at most {number(most)}"
-    )
-    if math.isfinite(least) and math.isfinite(most):
-        said = f"from {number(least)} to {number(most)}"
+    label = f"{label}: {_condition(least, most, near, margin)}"
+    equal = margin
     if near is not None:
-        least, most = near - margin, near + margin
-        said = f"{number(near)} within {number(margin)}" if margin else number(near)
-    label = f"{label}: {said}"
+        least, most, equal = near - margin, near + margin, 0.0
     if margin and values.noise > margin:
         measured = f">= {number(values.noise)}, the noise that the precision of {values.sweep} leaves"
         raise refuse(f"part {label!r}", "margin", margin, measured)
     if not values.values:
-        return Part(
-            label,
-            NOT_MEASURED,
-            "",
-            f"Not measured: {values.why or 'no pair of rows'}.",
-            values,
-            unit,
-        )
-    equal = margin if near is None else 0.0
-    decisive = [one.deciding for one in values.values]
+        evidence = f"Not measured: {values.why or 'no pair of rows'}."
+        return Part(label, NOT_MEASURED, "", evidence, values, unit)
+    decisive = [value.deciding for value in values.values]
     alone = [verdict_of_value(value, least, most, equal, more) for value in decisive]
     verdicts = corrected(decisive, alone, least, math.inf if more else most, some)
-    by_key: dict[Any, list[str]] = {}
-    for one, own in zip(values.values, verdicts, strict=True):
-        by_key.setdefault(one.row[per] if per else None, []).append(own)
-    groups = {key: combine(own, some) for key, own in by_key.items()}
-    verdict = combine_groups(groups.values(), some)
+    by_key = defaultdict[Any, list[str]](list)
+    for value, verdict in zip(values.values, verdicts, strict=True):
+        by_key[value.row[per] if per else None].append(verdict)
+    groups = {key: combine(inside, some) for key, inside in by_key.items()}
+    whole = combine_groups(groups.values(), some)
 
     def favour(value: Value) -> float:
-        found = value.value
-        return (
-            -abs(found - near)
-            if near is not None
-            else found
-            if math.isfinite(least)
-            else -found
-        )
+        if near is not None:
+            return -abs(value.value - near)
+        return value.value if math.isfinite(least) else -value.value
 
-    worst = REFUTED if verdict == ONLY_WHERE else verdict
-    deciding = [
-        one for one, own in zip(values.values, verdicts, strict=True) if own == worst
-    ]
-    shown = [
-        (own, [str(key) for key in groups if groups[key] == own]) for own in VERDICTS
-    ]
-    where = "; ".join(
-        f"{own} at {per} = {', '.join(keys)}" for own, keys in shown if per and keys
-    )
+    worst = REFUTED if whole == ONLY_WHERE else whole
+    pairs = zip(values.values, verdicts, strict=True)
+    deciding = [value for value, verdict in pairs if verdict == worst]
+    where = []
+    for verdict in VERDICTS if per else ():
+        if keys := [str(key) for key in groups if groups[key] == verdict]:
+            where.append(f"{verdict} at {per} = {', '.join(keys)}")
     evidence = _found(values, verdicts, unit)
-    evidence += (
-        f"; left out because of missing data: {values.left_out}."
-        if values.left_out
-        else "."
-    )
+    if values.left_out:
+        evidence += f"; left out because of missing data: {values.left_out}"
+    least_good = (max if some else min)(deciding, key=favour)
     return Part(
-        label,
-        verdict,
-        where,
-        evidence,
-        values,
-        unit,
-        (max if some else min)(deciding, key=favour),
+        label, whole, "; ".join(where), f"{evidence}.", values, unit, least_good
     )
+
+
+def is_faster(label: str, values: Values, per: str | None = None) -> Part:
+    """A part that says that something is faster, and no more."""
+    return decide_part(label, values, least=1, margin=SLIGHT, per=per)
+
+
+def is_slower(label: str, values: Values, per: str | None = None) -> Part:
+    """A part that says that something is not faster."""
+    return decide_part(label, values, most=1, margin=SLIGHT, per=per)
+
+
+def rung_over(
+    data: RunData, sweep: str, rung: str, below: str, match: str = "n", **wanted: Any
+) -> Values:
+    """Speed of a rung over another one of its sweep, at each value of a field of the size."""
+    rows, others = (data.timed(sweep, rung=name, **wanted) for name in (rung, below))
+    return data.speeds_over(rows, others, match)
 
 
 def _shown(values: Values, unit: str, ends: bool) -> list[str]:
     """Each value with its interval, what another GPU is predicted to show, and what sets its row apart."""
-    rows = [one.row for one in values.values]
-    params = [json.loads(row["params"]) for row in rows]
+    rows = [value.row for value in values.values]
+    params = [row.params for row in rows]
     differing = stats.changing(params)
-    kernels, sizes = (
-        len({row["kernel"] for row in rows}) > 1,
-        len({str(row.size) for row in rows}) > 1,
-    )
-    found = []
-    for one, own in zip(values.values, params, strict=True):
-        estimate = one.measured
+    kernels = len({row["kernel"] for row in rows}) > 1
+    sizes = len({str(row.size) for row in rows}) > 1
+    shown = []
+    for value, row, of_row in zip(values.values, rows, params, strict=True):
+        estimate, elsewhere = value.measured, value.predicted
         text = f"{number(estimate.value)} {unit}".strip()
         if ends and estimate.low != estimate.high:
             text += f" [{number(estimate.low)}, {number(estimate.high)}]"
-        if ends and one.predicted.known:
-            text += f" (predicted on another GPU: {number(one.predicted.low)} to {number(one.predicted.high)})"
-        place = [one.row["kernel"]] * kernels + [
-            f"{name}={own[name]}" for name in differing if name in own
-        ]
-        place = (
-            [one.row["rung"]] if place and "rung" in one.row else place
-        )  # which says more
-        place += [f"size {size_label(one.row.size)}"] * sizes
-        found.append(text + (f" at {', '.join(place)}" if place else ""))
-    return found
+        if ends and elsewhere.known:
+            text += f" (predicted on another GPU: {number(elsewhere.low)} to {number(elsewhere.high)})"
+        place = [f"{name}={of_row[name]}" for name in differing if name in of_row]
+        if kernels:
+            place.insert(0, row["kernel"])
+        if place and "rung" in row:  # which says more
+            place = [row["rung"]]
+        if sizes:
+            place.append(f"size {size_label(row.size)}")
+        shown.append(text + (f" at {', '.join(place)}" if place else ""))
+    return shown
 
 
 def _found(values: Values, verdicts: Sequence[str], unit: str) -> str:
     """All values where they are few, else the extremes and how many meet the condition."""
-    shown, found = _shown(values, unit, ends=True), [one.value for one in values.values]
-    if len(found) > 1 and len(set(found)) == 1:
-        return f"All {len(found)} are {number(found[0])} {unit}".strip()
-    if len(found) <= 4:
+    shown = _shown(values, unit, ends=True)
+    numbers = [value.value for value in values.values]
+    if len(numbers) > 1 and len(set(numbers)) == 1:
+        return f"All {len(numbers)} are {number(numbers[0])} {unit}".strip()
+    if len(numbers) <= 4:
         return ", ".join(shown)
-    least, most = (shown[found.index(choose(found))] for choose in (min, max))
-    counts = ", ".join(f"{n} {verdict}" for verdict, n in Counter(verdicts).items())
-    return f"From {least} to {most}; of {len(found)}: {counts}"
+    least, most = (shown[numbers.index(choose(numbers))] for choose in (min, max))
+    counts = [f"{count} {verdict}" for verdict, count in Counter(verdicts).items()]
+    return f"From {least} to {most}; of {len(numbers)}: {', '.join(counts)}"
 
 
 def note(label: str, values: Values, unit: str = "") -> str:

@@ -3,10 +3,18 @@
 The k of its k-stencil is the parameter `radius`. Blocks have 1024 threads, as in the text.
 """
 
+from operator import itemgetter
 from typing import Any
 
 from ladder.claims.counters import metric
-from ladder.claims.primitives import SLIGHT, Parts, decide_part, note
+from ladder.claims.primitives import (
+    SLIGHT,
+    Parts,
+    decide_part,
+    is_faster,
+    is_slower,
+    note,
+)
 from ladder.problems.stencil import halo
 from ladder.results.counters import DRAM_READ, SECTORS
 from ladder.results.run_data import Row, Rows, RunData, Values
@@ -38,12 +46,8 @@ def register_cache_speedup(data: RunData) -> Parts:
     Source: register-cache (results).
     """
     alone = data.speeds(_timed(data, _CACHE, coarsen=1))
-    single = yield decide_part(
-        "speed with one output per thread over shared memory",
-        alone,
-        least=1,
-        margin=SLIGHT,
-        per="radius",
+    single = yield is_faster(
+        "speed with one output per thread over shared memory", alone, "radius"
     )
     coarse = data.speeds(_timed(data, _CACHE, coarsen=_several))
     label = "speed with several outputs per thread over shared memory with one, at some radius and number"
@@ -65,11 +69,8 @@ def register_cache_saturates(data: RunData) -> Parts:
     short, middle, long = (
         gains.only(radius=one) for one in (1, 12, lambda radius: radius > 12)
     )
-    growth = yield decide_part(
-        "speed-up at radius 12 over that at radius 1",
-        middle.over(short),
-        least=1,
-        margin=SLIGHT,
+    growth = yield is_faster(
+        "speed-up at radius 12 over that at radius 1", middle.over(short)
     )
     yield decide_part(
         "speed-up beyond radius 12 over that at radius 12",
@@ -138,22 +139,16 @@ def coarsening_pays_then_spills(data: RunData) -> Parts:
     shorter = data.speeds_over(several, one, "radius", "elements").only(
         radius=lambda radius: radius < 25
     )
-    speed = yield decide_part(
+    speed = yield is_faster(
         "speed of several outputs per thread over one, below radius 25",
         shorter,
-        least=1,
-        margin=SLIGHT,
-        per="radius",
+        "radius",
     )
     gains = data.speeds(several)
     before, at = (gains.only(radius=radius) for radius in (16, 25))
-    fall = yield decide_part(
-        "speed-up over shared memory at radius 25 over that at radius 16, several outputs per thread",
-        at.over(before, "coarsen"),
-        most=1,
-        margin=SLIGHT,
-        per="coarsen",
-    )
+    change = at.over(before, "coarsen")
+    label = "speed-up over shared memory at radius 25 over that at radius 16, several outputs per thread"
+    fall = yield is_slower(label, change, "coarsen")
 
     def resource(name: str, radius: int, times: float = 1) -> Values:
         rows = _compiled(data, _CACHE, coarsen=_several, radius=radius)
@@ -194,7 +189,7 @@ def activemask(data: RunData) -> Parts:
     full, active = (
         _compiled(data, _CACHE, mask=mask, **wanted) for mask in ("full", "active")
     )
-    instructions = data.ratios(full, active, lambda row: row["instructions"])
+    instructions = data.ratios(full, active, itemgetter("instructions"))
     yield decide_part(
         "instructions with a full mask over those with __activemask()",
         instructions,

@@ -12,7 +12,7 @@ from ladder.claims.ledger import CLAIMS, check_claims, check_names
 from ladder.cli.load import run_of
 from ladder.cli.options import Config, Configfile, folders, project
 from ladder.model.document import Document
-from ladder.model.errors import LadderError, refuse
+from ladder.model.errors import LadderError
 from ladder.model.files import replace_file, write_json
 from ladder.model.kernel import Kernel
 from ladder.report.document import learnt
@@ -91,25 +91,18 @@ RunA = Annotated[
 ]
 RunB = Annotated[Path, typer.Argument(metavar="RUN_B", help="The run held against it.")]
 Threshold = Annotated[
-    float, typer.Option(help="Regressions above this many percent count.")
+    float,
+    typer.Option(min=0, max=99, help="Regressions above this many percent count."),
 ]
 
 
 def compare(run_a: RunA, run_b: RunB, threshold: Threshold = 2.0) -> None:
     """Compare the speed-ups in the tables of two runs; exits 1 on a regression."""
-    if not 0 <= threshold < 100:
-        raise refuse(
-            "command line", "--threshold", threshold, "a percentage from 0 to 100"
-        )
     sides = []
     for path, field in ((run_a, "RUN_A"), (run_b, "RUN_B")):
         (folder,) = folders([path], field)
-        sides.append(
-            {
-                table: tables.read(table, folder.tables)
-                for table in ("timings", "sessions")
-            }
-        )
+        names = ("timings", "sessions")
+        sides.append({name: tables.read(name, folder.tables) for name in names})
     result = comparing.compare(*sides)
     broken = result.others["broken"]
     if not (

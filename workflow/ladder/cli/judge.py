@@ -11,7 +11,6 @@ from typing import Annotated, Any
 
 import typer
 
-from ladder.catalogue.config import Config as Settings
 from ladder.catalogue.documents import parse_yaml
 from ladder.catalogue.kernels import Catalog, load_kernel
 from ladder.catalogue.settings import choose_device, read_settings
@@ -23,7 +22,6 @@ from ladder.gpu.discovery import FoundGpu, find_gpus, slug_of
 from ladder.measure import job
 from ladder.measure.plan_records import PlanRecords
 from ladder.measure.store import read_store
-from ladder.model.document import A_VALUE, is_parameter
 from ladder.model.errors import LadderError, refuse
 from ladder.model.files import write_json
 from ladder.model.folders import Project, RunFolder
@@ -55,35 +53,26 @@ def the_gpu() -> FoundGpu:
 
 
 def measured(
-    own: Project, sweep: Sweep, settings: Settings, arch: str, folder: RunFolder
-) -> PlanRecords:
-    """Compile a sweep and measure what the folder's store does not have of it: its plan with the records.
+    checkout: Project, sweep: Sweep, over: Mapping[str, Any]
+) -> tuple[PlanRecords, str]:
+    """Compile and measure a sweep in a temporary folder: its plan with the records, and the GPU's name.
 
-    Raises LadderError where a kernel that others are timed against does not compile.
+    Raises LadderError without a GPU, and where a kernel that others are timed against does not compile.
     """
-    plan = compiled(own, sweep, settings, arch, os.cpu_count() or 1)
+    settings = read_settings(checkout, (), {**over, "device": "auto"})
+    gpu, (_, arch) = the_gpu(), choose_device(settings)
+    plan = compiled(checkout, sweep, settings, arch, os.cpu_count() or 1)
     for task in plan.tasks:
         if task.reference is not None:
             name = task.reference.variant
             facts = plan.variants[name]
             if facts["status"] != "ok":
-                raise LadderError(
-                    f"the reference {name}: {facts['status']}: {facts['reason']}"
-                )
-    job.measure(write_plan(plan, folder), plan, folder, own.root)
-    return PlanRecords(plan, read_store(folder.records))
-
-
-def measure_in_temporary_folder(
-    own: Project, sweep: Sweep, over: Mapping[str, Any]
-) -> tuple[PlanRecords, str]:
-    """A sweep as `measured` has it, and the GPU's name. Raises LadderError without a GPU too."""
-    settings, gpu = read_settings(own, (), {**over, "device": "auto"}), the_gpu()
+                reason = f"{facts['status']}: {facts['reason']}"
+                raise LadderError(f"the reference {name}: {reason}")
     with tempfile.TemporaryDirectory(prefix="ladder-") as place:
         folder = RunFolder(Path(place))
-        return measured(
-            own, sweep, settings, choose_device(settings)[1], folder
-        ), gpu.name
+        job.measure(write_plan(plan, folder), plan, folder, checkout.root)
+        return PlanRecords(plan, read_store(folder.records)), gpu.name
 
 
 Words = list[str] | None
@@ -114,53 +103,37 @@ def described(path: Path, field: str) -> Kernel:
     return load_kernel(Path(os.path.abspath(path)))
 
 
-def _other(
-    kernel: Kernel, path: Path, given: Words
+def references_of(
+    kernel: Kernel, checkout: Project, given: Words, against: Path | None
 ) -> tuple[list[Any], dict[str, Kernel]]:
-    """What `reference_of` gives, for a kernel from anywhere. Raises LadderError where it cannot be the reference."""
-    if given:
-        raise refuse(LINE, "--against", str(path), "--against or --reference, not both")
-    other = described(path, "--against")
-    if other.name == kernel.name:
-        why = f"both are called {kernel.name}"
-        raise refuse(
-            LINE,
-            "--against",
-            str(path),
-            "a kernel of another name: copy its two files",
-            why=why,
-        )
-    return [{"kernel": other.name}], {kernel.name: kernel, other.name: other}
+    """References as a sweep has them, and the kernels that they may name.
 
-
-def reference_of(
-    kernel: Kernel, own: Project, given: Words
-) -> tuple[list[Any], dict[str, Kernel]]:
-    """References as a sweep has them, and the kernels that they may name. Raises LadderError without any."""
-    references = [
-        parse_yaml(word, f"{LINE}: --reference")
-        for word in given or kernel.problem.libraries
-    ]
+    Raises LadderError without any, and where the names of two kernels are the same.
+    """
+    if against is not None:
+        option, path = "--against", str(against)
+        if given:
+            raise refuse(LINE, option, path, "--against or --reference, not both")
+        other = described(against, option)
+        if other.name == kernel.name:
+            accepted = "a kernel of another name: copy its two files"
+            why = f"both are called {kernel.name}"
+            raise refuse(LINE, option, path, accepted, why)
+        return [{"kernel": other.name}], {kernel.name: kernel, other.name: other}
+    words = given or kernel.problem.libraries
+    references = [parse_yaml(word, f"{LINE}: --reference") for word in words]
     if not references:
         why = f"the problem {kernel.problem.name} has no library"
         raise LadderError(
             f"{LINE}: --reference is missing: {why}; accepted: '{{kernel: NAME}}' and others, see docs/references.md"
         )
-    names = [
-        item["kernel"]
-        for item in references
-        if isinstance(item, Mapping) and "kernel" in item
-    ]
-    catalog = {**Catalog(own.kernels)} if names else {}
-    same = catalog.get(kernel.name)
-    if (
-        kernel.name in names
-        and same is not None
-        and not same.path.samefile(kernel.path)
-    ):
-        raise LadderError(
-            f"{kernel.path}: the name {kernel.name!r}, which --reference has, is {same.path}'s"
-        )
+    mappings = [each for each in references if isinstance(each, Mapping)]
+    names = [each["kernel"] for each in mappings if "kernel" in each]
+    catalog = {**Catalog(checkout.kernels)} if names else {}
+    same = catalog.get(kernel.name, kernel)
+    if kernel.name in names and not same.path.samefile(kernel.path):
+        why = f"the name {kernel.name!r}, which --reference has, is {same.path}'s"
+        raise LadderError(f"{kernel.path}: {why}")
     return references, catalog | {kernel.name: kernel}
 
 
@@ -170,8 +143,9 @@ def parameters(given: Words) -> dict[str, Any]:
     for word in given or ():
         name, equals, value = word.partition("=")
         values[name] = parse_yaml(value, f"{LINE}: --param: {word!r}")
-        if not equals or not is_parameter(values[name]):
-            raise refuse(LINE, "--param", word, f"NAME=VALUE, the value {A_VALUE}")
+        if not equals or isinstance(values[name], list):
+            accepted = "NAME=VALUE, the value a whole number or a word"
+            raise refuse(LINE, "--param", word, accepted)
     return values
 
 
@@ -210,16 +184,14 @@ def judge(
     wrong reference, or another error). docs/judge.md describes the JSON.
     """
     if json_ is not None and json_.exists() and not json_.is_file():
-        raise refuse(
-            LINE, "--json", str(json_), "a file to write, or - for standard output"
-        )
-    own = Project(Path(os.path.abspath(project(context).root)))
+        accepted = "a file to write, or - for standard output"
+        raise refuse(LINE, "--json", str(json_), accepted)
+    checkout = Project(Path(os.path.abspath(project(context).root)))
     kernel = described(path, "KERNEL.yaml")
-    if against:
-        references, catalog = _other(kernel, against, reference)
-    else:
-        references, catalog = reference_of(kernel, own, reference)
+    references, catalog = references_of(kernel, checkout, reference, against)
     sizes = [parse_yaml(word, f"{LINE}: --size") for word in size or ()]
+    variant = {"kernel": kernel.name, "params": parameters(param)}
+    variant["unsupported"] = "record"
     fields = {
         "title": kernel.name,
         "question": "Is it right, and how fast?",
@@ -227,21 +199,14 @@ def judge(
         "dtypes": [dtype or next(iter(kernel.dtypes))],
         "layout": layout,
         "sizes": sizes or [usual_size(kernel.problem)],
-        "variants": [
-            {
-                "kernel": kernel.name,
-                "params": parameters(param),
-                "unsupported": "record",
-            }
-        ],
+        "variants": [variant],
         "references": references,
         "regimes": regime or ["cold", "warm"],
     }
-    sweep = replace(make_sweep(LINE, fields, catalog, own.root), name="judge")
-    view, device = measure_in_temporary_folder(
-        own, sweep, settings_of(config, arch=arch)
-    )
-    published = own.published(slug_of(device)).tables
+    made = make_sweep(LINE, fields, catalog, checkout.root)
+    sweep = replace(made, name="judge")
+    view, device = measured(checkout, sweep, settings_of(config, arch=arch))
+    published = checkout.published(slug_of(device)).tables
     cells = cells_of(view, tables.read("components", published, required=False))
     verdict, _ = decide(cells)
     shown = text(view.plan.tasks[0].variant, device, cells)
@@ -277,14 +242,12 @@ def reproduce(
 
     Exit codes: 0 it does, or nothing was predicted; 1 it does not; 2 it cannot be measured here, or a mistake.
     """
-    own = project(context)
-    published = own.published(device)
+    published = project(context).published(device)
     row = reproduction.published_row(tables.read("timings", published.tables), cell)
     print(reproduction.published_text(row, read_environment(published)))
     sweep = sweeps_of(context, [row["sweep"]])[row["sweep"]]
-    view, gpu = measure_in_temporary_folder(
-        own, reproduction.alone(sweep, row), settings_of(config)
-    )
+    alone = reproduction.alone(sweep, row)
+    view, gpu = measured(project(context), alone, settings_of(config))
     now = reproduction.again(view, row)
     print(reproduction.measured_text(row, now, gpu))
     raise typer.Exit(int(reproduction.inside(row, now) is False))

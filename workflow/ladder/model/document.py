@@ -1,23 +1,24 @@
 """What documents are made of: fields that are checked, described, and say in words what they accept."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
+from annotated_types import Predicate
 from pydantic import (
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
     ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
     model_validator,
 )
 from pydantic_core import PydanticCustomError
 
 from ladder.model.errors import LadderError, refuse
-from ladder.model.problem import ParamValue
 
 NOT_ACCEPTED, NO_FIELD = "not_accepted", "no_field"
 """Types of errors: the context says what is accepted, or the fields that there are."""
@@ -45,62 +46,42 @@ class Document(BaseModel):
         return given
 
 
-def taking(accepted: str, test: Callable[[Any], bool]) -> Any:
-    """What a field is annotated with that takes values for which `test` holds; `accepted` says so in words."""
+def saying(accepted: str) -> Any:
+    """What a field is annotated with to say in words what it takes, in errors and in the reference of fields."""
 
-    def check(value: Any) -> Any:
-        if not test(value):
-            raise PydanticCustomError(
-                NOT_ACCEPTED, "{accepted}", {"accepted": accepted}
-            )
-        return value
+    def check(value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
+        try:
+            return validate(value)
+        except ValidationError:
+            context = {"accepted": accepted}
+            raise PydanticCustomError(NOT_ACCEPTED, "{accepted}", context) from None
 
-    return BeforeValidator(check), Field(json_schema_extra={"x-accepted": accepted})
+    return WrapValidator(check), Field(json_schema_extra={"x-accepted": accepted})
 
 
 def matching(pattern: str, accepted: str) -> Any:
     """What a text field is annotated with that must match a pattern from end to end."""
-    return taking(
-        accepted,
-        lambda value: isinstance(value, str) and bool(re.fullmatch(pattern, value)),
-    )
-
-
-def is_value(value: Any) -> bool:
-    """Whether it is a whole number or text, as YAML gives them."""
-    return isinstance(value, int | str) and not isinstance(value, bool)
-
-
-def is_parameter(value: Any) -> bool:
-    """Whether it may be the value of a parameter, which stands in names of variants."""
-    return is_value(value) and str(value).isprintable()
+    fits = re.compile(pattern).fullmatch
+    return Predicate(lambda text: fits(text) is not None), *saying(accepted)
 
 
 Item = TypeVar("Item")
 Some = Annotated[list[Item], Field(min_length=1)]
 Text = Annotated[str, Field(min_length=1)]
 Share = Annotated[float, Field(gt=0, le=0.5)]
-A_VALUE = "a whole number or a word, of printable characters"
-Value = Annotated[ParamValue, *taking(A_VALUE, is_parameter)]
-_EXPRESSION = "a whole number or an expression over parameters, sizes and ceil_div, align_up, min, max, gcd"
-Expression = Annotated[
-    int | str, *taking(_EXPRESSION, lambda value: is_value(value) and value != "")
+_VALUE = "a whole number or a word, of printable characters"
+Value = Annotated[
+    int | Annotated[str, Predicate(str.isprintable)],
+    *saying(_VALUE),
 ]
-_NUMBER = "a number or an expression over parameters, sizes and ceil_div, align_up, min, max, gcd"
-Number = Annotated[
-    int | float | str,
-    *taking(
-        _NUMBER,
-        lambda value: value != "" and (isinstance(value, float) or is_value(value)),
-    ),
-]
+_OVER = "an expression over parameters, sizes and ceil_div, align_up, min, max, gcd"
+Expression = Annotated[int | Text, *saying(f"a whole number or {_OVER}")]
+Number = Annotated[int | float | Text, *saying(f"a number or {_OVER}")]
 Name = Annotated[
     str, *matching(r"[a-z][a-z0-9_]*", "a name in lower case, digits and underscores")
 ]
-ARCH, AN_ARCH = (
-    r"sm_[0-9]{2,3}a?",
-    "an architecture such as sm_80 or sm_90a, no family such as sm_120f",
-)
+ARCH = r"sm_[0-9]{2,3}a?"
+AN_ARCH = "an architecture such as sm_80 or sm_90a, no family such as sm_120f"
 Arch = Annotated[str, *matching(ARCH, AN_ARCH)]
 
 

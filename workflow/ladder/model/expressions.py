@@ -12,7 +12,7 @@ from typing import Any
 
 from simpleeval import DEFAULT_OPERATORS, InvalidExpression, SimpleEval
 
-from ladder.model.errors import LadderError
+from ladder.model.errors import LadderError, refuse
 
 
 def ceil_div(numerator: int, denominator: int) -> int:
@@ -67,19 +67,15 @@ def _parsed(expression: str) -> tuple[ast.expr, frozenset[str], frozenset[str]]:
         for node in nodes:
             if isinstance(node, ast.BitXor):
                 raise ValueError("^ is not available; a power is written 2**24")
-            if isinstance(node, ast.expr | ast.keyword) and not isinstance(
-                node, _NODES
-            ):
+            is_value = isinstance(node, ast.expr | ast.keyword)
+            if is_value and not isinstance(node, _NODES):
                 raise ValueError(f"{type(node).__name__} is not available")
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise LadderError(f"expression {expression!r}: {error}") from error
     calls = [node.func for node in nodes if isinstance(node, ast.Call)]
     called = frozenset(name.id for name in calls if isinstance(name, ast.Name))
-    return (
-        tree,
-        frozenset(node.id for node in nodes if isinstance(node, ast.Name)) - called,
-        called,
-    )
+    names = frozenset(node.id for node in nodes if isinstance(node, ast.Name))
+    return tree, names - called, called
 
 
 def words(expression: str | float) -> tuple[frozenset[str], frozenset[str]]:
@@ -102,27 +98,25 @@ def evaluate(expression: str | float, names: Mapping[str, Any]) -> Any:
     """Number or truth value over `names`. Raises LadderError for any other, and for an unknown name, reached or not."""
     if isinstance(expression, int | float):
         return expression
-    _, used, called = _parsed(expression)
+    _, used, _ = _parsed(expression)
     try:
         value = _value(expression, *[names[name] for name in used])
         if not math.isfinite(value):
             raise ValueError(f"gives {value}")
         return value
+    except KeyError as error:
+        (name,) = error.args
+        accepted = sorted({*names, *FUNCTIONS})
+        where = f"expression {expression!r}"
+        raise refuse(where, "name", name, accepted, "it is not defined") from error
     except (
         InvalidExpression,
         ArithmeticError,
         TypeError,
         ValueError,
-        KeyError,
         RecursionError,
     ) as error:
-        known = {*names, *FUNCTIONS}
-        unknown = sorted((used | called) - known)
-        why = f"{unknown[0]!r} is not defined" if unknown else error
-        listed = ", ".join(sorted(known))
-        raise LadderError(
-            f"expression {expression!r}: {why}; known names: {listed}"
-        ) from error
+        raise LadderError(f"expression {expression!r}: {error}") from error
 
 
 def whole(expression: str | int, names: Mapping[str, Any]) -> int:

@@ -3,7 +3,7 @@
 import functools
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -16,6 +16,7 @@ from pydantic import (
     WithJsonSchema,
     model_validator,
 )
+from pydantic_core import PydanticCustomError
 
 from ladder.model.architecture import (
     MOST_CLUSTER,
@@ -24,6 +25,7 @@ from ladder.model.architecture import (
     limits_of,
 )
 from ladder.model.document import (
+    NOT_ACCEPTED,
     Arch,
     Condition,
     Document,
@@ -72,6 +74,19 @@ class Parameter(Document):
     """added after the kernel was measured: where it has its default, cells are recorded as before it came"""
 
 
+_FORMS = (
+    {"pointer"},
+    {"scalar", "type"},
+    {"tensor_map", "box", "swizzle"},
+    {"tensor_map", "box", "shape"},
+    {"workspace", "bytes"},
+)
+_FORMS_IN_WORDS = (
+    "{pointer: NAME}, {workspace: zeroed|scratch, bytes: ...}, {scalar: EXPRESSION, type: int32|int64|float32} "
+    "or {tensor_map: NAME, box: [...], swizzle: ...}, in Triton with shape in place of swizzle"
+)
+
+
 class Argument(Document):
     """One kernel argument: a pointer to a buffer of the problem or a workspace, a scalar, or a TMA tensor map.
 
@@ -104,16 +119,11 @@ class Argument(Document):
 
     @model_validator(mode="after")
     def _one_kind(self) -> Self:
-        given = self.model_fields_set - (
-            {"divisible_by"} if "scalar" in self.model_fields_set else {"l2_promotion"}
-        )
-        maps = ({"tensor_map", "box", "swizzle"}, {"tensor_map", "box", "shape"})
-        known = ({"pointer"}, {"scalar", "type"}, *maps, {"workspace", "bytes"})
-        if given not in known:
-            forms = "{pointer: NAME}, {workspace: zeroed|scratch, bytes: ...}, "
-            forms += "{scalar: EXPRESSION, type: int32|int64|float32}"
-            forms += " or {tensor_map: NAME, box: [...], swizzle: ...}, in Triton with shape in place of swizzle"
-            raise ValueError(forms)
+        optional = "divisible_by" if self.scalar is not None else "l2_promotion"
+        if self.model_fields_set - {optional} not in _FORMS:
+            raise PydanticCustomError(
+                NOT_ACCEPTED, "{accepted}", {"accepted": _FORMS_IN_WORDS}
+            )
         return self
 
     @functools.cached_property
@@ -134,10 +144,8 @@ class Argument(Document):
                     f"expression {self.name!r}: gave {value!r}, a float32 is needed"
                 )
             return float(value)
-        number, most = (
-            whole(self.name, names),
-            2 ** (8 * SCALAR_BYTES[self.type or ""] - 1),
-        )
+        number = whole(self.name, names)
+        most = 2 ** (8 * SCALAR_BYTES[self.type or ""] - 1)
         if not -most <= number < most:
             raise LadderError(
                 f"expression {self.name!r}: gave {number}, an {self.type} is needed"
@@ -251,31 +259,34 @@ class Kernel(Document):
             for folder in self.include
         )
 
+    @property
+    def usual_layouts(self) -> Sequence[str]:
+        """The layouts that it takes, the default first."""
+        return self.layouts or self.problem.layouts[:1]
+
     def _hints(self) -> Iterator[Condition]:
         """That arguments are as divisible as the compiler assumes."""
-        for one in self.arguments:
-            if one.divisible_by != 1:
-                why = f"is compiled for {one.name} divisible by {one.divisible_by}"
-                yield Condition(
-                    expr=f"({one.name}) % ({one.divisible_by}) == 0", reason=why
-                )
+        for argument in self.arguments:
+            if (divisor := argument.divisible_by) != 1:
+                expr = f"({argument.name}) % ({divisor}) == 0"
+                reason = f"is compiled for {argument.name} divisible by {divisor}"
+                yield Condition(expr=expr, reason=reason)
 
     @functools.cached_property
     def block(self) -> Dims:
         """Threads of a block: expressions."""
-        return self.launch.block or [
-            f"32 * ({self.triton.num_warps})" if self.triton else 1
-        ]
+        warps = self.triton.num_warps if self.triton else 1
+        return self.launch.block or [f"32 * ({warps})"]
 
     @functools.cached_property
     def split_constraints(self) -> tuple[list[Condition], list[Condition]]:
         """Constraints on parameters alone, and those that depend on the size."""
-        parts: tuple[list[Condition], list[Condition]] = ([], [])
-        for one in (*self.constraints, *self._hints()):
-            parts[not words(one.expr)[0].isdisjoint(self.problem.size_fields)].append(
-                one
-            )
-        return parts
+        fixed, sized = list[Condition](), list[Condition]()
+        for condition in (*self.constraints, *self._hints()):
+            names, _ = words(condition.expr)
+            of_size = names.intersection(self.problem.size_fields)
+            (sized if of_size else fixed).append(condition)
+        return fixed, sized
 
     def variant(
         self,
@@ -293,21 +304,14 @@ class Kernel(Document):
         """
         file = file or self.path
         for name, value in params.items():
-            unknown = f"{self.name} has no such parameter"
-            refuse_unknown(file, f"{where}params", name, self.parameters, unknown)
-            refuse_unknown(
-                file, f"{where}params.{name}", value, self.parameters[name].values
-            )
-        refuse_unknown(
-            file,
-            f"{where}dtype",
-            dtype,
-            self.dtypes,
-            f"{self.name} is not written for it",
-        )
-        layouts = self.layouts or self.problem.layouts[:1]
-        layout = layout or layouts[0]
-        refuse_unknown(file, f"{where}layout", layout, layouts)
+            why = f"{self.name} has no such parameter"
+            refuse_unknown(file, f"{where}params", name, self.parameters, why)
+            values = self.parameters[name].values
+            refuse_unknown(file, f"{where}params.{name}", value, values)
+        why = f"{self.name} is not written for it"
+        refuse_unknown(file, f"{where}dtype", dtype, self.dtypes, why)
+        layout = layout or self.usual_layouts[0]
+        refuse_unknown(file, f"{where}layout", layout, self.usual_layouts)
         fixed = {
             name: params.get(name, axis.default)
             for name, axis in self.parameters.items()
@@ -334,20 +338,12 @@ class Variant:
     @functools.cached_property
     def id(self) -> str:
         """Name, unique in one checkout: kernel, dtype, and the parameters that differ from their default."""
-        axes, usual = (
-            self.kernel.parameters,
-            (self.kernel.layouts or self.kernel.problem.layouts)[0],
-        )
-        parts = [
-            self.kernel.name,
-            self.dtype,
-            *([self.layout] if self.layout != usual else []),
-        ]
-        parts += [
-            f"{name}={value}"
-            for name, value in self.params.items()
-            if value != axes[name].default
-        ]
+        parts = [self.kernel.name, self.dtype]
+        if self.layout != self.kernel.usual_layouts[0]:
+            parts.append(self.layout)
+        for name, value in self.params.items():
+            if value != self.kernel.parameters[name].default:
+                parts.append(f"{name}={value}")
         return "-".join(parts)
 
     @functools.cached_property
@@ -355,37 +351,36 @@ class Variant:
         """The parameters as records hold them. One that is marked `added` is left out at its default, so that older
         records still match.
         """
-        axes = self.kernel.parameters
-        return {
-            name: value
-            for name, value in self.params.items()
-            if not (axes[name].added and value == axes[name].default)
-        }
+        params = {**self.params}
+        for name, axis in self.kernel.parameters.items():
+            if axis.added and params[name] == axis.default:
+                del params[name]
+        return params
 
     def names(self, size: Size | None = None) -> dict[str, Any]:
         """Names an expression of this variant may use: parameters, layout, element_bytes, the size's fields."""
-        own = {"layout": self.layout, "element_bytes": ELEMENT_BYTES[self.dtype]}
-        return {**self.params, **own, **(size or {})}
+        fixed = {"layout": self.layout, "element_bytes": ELEMENT_BYTES[self.dtype]}
+        return {**self.params, **fixed, **(size or {})}
 
     def broken(self, size: Size | None = None) -> Condition | None:
         """The first constraint that does not hold, if any; without a size, of those on parameters alone.
 
         That a block finds its shared memory on some architecture is one of them.
         """
-        names, (fixed, sized) = self.names(size), self.kernel.split_constraints
+        names, (conditions, sized) = self.names(size), self.kernel.split_constraints
+        if size is not None:
+            conditions = [*conditions, *sized]
         with within(f"{self.kernel.path}: constraints"):
-            asked = fixed if size is None else [*fixed, *sized]
-            found = next((one for one in asked if not evaluate(one.expr, names)), None)
-        shared, fields = (
-            self.kernel.launch.shared_bytes,
-            self.kernel.problem.size_fields,
-        )
-        if found is None and (
-            size is not None or words(str(shared))[0].isdisjoint(fields)
-        ):
+            for condition in conditions:
+                if not evaluate(condition.expr, names):
+                    return condition
+        shared = self.kernel.launch.shared_bytes
+        needed, _ = words(shared)
+        if needed <= names.keys():
             with within(f"{self.kernel.path}: launch"):
-                found = _MEMORY if whole(shared, names) > MOST_SHARED_BYTES else None
-        return found
+                if whole(shared, names) > MOST_SHARED_BYTES:
+                    return _MEMORY
+        return None
 
     @property
     def entry(self) -> str:
@@ -395,15 +390,12 @@ class Variant:
     @property
     def constants(self) -> dict[str, Any]:
         """Of a kernel in Triton: the value of each constant."""
-        given, names = (
-            self.kernel.triton.constants if self.kernel.triton else {},
-            self.names(),
-        )
+        names, values = self.names(), dict[str, Any]()
         with within(f"{self.kernel.path}: triton.constants"):
-            return {
-                key: names[one] if one in names else evaluate(one, names)
-                for key, one in given.items()
-            }
+            given = self.kernel.triton.constants if self.kernel.triton else {}
+            for name, text in given.items():
+                values[name] = names[text] if text in names else evaluate(text, names)
+        return values
 
     def absent(self, size: Size | None = None, arch: str = "") -> str | None:
         """Why there is no such variant, at `size` or at none at all, or on `arch`; None where there is."""
@@ -413,9 +405,7 @@ class Variant:
         return self._absent[place]
 
     @functools.cached_property
-    def _absent(
-        self,
-    ) -> dict[tuple[str, tuple[tuple[str, int], ...] | None], str | None]:
+    def _absent(self) -> dict[Any, str | None]:
         """What `absent` has found."""
         return {}
 
@@ -431,9 +421,8 @@ class Variant:
         limits = limits_of(arch)
         if limits is None:
             return None
-        if "TMA" not in limits.features and any(
-            one.tensor_map for one in self.kernel.arguments
-        ):
+        maps = [argument.tensor_map for argument in self.kernel.arguments]
+        if "TMA" not in limits.features and any(maps):
             return f"needs TMA, the device is {arch}"
         if (blocks := math.prod(launch.cluster or ())) > max(1, limits.cluster):
             return f"needs clusters of {blocks} blocks, {arch} has {limits.cluster or 'none'}"
@@ -444,29 +433,28 @@ class Variant:
     def geometry(self, size: Size) -> Geometry:
         """Launch geometry at `size`. Raises LadderError where an expression gives no whole positive number."""
         path, rule, names = self.kernel.path, self.kernel.launch, self.names(size)
+        given = {"grid": rule.grid, "block": self.kernel.block}
+        given["cluster"] = rule.cluster or [1]
+        dims = {}
         with within(f"{path}: launch"):
-            given = {
-                "grid": rule.grid,
-                "block": self.kernel.block,
-                "cluster": rule.cluster or [],
-            }
-            dims = {
-                key: [whole(one, names) for one in each] for key, each in given.items()
-            }
+            for field, texts in given.items():
+                dims[field] = [whole(text, names) for text in texts]
             shared = whole(rule.shared_bytes, names)
         if not 0 <= shared < 2**31:
-            raise refuse(
-                path, "launch.shared_bytes", shared, "a whole number >= 0 and < 2**31"
+            accepted = "a whole number >= 0 and < 2**31"
+            raise refuse(path, "launch.shared_bytes", shared, accepted)
+        for field, values in dims.items():
+            most = _MOST[field]
+            fits = all(
+                1 <= value <= top for value, top in zip(values, most, strict=False)
             )
-        for (field, values), most in zip(dims.items(), _MOST.values(), strict=True):
-            nearest = [
-                max(1, min(one, top)) for one, top in zip(values, most, strict=False)
-            ]
-            if values != nearest or math.prod(values) > most[0]:
+            if not fits or math.prod(values) > most[0]:
                 accepted = f"whole numbers >= 1, at most {most}, and {most[0]} in all"
                 raise refuse(path, f"launch.{field}", values, accepted)
-        grid, block, cluster = (
-            (x, y, z)
-            for x, y, z, *_ in ((*values, 1, 1, 1) for values in dims.values())
-        )
+        grid, block, cluster = map(_in_three, dims.values())
         return Geometry(grid, block, None if cluster == (1, 1, 1) else cluster, shared)
+
+
+def _in_three(values: list[int]) -> tuple[int, int, int]:
+    x, y, z = [*values, 1, 1][:3]
+    return x, y, z

@@ -101,8 +101,11 @@ class Plan:
 
     def regimes_of(self, task: Task) -> tuple[str, ...]:
         """The regimes that a task is timed in."""
-        own = self.regimes[:1] if task.beside else self.regimes
-        return (*own, *([SUSTAINED] if task.sustained and SUSTAINED not in own else []))
+        usual = self.regimes[:1] if task.beside else self.regimes
+        return (
+            *usual,
+            *([SUSTAINED] if task.sustained and SUSTAINED not in usual else []),
+        )
 
     def broken(self, task: Task) -> str | None:
         """Why the task's own variant did not compile, or None."""
@@ -116,33 +119,37 @@ def as_compiled(launch: Launch, facts: Mapping[str, Any]) -> Launch:
     if "hidden_pointers" not in facts:
         return launch
     maps, arguments = iter(facts["tensor_maps"]), list[Mapping[str, Any]]()
-    for one in launch.arguments:
-        if "tensor_map" not in one:
-            arguments.append(one)
+    for argument in launch.arguments:
+        if "tensor_map" not in argument:
+            arguments.append(argument)
             continue
         arguments.append(
-            {"tensor_map": one["tensor_map"], **next(maps), "l2_promotion": _PROMOTION}
+            {
+                "tensor_map": argument["tensor_map"],
+                **next(maps),
+                "l2_promotion": _PROMOTION,
+            }
         )
-        shape = one["shape"]
+        shape = argument["shape"]
         arguments += [{"value": extent, "type": "int32"} for extent in shape]
         arguments += [
             {"value": math.prod(shape[axis:]), "type": "int64"}
             for axis in range(1, len(shape) + 1)
         ]
     arguments += [{"value": 0, "type": "int64"}] * facts["hidden_pointers"]
-    own = {"block": (facts["threads"], 1, 1), "shared_bytes": facts["shared_bytes"]}
-    return replace(launch, **own, arguments=tuple(arguments))
+    block = {"block": (facts["threads"], 1, 1), "shared_bytes": facts["shared_bytes"]}
+    return replace(launch, **block, arguments=tuple(arguments))
 
 
 def tasks_as_compiled(
     tasks: Iterable[Task], facts: Mapping[str, Mapping[str, Any]]
 ) -> tuple[Task, ...]:
     """Tasks with the launches that follow from the facts of their variants."""
-    found = []
-    for one in tasks:
-        own, other = (
+    compiled = []
+    for task in tasks:
+        launch, reference = (
             each and as_compiled(each, facts[each.variant])
-            for each in (one.launch, one.reference)
+            for each in (task.launch, task.reference)
         )
-        found.append(replace(one, launch=own, reference=other))
-    return tuple(found)
+        compiled.append(replace(task, launch=launch, reference=reference))
+    return tuple(compiled)

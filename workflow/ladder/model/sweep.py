@@ -1,24 +1,18 @@
 """Sweeps: the variants and sizes that answer one question."""
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from ladder.model.cell import External
-from ladder.model.document import Document, Text, is_value, taking
+from ladder.model.document import Document, Text, saying
 from ladder.model.expressions import evaluate
 from ladder.model.kernel import Kernel, Variant
 from ladder.model.problem import ParamValue, Problem, Size
 
-
-def _is_size(value: Any) -> bool:
-    given = value.values() if isinstance(value, Mapping) else [value]
-    return all(is_value(one) and one != "" for one in given)
-
-
 _SIZE = "a whole number, an expression such as 2**20, or a mapping of size fields"
-SizeText = Annotated[int | str | dict[str, int | str], *taking(_SIZE, _is_size)]
+SizeText = Annotated[int | Text | dict[str, int | Text], *saying(_SIZE)]
 """A size as documents write it."""
 
 
@@ -62,7 +56,7 @@ class Entry:
         default=None, kw_only=True
     )  # the rung that it changes, if it is one
     # Share of the peak rate that bounds the problem, from and to, as written down before it was measured.
-    predicted: tuple[float, float] | None = field(default=None, kw_only=True)
+    predicted: Sequence[float] | None = field(default=None, kw_only=True)
 
     def excluded_by_where(self, size: Size) -> str | None:
         """Why `where` leaves it out at `size`, "" if without a row; None where it does not."""
