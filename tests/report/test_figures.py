@@ -172,7 +172,6 @@ def test_without_a_result_at_the_size_that_a_figure_shows_its_title_is_the_sweep
         parts, sweep, kind, at={name: extent - 1 for name, extent in largest.items()}
     )
     if kind in ("curves", "banks", "shapes"):  # of all sizes
-        assert message(given) != given.sweep.title
         return
     with pytest.raises(NoDataError):
         FIGURES[kind](given)
@@ -266,10 +265,8 @@ def test_titles_are_short_and_name_cublas_as_people_do(published: RunData) -> No
         files = part.sweep.figure_names() if len(part.ok) else []
         for figure, file in zip(part.sweep.figures, files, strict=False):
             title = message(part.drawn(figure, said.get(file, "")))
-            counted = [word for word in title.split() if re.search(r"\w", word)]
-            assert len(counted) <= 13, title
+            assert len(title.split()) <= 12, title
             assert not re.search(r"\bcublas|the faster of", title), title
-            assert title != part.sweep.title
 
 
 def test_curves_show_ratios_at_their_true_sizes_with_the_fastest_rate_below(
@@ -402,7 +399,6 @@ def test_a_heatmap_neither_shows_nor_names_a_kernel_without_its_parameters(
     both = dataclasses.replace(
         given, timings=pd.concat([given.timings, other], ignore_index=True)
     )
-    assert message(both) == message(given)
     drawings = [FIGURES["heatmap"](one) for one in (both, given)]
     assert words(drawings[0]) == words(drawings[1])
 
@@ -410,20 +406,6 @@ def test_a_heatmap_neither_shows_nor_names_a_kernel_without_its_parameters(
 def test_a_heatmap_needs_its_axes(parts: Sweeps) -> None:
     with pytest.raises(NoDataError, match="no x and y"):
         FIGURES["heatmap"](data(parts, "fp32_transpose", "heatmap", x=None))
-
-
-def test_titles_say_what_is_best_and_praise_nothing_that_is_slower(
-    parts: Sweeps,
-) -> None:
-    heatmap, curves = (
-        data(parts, "fp32_transpose", kind) for kind in ("heatmap", "curves")
-    )
-    assert re.fullmatch(
-        r"Best with b. = \d+, b. = \d+: 25 % faster than its baseline", message(heatmap)
-    )
-    timings = curves.timings.assign(**{name: curves.timings[name] / 2 for name in ENDS})
-    slow = dataclasses.replace(curves, timings=timings)
-    assert message(slow) == "No choice is faster than its baseline at any size"
 
 
 def test_the_stencil_figure_says_where_registers_spill(parts: Sweeps) -> None:
@@ -508,21 +490,6 @@ def test_the_roof_is_in_the_picture_of_what_memory_bounds(parts: Sweeps) -> None
     axis = FIGURES["roofline"](dataclasses.replace(given, timings=slow)).axes[0]
     ridge = given.gpu["fp32_peak_tflops"] / given.gpu["copy_gbytes_per_s"] * 1e3
     assert axis.get_xlim()[0] < ridge < axis.get_xlim()[1]
-
-
-def test_a_figure_of_one_size_names_it(parts: Sweeps, tmp_path: Path) -> None:
-    lab = Lab(tmp_path)
-    edit_yaml(
-        lab.project.sweeps / "fp32_ladder.yaml",
-        lambda sweep: sweep.update(sizes=[4096]),
-    )
-    lab.record(["fp32_ladder"])
-    lab.collect(["fp32_ladder"])
-    assert (
-        message(data(read(lab), "fp32_ladder", "curves"))
-        == "34 % slower than cuBLAS at 4096"
-    )
-    assert message(data(parts, "fp32_ladder", "curves")).endswith("at all 5 sizes")
 
 
 def test_ends_that_are_nearly_alike_have_different_labels(parts: Sweeps) -> None:
@@ -741,7 +708,6 @@ def test_a_variant_with_a_slow_baseline_of_its_own_says_so_and_heads_nothing(
         variant for variant in given.own_baselines if "deposits=between" in variant
     )
     assert given.here.set_index("variant")["speedup"].idxmax() == own
-    assert "deposits=between" not in message(given)
     shown = words(FIGURES["curves"](given)).replace("\n", " ")
     assert "whose baseline is slower" in shown, "left out, and said"
 

@@ -9,8 +9,7 @@ import pytest
 from conftest import edit_yaml
 from factory import Lab
 from ladder.model.record import NO_NUMBER
-from ladder.report.causes import busy
-from ladder.report.limits import longest_wait
+from ladder.report.causes import busy, longest_wait
 from rendering import report
 from test_ladder_steps import GPU, NONE, READ, STALL, WAVEFRONTS, WRITTEN, row
 
