@@ -106,21 +106,23 @@ class Cause:
     share: float = 1.0
 
 
+def _fact(facts: Mapping[str, Any], name: str) -> float:
+    """A number of a row or of the GPU; NaN where it is unknown."""
+    return float(facts.get(name) or math.nan)
+
+
 def needs(row: TableRow, metrics: Metrics, gpu: Mapping[str, Any]) -> list[Need]:
     """What a launch moves, loads, multiplies and issues."""
 
     def counted(name: str) -> float:
         return metrics.get(name, math.nan)
 
-    def fact(facts: Mapping[str, Any], name: str) -> float:
-        return float(facts.get(name) or math.nan)
-
     seconds = row["median_us"] * 1e-6
     # Of all multiprocessors in a second.
-    cycles = fact(gpu, "sms") * fact(row, "sm_clock_mhz") * 1e6
+    cycles = _fact(gpu, "sms") * _fact(row, "sm_clock_mhz") * 1e6
     moved = counted(DRAM_READ) + counted(DRAM_WRITE)
-    copied = fact(gpu, "copy_gbytes_per_s") * 1e9
-    ffma, flops = counted(_FFMA), fact(gpu, "fp32_peak_tflops") * 1e12
+    copied = _fact(gpu, "copy_gbytes_per_s") * 1e9
+    ffma, flops = counted(_FFMA), _fact(gpu, "fp32_peak_tflops") * 1e12
     needed = [
         Need("bytes to and from DRAM", moved, moved / copied, "DRAM", "B"),
         Need("FFMA instructions of threads", ffma, 2 * ffma / flops, "FP32 units"),
@@ -148,12 +150,11 @@ def waits(row: TableRow, metrics: Metrics) -> list[Wait]:
 def busy(row: TableRow, metrics: Metrics, gpu: Mapping[str, Any]) -> dict[str, float]:
     """Unit -> the share of its peak rate that a launch takes, of those that were counted, the busiest first."""
     shares: dict[str, float] = {}
+    peak = _fact(gpu, "memory_peak_gbytes_per_s") * 1e9
     for need in needs(row, metrics, gpu):
-        part = need.seconds / row["median_us"] * 1e6
-        if need.pipe == "DRAM":
-            # The row has the share of the peak rate that the bytes take which the problem needs.
-            needed = (row.get("gbytes_per_s") or math.nan) * row["median_us"] * 1e3
-            part = (row.get("memory_fraction") or math.nan) * need.amount / needed
+        # A need of DRAM takes its time at the rate of a copy, which is below the peak.
+        seconds = need.amount / peak if need.pipe == "DRAM" else need.seconds
+        part = seconds / row["median_us"] * 1e6
         if need.pipe and part >= max(_ROUNDS, shares.get(need.pipe, 0.0)):  # NaN is not
             shares[need.pipe] = part
     return dict(sorted(shares.items(), key=lambda item: -item[1]))

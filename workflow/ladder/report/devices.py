@@ -52,19 +52,17 @@ def _row(name: str, here: RunData, there: RunData) -> dict[str, Any]:
 def side_by_side(
     data: RunData, others: Sequence[tuple[RunFolder, RunData]]
 ) -> dict[str, Any] | None:
-    """`rows`, the first this run's, and `differing` claims: by id the devices of each verdict. None without others."""
+    """`rows`, the first this run's, and `differing` claims: the verdict on each device. None without others."""
     if not others:
         return None
     devices = {data.name: data}
     for folder, there in others:
         devices[label_of(folder) if there.name in devices else there.name] = there
-    verdicts: dict[str, dict[str, list[str]]] = {}
-    for name, device in devices.items():
-        for claim, verdict in _decided(device).items():
-            verdicts.setdefault(str(claim), {}).setdefault(verdict, []).append(name)
+    verdicts = pd.DataFrame({name: _decided(run) for name, run in devices.items()})
+    differing = verdicts[verdicts.nunique(axis=1) > 1]
     return {
-        "rows": [_row(name, data, device) for name, device in devices.items()],
-        "differing": {claim: said for claim, said in verdicts.items() if len(said) > 1},
+        "rows": [_row(name, data, run) for name, run in devices.items()],
+        "differing": {claim: row.dropna() for claim, row in differing.iterrows()},
     }
 
 

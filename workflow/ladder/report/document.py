@@ -100,8 +100,6 @@ def render(
     frames, links = data.frames, Links(folder, folder.root, data)
     timings = stats.against_references(frames["timings"])
     every = answers(data, links)
-    lines = claim_lines(frames["claims"])
-    verdicts = [line["verdict"] for line in lines]
     where = folder.tables.relative_to(folder.root).as_posix()
     own_folder = run or folder.root
     context = {
@@ -117,11 +115,7 @@ def render(
         **_use(data),
         "cannot": _cannot(timings),
         "titles": {answer.figure: answer.title for answer in every},
-        "claims": lines,
-        "by_claim": {
-            claim: stats.records(parts)
-            for claim, parts in frames["claims"].groupby("id", sort=False)
-        },
+        "claims": claim_lines(frames["claims"]),
         "environment": data.environment,
         "devices": side_by_side(data, beside),
         "source": data.source,
@@ -133,12 +127,6 @@ def render(
         "tables": {**frames, "timings": timings},
         "itself": stats.against_itself(frames["sessions"]),
         "sanitized": _sanitized(read_json(folder.sanitizer) or {}, frames["resources"]),
-        "jobs": stats.records(frames["jobs"]),
-        "verdict_counts": {
-            verdict: verdicts.count(verdict)
-            for verdict in _WORST_FIRST
-            if verdict in verdicts
-        },
         "settings": _settings(data, plans),
         "csv": "" if where == "." else f"{where}/",
         "folder": own_folder.as_posix(),

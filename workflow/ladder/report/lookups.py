@@ -166,7 +166,7 @@ class Lookups:
         return max(here, key=lambda choice: choice.gain.value)
 
     def slowed(self) -> list[Choice]:
-        """The choices of which one was timed both once and for seconds."""
+        """The choices at whose place a configuration was timed both once and for seconds."""
         pairs = [choice for choice in choices(self.data) if choice.slowed]
         if not pairs:
             raise Unmeasured("no GEMM was timed both once and for seconds")
