@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -27,6 +26,7 @@ from ladder.report.links import Links
 from ladder.results import tables
 from ladder.results.run_data import RunData
 from rendering import cells
+from test_chapters import timing
 
 PEAK = 989.0
 RATES = {
@@ -45,48 +45,29 @@ RATES |= {"9": 650, "9b": 590}
 """TFLOP/s of the rungs, at any length."""
 
 
-def timing(
-    sweep: Sweep, entry: Entry, size: dict[str, int], against: Entry | None
+def rung(
+    sweep: Sweep, entry: Entry, size: Mapping[str, int], against: Entry | None
 ) -> dict[str, Any]:
     """A row of a rung, timed against the sweep's reference or against the rung that it changes."""
     variant = entry.variant
-    other = (
-        RATES[against.rung.split()[0]]
-        if against
-        else RATES["6b" if variant.params["causal"] else "6"]
-    )
-    rate = RATES[entry.rung.split()[0]]
-    us = PROBLEM.work(size, variant.dtype, variant.params).operations / rate / 1e6
-    row: dict[str, Any] = {
-        "sweep": sweep.name,
-        "problem": sweep.problem.name,
-        "kernel": variant.kernel.name,
-    }
-    row |= {
-        "variant": variant.id,
-        "rung": entry.rung,
-        "params": json.dumps(dict(variant.params)),
-        **size,
-    }
-    row |= {
-        "dtype": variant.dtype,
-        "throttled": False,
-        "busy": False,
-        "fresh": False,
-        "status": "ok",
-    }
-    row |= {"regime": "cold", "samples": 24, "stopped_by": "precision", "cv": 0.001}
-    row |= {"median_us": us, "median_us_low": us * 0.999, "median_us_high": us * 1.001}
-    row |= {
-        "reference": against.variant.id if against else "6_overlap",
-        "reference_median_us": us * rate / other,
-    }
-    row |= {
-        "baseline": against.variant.id if against else None,
-        "speedup": rate / other,
-    }
-    row |= {"speedup_low": rate / other * 0.999, "speedup_high": rate / other * 1.001}
-    return row | {"tflops": rate, "peak_fraction": rate / PEAK, "memory_fraction": 0.1}
+    usual = "6b" if variant.params["causal"] else "6"
+    other = RATES[against.rung.split()[0] if against else usual]
+    return at_rate(sweep, entry, size, RATES[entry.rung.split()[0]], against, other)
+
+
+def at_rate(
+    sweep: Sweep,
+    entry: Entry,
+    size: Mapping[str, int],
+    rate: float,
+    against: Entry | str | None,
+    other: float,
+) -> dict[str, Any]:
+    variant = entry.variant
+    work = PROBLEM.work(dict(size), variant.dtype, variant.params).operations / 1e6
+    reference = (against or "6_overlap", work / other)
+    shares = {"peak_fraction": rate / PEAK, "memory_fraction": 0.1}
+    return timing(sweep, entry, size, work / rate, reference, **shares)
 
 
 CHAPTERS = ("Memory-bound kernels", "Attention")
@@ -100,19 +81,13 @@ def data() -> RunData:
     )
     frames, sweep = known.frames, known.sweeps["attention"]
     rows = [
-        timing(sweep, entry, dict(size), against)
+        rung(sweep, entry, size, against)
         for entry, size in sweep.cells
         for against in ([None, entry.baseline] if entry.baseline else [None])
     ]
     others = frames["timings"][frames["timings"]["problem"] != "attention"]
     made = tables.concat([others, tables.frame("timings", rows)], "timings")
     return RunData(known.sweeps, {**frames, "timings": made}, known.environment)
-
-
-def test_its_sweeps_are_a_chapter(data: RunData) -> None:
-    own = [sweep for sweep in data.sweeps.values() if sweep.problem.name == "attention"]
-    assert len(own) >= 1
-    assert {title_of(sweep) for sweep in own} == {"Attention"}
 
 
 def test_the_answer_names_the_fastest_rungs_and_their_rates(data: RunData) -> None:
@@ -150,42 +125,10 @@ def beside_libraries(sweep: Sweep, library: float) -> list[dict[str, Any]]:
     """Rows of a sweep against libraries, the faster of which has this many TFLOP/s, half as many at 16384 keys."""
     rows = []
     for entry, size in sweep.cells:
-        variant = entry.variant
-        rate = CAUSAL if variant.params["causal"] else BESIDE
-        rate = IN_TRITON if variant.kernel.name.startswith("triton") else rate
+        rate = CAUSAL if entry.variant.params["causal"] else BESIDE
+        rate = IN_TRITON if entry.variant.kernel.triton else rate
         other = library / (2 if size["sequence"] == 16384 else 1)
-        us = (
-            PROBLEM.work(dict(size), variant.dtype, variant.params).operations
-            / rate
-            / 1e6
-        )
-        row = {
-            "sweep": sweep.name,
-            "problem": "attention",
-            "kernel": variant.kernel.name,
-            "status": "ok",
-            **size,
-        }
-        row |= {
-            "variant": variant.id,
-            "params": json.dumps(dict(variant.params)),
-            "dtype": variant.dtype,
-        }
-        row |= {
-            "regime": "cold",
-            "median_us": us,
-            "tflops": rate,
-            "peak_fraction": rate / PEAK,
-        }
-        row |= {
-            "reference": "cuDNN",
-            "reference_median_us": us * rate / other,
-            "memory_fraction": 0.1,
-        }
-        ends = zip(("", "_low", "_high"), (1, 0.99, 1.01), strict=True)
-        rows.append(
-            row | {f"speedup{end}": rate / other * factor for end, factor in ends}
-        )
+        rows.append(at_rate(sweep, entry, size, rate, "cuDNN", other))
     return rows
 
 
@@ -253,19 +196,6 @@ def test_its_chapter_has_its_ladder_and_its_answer(data: RunData) -> None:
         "of the other problems the sweeps' pages have them"
     )
     assert "[its rungs](sweeps/softmax_bf16.md)" in memory
-
-
-def test_without_rows_there_is_no_answer(data: RunData) -> None:
-    timings = data.frames["timings"]
-    frames = data.frames | {"timings": timings[timings["sweep"] != "attention"]}
-    other = RunData(data.sweeps, frames, data.environment)
-    (answer,) = (
-        one
-        for one in answers(other, Links(PUBLISHED, ROOT, other))
-        if one.name == "attention_speed"
-    )
-    assert not answer.headline
-    assert answer.absent == "attention has no timings"
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -21,15 +22,12 @@ from ladder.claims.memory_bound import (
 from ladder.claims.primitives import HOLDS, REFUTED, Part, Parts
 from ladder.model.cell import size_label
 from ladder.model.sweep import Entry, Figure, Sweep
-from ladder.problems.registry import PROBLEMS
 from ladder.report.answers import answers
 from ladder.report.chapters import chapters, title_of
 from ladder.report.document import NOT_HERE, claim_lines, render
 from ladder.report.figures.registry import FIGURES
-from ladder.report.ladder_page import FILES, PRODUCTS, ladders
 from ladder.report.links import Links
 from ladder.report.shares import shares_of
-from ladder.results import statistics as stats
 from ladder.results import tables
 from ladder.results.run_data import RunData
 from matplotlib.text import Text
@@ -63,95 +61,58 @@ TITLE = "Memory-bound kernels"
 
 
 def timing(
+    sweep: Sweep,
+    entry: Entry,
+    size: Mapping[str, int],
+    us: float,
+    reference: tuple[Entry | str, float],
+    **more: Any,
+) -> dict[str, Any]:
+    """A row of a rung that took `us`, timed against a reference and its time: a library, or a rung as baseline."""
+    variant, (against, other) = entry.variant, reference
+    baseline = against.variant.id if isinstance(against, Entry) else None
+    work = sweep.problem.work(size, variant.dtype, variant.params)
+    row = {"sweep": sweep.name, "problem": sweep.problem.name, "status": "ok", **size}
+    row |= {"kernel": variant.kernel.name, "variant": variant.id, "regime": "cold"}
+    row |= {"dtype": variant.dtype, "params": json.dumps(dict(variant.params))}
+    row |= {"median_us": us, "reference_median_us": other}
+    row |= {"reference": baseline or against, "baseline": baseline}
+    ends = {"": 1.0, "_low": 0.999, "_high": 1.001}
+    row |= {f"speedup{end}": other / us * factor for end, factor in ends.items()}
+    return row | {"tflops": work.operations / us / 1e6} | more
+
+
+def in_memory(
     sweep: Sweep, entry: Entry, size: dict[str, int], against: Entry | None
 ) -> dict[str, Any]:
     """A row of a rung, timed against the copy or against the rung that it changes."""
-    variant, rates = entry.variant, ALL_RATES[sweep.name]
-    work = PROBLEMS[sweep.problem.name].work(size, variant.dtype, variant.params)
-    us = work.bytes / rates[entry.rung[0]] / 1e3
-    other = work.bytes / (rates[against.rung[0]] if against else COPY) / 1e3
-    tflops = work.operations / us / 1e6
-    row: dict[str, Any] = {
-        "sweep": sweep.name,
-        "problem": sweep.problem.name,
-        "kernel": variant.kernel.name,
-    }
-    row |= {
-        "variant": variant.id,
-        "rung": entry.rung,
-        "params": "{}",
-        "dtype": variant.dtype,
-        **size,
-    }
-    row |= {"throttled": False, "busy": False, "fresh": False}
-    row |= {
-        "status": "ok",
-        "regime": "cold",
-        "samples": 24,
-        "stopped_by": "precision",
-        "cv": 0.001,
-    }
-    row |= {"median_us": us, "median_us_low": us * 0.999, "median_us_high": us * 1.001}
-    row |= {
-        "reference": against.variant.id if against else "copy",
-        "reference_median_us": other,
-    }
-    row |= {"baseline": against.variant.id if against else None}
-    row |= {
-        "speedup": other / us,
-        "speedup_low": other / us * 0.999,
-        "speedup_high": other / us * 1.001,
-    }
-    row |= {
-        "tflops": tflops,
-        "peak_fraction": tflops / FP32,
-        "gbytes_per_s": rates[entry.rung[0]],
-    }
-    return row | {
-        "memory_fraction": rates[entry.rung[0]] / PEAK,
-        "copy_fraction": other / us,
-    }
+    rates, variant = ALL_RATES[sweep.name], entry.variant
+    rate = rates[entry.rung[0]]
+    other = rates[against.rung[0]] if against else COPY
+    kb = sweep.problem.work(size, variant.dtype, variant.params).bytes / 1e3
+    row = timing(sweep, entry, size, kb / rate, (against or "copy", kb / other))
+    row |= {"peak_fraction": row["tflops"] / FP32, "gbytes_per_s": rate}
+    return row | {"memory_fraction": rate / PEAK, "copy_fraction": rate / other}
 
 
 @pytest.fixture(scope="module")
 def data() -> RunData:
     own = (name for name, sweep in every_sweep().items() if title_of(sweep) == TITLE)
-    known = published_of(
-        *own,
-        *PRODUCTS,
-        *FILES.values(),
-        "fp32_tiles",
-        "bank_wide",
-        "stencil_best",
-        "attention",
-    )
-    sweeps, frames = known.sweeps, known.frames
-    rows = [
-        timing(sweep, entry, dict(size), against)
-        for sweep in (sweeps[name] for name in ALL_RATES)
-        for entry, size in sweep.cells
-        if entry.absent(size) is None
-        for against in (None, entry.baseline)
-        if against is None
-        or (against is entry.baseline and against.absent(size) is None)
-    ]
-    unique = {
-        (row["variant"], *stats.size_of(row).items(), row["baseline"]): row
-        for row in rows
-    }
-    chapters_of_their_own = {"reduction", "transpose", "softmax", "gemv", "attention"}
-    others = frames["timings"][
-        ~frames["timings"]["problem"].isin(chapters_of_their_own)
-    ]
-    made = tables.concat(
-        [others, tables.frame("timings", [*unique.values()])], "timings"
-    )
-    nothing_counted = tables.frame("metrics", [])
-    return RunData(
-        sweeps,
-        {**frames, "timings": made, "metrics": nothing_counted},
-        known.environment,
-    )
+    others = ("hopper_files", "fp32_ladder", "fp32_tiles", "bank_wide", "attention")
+    known = published_of(*own, *others, "stencil_best")
+    frames, rows = known.frames, []
+    for sweep in (known.sweeps[name] for name in ALL_RATES):
+        for entry, size in sweep.cells:
+            if entry.absent(size) is not None:
+                continue
+            rows.append(in_memory(sweep, entry, dict(size), None))
+            if entry.baseline and entry.baseline.absent(size) is None:
+                rows.append(in_memory(sweep, entry, dict(size), entry.baseline))
+    made_up = {"reduction", "transpose", "softmax", "gemv", "attention"}
+    kept = frames["timings"][~frames["timings"]["problem"].isin(made_up)]
+    timings = tables.concat([kept, tables.frame("timings", rows)], "timings")
+    nothing_counted = {"timings": timings, "metrics": tables.frame("metrics", [])}
+    return RunData(known.sweeps, {**frames, **nothing_counted}, known.environment)
 
 
 def test_a_chapter_is_the_innermost_folder_with_a_title(data: RunData) -> None:
@@ -194,36 +155,6 @@ def test_each_rung_stands_in_the_chapter_with_its_predicted_and_its_measured_sha
     )
 
 
-def test_on_another_gpu_nothing_is_said_of_what_was_predicted_for_one(
-    data: RunData,
-) -> None:
-    two = {name: data.sweeps[name] for name in ALL_RATES}
-    environment = {
-        **data.environment,
-        "device": "nvidia-geforce-rtx-4090",
-        "published": None,
-    }
-    pages = dict(render(PUBLISHED, RunData(two, data.frames, environment), {}))
-    for page in (pages[PUBLISHED.report], pages[PUBLISHED.sweep_page("reduction")]):
-        assert "redict" not in re.sub(
-            r"predicted on another GPU|another GPU is predicted", "", page
-        )
-    assert "|8 bulk copies|" in pages[PUBLISHED.report].replace("**", "")
-
-
-def test_a_prediction_without_a_rung_or_a_row_stands_under_the_variants_id(
-    data: RunData,
-) -> None:
-    sweep = data.sweeps["reduction"]
-    last = replace(sweep.entries[-1], rung="", baseline=None)
-    bare = replace(sweep, entries=(*sweep.entries[:-1], last))
-    timings = data.frames["timings"]
-    frames = data.frames | {"timings": timings[timings["variant"] != last.variant.id]}
-    other = RunData({"reduction": bare}, frames, data.environment)
-    page = dict(render(PUBLISHED, other, {}))[PUBLISHED.sweep_page("reduction")]
-    assert f"| {last.variant.id} | 89 to 93\u00a0% |  |  |" in page
-
-
 def test_the_larger_share_says_what_bounds_a_sweep(data: RunData) -> None:
     part = data.parts["reduction"]
     shares = shares_of(part)
@@ -232,7 +163,7 @@ def test_the_larger_share_says_what_bounds_a_sweep(data: RunData) -> None:
     many = part.timings.assign(
         peak_fraction=2 * part.timings["memory_fraction"], copy_fraction=np.nan
     )
-    other = shares_of(tables_of(part, many))
+    other = shares_of(replace(part, timings=many))
     assert other is not None
     assert other.of == "arithmetic"
     first = part.sweep.entries[1]
@@ -245,48 +176,9 @@ def test_the_larger_share_says_what_bounds_a_sweep(data: RunData) -> None:
         == shares.reached[part.sweep.entries[0].variant.id].size
     )
     assert shares_of(data.parts["fp32_ladder"]) is None
-    nothing = shares_of(tables_of(part, part.timings[:0]))
-    assert nothing is not None
-    assert (nothing.of, nothing.reached) == ("the memory", {})
     attention = shares_of(data.parts["attention"])
     assert attention is not None
     assert (attention.of, attention.reached) == ("arithmetic", {})
-
-
-def test_docs_show_each_rung_with_both_shares_its_gain_and_its_new_lines(
-    data: RunData,
-) -> None:
-    drawn = ladders(PUBLISHED, data, ROOT)
-    part = drawn.partition("\n## The sum of a line of numbers\n")[2].partition("\n## ")[
-        0
-    ]
-    assert "Shares are of the peak rate of the memory." in part
-    assert "reduction-1-ladder.png" in part
-    rows = [
-        line.split(" | ") for line in part.splitlines() if re.match(r"\| \W*\d ", line)
-    ]
-    for entry, row in zip(data.sweeps["reduction"].entries, rows, strict=True):
-        shares = shares_of(data.parts["reduction"])
-        assert shares is not None
-        assert row[4:6] == [shares.predicted(entry), shares.measured(entry)]
-        assert (row[3].strip() == "") == (entry.baseline is None)
-        if entry.rung[0] not in "12":  # rung 1 has no result at the size of the table
-            below = entry.baseline.rung[0] if entry.baseline else ""
-            gain = RATES[entry.rung[0]] / RATES[below]
-            assert row[7:8] == [below]
-            assert row[8].startswith(f"{gain:.3f} [")
-    other = drawn.partition("\n## The transposition of a matrix of 4-byte elements\n")[
-        2
-    ].partition("\n## ")[0]
-    assert "Nothing of it is published yet." in other
-    assert "![" not in other
-    assert other.count("not measured") == len(data.sweeps["transpose_fp32"].entries)
-
-
-def tables_of(part: Any, timings: Any) -> Any:
-    import dataclasses
-
-    return dataclasses.replace(part, timings=timings)
 
 
 def test_figures_of_what_the_memory_bounds_show_its_rate(data: RunData) -> None:
@@ -340,36 +232,6 @@ def test_the_answer_names_the_fastest_rung_and_what_a_copy_reaches(
     rows = cells(answer.table)
     assert rows[0]["fastest rung"] == "bulk copies"
     assert answer.chapter == "memory_bound"
-    assert {row["busy"] for row in rows} == {""}, "nothing was counted"
     assert [row["size"] for row in rows] == [
         data.parts[name].size_text for name in (*ALL_RATES, "gemv_fp32")
     ]
-
-
-def test_the_numbers_of_the_answer_say_what_is_busy_where_it_was_counted(
-    data: RunData,
-) -> None:
-    """The sum moves 1.16 GB, where 2^28 numbers are 1.07."""
-    row = next(
-        one
-        for one in data.rows("reduction", rung="8 bulk copies")
-        if one.size == data.parts["reduction"].size
-    )
-    counted = {"dram__bytes_read.sum": 1.1e9, "dram__bytes_write.sum": 0.06e9}
-    counted |= {"smsp__issue_active.avg.pct_of_peak_sustained_active": 12.0}
-    place = {name: row[name] for name in ("sweep", "variant")} | dict(row.size)
-    rows = [
-        place | {"metric": name, "unit": "", "value": value}
-        for name, value in counted.items()
-    ]
-    metrics = tables.frame("metrics", rows)
-    other = RunData(data.sweeps, data.frames | {"metrics": metrics}, data.environment)
-    (answer,) = (
-        one
-        for one in answers(other, Links(PUBLISHED, ROOT, other))
-        if one.name == "memory_speed"
-    )
-    part = 1.16e9 / 2**30 * row["memory_fraction"]
-    line, *others = cells(answer.table)
-    assert line["busy"] == f"DRAM {100 * part:.0f} %, issue slots 12 %"
-    assert not any(one["busy"] for one in others)

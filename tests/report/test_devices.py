@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from pathlib import Path
 
 import pytest
 from checkout import PUBLISHED, published_of
 from conftest import ROOT
-from ladder.model.folders import Project, PublishedFolder
+from ladder.model.folders import PublishedFolder
 from ladder.page.document import render as render_page
 from ladder.report.document import render
 from ladder.results import tables
@@ -84,21 +83,6 @@ def test_the_report_compares_the_cells_that_devices_share_and_names_one_without_
 
 
 @pytest.mark.slow
-def test_the_page_has_every_device_and_says_which_has_no_measurements(
-    data: RunData, others: list[tuple[PublishedFolder, RunData]]
-) -> None:
-    text = render_page(PUBLISHED, data, ROOT, others)
-    found = re.search(r'id="data">(.*?)</script>', text, re.DOTALL)
-    assert found
-    runs = json.loads(found[1])["runs"]
-    assert [(run["gpu"], run["measured"]) for run in runs] == [
-        ("NVIDIA H200", True),
-        ("NVIDIA-FAST", True),
-        ("NVIDIA-NONE", False),
-    ]
-
-
-@pytest.mark.slow
 def test_the_first_screen_sets_this_gpu_beside_those_that_were_measured(
     data: RunData, others: list[tuple[PublishedFolder, RunData]]
 ) -> None:
@@ -122,12 +106,3 @@ def test_the_first_screen_sets_this_gpu_beside_those_that_were_measured(
     card = page.partition('data-name="three_steps"')[2].partition("</article>")[0]
     assert re.search(r'class="muted">NVIDIA-FAST \(published\d+\): <p>Coalesced', card)
     assert "NVIDIA-NONE" not in card
-
-
-def test_what_is_published_of_other_devices_is_found(
-    tmp_path: Path, others: list[tuple[PublishedFolder, RunData]]
-) -> None:
-    for one, _ in others:
-        shutil.copytree(one.root, tmp_path / "results/published" / one.root.name)
-    found = [one.root.name for one in Project(tmp_path).publications()]
-    assert found == ["nvidia-fast", "nvidia-none"]

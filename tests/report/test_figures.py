@@ -193,10 +193,8 @@ def test_titles_are_short_and_name_cublas_as_people_do(published: RunData) -> No
         files = part.sweep.figure_names() if len(part.ok) else []
         for figure, file in zip(part.sweep.figures, files, strict=False):
             title = message(part.drawn(figure, said.get(file, "")))
-            counted = [word for word in title.split() if re.search(r"\w", word)]
-            assert len(counted) <= 13, title
+            assert len(title.split()) <= 12, title
             assert not re.search(r"\bcublas|the faster of", title), title
-            assert title != part.sweep.title
 
 
 def test_curves_show_ratios_at_their_true_sizes(parts: Sweeps) -> None:
@@ -316,22 +314,6 @@ def test_a_heatmap_neither_shows_nor_names_a_kernel_without_its_parameters(
 def test_a_heatmap_needs_its_axes(parts: Sweeps) -> None:
     with pytest.raises(NoDataError, match="no x and y"):
         FIGURES["heatmap"](data(parts, "fp32_transpose", "heatmap", x=None))
-
-
-def test_titles_say_what_is_best_and_praise_nothing_that_is_slower(
-    parts: Sweeps,
-) -> None:
-    heatmap = data(parts, "fp32_transpose", "heatmap")
-    best = r"Best with b. = \d+, b. = \d+: 25 % faster than its baseline"
-    assert re.fullmatch(best, message(heatmap))
-    curves = data(parts, "fp32_transpose", "curves")
-    slow = with_timings(curves, **{name: curves.timings[name] / 2 for name in ENDS})
-    assert message(slow) == "No choice is faster than its baseline at any size"
-    ladder = data(parts, "fp32_ladder", "curves")
-    assert message(ladder).endswith("at all 5 sizes")
-    timings = ladder.timings[ladder.timings["n"] == 4096]
-    one_size = dataclasses.replace(ladder, timings=timings)
-    assert message(one_size) == "34 % slower than cuBLAS at 4096"
 
 
 def test_three_views_of_a_bank_conflict_agree(parts: Sweeps) -> None:
@@ -459,7 +441,6 @@ def test_a_variant_with_a_slow_baseline_of_its_own_says_so_and_heads_nothing(
     fastest = given.here.set_index("variant")["speedup"].idxmax()
     assert "deposits=between" in fastest
     assert fastest in given.own_baselines
-    assert "deposits=between" not in message(given)
     assert "whose baseline is slower" in words(FIGURES["curves"](given))
 
 

@@ -12,7 +12,7 @@ from checkout import every_sweep
 from conftest import edit_yaml
 from factory import Lab
 from ladder.model.sweep import Sweep
-from ladder.report.causes import NOT_COUNTED, cause, explanation, short
+from ladder.report.causes import Cause, cause, resident
 from ladder.report.ladder_steps import Step, path_to_fastest, steps
 from ladder.results.statistics import at_size, estimate, ratio, records
 from ladder.results.sweep_data import of_sweep
@@ -31,71 +31,53 @@ def row(microseconds: float) -> dict[str, Any]:
 
 def found(
     times: tuple[float, float], below: Any, above: Any, gpu: Any = GPU
-) -> tuple[str, float | None] | None:
-    accounts = cause(row(times[0]), row(times[1]), [below, above], gpu)
-    return (accounts.words, accounts.share) if accounts else None
+) -> Cause | None:
+    return cause(row(times[0]), row(times[1]), [below, above], gpu)
 
 
-def test_an_explanation_says_whether_time_was_saved_or_lost_and_what_was_not_counted() -> (
-    None
-):
-    many, few = {WAVEFRONTS: 1e8}, {WAVEFRONTS: 4e7}
-    fell = "wavefronts of shared memory fall from 100 M to 40.0 M, which explains all of the time saved"
-    rose = "wavefronts of shared memory rise from 40.0 M to 100 M, which explains all of the time lost"
-    assert explanation(row(1200), row(700), [many, few], GPU) == (fell, True)
-    assert explanation(row(700), row(1200), [few, many], GPU) == (rose, True)
-    assert explanation(row(1200), row(700), [many, {}], GPU) == (NOT_COUNTED, False)
-    less = "wavefronts of shared memory fall from 100 M to 70.0 M, which explains 60 % of the time saved"
-    assert explanation(row(1200), row(700), [many, {WAVEFRONTS: 7e7}], GPU) == (
-        less,
-        True,
-    )
+def said(times: tuple[float, float], below: Any, above: Any) -> str:
+    accounts = found(times, below, above)
+    return accounts.words if accounts else ""
 
 
-def test_where_no_counter_explains_the_time_another_occupancy_is_named() -> None:
+@pytest.mark.parametrize(
+    ("times", "below", "above", "words"),
+    [
+        # 1e8 wavefronts take 1000 us on 100 multiprocessors of 1 GHz, one a cycle.
+        ((1200, 700), 1e8, 4e7, "fall from 100 M to 40.0 M, which explains all of"),
+        ((700, 1200), 4e7, 1e8, "rise from 40.0 M to 100 M, which explains all of"),
+        ((1200, 700), 1e8, 7e7, "fall from 100 M to 70.0 M, which explains 60 % of"),
+    ],
+)
+def test_a_count_is_the_cause_where_its_change_takes_the_time_that_was_saved_or_lost(
+    times: tuple[float, float], below: float, above: float, words: str
+) -> None:
+    change = "saved" if times[0] > times[1] else "lost"
+    accounts = found(times, {WAVEFRONTS: below}, {WAVEFRONTS: above})
+    assert accounts is not None
+    assert accounts.words == f"wavefronts of shared memory {words} the time {change}"
+    assert accounts.short == f"wavefronts of shared memory {words[:4]}"
+
+
+def test_the_faster_one_may_have_another_occupancy() -> None:
     """It may be the cause where the faster one has the larger; two blocks instead of one, or one instead of two."""
 
-    def said(
-        *ends: tuple[float, int, float], counted: Any = ({"any": 1.0}, {"any": 1.0})
-    ) -> str:
+    def of(*launches: tuple[float, int, float]) -> str:
         below, above = (
             row(time) | {"blocks_per_sm": blocks, "occupancy": share}
-            for time, blocks, share in ends
+            for time, blocks, share in launches
         )
-        return explanation(below, above, counted, GPU)[0]
+        return resident(below, above)
 
     few, many = (1200, 1, 0.125), (1000, 2, 0.25)
-    more = "not explained by the counters; 2 blocks a multiprocessor instead of 1: occupancy 25 %, not 12.5 %"
-    fewer = "not explained by the counters; 1 block a multiprocessor instead of 2: occupancy 12.5 %, not 25 %"
-    assert (said(few, many), said(many, few)) == (more, fewer)
-    plain = "not explained by the counters"
-    assert said(few, (1000, 1, 0.125)) == plain, "the same"
-    assert said((1200, 2, 0.25), (1000, 1, 0.125)) == plain, "the faster one has less"
-    assert said((1200, 8, 1.0), (1000, 2, 1.0)) == plain, "blocks of more threads"
-    assert said((1200, 8, 0.25), (1000, 2, 0.5)) == plain, (
-        "fewer blocks of more threads"
-    )
-    counters = {WAVEFRONTS: 1e8}, {WAVEFRONTS: 8e7}
-    assert said(few, many, counted=counters).startswith(
-        "wavefronts of shared memory fall"
-    ), "a counter goes first"
-    assert explanation(row(1200), row(1000), [{"any": 1.0}] * 2, GPU) == (
-        plain,
-        False,
-    ), "not compiled"
-
-
-def test_a_count_is_the_cause_where_its_change_takes_the_time_that_was_saved() -> None:
-    """1e8 wavefronts take 1000 us on 100 multiprocessors of 1 GHz, one a cycle."""
-    faster = found((1200, 700), {WAVEFRONTS: 1e8}, {WAVEFRONTS: 4e7})
-    assert faster is not None
-    assert faster == (
-        "wavefronts of shared memory fall from 100 M to 40.0 M",
-        pytest.approx(1.2),
-    )
-    slower = found((700, 1200), {WAVEFRONTS: 4e7}, {WAVEFRONTS: 1e8})
-    assert slower is not None
-    assert slower[0] == "wavefronts of shared memory rise from 40.0 M to 100 M"
+    more = "2 blocks a multiprocessor instead of 1: occupancy 25 %, not 12.5 %"
+    fewer = "1 block a multiprocessor instead of 2: occupancy 12.5 %, not 25 %"
+    assert (of(few, many), of(many, few)) == (more, fewer)
+    assert of(few, (1000, 1, 0.125)) == "", "the same"
+    assert of((1200, 2, 0.25), (1000, 1, 0.125)) == "", "the faster one has less"
+    assert of((1200, 8, 1.0), (1000, 2, 1.0)) == "", "blocks of more threads"
+    assert of((1200, 8, 0.25), (1000, 2, 0.5)) == "", "fewer blocks of more threads"
+    assert resident(row(1200), row(1000)) == "", "not compiled"
 
 
 @pytest.mark.parametrize(
@@ -117,16 +99,16 @@ def test_a_count_that_does_not_account_for_the_time_is_not_named(
 def test_a_wait_is_named_where_no_count_is_and_by_its_share_of_the_time() -> None:
     """Of 4 cycles an instruction 3 are waits; without 2 of them it takes half of the time."""
     below, above = (NONE | {STALL.format("barrier"): value} for value in (3.0, 1.0))
-    said = found((1000, 500), below, above)
-    assert said is not None
-    assert (
-        said[0]
-        == "cycles per instruction that warps wait at barriers (barrier) fall from 3.00 to 1.00"
-    )
-    assert said[1] == pytest.approx((1000 * 3 / 4 - 500 * 1 / 2) / 500)
-    counted = found((1000, 500), below | {WAVEFRONTS: 9e7}, above | {WAVEFRONTS: 4e7})
-    assert counted is not None
-    assert counted[0].startswith("wavefronts"), "which is no symptom"
+    accounts = found((1000, 500), below, above)
+    assert accounts is not None
+    assert accounts.words.startswith(f"{BARRIER} fall from 3.00 to 1.00, which")
+    assert accounts.short == "waits at barriers fall"
+    assert accounts.share == pytest.approx((1000 * 3 / 4 - 500 * 1 / 2) / 500)
+    counted = said((1000, 500), below | {WAVEFRONTS: 9e7}, above | {WAVEFRONTS: 4e7})
+    assert counted.startswith("wavefronts"), "which is no symptom"
+
+
+BARRIER = "cycles per instruction that warps wait at barriers (barrier)"
 
 
 def waits(**cycles: float) -> dict[str, float]:
@@ -147,20 +129,14 @@ def test_a_wait_that_goes_on_under_another_name_is_no_cause() -> None:
         waits(barrier=3, short_scoreboard=6),
         waits(barrier=0.5, long_scoreboard=0.5, short_scoreboard=6),
     )
-    said = found((1000, 800), *gone)
-    assert said is not None
-    assert (
-        said[0]
-        == "cycles per instruction that warps wait at barriers (barrier) fall from 3.00 to 0.500"
-    )
-    assert said[1] == pytest.approx((250 - 50) / 200), (
+    accounts = found((1000, 800), *gone)
+    assert accounts is not None
+    assert accounts.words.startswith(f"{BARRIER} fall from 3.00 to 0.500")
+    assert accounts.share == pytest.approx((250 - 50) / 200), (
         "50 us of it went on at mbarriers"
     )
-    lost = found((800, 1000), *reversed(gone))
-    assert lost == (
-        said[0].replace("fall from 3.00 to 0.500", "rise from 0.500 to 3.00"),
-        pytest.approx(said[1]),
-    )
+    lost = said((800, 1000), *reversed(gone))
+    assert lost.startswith(f"{BARRIER} rise from 0.500 to 3.00")
 
 
 def test_a_wait_that_no_words_name_takes_part_in_the_sum_and_is_no_cause() -> None:
@@ -190,20 +166,15 @@ TENSOR = "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active"
 
 def test_work_that_is_left_out_is_named_where_it_accounts_for_the_factor() -> None:
     """Half of the wavefronts in half of the time; they took a fifth of it, and limit nothing."""
-    half = found((5000, 2500), {WAVEFRONTS: 1e8}, {WAVEFRONTS: 5e7})
-    assert half == (
-        "wavefronts of shared memory fall from 100 M to 50.0 M",
-        pytest.approx(1.0),
-    )
-    assert found((5000, 2500), {WAVEFRONTS: 4e7}, {WAVEFRONTS: 2e7}) is None, (
-        "of a unit that is hardly used"
-    )
-    assert found((5000, 500), {WAVEFRONTS: 1e8}, {WAVEFRONTS: 5e7}) is None, (
-        "30 % of the factor"
-    )
-    assert found((5000, 2500), {WAVEFRONTS: 5e7}, {WAVEFRONTS: 1e8}) is None, (
-        "more work in less time"
-    )
+    half = said((5000, 2500), {WAVEFRONTS: 1e8}, {WAVEFRONTS: 5e7})
+    assert half.startswith("wavefronts of shared memory fall from 100 M to 50.0 M")
+    assert "explains all" in half
+    for times, below, above in (
+        ((5000, 2500), 4e7, 2e7),  # of a unit that is hardly used
+        ((5000, 500), 1e8, 5e7),  # 30 % of the factor
+        ((5000, 2500), 5e7, 1e8),  # more work in less time
+    ):
+        assert found(times, {WAVEFRONTS: below}, {WAVEFRONTS: above}) is None
 
 
 def test_a_busier_pipe_is_named_where_the_work_is_the_same_with_the_wait_beside_it() -> (
@@ -214,32 +185,25 @@ def test_a_busier_pipe_is_named_where_the_work_is_the_same_with_the_wait_beside_
         waits(barrier=barrier, wait=8) | {TENSOR: share}
         for barrier, share in ((1, 60), (0.5, 75))
     )
-    said = found((1000, 800), below, above)
-    busier = "tensor cores busy for 75 % of the time instead of 60 %"
-    assert said == (
-        f"{busier}; waits at barriers fall from 1.00 to 0.500 cycles an instruction",
-        None,
+    busier, less = found((1000, 800), below, above), found((800, 1000), above, below)
+    assert busier == Cause(
+        "tensor cores busy for 75 % of the time instead of 60 %; "
+        "waits at barriers fall from 1.00 to 0.500 cycles an instruction",
+        "tensor cores busier",
     )
-    assert explanation(row(1000), row(800), [below, above], GPU) == (said[0], True)
-    assert short(said[0]) == "tensor cores busier"
-    lost = found((800, 1000), above, below)
-    assert lost is not None
-    assert short(lost[0]) == "tensor cores less busy"
+    assert less is not None
+    assert less.short == "tensor cores less busy"
     assert found((1000, 800), {TENSOR: 16.0}, {TENSOR: 20.0}) is None, (
         "a pipe that does little"
     )
-    removed = found((1000, 500), {TENSOR: 60.0}, {TENSOR: 60.0})
-    assert removed == (
-        "cycles of tensor cores fall from 60.0 M to 30.0 M",
-        pytest.approx(0.6),
-    )
+    removed = said((1000, 500), {TENSOR: 60.0}, {TENSOR: 60.0})
+    assert removed.startswith("cycles of tensor cores fall from 60.0 M to 30.0 M")
 
 
 def test_without_counters_or_facts_of_the_gpu_nothing_is_named() -> None:
     bytes_moved = [{READ: value, WRITTEN: 0.0} for value in (4e9, 2e9)]
-    moved = found((1000, 500), *bytes_moved)
-    assert moved is not None
-    assert moved[0] == "bytes to and from DRAM fall from 4.00 GB to 2.00 GB"
+    moved = said((1000, 500), *bytes_moved)
+    assert moved.startswith("bytes to and from DRAM fall from 4.00 GB to 2.00 GB")
     assert found((1000, 500), *bytes_moved, gpu={}) is None
     assert found((1000, 500), {}, {}) is None
 
@@ -281,35 +245,6 @@ def test_rungs_are_numbered_as_they_are_read_and_each_changes_the_one_before(
         letters += rung.split()[0][-1]
         assert (entries[rung], rung.split()[0][:-1]) == (last, last.split()[0])
         assert letters == "bcdefg"[: len(letters)]
-
-
-def test_letters_of_the_hopper_ladder_that_lead_on_and_those_that_are_branches() -> (
-    None
-):
-    """6b, 6c and 6d build on one another; 6e and 6f are branches of 6d, 7 and 8 change 6b, and 7b changes 7."""
-    sweep = every_sweep()["hopper_ladder"]
-    below = {entry.rung.split()[0]: entry.baseline for entry in sweep.entries}
-    numbers = {rung: entry.rung.split()[0] for rung, entry in below.items() if entry}
-    on_path = {
-        "6b": "6",
-        "6c": "6b",
-        "6d": "6c",
-        "6e": "6d",
-        "6f": "6d",
-        "7": "6b",
-        "7b": "7",
-        "8": "6b",
-    }
-    assert {rung: numbers[rung] for rung in on_path} == on_path
-    lettered = [rung for rung in numbers if is_branch(rung) and rung not in on_path]
-    # 3b differs from rung 3 in one thing, and stands beside it: both change rung 2. Likewise 1b stands beside 2.
-    assert {rung: numbers[rung] for rung in lettered} == {
-        "1b": "1",
-        "3b": "2",
-        "4b": "4",
-        "4c": "4",
-    }
-    assert not {*lettered, "6e", "6f", "7b", "8"} & {*numbers.values()}
 
 
 def recorded(
@@ -375,148 +310,104 @@ def test_a_gain_is_of_pairs_with_the_baseline_else_of_the_same_library_else_unkn
     ).gain.known
 
 
+TILE = "gemm_register_tile"
+SPEED = ["speedup", "speedup_low", "speedup_high"]
+
+
+def ladder(*rungs: tuple[str, str, dict[str, int], str]) -> list[dict[str, Any]]:
+    """Variants of a sweep: rung, kernel, parameters, and the rung that each changes."""
+    return [
+        {"kernel": kernel, "params": params, "rung": rung}
+        | ({"baseline": below} if below else {})
+        for rung, kernel, params, below in rungs
+    ]
+
+
+def path(
+    sweep: Sweep,
+    frames: dict[str, Any],
+    over_library: dict[str, tuple[float, ...]],
+    over_baseline: dict[str, tuple[float, ...]],
+) -> list[str]:
+    """Rungs of the path to the fastest with these speed-ups and their ends, at the size that counts."""
+    timings = frames["timings"].copy()
+    paired, here = timings["baseline"].notna(), timings["m"] == SIZE["m"]
+    # What is read at other sizes says nothing of the size that counts.
+    timings.loc[paired & ~here, SPEED] = (0.5, 0.49, 0.51)
+    for speeds, rows in ((over_library, ~paired), (over_baseline, paired & here)):
+        for rung, speed in speeds.items():
+            timings.loc[rows & (timings["rung"] == rung), SPEED] = speed
+    data = of_sweep(sweep, {**frames, "timings": timings}, {})
+    return [entry.rung for entry in path_to_fastest(data)]
+
+
+def close(speed: float, part: float = 0.001) -> tuple[float, float, float]:
+    return speed, speed * (1 - part), speed * (1 + part)
+
+
+BRANCH = ladder(
+    ("1 naive", "gemm_naive", {}, ""),
+    ("2 plain A", TILE, {"transpose_a": 0}, "1 naive"),
+    ("2b small", TILE, {"bm": 64}, "2 plain A"),
+    ("2c transposed A", TILE, {}, "2 plain A"),
+)
+
+
 def test_a_path_ends_at_no_rung_that_is_slower_than_what_it_changes(
     tmp_path: Path,
 ) -> None:
     """However wide its interval against the library is, with which it ties with the fastest; the fastest stays."""
-    tile = {"kernel": "gemm_register_tile"}
-    variants = [
-        {"kernel": "gemm_naive", "rung": "1 naive"},
-        {
-            **tile,
-            "params": {"transpose_a": 0},
-            "rung": "2 plain A",
-            "baseline": "1 naive",
-        },
-        {**tile, "rung": "2b transposed A", "baseline": "2 plain A"},
-    ]
-    sweep, frames = recorded(tmp_path, variants)
+    sweep, frames = recorded(tmp_path, [*BRANCH[:2], BRANCH[3]])
 
-    def end(
-        over_baseline: tuple[float, float],
-        over_library: tuple[float, float] = (0.9, 1.06),
-    ) -> str:
-        timings = frames["timings"].copy()
-        ends, columns = (
-            timings["baseline"].isna(),
-            ["speedup", "speedup_low", "speedup_high"],
-        )
-        for rung, speeds in {
-            "1 naive": (0.1,) * 3,
-            "2 plain A": (1, 0.99, 1.01),
-        }.items():
-            timings.loc[ends & (timings["rung"] == rung), columns] = speeds
-        last = timings["rung"] == "2b transposed A"
-        here = timings["m"] == SIZE["m"]
-        timings.loc[ends & last, columns] = (sum(over_library) / 2, *over_library)
-        timings.loc[~ends & last & here, columns] = (
-            sum(over_baseline) / 2,
-            *over_baseline,
-        )
-        timings.loc[~ends & last & ~here, columns] = (
-            0.5,
-            0.49,
-            0.51,
-        )  # says nothing of the size that counts
-        return path_to_fastest(of_sweep(sweep, {**frames, "timings": timings}, {}))[
-            -1
-        ].rung
+    def end(over_baseline: float, over_library: tuple[float, ...]) -> str:
+        speeds = {"1 naive": close(0.1), "2 plain A": close(1.0, 0.01)}
+        speeds["2c transposed A"] = over_library
+        own = {"2c transposed A": close(over_baseline, 0.01)}
+        return path(sweep, frames, speeds, own)[-1]
 
-    assert end((0.97, 1.01)) == "2b transposed A"
-    assert end((0.97, 0.99)) == "2 plain A"
-    assert end((0.97, 0.99), over_library=(1.1, 1.2)) == "2b transposed A"
+    assert end(0.995, (0.98, 0.9, 1.06)) == "2c transposed A"
+    assert end(0.98, (0.98, 0.9, 1.06)) == "2 plain A"
+    assert end(0.98, (1.15, 1.1, 1.2)) == "2c transposed A"
 
 
 def test_of_two_paths_of_one_length_the_one_that_ends_faster_is_walked(
     tmp_path: Path,
 ) -> None:
-    tile = {"kernel": "gemm_register_tile"}
-    variants = [
-        {"kernel": "gemm_naive", "rung": "1 naive"},
-        {
-            **tile,
-            "params": {"transpose_a": 0},
-            "rung": "2 plain A",
-            "baseline": "1 naive",
-        },
-        {**tile, "params": {"bm": 64}, "rung": "2b small", "baseline": "2 plain A"},
-        {**tile, "rung": "2c transposed A", "baseline": "2 plain A"},
-    ]
-    sweep, frames = recorded(tmp_path, variants)
+    sweep, frames = recorded(tmp_path, BRANCH)
 
-    def end(**speeds: float) -> str:
-        timings = frames["timings"].copy()
-        for rung, speed in {"1 naive": 0.1, "2 plain A": 1.0, **speeds}.items():
-            own = timings["baseline"].isna() & (timings["rung"] == rung)
-            timings.loc[own, ["speedup", "speedup_low", "speedup_high"]] = (
-                speed,
-                0.9 * speed,
-                1.1 * speed,
-            )
-        paired = timings["baseline"].notna()
-        timings.loc[paired, ["speedup", "speedup_low", "speedup_high"]] = (
-            1.0,
-            0.9,
-            1.1,
-        )
-        return path_to_fastest(of_sweep(sweep, {**frames, "timings": timings}, {}))[
-            -1
-        ].rung
+    def end(small: float, transposed: float) -> str:
+        speeds = {"1 naive": 0.1, "2 plain A": 1.0}
+        speeds |= {"2b small": small, "2c transposed A": transposed}
+        ties = dict.fromkeys(speeds, close(1.0, 0.1))
+        wide = {rung: close(speed, 0.1) for rung, speed in speeds.items()}
+        return path(sweep, frames, wide, ties)[-1]
 
-    assert end(**{"2b small": 1.02, "2c transposed A": 1.01}) == "2b small"
-    assert end(**{"2b small": 1.01, "2c transposed A": 1.02}) == "2c transposed A"
+    assert end(1.02, 1.01) == "2b small"
+    assert end(1.01, 1.02) == "2c transposed A"
 
 
 def test_a_rung_that_is_slower_than_one_before_it_is_no_step_of_the_path(
     tmp_path: Path,
 ) -> None:
     """By the product of the gains: a rung that gains over a loss is left out too until what was lost is regained."""
-    tile = {"kernel": "gemm_register_tile"}
+    names = ("1 naive", "2 plain A", "3 small", "4 transposed A")
+    chain = zip(BRANCH, names, ("", *names), strict=False)
     variants = [
-        {"kernel": "gemm_naive", "rung": "1 naive"},
-        {
-            **tile,
-            "params": {"transpose_a": 0},
-            "rung": "2 plain A",
-            "baseline": "1 naive",
-        },
-        {**tile, "params": {"bm": 64}, "rung": "3 small", "baseline": "2 plain A"},
-        {**tile, "rung": "4 transposed A", "baseline": "3 small"},
+        {**variant, "rung": rung} | ({"baseline": below} if below else {})
+        for variant, rung, below in chain
     ]
     sweep, frames = recorded(tmp_path, variants)
 
-    def rungs(**gains: float) -> str:
+    def rungs(second: float = 2.0, third: float = 2.0, fourth: float = 2.0) -> str:
         """Numbers of the rungs of the path, where the last rung is the fastest."""
-        timings, columns = (
-            frames["timings"].copy(),
-            ["speedup", "speedup_low", "speedup_high"],
-        )
-        for entry in sweep.entries:
-            own = timings["rung"] == entry.rung
-            speed, gain = (
-                1.0 if entry is sweep.entries[-1] else 0.5,
-                gains.get(f"r{entry.rung[0]}", 2.0),
-            )
-            timings.loc[own & timings["baseline"].isna(), columns] = (
-                speed,
-                0.999 * speed,
-                1.001 * speed,
-            )
-            timings.loc[own & timings["baseline"].notna(), columns] = (
-                gain,
-                0.999 * gain,
-                1.001 * gain,
-            )
-        return "".join(
-            entry.rung[0]
-            for entry in path_to_fastest(
-                of_sweep(sweep, {**frames, "timings": timings}, {})
-            )
-        )
+        speeds = {rung: close(0.5) for rung in names} | {names[-1]: close(1.0)}
+        gains = zip(names[1:], (second, third, fourth), strict=True)
+        own = {rung: close(gain) for rung, gain in gains}
+        return "".join(rung[0] for rung in path(sweep, frames, speeds, own))
 
     assert rungs() == "1234"
-    assert rungs(r3=0.9) == "124"
-    assert rungs(r2=0.9, r3=1.05) == "14"  # 0.945 of the first
-    assert rungs(r2=0.9, r3=1.2) == "134"
-    assert rungs(r3=0.9995) == "1234"  # a tie
-    assert rungs(r4=0.9995) == "1234"
+    assert rungs(third=0.9) == "124"
+    assert rungs(0.9, 1.05) == "14"  # 0.945 of the first
+    assert rungs(0.9, 1.2) == "134"
+    assert rungs(third=0.9995) == "1234"  # a tie
+    assert rungs(fourth=0.9995) == "1234"

@@ -9,32 +9,29 @@ import pytest
 from conftest import edit_yaml
 from factory import Lab
 from ladder.model.record import NO_NUMBER
-from ladder.report.causes import busy
-from ladder.report.limits import longest_wait
+from ladder.report.causes import busy, longest_wait
 from rendering import report
 from test_ladder_steps import GPU, NONE, READ, STALL, WAVEFRONTS, WRITTEN, row
 
 TENSOR = "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active"
 ISSUED = "smsp__issue_active.avg.pct_of_peak_sustained_active"
-NEEDED = {"gbytes_per_s": 2000.0, "memory_fraction": 0.4}
+PEAK = {"memory_peak_gbytes_per_s": 5000.0}
 
 
 def test_units_are_busy_for_a_share_of_the_time_the_busiest_first_and_only_what_was_counted() -> (
     None
 ):
-    """In 1000 us: 4 GB, where the 2 that are needed are 0.4 of the peak; and 5e7 wavefronts in 1e8 cycles."""
+    """In 1000 us: 4 GB, of 5 at the peak rate; and 5e7 wavefronts in 1e8 cycles."""
     counted = {READ: 3e9, WRITTEN: 1e9, TENSOR: 70.0, ISSUED: 30.0, WAVEFRONTS: 5e7}
-    found = busy(row(1000) | NEEDED, counted, GPU)
+    found = busy(row(1000), counted, GPU | PEAK)
     assert list(found.items()) == [
         ("DRAM", pytest.approx(0.8)),
         ("tensor cores", pytest.approx(0.7)),
         ("shared memory", pytest.approx(0.5)),
         ("issue slots", pytest.approx(0.3)),
     ]
-    assert "DRAM" not in busy(row(1000), counted, GPU), (
-        "what share of the peak its bytes are is not known"
-    )
-    assert busy(row(1000) | NEEDED, {}, GPU) == {}
+    assert "DRAM" not in busy(row(1000), counted, GPU), "its peak rate is not known"
+    assert busy(row(1000), {}, GPU | PEAK) == {}
 
 
 def test_the_longest_wait_has_its_share_of_the_time_of_warps() -> None:

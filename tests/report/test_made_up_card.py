@@ -106,20 +106,6 @@ def test_what_was_predicted_of_an_h200_is_not_scored_here(made: Made) -> None:
     assert "The path to the fastest rung of [reduction]" in made.own
 
 
-def test_a_cell_is_throttled_where_nvml_named_a_reason_and_nowhere_else(
-    made: Made,
-) -> None:
-    timings = made.data.frames["timings"]
-    timed = timings[timings["status"] == "ok"]
-    events, mhz = made.lab.card.held
-    assert (timed["sm_clock_mhz"] == mhz).any()
-    throttled = timed[timed["throttled"].astype(bool)]
-    assert (len(throttled) > 0) == bool(events)
-    assert set(throttled["sm_clock_mhz"]) <= {mhz}
-    marked = [page for page in made.pages.values() if "(throttled)" in page]
-    assert bool(marked) == bool(events)
-
-
 def test_the_power_limit_is_said_to_do_what_was_recorded(made: Made) -> None:
     said = made.finding("What does the power limit take?")
     assert "tensor-core GEMMs at 4096 are 3 % slower than one at a time" in said

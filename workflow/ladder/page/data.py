@@ -43,10 +43,7 @@ _MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable("table")
 
 @dataclass(frozen=True)
 class _PageLinks(Links):
-    """Links from the page, which has the sweeps and the claims itself."""
-
-    def page(self, sweep: str) -> str:
-        return f"#chart={sweep}"
+    """Links from the page, which has the claims itself."""
 
     def report(self, anchor: str = "") -> str:
         return f"#{anchor}" if anchor == "claims" else super().report(anchor)

@@ -7,7 +7,6 @@ sentence that needs it and no other. README, the report, the page and titles of 
 """
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,39 +19,21 @@ from ladder.results.statistics import from_to
 from ladder.results.sweep_data import plain, shown_value
 from ladder.results.templates import TEMPLATES
 
-TEMPLATES.filters |= {
-    name: getattr(markdown, name)
-    for name in ("code", "cut", "number", "share", "spread", "text")
-}
-TEMPLATES.filters |= {
-    name: getattr(words, name)
-    for name in (
-        "amount",
-        "change",
-        "mark",
-        "ranged",
-        "shares",
-        "span",
-        "speed",
-        "times",
-    )
-}
-TEMPLATES.filters |= {
-    "sentence": words.sentence,
-    "library": words.proper,
-    "ends": words.ends,
-}
+_OF_MARKDOWN = "code cut number share spread text"
+_OF_WORDS = "amount change ends mark ranged sentence shares span speed times"
+TEMPLATES.filters |= {name: getattr(markdown, name) for name in _OF_MARKDOWN.split()}
+TEMPLATES.filters |= {name: getattr(words, name) for name in _OF_WORDS.split()}
+TEMPLATES.filters["library"] = words.proper
 TEMPLATES.globals |= {
+    "from_to": from_to,
+    "listing": words.listing,
     "mean": mean,
     "numbers": words.numbers,
     "plain": plain,
-    "listing": words.listing,
-}
-TEMPLATES.globals |= {
-    "from_to": from_to,
     "shown_value": shown_value,
     "THREE_PRODUCTS": THREE_PRODUCTS,
 }
+_PARTS = ("also", "why", "exceptions", "title", "table")
 
 
 @dataclass(frozen=True)
@@ -130,6 +111,7 @@ QUESTIONS = (
         "How far does mma.sync come?",
         "warp_mma",
         "tensor_ladder_bf16",
+        "ladder",
         front=False,
     ),
     Question(
@@ -137,6 +119,7 @@ QUESTIONS = (
         "What do TMA, wgmma and persistent blocks bring?",
         "hopper",
         "hopper_ladder",
+        "ladder",
         front=False,
     ),
     Question(
@@ -207,10 +190,9 @@ def answers(data: RunData, links: Links) -> list[Answer]:
 
 def titles(data: RunData, links: Links) -> dict[str, str]:
     """File of a figure -> what the answer that it shows says, where there is one."""
-    shown = [
-        _answer(question, data, links) for question in QUESTIONS if question.figure
-    ]
-    return {answer.figure: answer.title for answer in shown if answer.figure}
+    return {
+        answer.figure: answer.title for answer in answers(data, links) if answer.figure
+    }
 
 
 def _answer(question: Question, data: RunData, links: Links) -> Answer:
@@ -221,27 +203,24 @@ def _answer(question: Question, data: RunData, links: Links) -> Answer:
     lookups = Lookups(data)
     template = TEMPLATES.get_template(f"answers/{question.name}.j2")
     try:
-        written = template.make_module({"links": links, **names(lookups)})
-        headline = _sentence(written, "headline")
+        macros = template.make_module({"links": links, **names(lookups)})
+        headline = _sentence(macros, "headline")
     except Unmeasured as error:
         return replace(answer, absent=markdown.text(error))
     parts: dict[str, Any] = {}
-    for part in ("also", "why", "exceptions", "title", "table"):
+    for part in _PARTS:
         try:
-            parts[part] = _sentence(written, part)
+            parts[part] = _sentence(macros, part)
         except Unmeasured:
             continue
     figure = _figure_file(question, data) if sweep else ""
-    return replace(
-        answer, headline=headline, figure=figure, unsaid=tuple(lookups.unsaid), **parts
-    )
+    parts |= {"headline": headline, "unsaid": tuple(lookups.unsaid)}
+    return replace(answer, figure=figure, **parts)
 
 
-def _sentence(written: Any, name: str) -> str:
+def _sentence(macros: Any, name: str) -> str:
     """What a macro of a template says: on one line but for a table; empty where the template has none."""
-    macro = getattr(written, name, None)
-    if macro is None:
-        return ""
+    macro = getattr(macros, name, str)
     # Not split(), which breaks at the spaces that must not break.
     lines = [re.sub(r"[ \t]+", " ", line.strip(" \t")) for line in macro().splitlines()]
     return ("\n" if name == "table" else " ").join(filter(None, lines))
@@ -250,14 +229,7 @@ def _sentence(written: Any, name: str) -> str:
 def _figure_file(question: Question, data: RunData) -> str:
     """The file of the first figure of a question's sweep that is of its kind; empty without one."""
     sweep = data.sweeps[question.sweep]
-    for figure, file in zip(sweep.figures, sweep.figure_names(), strict=True):
-        if figure.kind == question.figure:
-            return file
-    return ""
-
-
-def unsaid(found: Sequence[Answer]) -> list[str]:
-    """Sentences of answers that the numbers no longer bear out, with the names of their answers."""
-    return [
-        f"{answer.name}: {sentence}" for answer in found for sentence in answer.unsaid
-    ]
+    kinds = [figure.kind for figure in sweep.figures]
+    if question.figure not in kinds:
+        return ""
+    return sweep.figure_names()[kinds.index(question.figure)]

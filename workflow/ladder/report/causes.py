@@ -11,10 +11,8 @@ Each is named only where its counter moved, by at least 5 %, the way that the ti
 """
 
 import math
-import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ladder.model.schemas import TableRow
@@ -28,18 +26,24 @@ from ladder.results.counters import (
     STALL_FOR,
 )
 
-NOT_COUNTED, NOT_EXPLAINED = "not counted", "not explained by the counters"
-
 _REQUESTS = "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum"
 _ISSUED = "smsp__issue_active.avg.pct_of_peak_sustained_active"
 _TENSOR = "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active"
 _SPECIAL = "sm__inst_executed_pipe_xu.avg.pct_of_peak_sustained_active"
 _FFMA = "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum"
 _BY_TMA = "l1tex__m_xbar2l1tex_read_bytes_mem_global_op_tma_ld.sum"
-_SECTORS_A_CYCLE, _SCHEDULERS = (
-    4,
-    4,
-)  # of a multiprocessor: 128 bytes from its L1; instructions
+_BY_SHARE = (
+    ("cycles of tensor cores", "tensor cores", _TENSOR, 1),
+    ("cycles of special functions", "special functions", _SPECIAL, 1),
+    ("instructions issued", "issue slots", _ISSUED, 4),
+)
+"""Words, unit, the share of the time that it works, and what a multiprocessor makes in a cycle of it."""
+_BY_COUNT = (
+    ("wavefronts of shared memory", "shared memory", SHARED_WAVEFRONTS, 1),
+    ("sectors loaded through the L1", "L1 loads", SECTORS, 4),
+    ("warps' load requests", "L1 loads", _REQUESTS, 1),
+)
+"""Words, unit, a count, and how many a multiprocessor makes in a cycle."""
 WAITS = {
     "long_scoreboard": "for global memory or an mbarrier",
     "short_scoreboard": "for shared memory",
@@ -49,18 +53,14 @@ WAITS = {
     "wait": "for a fixed latency",
 }
 _STALLS = [*WAITS, "math_pipe_throttle", "dispatch_stall", "no_instruction"]
-_LEAST, _MOST = (
-    0.5,
-    1.5,
-)  # shares of the difference that a counter must account for, to be its cause
+# Shares of the difference that a counter must account for, to be its cause.
+_LEAST, _MOST = 0.5, 1.5
 _ALL = 0.995  # a share of at least so much reads as all
-_LIMITS = 0.5  # share of the slower one's time that a need takes at least, to limit it
 _MOVED = math.log(1.05)  # by less no counter changes anything
 _SAME_WORK = math.log(1.1)
+# Shares of the slower one's time: of a need that limits it, and of a unit whose work counts.
+_LIMITS, _USED = 0.5, 0.1
 _BUSY = 0.25  # share of the time that the pipe works at least, which does the work
-_USED = (
-    0.1  # share of the slower one's time that a unit works at least, whose work counts
-)
 _BESIDE = 0.25  # share of the difference that a wait takes at least, to be named beside a pipe
 _ROUNDS = 0.005  # of the rate: less reads as nothing
 
@@ -77,22 +77,38 @@ class Need:
     words: str
     amount: float
     seconds: float
-    unit: str = ""
     pipe: str = ""
+    unit: str = ""
 
 
 @dataclass(frozen=True)
 class Wait:
-    """The part of a launch's time that warps wait for a `reason`, and its cycles for each instruction."""
+    """The part of a launch's time that warps wait for a `reason`, and its cycles for each instruction.
+
+    `words`: at barriers; empty for reasons that say nothing of memory or barriers, which are never a cause.
+    """
 
     reason: str
+    words: str
     cycles: float
     seconds: float
 
-    @property
-    def words(self) -> str:
-        """at barriers; empty for reasons that say nothing of memory or barriers, which are never a cause."""
-        return WAITS.get(self.reason, "")
+
+@dataclass(frozen=True)
+class Cause:
+    """What accounts for the difference of two times, with its numbers and in short, and for which share of it.
+
+    A pipe accounts for all of it.
+    """
+
+    words: str
+    short: str
+    share: float = 1.0
+
+
+def _fact(facts: Mapping[str, Any], name: str) -> float:
+    """A number of a row or of the GPU; NaN where it is unknown."""
+    return float(facts.get(name) or math.nan)
 
 
 def needs(row: TableRow, metrics: Metrics, gpu: Mapping[str, Any]) -> list[Need]:
@@ -102,185 +118,123 @@ def needs(row: TableRow, metrics: Metrics, gpu: Mapping[str, Any]) -> list[Need]
         return metrics.get(name, math.nan)
 
     seconds = row["median_us"] * 1e-6
-    hertz = (row.get("sm_clock_mhz") or math.nan) * 1e6
-    cycles = (gpu.get("sms") or math.nan) * hertz  # of all multiprocessors in a second
+    # Of all multiprocessors in a second.
+    cycles = _fact(gpu, "sms") * _fact(row, "sm_clock_mhz") * 1e6
     moved = counted(DRAM_READ) + counted(DRAM_WRITE)
-    copied = (gpu.get("copy_gbytes_per_s") or math.nan) * 1e9
-    flops = (gpu.get("fp32_peak_tflops") or math.nan) * 1e12
-    tensor, special, issued = (
-        seconds * counted(name) / 100 for name in (_TENSOR, _SPECIAL, _ISSUED)
-    )
-    return [
-        Need("bytes to and from DRAM", moved, moved / copied, "B", "DRAM"),
-        Need("cycles of tensor cores", tensor * cycles, tensor, pipe="tensor cores"),
-        Need(
-            "cycles of special functions",
-            special * cycles,
-            special,
-            pipe="special functions",
-        ),
-        Need(
-            "FFMA instructions of threads",
-            counted(_FFMA),
-            2 * counted(_FFMA) / flops,
-            pipe="FP32 units",
-        ),
-        Need(
-            "wavefronts of shared memory",
-            counted(SHARED_WAVEFRONTS),
-            counted(SHARED_WAVEFRONTS) / cycles,
-            pipe="shared memory",
-        ),
-        Need(
-            "sectors loaded through the L1",
-            counted(SECTORS),
-            counted(SECTORS) / _SECTORS_A_CYCLE / cycles,
-            pipe="L1 loads",
-        ),
-        Need(
-            "warps' load requests",
-            counted(_REQUESTS),
-            counted(_REQUESTS) / cycles,
-            pipe="L1 loads",
-        ),
-        Need("bytes copied by TMA", counted(_BY_TMA), math.nan, "B"),
-        Need(
-            "instructions issued",
-            issued * cycles * _SCHEDULERS,
-            issued,
-            pipe="issue slots",
-        ),
+    copied = _fact(gpu, "copy_gbytes_per_s") * 1e9
+    ffma, flops = counted(_FFMA), _fact(gpu, "fp32_peak_tflops") * 1e12
+    needed = [
+        Need("bytes to and from DRAM", moved, moved / copied, "DRAM", "B"),
+        Need("FFMA instructions of threads", ffma, 2 * ffma / flops, "FP32 units"),
+        Need("bytes copied by TMA", counted(_BY_TMA), math.nan, unit="B"),
     ]
+    for words, pipe, metric, rate in _BY_SHARE:
+        works = seconds * counted(metric) / 100
+        needed.append(Need(words, works * cycles * rate, works, pipe))
+    for words, pipe, metric, rate in _BY_COUNT:
+        amount = counted(metric)
+        needed.append(Need(words, amount, amount / rate / cycles, pipe))
+    return needed
 
 
 def waits(row: TableRow, metrics: Metrics) -> list[Wait]:
     """The parts of the time that warps wait for each reason; besides its waits an instruction takes a cycle."""
-    stalls = {
-        reason: metrics.get(STALL_FOR.format(reason), math.nan) for reason in _STALLS
-    }
-    whole = 1 + sum(stalls.values())
+    stalls = [metrics.get(STALL_FOR.format(reason), math.nan) for reason in _STALLS]
+    second_a_cycle = row["median_us"] * 1e-6 / (1 + sum(stalls))
     return [
-        Wait(reason, cycles, row["median_us"] * 1e-6 * cycles / whole)
-        for reason, cycles in stalls.items()
+        Wait(reason, WAITS.get(reason, ""), cycles, cycles * second_a_cycle)
+        for reason, cycles in zip(_STALLS, stalls, strict=True)
     ]
 
 
 def busy(row: TableRow, metrics: Metrics, gpu: Mapping[str, Any]) -> dict[str, float]:
     """Unit -> the share of its peak rate that a launch takes, of those that were counted, the busiest first."""
     shares: dict[str, float] = {}
+    peak = _fact(gpu, "memory_peak_gbytes_per_s") * 1e9
     for need in needs(row, metrics, gpu):
-        part = need.seconds / row["median_us"] * 1e6
-        if need.pipe == "DRAM":
-            # The row has the share of the peak rate that the bytes take which the problem needs.
-            rate, share_of_peak = (
-                row.get(name) or math.nan
-                for name in ("gbytes_per_s", "memory_fraction")
-            )
-            part = need.amount / row["median_us"] / 1e3 / rate * share_of_peak
+        # A need of DRAM takes its time at the rate of a copy, which is below the peak.
+        seconds = need.amount / peak if need.pipe == "DRAM" else need.seconds
+        part = seconds / row["median_us"] * 1e6
         if need.pipe and part >= max(_ROUNDS, shares.get(need.pipe, 0.0)):  # NaN is not
             shares[need.pipe] = part
     return dict(sorted(shares.items(), key=lambda item: -item[1]))
 
 
-@dataclass(frozen=True)
-class Cause:
-    """What accounts for the difference of two times, in words, and for which share of it; a pipe has no share."""
-
-    words: str
-    share: float | None = None
-
-    @property
-    def distance(self) -> float:
-        """How far from all of the difference it accounts for."""
-        return abs(math.log(self.share)) if self.share else math.inf
+def longest_wait(row: TableRow, metrics: Metrics) -> str:
+    """What the warps of a launch wait for most, and in which share of their time; empty where it was not counted."""
+    named = [wait for wait in waits(row, metrics) if wait.words]
+    longest = max(named, key=lambda wait: wait.seconds)
+    if math.isnan(longest.seconds):
+        return ""
+    return f"{longest.words}, {share(longest.seconds / row['median_us'] * 1e6, '.0f')}"
 
 
-@dataclass(frozen=True)
 class _Pair:
-    """Two launches with their counters, the one below first."""
+    """Two launches with their counters, the one below first, and the seconds that the other one saves."""
 
-    rows: tuple[TableRow, TableRow]
-    counters: tuple[Metrics, Metrics]
-    gpu: Mapping[str, Any]
-
-    @property
-    def saved(self) -> float:
-        """Seconds; negative where time was lost."""
-        below, above = (float(row["median_us"]) for row in self.rows)
-        return (below - above) * 1e-6
-
-    @property
-    def log(self) -> float:
-        """The logarithm of the quotient of the times, positive where time was saved."""
-        return math.log(self.rows[0]["median_us"] / self.rows[1]["median_us"])
-
-    @cached_property
-    def needs(self) -> list[tuple[Need, Need]]:
-        below, above = (
-            needs(row, metrics, self.gpu)
-            for row, metrics in zip(self.rows, self.counters, strict=True)
-        )
-        return list(zip(below, above, strict=True))
-
-    @cached_property
-    def waits(self) -> list[tuple[Wait, Wait]]:
-        below, above = (
-            waits(row, metrics)
-            for row, metrics in zip(self.rows, self.counters, strict=True)
-        )
-        return list(zip(below, above, strict=True))
+    def __init__(
+        self,
+        rows: Sequence[TableRow],
+        counters: Sequence[Metrics],
+        gpu: Mapping[str, Any],
+    ) -> None:
+        launches = list(zip(rows, counters, strict=True))
+        self.times = [float(row["median_us"]) * 1e-6 for row in rows]
+        self.saved = self.times[0] - self.times[1]
+        needed = (needs(row, metrics, gpu) for row, metrics in launches)
+        waited = (waits(row, metrics) for row, metrics in launches)
+        self.needs = list(zip(*needed, strict=True))
+        self.waits = list(zip(*waited, strict=True))
+        self.busy = [busy(row, metrics, gpu) for row, metrics in launches]
 
     def moved_along(self, below: float, above: float) -> float:
         """The logarithm of a count's quotient, positive where the count moved as the time did; 0 if it is unknown."""
         if not min(below, above) > 0:
             return 0.0
-        log = math.log(below / above)
-        return log if self.saved > 0 else -log
+        return math.copysign(1, self.saved) * math.log(below / above)
+
+    @property
+    def factor(self) -> float:
+        """The logarithm of the slower one's time over the other's."""
+        return self.moved_along(*self.times)
 
 
-def _change(below: float, above: float, unit: str = "") -> str:
-    return f"{'fall' if above < below else 'rise'} from {magnitude(below, unit)} to {magnitude(above, unit)}"
+def _change(below: float, above: float, unit: str = "") -> tuple[str, str]:
+    """fall, and fall from 3.00 to 1.00."""
+    moves = "fall" if above < below else "rise"
+    return moves, f"{moves} from {magnitude(below, unit)} to {magnitude(above, unit)}"
 
 
-def _counts(
-    pair: _Pair, used: float, part_of: Callable[[Need, Need], float]
-) -> list[Cause]:
-    """Needs that moved as the time did and took a share of at least `used` of the slower one's.
+def _counts(pair: _Pair, limits: bool) -> list[Cause]:
+    """Needs that moved as the time did.
 
-    `part_of`: for which share of the difference a change of the need accounts.
+    Limits took half of the slower one's time, and count by the time that their change takes at the hardware's rate.
+    Others are of units in use, and count by the share of the factor by which the time changed.
     """
-    least = used * max(row["median_us"] for row in pair.rows) * 1e-6
+    least = max(pair.times) * (_LIMITS if limits else _USED)
     causes = []
     for below, above in pair.needs:
-        part = part_of(below, above)
+        moved = pair.moved_along(below.amount, above.amount)
+        part = moved / pair.factor
+        if limits:
+            part = (below.seconds - above.seconds) / pair.saved
         enough = max(below.seconds, above.seconds) >= least
-        moved = pair.moved_along(below.amount, above.amount) > _MOVED
-        if enough and moved and _LEAST <= part <= _MOST:
-            causes.append(
-                Cause(
-                    f"{below.words} {_change(below.amount, above.amount, below.unit)}",
-                    part,
-                )
-            )
+        if enough and moved > _MOVED and _LEAST <= part <= _MOST:
+            moves, change = _change(below.amount, above.amount, below.unit)
+            words = f"{below.words} {change}"
+            causes.append(Cause(words, f"{below.words} {moves}", part))
     return causes
 
 
-def _limits(pair: _Pair) -> list[Cause]:
-    """Needs that took half of the slower one's time, by the time that their change takes at the hardware's rate."""
-    return _counts(
-        pair, _LIMITS, lambda below, above: (below.seconds - above.seconds) / pair.saved
-    )
-
-
-def _work(pair: _Pair) -> list[Cause]:
-    """Counts of units in use that changed by the factor by which the time did, or most of it."""
-    return _counts(
-        pair,
-        _USED,
-        lambda below, above: (
-            pair.moved_along(below.amount, above.amount) / abs(pair.log)
-        ),
-    )
+def _shorter_waits(pair: _Pair, least: float) -> list[tuple[float, Wait, Wait]]:
+    """Waits with a name that moved as the time did, each with its share of the difference, `least` or more."""
+    shorter = []
+    for below, above in pair.waits:
+        part = (below.seconds - above.seconds) / pair.saved
+        moved = pair.moved_along(below.cycles, above.cycles)
+        if below.words and moved > _MOVED and part >= least:
+            shorter.append((part, below, above))
+    return shorter
 
 
 def _waits(pair: _Pair) -> list[Cause]:
@@ -290,17 +244,18 @@ def _waits(pair: _Pair) -> list[Cause]:
     `long_scoreboard`. So what other waits rise by is taken off what one falls by, and the other way round where time is
     lost.
     """
-    pairs = pair.waits
-    parts = [(below.seconds - above.seconds) / pair.saved for below, above in pairs]
-    elsewhere = -sum(part for part in parts if part < 0)
+    changes = [
+        (below.seconds - above.seconds) / pair.saved for below, above in pair.waits
+    ]
+    under_other_names = -sum(change for change in changes if change < 0)
     causes = []
-    for part, (below, above) in zip(parts, pairs, strict=True):
-        left = part - elsewhere
-        moved = pair.moved_along(below.cycles, above.cycles) > _MOVED
-        if below.words and moved and _LEAST <= left <= _MOST:
-            change = _change(below.cycles, above.cycles)
-            words = f"cycles per instruction that warps wait {below.words} ({below.reason}) {change}"
-            causes.append(Cause(words, left))
+    for part, below, above in _shorter_waits(pair, _LEAST):
+        left = part - under_other_names
+        if _LEAST <= left <= _MOST:
+            moves, change = _change(below.cycles, above.cycles)
+            waiting = f"wait {below.words} ({below.reason})"
+            words = f"cycles per instruction that warps {waiting} {change}"
+            causes.append(Cause(words, f"waits {below.words} {moves}", left))
     return causes
 
 
@@ -309,38 +264,24 @@ def _busier(pair: _Pair) -> Cause | None:
 
     The words name the wait beside it that changed most, if one did that has a name.
     """
-    before, after = (
-        busy(row, metrics, pair.gpu)
-        for row, metrics in zip(pair.rows, pair.counters, strict=True)
-    )
-    pipes = [pipe for pipe in before if pipe in after and pipe != "issue slots"]
+    before, after = pair.busy
+    pipes = ({*before} & {*after}) - {"issue slots"}
     pipe = max(pipes, key=lambda name: max(before[name], after[name]), default="")
     if not pipe or max(before[pipe], after[pipe]) < _BUSY:
         return None
-    work = [
-        shares[pipe] * row["median_us"]
-        for shares, row in zip((before, after), pair.rows, strict=True)
-    ]
-    if abs(pair.moved_along(*work)) > _SAME_WORK:
+    then, now = before[pipe], after[pipe]
+    same_work = pair.moved_along(then * pair.times[0], now * pair.times[1])
+    part = pair.moved_along(now, then) / pair.factor
+    if abs(same_work) > _SAME_WORK or not _LEAST <= part <= _MOST:
         return None
-    if not _LEAST <= math.log(after[pipe] / before[pipe]) / pair.log <= _MOST:
-        return None
-    digits = ".0f" if share(before[pipe], ".0f") != share(after[pipe], ".0f") else ".1f"
-    words = f"{pipe} busy for {share(after[pipe], digits)} of the time instead of {share(before[pipe], digits)}"
-    changed = [
-        (first, second)
-        for first, second in pair.waits
-        if first.words
-        and (first.seconds - second.seconds) / pair.saved >= _BESIDE
-        and pair.moved_along(first.cycles, second.cycles) > _MOVED
-    ]
-    if changed:
-        first, second = max(
-            changed,
-            key=lambda waits: (waits[0].seconds - waits[1].seconds) / pair.saved,
-        )
-        words += f"; waits {first.words} {_change(first.cycles, second.cycles)} cycles an instruction"
-    return Cause(words)
+    digits = ".0f" if share(then, ".0f") != share(now, ".0f") else ".1f"
+    words = f"{pipe} busy for {share(now, digits)} of the time instead of {share(then, digits)}"
+    beside = _shorter_waits(pair, _BESIDE)
+    if beside:
+        _, below, above = max(beside, key=lambda wait: wait[0])
+        _, change = _change(below.cycles, above.cycles)
+        words += f"; waits {below.words} {change} cycles an instruction"
+    return Cause(words, f"{pipe} {'busier' if now > then else 'less busy'}")
 
 
 def cause(
@@ -350,60 +291,29 @@ def cause(
     gpu: Mapping[str, Any],
 ) -> Cause | None:
     """What accounts for the difference of two times; None where no counter does."""
-    first, second = counters
-    pair = _Pair((below, above), (first, second), gpu)
+    pair = _Pair((below, above), counters, gpu)
     if not pair.saved:
         return None
-    limits = _limits(pair)
-    found = limits or [*_work(pair), *_waits(pair)]
-    return min(found, key=lambda each: each.distance) if found else _busier(pair)
+    causes = _counts(pair, limits=True)
+    causes = causes or [*_counts(pair, limits=False), *_waits(pair)]
+    if not causes:
+        return _busier(pair)
+    best = min(causes, key=lambda cause: abs(math.log(cause.share)))
+    part = "all" if best.share >= _ALL else share(best.share, ".0f")
+    change = "saved" if pair.saved > 0 else "lost"
+    words = f"{best.words}, which explains {part} of the time {change}"
+    return replace(best, words=words)
 
 
 def resident(below: TableRow, above: TableRow) -> str:
     """That the faster one has a larger occupancy, by more blocks on a multiprocessor; else, or where unknown, empty."""
-    names = ("blocks_per_sm", "occupancy")
-    if any(row.get(name) is None for row in (below, above) for name in names):
-        return ""
-    blocks, occupancy = ([row[name] for row in (below, above)] for name in names)
-    slow, fast = (0, 1) if above["median_us"] < below["median_us"] else (1, 0)
-    if not all(ends[slow] < ends[fast] for ends in (blocks, occupancy)):
-        return ""
-    before, now = (share(end, ".3g") for end in occupancy)
-    fitting = f"{stats.count(int(blocks[1]), 'block')} a multiprocessor instead of {int(blocks[0])}"
-    return f"{fitting}: occupancy {now}, not {before}"
-
-
-def explanation(
-    below: TableRow,
-    above: TableRow,
-    counters: Sequence[Metrics],
-    gpu: Mapping[str, Any],
-) -> tuple[str, bool]:
-    """What explains the difference of two times, in words, and whether a counter does.
-
-    Where none does, but the faster one has a larger occupancy, that is said: it may be the cause.
-    """
-    if not all(counters):
-        return NOT_COUNTED, False
-    found = cause(below, above, counters, gpu)
-    if found is None:
-        return "; ".join(filter(None, (NOT_EXPLAINED, resident(below, above)))), False
-    if found.share is None:
-        return found.words, True
-    change = "saved" if above["median_us"] < below["median_us"] else "lost"
-    part = "all" if found.share >= _ALL else share(found.share, ".0f")
-    return f"{found.words}, which explains {part} of the time {change}", True
-
-
-def short(why: str) -> str:
-    """What explains a step, without its numbers: waits at barriers fall; tensor cores busier."""
-    pipe, busier, _ = why.partition(" busy for ")
-    if busier:
-        return f"{pipe} busier" if _is_more(why) else f"{pipe} less busy"
-    words = re.sub(r" \(\w+\)|cycles per instruction that warps ", "", why)
-    return words.partition(" from ")[0].replace("wait ", "waits ", 1)
-
-
-def _is_more(why: str) -> bool:
-    after, before = re.findall(r"([\d.]+) %", why)[:2]
-    return float(after) > float(before)
+    slow, fast = sorted((below, above), key=lambda row: -row["median_us"])
+    for fact in ("blocks_per_sm", "occupancy"):
+        if not (slow.get(fact) or math.inf) < (fast.get(fact) or 0):
+            return ""
+    fitting = stats.count(int(above["blocks_per_sm"]), "block")
+    before = int(below["blocks_per_sm"])
+    then, now = (share(row["occupancy"], ".3g") for row in (below, above))
+    return (
+        f"{fitting} a multiprocessor instead of {before}: occupancy {now}, not {then}"
+    )

@@ -39,29 +39,26 @@ class Ladder:
 class Chapter:
     """`ladders` are those that it shows: of each problem that of the sweep with its name, else the longest.
 
+    `cards`: the answers that stand in it: those that are no findings, which stand ahead of all chapters; else all.
     `absent`: why none of its kernels can run on this GPU; empty where one can.
     """
 
     title: str
     sweeps: Sequence[Sweep]
-    answers: Sequence[Answer]
+    cards: Sequence[Answer]
     ladders: Sequence[Ladder]
-    absent: str = ""
-
-    @property
-    def cards(self) -> list[Answer]:
-        """The answers that it holds: those that are no findings, which stand ahead of all chapters; else all."""
-        return [one for one in self.answers if not one.front] or [*self.answers]
+    absent: str
 
 
 def title_of(sweep: Sweep) -> str:
     """The title of the innermost folder of its kernels that has one; without any the name of the innermost."""
-    folders = sweep.entries[0].variant.kernel.source.parts[-2::-1]
-    inside = (
-        folders[: folders.index("kernels")] if "kernels" in folders else folders[:1]
-    )
-    found = (_TITLES[name] for name in inside if name in _TITLES)
-    return next(found, folders[0].replace("_", " ").capitalize())
+    source = sweep.entries[0].variant.kernel.source
+    folders = [folder.name for folder in source.parents]
+    depth = folders.index("kernels") if "kernels" in folders else 1
+    for folder in folders[:depth]:
+        if folder in _TITLES:
+            return _TITLES[folder]
+    return folders[0].replace("_", " ").capitalize()
 
 
 def chapters(data: RunData, answers: Sequence[Answer]) -> list[Chapter]:
@@ -69,17 +66,14 @@ def chapters(data: RunData, answers: Sequence[Answer]) -> list[Chapter]:
     by_title: dict[str, list[Sweep]] = {title: [] for title in _TITLES.values()}
     for sweep in data.sweeps.values():
         by_title.setdefault(title_of(sweep), []).append(sweep)
-    return [
-        Chapter(
-            title,
-            sweeps,
-            [one for one in answers if _TITLES.get(one.chapter, one.chapter) == title],
-            _ladders(data, sweeps),
-            _absent(data, sweeps),
-        )
-        for title, sweeps in by_title.items()
-        if sweeps
-    ]
+    found = []
+    for title, sweeps in by_title.items():
+        if sweeps:
+            about = [one for one in answers if _TITLES.get(one.chapter) == title]
+            cards = [answer for answer in about if not answer.front] or about
+            parts = _ladders(data, sweeps), _absent(data, sweeps)
+            found.append(Chapter(title, sweeps, cards, *parts))
+    return found
 
 
 def _absent(data: RunData, sweeps: Sequence[Sweep]) -> str:
@@ -91,15 +85,15 @@ def _absent(data: RunData, sweeps: Sequence[Sweep]) -> str:
 
 
 def _ladders(data: RunData, sweeps: Sequence[Sweep]) -> list[Ladder]:
-    longest = dict[str, Ladder]()
-    for sweep in sorted(sweeps, key=lambda one: one.name != one.problem.name):
-        if any(figure.kind == "ladder" for figure in sweep.figures):
-            part = data.parts[sweep.name]
-            rungs = steps(part) if shares_of(part) else climb(part)
-            known = longest.get(sweep.problem.name)
-            named = known is not None and known.name == sweep.problem.name
-            if not named and len(rungs) >= max(
-                _LEAST_RUNGS, len(known.rungs) + 1 if known else 0
-            ):
-                longest[sweep.problem.name] = Ladder(sweep.name, rungs)
-    return [*longest.values()]
+    """Of each problem the ladder of the sweep with its name, else the longest."""
+    chosen: dict[str, Ladder] = {}
+    for sweep in sorted(sweeps, key=lambda sweep: sweep.name != sweep.problem.name):
+        part, problem = data.parts[sweep.name], sweep.problem.name
+        rungs = steps(part) if shares_of(part) else climb(part)
+        drawn = any(figure.kind == "ladder" for figure in sweep.figures)
+        if not drawn or len(rungs) < _LEAST_RUNGS:
+            continue
+        other = chosen.setdefault(problem, Ladder(sweep.name, rungs))
+        if other.name != problem and len(rungs) > len(other.rungs):
+            chosen[problem] = Ladder(sweep.name, rungs)
+    return [*chosen.values()]

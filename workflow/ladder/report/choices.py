@@ -1,7 +1,6 @@
 """What to use: of each dtype and layout the configuration that is fastest at a square size."""
 
 import functools
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -17,7 +16,7 @@ _DTYPES = tuple(ELEMENT_BYTES)  # the widest first
 
 
 Place = tuple[str, str, tuple[int, ...]]
-"""Kind, layout, and M, N and K of a GEMM."""
+"""Kind (a dtype, or THREE_PRODUCTS), layout, and M, N and K of a GEMM."""
 
 
 @dataclass(frozen=True)
@@ -37,18 +36,16 @@ class Held:
 class Choice:
     """The fastest configuration over the libraries at M = N = K = `size` in single launches.
 
-    `held` is the fastest for seconds, whichever it is; None where none was launched so.
+    `held` is the fastest for seconds, whichever it is, and `slowed` the fastest for seconds of those that also have a
+    result in single launches; None where none was launched so.
     """
 
-    kind: str  # dtype, or THREE_PRODUCTS
+    kind: str
     layout: str
     size: int
     row: Row
     held: Row | None
-
-    @property
-    def rows(self) -> list[Row]:
-        return [row for row in (self.row, self.held) if row is not None]
+    slowed: Held | None
 
     @property
     def gain(self) -> Gain:
@@ -56,106 +53,75 @@ class Choice:
 
     @property
     def same(self) -> bool:
-        """Whether both are one configuration."""
+        """Whether one configuration is the fastest both ways."""
         return self.held is not None and self.held["variant"] == self.row["variant"]
 
 
 @functools.lru_cache(2)
 def choices(data: RunData) -> Sequence[Choice]:
-    """Every dtype, layout and square size with a result against libraries, the widest dtype first.
-
-    Of a tuning sweep only what was measured again after the choice counts, of one configuration the row with the most
-    sessions, and of configurations that are as fast within half a percent the one with the most.
-    """
-    cold, held = _by_place(data, _usual_regime(data)), _by_place(data, SUSTAINED)
-    found = []
-    for place, rows in _in_order(cold):
-        kind, layout, (size, *others) = place
-        if {size} == {size, *others}:
-            longest = (
-                _surest(data.over_most_libraries(held[place]))
-                if place in held
-                else None
-            )
-            found.append(
-                Choice(
-                    kind, layout, size, _surest(data.over_most_libraries(rows)), longest
-                )
-            )
-    return found
-
-
-def slowed(data: RunData) -> list[tuple[Choice, Held]]:
-    """At each place of `choices` the fastest for seconds of those that also have a result in single launches."""
-    cold, held = _by_place(data, _usual_regime(data)), _by_place(data, SUSTAINED)
-    found = []
-    for choice in choices(data):
-        place = choice.kind, choice.layout, (choice.size,) * 3
-        by_variant = {row["variant"]: row for row in cold[place]}
-        later = data.over_most_libraries(held.get(place, []))
+    """Every dtype, layout and square size with a result against libraries, the widest dtype first."""
+    sustained = _ranked(data, SUSTAINED)
+    chosen = []
+    for place, rows in _ranked(data).items():
+        kind, layout, size = place
+        if len({*size}) > 1:
+            continue
+        cold = {row["variant"]: row for row in rows}
+        held = sustained.get(place, [])
         pairs = [
-            Held(row, by_variant[row["variant"]])
-            for row in later
-            if row["variant"] in by_variant
+            Held(row, cold[row["variant"]]) for row in held if row["variant"] in cold
         ]
-        if pairs:
-            found.append((choice, max(pairs, key=lambda one: one.row["speedup"])))
-    return found
-
-
-def _usual_regime(data: RunData) -> str:
-    """The regime in which most sweeps hold GEMMs against libraries first."""
-    counts = Counter(sweep.regimes[0] for sweep in data.against_libraries)
-    return max(sorted(counts), key=lambda one: counts[one], default="")
+        slowed = max(pairs, key=lambda pair: pair.row["speedup"], default=None)
+        longest = held[0] if held else None
+        chosen.append(Choice(kind, layout, size[0], rows[0], longest, slowed))
+    return chosen
 
 
 def rankings(data: RunData) -> list[tuple[str, str, list[Row]]]:
     """Kind, layout and rows of every size and regime of GEMMs against libraries: what to use there, then the next."""
-    regimes = {
-        regime
-        for sweep in data.against_libraries
-        for regime in (sweep.regimes[0], SUSTAINED)
-    }
-    found = []
-    for regime in sorted(regimes):
-        for (kind, layout, _), rows in _in_order(_by_place(data, regime)):
-            known = data.over_most_libraries(rows)
-            top = _surest(known)
-            others = sorted(
-                (row for row in known if row is not top),
-                key=lambda row: -row["speedup"],
-            )
-            found.append((kind, layout, [top, *others]))
-    return found
+    return [
+        (kind, layout, rows)
+        for ranked in (_ranked(data), _ranked(data, SUSTAINED))
+        for (kind, layout, _), rows in ranked.items()
+    ]
 
 
-def _in_order(places: Mapping[Place, list[Row]]) -> list[tuple[Place, list[Row]]]:
-    return sorted(
-        places.items(), key=lambda one: (_DTYPES.index(one[0][0].split()[0]), one[0])
-    )
+def _ranked(data: RunData, regime: str = "") -> Mapping[Place, list[Row]]:
+    """GEMMs over most libraries in a regime, or in the first of their sweeps: the one to use ahead, then the fastest.
 
-
-def _surest(rows: list[Row]) -> Row:
-    """The fastest; of those that are as fast within _CLOSE the one with the most sessions."""
-    top = max(row["speedup"] for row in rows)
-    close = [row for row in rows if row["speedup"] >= top * (1 - _CLOSE)]
-    return max(close, key=lambda row: (row.get("sessions", 1), row["speedup"]))
-
-
-def _by_place(data: RunData, regime: str) -> dict[Place, list[Row]]:
-    """Rows of GEMMs by kind, layout and size, one a configuration: that with the most sessions.
-
-    Of several with as many it is that of the sweep whose name comes first, in whatever order a run has its sweeps.
+    Of a tuning sweep only what was measured again after the choice counts.
     """
-    found: dict[Place, dict[str, Row]] = {}
-    for sweep in sorted(data.against_libraries, key=lambda one: one.name):
-        for row in data.timed(sweep.name, regime=regime).rows:
-            if sweep.tuning and regime != SUSTAINED and row.get("fresh") is not True:
+    wanted = {"regime": regime} if regime else {}
+    places: dict[Place, list[Row]] = {}
+    # By name, so that the order of a run's sweeps does not matter.
+    for sweep in sorted(data.against_libraries, key=lambda sweep: sweep.name):
+        for row in data.timed(sweep.name, **wanted).rows:
+            if sweep.tuning and not regime and row.get("fresh") is not True:
                 continue
             kind = THREE_PRODUCTS if sweep.name == PRODUCTS_SWEEP else row["dtype"]
             place = kind, row.get("layout", ""), tuple(row.size.values())
-            known = found.setdefault(place, {})
-            other = known.get(row["variant"])
-            if other is None or row.get("sessions", 1) > other.get("sessions", 1):
-                known[row["variant"]] = row
-    return {place: list(known.values()) for place, known in found.items()}
+            places.setdefault(place, []).append(row)
+    in_order = sorted(
+        places, key=lambda place: (_DTYPES.index(place[0].split()[0]), place)
+    )
+    return {place: _by_speed(data, places[place]) for place in in_order}
+
+
+def _by_speed(data: RunData, rows: Sequence[Row]) -> list[Row]:
+    """Of each configuration the row with the most sessions; the surest of the fastest ahead.
+
+    Of configurations that are as fast within half a percent the surest is the one with the most sessions.
+    """
+    by_variant: dict[str, Row] = {}
+    for row in sorted(rows, key=_sessions, reverse=True):
+        by_variant.setdefault(row["variant"], row)
+    ranked = data.over_most_libraries([*by_variant.values()])
+    ranked.sort(key=lambda row: -row["speedup"])
+    least = ranked[0]["speedup"] * (1 - _CLOSE)
+    close = [row for row in ranked if row["speedup"] >= least]
+    surest = max(close, key=_sessions)
+    return [surest, *(row for row in ranked if row is not surest)]
+
+
+def _sessions(row: Row) -> int:
+    return int(row.get("sessions", 1))

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import pandas as pd
+from scipy.stats import gmean
 
 from ladder.claims.ledger import overall
 from ladder.claims.primitives import HOLDS, NOT_MEASURED
@@ -13,67 +13,56 @@ from ladder.model.schemas import SIZE_COLUMNS
 from ladder.results.run_data import RunData
 from ladder.results.statistics import against_references
 
-_CELL = [
-    "sweep",
-    "variant",
-    "dtype",
-    "layout",
-    *SIZE_COLUMNS,
-    "taps",
-    "regime",
-    "reference",
-]
+_CELL = ["sweep", "variant", "dtype", "layout", *SIZE_COLUMNS]
+_CELL += ["taps", "regime", "reference"]
 
 
-def _mean(ratios: "pd.Series[Any]") -> float | None:
+def _timed(data: RunData) -> pd.DataFrame:
+    """The cells of a run with a result. A variant's id, reference included, means the same kernel everywhere."""
+    timings = against_references(data.frames["timings"])
+    return timings.loc[timings["status"] == "ok", [*_CELL, "median_us", "speedup"]]
+
+
+def _decided(data: RunData) -> "pd.Series[str]":
+    """Claim -> its verdict, of those that were measured."""
+    verdicts = overall(data.frames["claims"])
+    return verdicts[verdicts != NOT_MEASURED]
+
+
+def _mean(ratios: "pd.Series[float]") -> float | None:
     """Geometric mean; None of none."""
-    logs = np.log(ratios.dropna())
-    return float(np.exp(logs.mean())) if len(logs) else None
+    return float(gmean(ratios.dropna())) if ratios.notna().any() else None
 
 
-def _row(
-    name: str, own: pd.DataFrame, ok: pd.DataFrame, claims: pd.DataFrame
-) -> dict[str, Any]:
-    """A device: its `cells` with a result, those in `common` with `own`, and `speed` and `speedup` over these."""
-    # A variant's id, reference included, means the same kernel everywhere.
-    both = own[[*_CELL, "median_us", "speedup"]].merge(
-        ok, on=_CELL, suffixes=("", "_there")
-    )
-    counts = overall(claims).value_counts()
+def _row(name: str, here: RunData, there: RunData) -> dict[str, Any]:
+    """A device: its `cells` with a result, those in `common` with this run's, and `speed` and `speedup` over these."""
+    cells, verdicts = _timed(there), _decided(there)
+    common = _timed(here).merge(cells, on=_CELL, suffixes=("", "_there"))
     return {
         "name": name,
-        "cells": len(ok),
-        "common": len(both),
-        "speed": _mean(both["median_us"] / both["median_us_there"]),
-        "speedup": _mean(both["speedup_there"] / both["speedup"]),
-        "hold": int(counts.get(HOLDS, 0)),
-        "decided": int(counts.sum() - counts.get(NOT_MEASURED, 0)),
+        "cells": len(cells),
+        "common": len(common),
+        "speed": _mean(common["median_us"] / common["median_us_there"]),
+        "speedup": _mean(common["speedup_there"] / common["speedup"]),
+        "hold": int((verdicts == HOLDS).sum()),
+        "decided": len(verdicts),
     }
 
 
 def side_by_side(
     data: RunData, others: Sequence[tuple[RunFolder, RunData]]
 ) -> dict[str, Any] | None:
-    """`rows`, the first this run's, and `differing` claims: by id the devices of each verdict. None without others."""
+    """`rows`, the first this run's, and `differing` claims: the verdict on each device. None without others."""
     if not others:
         return None
     devices = {data.name: data}
     for folder, there in others:
-        devices[there.name if there.name not in devices else label_of(folder)] = there
-    timings = {
-        one: against_references(found.frames["timings"])
-        for one, found in devices.items()
-    }
-    ok = {one: found[found["status"] == "ok"] for one, found in timings.items()}
-    known = {one: found.frames["claims"] for one, found in devices.items()}
-    verdicts: dict[str, dict[str, list[str]]] = {}
-    for one, claims in known.items():
-        for claim, verdict in overall(claims).items():
-            if verdict != NOT_MEASURED:
-                verdicts.setdefault(str(claim), {}).setdefault(verdict, []).append(one)
+        devices[label_of(folder) if there.name in devices else there.name] = there
+    verdicts = pd.DataFrame({name: _decided(run) for name, run in devices.items()})
+    differing = verdicts[verdicts.nunique(axis=1) > 1]
     return {
-        "rows": [_row(one, ok[data.name], ok[one], known[one]) for one in devices],
-        "differing": {claim: said for claim, said in verdicts.items() if len(said) > 1},
+        "rows": [_row(name, data, run) for name, run in devices.items()],
+        "differing": {claim: row.dropna() for claim, row in differing.iterrows()},
     }
 
 

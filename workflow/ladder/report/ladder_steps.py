@@ -2,17 +2,18 @@
 
 import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pandas as pd
 
 from ladder.model.schemas import TableRow
 from ladder.model.sweep import Entry
-from ladder.report.causes import NOT_COUNTED, explanation, resident, short
+from ladder.report.causes import Metrics, cause, resident
 from ladder.report.markdown import number
 from ladder.results import statistics as stats
-from ladder.results.statistics import Estimate, records
+from ladder.results.statistics import records
 from ladder.results.sweep_data import SweepData
 from ladder.results.verdicts import NO_GAIN, SLOWER, TIED, Gain, gain_over, verdicts
 
@@ -21,29 +22,22 @@ _ABLATION = 2  # rungs of the longest chain where all change one
 
 @dataclass(frozen=True)
 class Step:
-    """A rung with its results, and what it gains over the rung it changes, if it changes one."""
+    """A rung with its results, and what it gains over the rung it changes, if it changes one.
+
+    `direct`: the two were launched in pairs; else the gain is the quotient of two speeds. `why`: the counter that
+    accounts for the gain, or that none does; `short_why` without its numbers, a question mark where none of those
+    counted does. `blocks`: where none does, that the faster one has more blocks on a multiprocessor.
+    """
 
     entry: Entry
     row: TableRow
     below: str = ""  # the id of the variant that it changes
     gain: Gain = NO_GAIN
-    direct: bool = False  # whether the two were launched in pairs; else it is the quotient of two speeds
-    why: str = ""  # the counter that accounts for the gain, or that none does
-    explained: bool = False  # whether one does
-    blocks: str = (
-        ""  # where none does, that the faster one has more blocks on a multiprocessor
-    )
-
-    @property
-    def short_why(self) -> str:
-        """The counter that explains the gain, without its numbers; a question mark where none of those counted does."""
-        if self.tie or not self.gain.known:
-            return ""
-        if self.explained:
-            return short(self.why)
-        if self.blocks:
-            return "more blocks a multiprocessor, perhaps"
-        return "" if self.why == NOT_COUNTED else "?"
+    direct: bool = False
+    why: str = ""
+    short_why: str = ""
+    explained: bool = False
+    blocks: str = ""
 
     @property
     def tie(self) -> bool:
@@ -56,64 +50,64 @@ def steps(data: SweepData) -> Sequence[Step]:
 
     A gain is of direct pairs where there are any, else the quotient of two speeds over the same library.
     """
-    is_ladder = not data.sweep.reference.kernel or any(
-        one.kind == "ladder" for one in data.sweep.figures
-    )
-    if not is_ladder or not all(entry.rung for entry in data.sweep.entries):
+    entries = data.sweep.entries
+    drawn = any(figure.kind == "ladder" for figure in data.sweep.figures)
+    is_ladder = drawn or not data.sweep.reference.kernel
+    if not is_ladder or not all(entry.rung for entry in entries):
         return []
-    below = [
-        (entry, entry.baseline.variant.id if entry.baseline else "")
-        for entry in data.sweep.entries
-    ]
-    return _steps(data, below)
+    return _steps(data, [(entry.baseline, entry) for entry in entries])
 
 
 def climb(data: SweepData) -> list[Step]:
     """The rungs of `path` with a result, each over the one before it there, so that the gains make up the whole."""
-    here = {*data.here["variant"]}
-    shown = [entry for entry in path_to_fastest(data) if entry.variant.id in here]
-    return _steps(
-        data,
-        list(zip(shown, ["", *(entry.variant.id for entry in shown)], strict=False)),
-    )
+    timed = {*data.here["variant"]}
+    path = [entry for entry in path_to_fastest(data) if entry.variant.id in timed]
+    return _steps(data, zip([None, *path], path, strict=False))
 
 
-def _steps(data: SweepData, rungs: Sequence[tuple[Entry, str]]) -> list[Step]:
-    """Rungs with a result, each over the variant with the id beside it, if that has one too."""
-    rows = {row["variant"]: row for row in records(data.here)}
-    direct = {
+def _steps(data: SweepData, rungs: Iterable[tuple[Entry | None, Entry]]) -> list[Step]:
+    """Rungs with a result, each over the one beside it, if that has one too."""
+    facts = data.resources[["variant", "blocks_per_sm", "occupancy"]]
+    here = data.here.merge(facts, on="variant", how="left")
+    rows = {row["variant"]: row for row in records(here)}
+    pairs = {
         (row["variant"], row["reference"]): row for row in records(data.pairs_here)
     }
-    counted, found = stats.metric_table(data.metrics), []
-    code = {
-        row["variant"]: row
-        for row in records(data.resources[["variant", "blocks_per_sm", "occupancy"]])
-    }
-    for entry, other in rungs:
+    counters = stats.metric_table(data.metrics)
+    found = []
+    for below, entry in rungs:
         row = rows.get(entry.variant.id)
-        if row is None or other not in rows:
-            found += [Step(entry, row, other)] if row else []
+        if row is None:
             continue
-        below, pair = rows[other], direct.get((entry.variant.id, other))
-        tie = "a tie: on another GPU either may be the faster"
-        gain = gain_over(pair or row, below)
-        step = Step(
-            entry, row, other, gain, bool(pair) or row["reference"] == other, tie
-        )
-        if not step.tie:
-            counters = [counted.get(stats.cell_of(one), {}) for one in (below, row)]
-            one, two = (
-                {**each, **code.get(each["variant"], {})} for each in (below, row)
-            )
-            why, explained = explanation(one, two, counters, data.gpu)
-            step = replace(
-                step,
-                why=why,
-                explained=explained,
-                blocks="" if explained else resident(one, two),
-            )
-        found.append(step)
+        changed = below.variant.id if below else ""
+        if changed not in rows:
+            found.append(Step(entry, row, changed))
+            continue
+        other, pair = rows[changed], pairs.get((entry.variant.id, changed))
+        gain = gain_over(pair or row, other)
+        direct = pair is not None or row["reference"] == changed
+        step = Step(entry, row, changed, gain, direct)
+        metrics = [counters.get(stats.cell_of(of), {}) for of in (other, row)]
+        found.append(replace(step, **_explanation(step, other, metrics, data.gpu)))
     return found
+
+
+def _explanation(
+    step: Step, other: TableRow, metrics: Sequence[Metrics], gpu: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What explains a step, by its fields: the counters of the rung below and its own, else more blocks."""
+    if step.tie:
+        return {"why": "a tie: on another GPU either may be the faster"}
+    counter = cause(other, step.row, metrics, gpu) if all(metrics) else None
+    if counter:
+        return {"why": counter.words, "short_why": counter.short, "explained": True}
+    why, short = "not explained by the counters", "?"
+    if not all(metrics):
+        why, short = "not counted", ""
+    blocks = resident(other, step.row)
+    if blocks:
+        why, short = f"{why}; {blocks}", "more blocks a multiprocessor, perhaps"
+    return {"why": why, "short_why": short, "blocks": blocks}
 
 
 @functools.lru_cache
@@ -123,18 +117,19 @@ def path_to_fastest(data: SweepData) -> Sequence[Entry]:
     A rung counts by the product of the gains up to it, a tie as none. One that is slower than a rung before it is left
     out, though later rungs may need it; never the last.
     """
-    known = {step.entry.variant.id: step for step in steps(data)}
+    gains = {step.entry.variant.id: step.gain for step in steps(data)}
     kept, reached, most = list[Entry](), 1.0, 1.0
-    for entry in (whole := path_of_baselines(data)):
-        step = known.get(entry.variant.id)
-        counted = step.gain if step and not step.tie else NO_GAIN
-        gain = counted.measured if counted.known else Estimate(1.0, 1.0, 1.0)
-        high = reached * gain.high
-        reached *= gain.value
-        if high >= most or entry is whole[-1]:
+    *path, last = path_of_baselines(data)
+    for entry in path:
+        gain = gains.get(entry.variant.id, NO_GAIN)
+        high = reached
+        if gain.known and gain.verdict != TIED:
+            high = reached * gain.measured.high
+            reached *= gain.value
+        if high >= most:
             kept.append(entry)
         most = max(most, reached)
-    return kept
+    return [*kept, last]
 
 
 def changed_by_all(data: SweepData) -> str:
@@ -166,45 +161,46 @@ def changed_rungs(data: SweepData, order: Sequence[str]) -> dict[str, str]:
 def path_of_baselines(data: SweepData) -> list[Entry]:
     """The rungs that lead to the fastest, the first of the ladder first: the chain of their baselines.
 
-    Candidates are the rungs that tie with the fastest which computes the same (causal attention is another task), and
-    are not slower than the rung that they change; without results, all rungs. The way is the longest chain that ends
-    in a candidate, of equally long ones the fastest. Where no chain is longer than a step, as in an ablation, and in a
-    tuning sweep it is the shortest chain: the rung that the others change, or a fast one that changes none.
+    The way is the longest chain that ends in one of the `_candidates`, of equally long ones the fastest. Where no chain
+    is longer than a step, as in an ablation, and in a tuning sweep it is the shortest chain: the rung that the others
+    change, or a fast one that changes none.
     """
-    chains = {
-        entry.variant.id: _chain(entry, data.sweep.entries)
-        for entry in data.sweep.entries
-    }
+    entries = {entry.variant.id: entry for entry in data.sweep.entries}
+    chains = {variant: _chain(entry, entries) for variant, entry in entries.items()}
     here = data.here[data.here["variant"].isin(chains)]
-    tied = set(chains)
-    if len(here):
-        asked = [stats.parameter(here, name) for name in data.sweep.problem.parameters]
-        same = [own for _, own in here.groupby(asked)] if asked else [here]
-        best = [(stats.fastest(own), own) for own in same]
-        tied = {
-            name
-            for top, own in best
-            for name in own[own["speedup_high"] >= top["speedup_low"]]["variant"]
-        }
-        slower = data.pairs_here[verdicts(data.pairs_here) == SLOWER]["variant"]
-        tied -= {*slower} - {top["variant"] for top, _ in best}
-    leads = max(map(len, chains.values())) > _ABLATION and not data.sweep.tuning
-    speeds = dict(zip(here["variant"], here["speedup"], strict=True))
-    kept = [chain for variant, chain in chains.items() if variant in tied]
-    if not leads:
+    ends = _candidates(data, here) if len(here) else {*chains}
+    kept = [chain for variant, chain in chains.items() if variant in ends]
+    if data.sweep.tuning or max(map(len, chains.values())) <= _ABLATION:
         return min(kept, key=len)
+    speeds = dict(zip(here["variant"], here["speedup"], strict=True))
     return max(
         kept, key=lambda chain: (len(chain), speeds.get(chain[-1].variant.id, 0.0))
     )
 
 
-def _chain(entry: Entry, entries: Sequence[Entry]) -> list[Entry]:
-    by_id: dict[str, Entry] = {one.variant.id: one for one in entries}
+def _candidates(data: SweepData, rows: pd.DataFrame) -> set[str]:
+    """Rungs that tie with the fastest which computes the same, and are not slower than the rung that they change.
+
+    Causal attention is another task than attention: both have a fastest.
+    """
+    lost = data.pairs_here[verdicts(data.pairs_here) == SLOWER]["variant"]
+    asked = [stats.parameter(rows, name) for name in data.sweep.problem.parameters]
+    candidates: set[str] = set()
+    for _, alike in rows.groupby([rows["sweep"], *asked]):
+        top = stats.fastest(alike)
+        tied = alike[alike["speedup_high"] >= top["speedup_low"]]["variant"]
+        candidates |= {top["variant"], *tied} - ({*lost} - {top["variant"]})
+    return candidates
+
+
+def _chain(entry: Entry, entries: Mapping[str, Entry]) -> list[Entry]:
+    """A rung behind the rungs that it builds on; `entries` by the ids of their variants."""
     chain = [entry]
-    while (below := chain[0].baseline) is not None and by_id[
-        below.variant.id
-    ] not in chain:
-        chain.insert(0, by_id[below.variant.id])
+    while chain[0].baseline:
+        below = entries[chain[0].baseline.variant.id]
+        if below in chain:
+            break
+        chain.insert(0, below)
     return chain
 
 

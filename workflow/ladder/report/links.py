@@ -24,17 +24,8 @@ class Links:
         place = Path(os.path.relpath(path.resolve(), self.base.resolve())).as_posix()
         return f"{place}#{anchor}" if anchor else place
 
-    def page(self, sweep: str) -> str:
-        return self.to(self.folder.sweep_page(sweep))
-
     def report(self, anchor: str = "") -> str:
         return self.to(self.folder.report, anchor)
-
-    def methodology(self, anchor: str = "") -> str:
-        return self.to(self.folder.methodology, anchor)
-
-    def evidence(self, anchor: str = "") -> str:
-        return self.to(self.folder.evidence, anchor)
 
     def doc(self, name: str) -> str:
         return self.to(_CHECKOUT / "docs" / name)
@@ -42,17 +33,20 @@ class Links:
     @cached_property
     def kernels(self) -> dict[str, Kernel]:
         """The kernels of all sweeps by name."""
-        entries = [
-            entry for sweep in self.data.sweeps.values() for entry in sweep.entries
-        ]
-        return {entry.variant.kernel.name: entry.variant.kernel for entry in entries}
+        kernels = {}
+        for sweep in self.data.sweeps.values():
+            for entry in sweep.entries:
+                kernels[entry.variant.kernel.name] = entry.variant.kernel
+        return kernels
 
     def source(self, kernel: str) -> str:
         """The CUDA file of a kernel; the folder of all where no sweep has the kernel."""
-        known = self.kernels.get(kernel)
-        return self.to(known.source if known else _CHECKOUT / "kernels")
+        described = self.kernels.get(kernel)
+        return self.to(described.source if described else _CHECKOUT / "kernels")
 
     def needs(self, kernel: str) -> list[str]:
         """What a kernel needs of a size."""
-        known = self.kernels.get(kernel)
-        return [one.reason for one in known.split_constraints[1]] if known else []
+        if kernel not in self.kernels:
+            return []
+        _, of_size = self.kernels[kernel].split_constraints
+        return [constraint.reason for constraint in of_size]

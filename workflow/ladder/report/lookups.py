@@ -4,7 +4,9 @@ Templates of workflow/report/answers and of tools/texts call these methods by na
 Unmeasured: it costs the sentence that needs the number.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import bisect
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -14,13 +16,13 @@ from ladder.claims.ledger import overall
 from ladder.claims.primitives import NOT_MEASURED, ONLY_WHERE, REFUTED
 from ladder.model.errors import LadderError
 from ladder.report.causes import busy
-from ladder.report.choices import Choice, choices, slowed
+from ladder.report.choices import Choice, choices
 from ladder.report.ladder_steps import Step, climb, steps
 from ladder.results import statistics as stats
 from ladder.results.input_errors import errors_by_inputs
 from ladder.results.run_data import Row, RunData, Unmeasured, best, grouped
 from ladder.results.sweep_data import plain
-from ladder.results.verdicts import FASTER, SLOWER, TIED, Gain, gain
+from ladder.results.verdicts import Gain
 
 OTHER_GPU = ("hip-gemm", "harris-reduction")
 """The sources that measured another GPU than any that a kernel here runs on: an AMD MI100, a G80."""
@@ -70,13 +72,10 @@ class Lookups:
         groups = grouped(rows, lambda row: tuple(row[name] for name in by))
         return [best(groups[place]) for place in sorted(groups)]
 
-    def fastest_shapes(self, sweep: str, thin: int | None = None) -> list[Row]:
-        """The fastest row at each shape, the least speed-up first; only shapes with M, N or K up to `thin` if given."""
-        rows = [
-            row
-            for row in self.fastest_each(["dtype", "m", "n", "k"], sweep)
-            if thin is None or min(row.size.values()) <= thin
-        ]
+    def fastest_shapes(self, sweep: str, thin: float = math.inf) -> list[Row]:
+        """The fastest row at each shape whose M, N or K is at most `thin`, the least speed-up first."""
+        rows = self.fastest_each(["dtype", "m", "n", "k"], sweep)
+        rows = [row for row in rows if min(row.size.values()) <= thin]
         if not rows:
             raise Unmeasured(
                 f"no shape of {sweep} with a dimension of at most {thin} has a result"
@@ -88,19 +87,13 @@ class Lookups:
 
         Of one sweep, or of all about banks. Raises Unmeasured where none was timed.
         """
-        parts = [
-            part for name, part in self.data.parts.items() if sweep in (None, name)
-        ]
-        costs = [
+        frames = [
             stats.access_costs(part.ok, part.metrics)
-            for part in parts
-            if part.sweep.problem.name == "banks" and len(part.ok)
+            for name, part in self.data.parts.items()
+            if sweep in (None, name) and part.sweep.problem.name == "banks"
         ]
-        timed = (
-            pd.concat(costs).dropna(subset=["cycles", "model"])
-            if costs
-            else pd.DataFrame()
-        )
+        costs = pd.concat([pd.DataFrame({"cycles": [], "model": []}), *frames])
+        timed = costs.dropna(subset=["cycles", "model"])
         if timed.empty:
             raise Unmeasured("no access to shared memory was timed")
         return timed.assign(off=(timed["cycles"] / timed["model"] - 1).abs())
@@ -112,8 +105,9 @@ class Lookups:
         """
         tops: dict[str, Row] = {}
         for name, sweep in ladders.items():
-            size = self.data.parts[sweep].size if sweep in self.data.parts else {}
-            rows = [row for row in self.data.timed(sweep, **size).rows if share in row]
+            part = self.data.parts.get(sweep)
+            timed = self.data.timed(sweep, **part.size).rows if part else []
+            rows = [row for row in timed if share in row]
             if rows:
                 tops[name] = max(rows, key=lambda row: row[share])
         if not tops:
@@ -135,43 +129,30 @@ class Lookups:
 
     def gains(self, sweep: str, rung: Any, below: Any) -> dict[int, Gain]:
         """Size n -> speed of a rung over another one, at the sizes that both have."""
-        rungs = self.data.timed(sweep, rung=rung)
-        others = self.data.timed(sweep, rung=below)
-        found: dict[int, Gain] = {
-            value.row["n"]: value
-            for value in self.data.speeds_over(rungs, others, "n").values
+        others = {row["n"]: row for row in self.data.rows(sweep, rung=below)}
+        rows = self.data.rows(sweep, rung=rung)
+        gains = {
+            row["n"]: self.ratio(row, others[row["n"]])
+            for row in rows
+            if row["n"] in others
         }
-        if not found:
-            raise Unmeasured(
-                rungs.why
-                or others.why
-                or f"{sweep} has no size with both {rung} and {below}"
-            )
-        return found
+        if not gains:
+            raise Unmeasured(f"{sweep} has no size with both {rung} and {below}")
+        return gains
 
     def beside(
         self, by: Sequence[str], sweep: str, kernel: Any, other: Any, **wanted: Any
     ) -> list[tuple[Row, Gain]]:
         """For each value of columns the fastest row of a kernel, and its speed over the fastest of another one."""
-        others = {
-            tuple(row[name] for name in by): row
-            for row in self.fastest_each(by, sweep, other, **wanted)
-        }
-        found = []
+        others = {}
+        for row in self.fastest_each(by, sweep, other, **wanted):
+            others[tuple(row[name] for name in by)] = row
+        pairs = []
         for row in self.fastest_each(by, sweep, kernel, **wanted):
-            place = tuple(row[name] for name in by)
-            if place in others:
-                found.append((row, self.ratio(row, others[place])))
-        return found
-
-    def verdicts(self, rows: Iterable[Row]) -> dict[str, list[Row]]:
-        """faster, tied, slower -> the rows with that verdict over their reference."""
-        counted: dict[str, list[Row]] = {
-            verdict: [] for verdict in (FASTER, TIED, SLOWER)
-        }
-        for row in rows:
-            counted[gain(row).verdict].append(row)
-        return counted
+            rival = others.get(tuple(row[name] for name in by))
+            if rival:
+                pairs.append((row, self.ratio(row, rival)))
+        return pairs
 
     def choices(self, kind: str) -> list[Choice]:
         """The recommended configurations of a kind of GEMM, every layout and square size."""
@@ -184,9 +165,9 @@ class Lookups:
             raise Unmeasured(f"no {kind} GEMM at {size} has a result against a library")
         return max(here, key=lambda choice: choice.gain.value)
 
-    def slowed(self) -> Any:
-        """Pairs of a recommended configuration and of what is left of its speed over seconds."""
-        pairs = slowed(self.data)
+    def slowed(self) -> list[Choice]:
+        """The choices at whose place a configuration was timed both once and for seconds."""
+        pairs = [choice for choice in choices(self.data) if choice.slowed]
         if not pairs:
             raise Unmeasured("no GEMM was timed both once and for seconds")
         return pairs
@@ -211,11 +192,6 @@ class Lookups:
             )
         return path
 
-    def largest(self, path: Sequence[Step], count: int = 3) -> list[Step]:
-        """The steps that bring most, the largest first."""
-        known = [step for step in path if step.gain.known]
-        return sorted(known, key=lambda step: -step.gain.value)[:count]
-
     # Counters, machine code, and the GPU.
 
     def waits(self, reason: str, row: Row) -> float:
@@ -228,17 +204,16 @@ class Lookups:
 
     def error_ratios(self, sweep: str) -> dict[str, list[float]]:
         """Kind of inputs -> the largest errors of a sweep's kernels over those of its reference, the least first."""
-        self.data.rows(sweep)  # raises where the sweep has no result
-        part = self.data.parts[sweep]
+        part = self.data.part(sweep)
         ratios: dict[str, list[float]] = {}
         for error in errors_by_inputs(part.ok, part.metrics):
             if error.ratio is not None:
-                ratios.setdefault(error.inputs, []).append(error.ratio)
+                bisect.insort(ratios.setdefault(error.inputs, []), error.ratio)
         if not ratios:
             raise Unmeasured(
                 "errors by kind of inputs were not measured here: they take a GPU"
             )
-        return {inputs: sorted(of_inputs) for inputs, of_inputs in ratios.items()}
+        return ratios
 
     def busy(self, row: Row) -> dict[str, float]:
         """Unit -> the share of its peak rate, the busiest first."""
@@ -246,12 +221,13 @@ class Lookups:
             raise Unmeasured(f"{row['variant']} was not counted")
         return busy(row, row.metrics, self.data.gpu)
 
-    def gpu(self, fact: str, part: str = "") -> float:
-        """A fact of the GPU, such as fp32_peak_tflops."""
-        value = self.data.gpu.get(fact)
-        value = value.get(part) if part and value else value
+    def gpu(self, *fact: str) -> float:
+        """A fact of the GPU, such as fp32_peak_tflops, or tensor_peak_tflops and tf32."""
+        value: Any = self.data.gpu
+        for name in fact:
+            value = (value or {}).get(name)
         if not value:
-            raise Unmeasured(f"{fact} of the GPU is not known")
+            raise Unmeasured(f"{' of '.join(fact)} of the GPU is not known")
         return float(value)
 
     # Claims.
@@ -259,16 +235,13 @@ class Lookups:
     def part(self, claim: str, words_of_it: str) -> Mapping[str, Any]:
         """The part of a claim whose label has these words: part, verdict, where, effect, effect_low, effect_high."""
         claims = self.data.frames["claims"]
-        parts = [
-            row
-            for row in stats.records(claims[claims["id"] == claim])
-            if words_of_it in row["part"]
-        ]
-        if len(parts) != 1:
+        own = claims[claims["id"] == claim]
+        fitting = own[own["part"].str.contains(words_of_it, regex=False)]
+        if len(fitting) != 1:
             raise LadderError(
-                f"{claim}: {len(parts)} parts have {words_of_it!r}; accepted: one"
+                f"{claim}: {len(fitting)} parts have {words_of_it!r}; accepted: one"
             )
-        return parts[0]
+        return stats.records(fitting)[0]
 
     def decided(self) -> dict[str, int]:
         """How many statements were decided: `texts` they are from, `claims` about any GPU and those `elsewhere`.
@@ -280,14 +253,12 @@ class Lookups:
         verdicts = verdicts[verdicts != NOT_MEASURED]
         if verdicts.empty:
             raise Unmeasured("no claim was decided")
-        source = (
-            claims.drop_duplicates("id").set_index("id")["source"].str.split(" ").str[0]
-        )
-        source = source[verdicts.index]
-        other = source.isin(OTHER_GPU)
-        here, there = verdicts[~other], verdicts[other]
+        texts = claims.groupby("id")["source"].first().str.split(" ").str[0]
+        texts = texts[verdicts.index]
+        elsewhere = texts.isin(OTHER_GPU)
+        here, there = verdicts[~elsewhere], verdicts[elsewhere]
         return {
-            "texts": source[~other].nunique(),
+            "texts": texts[~elsewhere].nunique(),
             "claims": len(here),
             "refuted": int((here == REFUTED).sum()),
             "partly": int((here == ONLY_WHERE).sum()),
@@ -297,11 +268,10 @@ class Lookups:
 
     # Ranges.
 
-    def held(self, table: str, **wanted: str) -> Mapping[str, Any]:
-        """The row of `coverage` or `unseen` with these columns."""
-        rows = self.data.frames[table]
-        for column, value in wanted.items():
-            rows = rows[rows[column] == value]
+    def held(self, part: str) -> Mapping[str, Any]:
+        """The row of `unseen` of a part: how often readings on new GPUs fell into ranges printed before."""
+        rows = self.data.frames["unseen"]
+        rows = rows[rows["part"] == part]
         if rows.empty:
             raise Unmeasured(
                 "too few cells were measured on several GPUs to test the ranges"
@@ -319,10 +289,7 @@ class Lookups:
         return stats.records(rows.nsmallest(1, "covered"))[0]
 
 
-def names(lookups: Lookups) -> dict[str, Callable[..., Any] | Any]:
+def names(lookups: Lookups) -> dict[str, Any]:
     """The methods and tables of `lookups` by the names that templates call them."""
-    return {
-        name: getattr(lookups, name)
-        for name in dir(lookups)
-        if not name.startswith("_")
-    }
+    own = [name for name in dir(lookups) if not name.startswith("_")]
+    return {name: getattr(lookups, name) for name in own}

@@ -65,9 +65,9 @@ def spread(value: Estimate, digits: int = 4) -> str:
     """1.234 [1.230, 1.238], with a digit or two more where both ends would read alike; empty where it is unknown."""
     if not value.known:
         return ""
-    read = {
-        more: {number(end, digits + more) for end in (value.low, value.high)}
-        for more in range(3)
-    }
-    digits += next((more for more, ends in read.items() if len(ends) > 1), 0)
-    return f"{number(value.value, digits)} [{number(value.low, digits)}, {number(value.high, digits)}]"
+    ends = [number(value.low, digits), number(value.high, digits)]
+    for more in (digits + 1, digits + 2):
+        closer = [number(value.low, more), number(value.high, more)]
+        if len({*ends}) == 1 < len({*closer}):
+            ends, digits = closer, more
+    return f"{number(value.value, digits)} [{', '.join(ends)}]"

@@ -3,12 +3,17 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import pandas as pd
+
 from ladder.model.cell import size_label
 from ladder.model.sweep import Entry
 from ladder.report.markdown import share
 from ladder.results import statistics as stats
 from ladder.results.statistics import records
 from ladder.results.sweep_data import SweepData
+
+_MANY = 1000
+"""Operations a byte: an H200 makes 206 of bf16."""
 
 
 @dataclass(frozen=True)
@@ -17,9 +22,6 @@ class Reached:
 
     share: float
     size: str = ""
-
-    def __str__(self) -> str:
-        return share(self.share, ".3g") + (f" at {self.size}" if self.size else "")
 
 
 @dataclass(frozen=True)
@@ -31,8 +33,11 @@ class Shares:
 
     def measured(self, entry: Entry) -> str:
         """17.2 %, or 0.04 % at 2^24; empty where there is no result."""
-        found = self.reached.get(entry.variant.id)
-        return str(found) if found else ""
+        reached = self.reached.get(entry.variant.id)
+        if reached is None:
+            return ""
+        at = f" at {reached.size}" if reached.size else ""
+        return share(reached.share, ".3g") + at
 
     def predicted(self, entry: Entry) -> str:
         """12 to 20 %; empty where nothing was predicted."""
@@ -43,40 +48,35 @@ class Shares:
 
     def held(self, entry: Entry) -> bool | None:
         """Whether what was predicted came true; None where either is missing."""
-        found = self.reached.get(entry.variant.id)
-        if entry.predicted is None or found is None:
+        reached = self.reached.get(entry.variant.id)
+        if entry.predicted is None or reached is None:
             return None
-        return entry.predicted[0] <= found.share <= entry.predicted[1]
-
-
-_MANY = 1000
-"""Operations a byte: an H200 makes 206 of bf16."""
+        low, high = entry.predicted
+        return low <= reached.share <= high
 
 
 def shares_of(data: SweepData) -> Shares | None:
-    """Of a sweep that predicts any for this GPU: at its size, else at the largest with a result.
-
-    Without results arithmetic bounds what has more operations a byte than any GPU.
-    """
+    """Of a sweep that predicts any for this GPU: at its size, else at the largest with a result."""
     if data.sweep.predicted_for != data.source.get("device"):
         return None
+    by_memory = _bound_by_memory(data)
+    column = "memory_fraction" if by_memory else "peak_fraction"
+    timed = data.ok.dropna(subset=column)
+    largest_first = timed.sort_values("median_us", ascending=False)
+    reached: dict[str, Reached] = {}
+    for row in records(pd.concat([stats.at_size(timed, data.size), largest_first])):
+        size = stats.size_of(row)
+        at = "" if size == data.size else size_label(size)
+        reached.setdefault(row["variant"], Reached(float(row[column]), at))
+    return Shares("the memory" if by_memory else "arithmetic", reached)
+
+
+def _bound_by_memory(data: SweepData) -> bool:
+    """Without results arithmetic bounds what has more operations a byte than any GPU."""
     rows = data.here if len(data.here) else data.ok
     if len(rows):
-        by_memory = stats.rate_column(rows) != ("tflops", "TFLOP/s")
-    else:
-        one, largest = data.sweep.cells[-1]
-        work = data.sweep.problem.work(largest, one.variant.dtype, one.variant.params)
-        by_memory = work.operations < _MANY * work.bytes
-    column = "memory_fraction" if by_memory else "peak_fraction"
-    reached = dict[str, Reached]()
-    for row in [
-        *records(data.ok.sort_values("median_us", ascending=False)),
-        *records(data.here),
-    ]:
-        if row[column] is not None:
-            here = stats.size_of(row) == data.size
-            known = reached.get(row["variant"])
-            if here or known is None:
-                size = "" if here else size_label(stats.size_of(row))
-                reached[row["variant"]] = Reached(float(row[column]), size)
-    return Shares("the memory" if by_memory else "arithmetic", reached)
+        return stats.rate_column(rows) != ("tflops", "TFLOP/s")
+    entry, largest = data.sweep.cells[-1]
+    variant = entry.variant
+    work = data.sweep.problem.work(largest, variant.dtype, variant.params)
+    return work.operations < _MANY * work.bytes
