@@ -1,4 +1,4 @@
-"""The pages of ladders: every rung is on its page, links lead somewhere, and all pages together can be read."""
+"""The pages of ladders: every rung is on its page, and all pages together can be read."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ SWEEPS = {
 }
 MOST_WORDS = 6000
 _CODE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
-_LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
 
 
 def read(page: str) -> str:
@@ -52,11 +51,3 @@ def test_all_pages_can_be_read_in_half_an_hour() -> None:
         text = _CODE.sub("", path.read_text(encoding="utf-8"))
         words += len(text.split())
     assert words < MOST_WORDS
-
-
-def test_links_and_pictures_of_the_pages_exist() -> None:
-    for path in PAGES.glob("*.md"):
-        links = _LINK.findall(path.read_text(encoding="utf-8"))
-        assert links
-        broken = [link for link in links if not (PAGES / link).exists()]
-        assert broken == [], path.name

@@ -27,7 +27,6 @@ from ladder.report.answers import answers
 from ladder.report.chapters import chapters, title_of
 from ladder.report.document import NOT_HERE, claim_lines, render
 from ladder.report.figures.registry import FIGURES
-from ladder.report.ladder_page import FILES, PRODUCTS, ladders
 from ladder.report.links import Links
 from ladder.report.shares import shares_of
 from ladder.results import statistics as stats
@@ -118,8 +117,8 @@ def data() -> RunData:
     own = (name for name, sweep in every_sweep().items() if title_of(sweep) == TITLE)
     known = published_of(
         *own,
-        *PRODUCTS,
-        *FILES.values(),
+        "fp32_ladder",
+        "hopper_files",
         "fp32_tiles",
         "bank_wide",
         "stencil_best",
@@ -251,36 +250,6 @@ def test_the_larger_share_says_what_bounds_a_sweep(data: RunData) -> None:
     attention = shares_of(data.parts["attention"])
     assert attention is not None
     assert (attention.of, attention.reached) == ("arithmetic", {})
-
-
-def test_docs_show_each_rung_with_both_shares_its_gain_and_its_new_lines(
-    data: RunData,
-) -> None:
-    drawn = ladders(PUBLISHED, data, ROOT)
-    part = drawn.partition("\n## The sum of a line of numbers\n")[2].partition("\n## ")[
-        0
-    ]
-    assert "Shares are of the peak rate of the memory." in part
-    assert "reduction-1-ladder.png" in part
-    rows = [
-        line.split(" | ") for line in part.splitlines() if re.match(r"\| \W*\d ", line)
-    ]
-    for entry, row in zip(data.sweeps["reduction"].entries, rows, strict=True):
-        shares = shares_of(data.parts["reduction"])
-        assert shares is not None
-        assert row[4:6] == [shares.predicted(entry), shares.measured(entry)]
-        assert (row[3].strip() == "") == (entry.baseline is None)
-        if entry.rung[0] not in "12":  # rung 1 has no result at the size of the table
-            below = entry.baseline.rung[0] if entry.baseline else ""
-            gain = RATES[entry.rung[0]] / RATES[below]
-            assert row[7:8] == [below]
-            assert row[8].startswith(f"{gain:.3f} [")
-    other = drawn.partition("\n## The transposition of a matrix of 4-byte elements\n")[
-        2
-    ].partition("\n## ")[0]
-    assert "Nothing of it is published yet." in other
-    assert "![" not in other
-    assert other.count("not measured") == len(data.sweeps["transpose_fp32"].entries)
 
 
 def tables_of(part: Any, timings: Any) -> Any:
