@@ -1,13 +1,17 @@
-"""The figures of docs/texts, drawn from the published tables, from machine code and from the kernels' headers.
+"""The figures of docs/texts and docs/ladders, drawn from published tables, machine code and the kernels' headers.
 
-`PYTHONPATH=workflow python tools/text_figures.py` writes docs/texts/*.png. It needs a C++ compiler and NVRTC.
+`PYTHONPATH=workflow python tools/text_figures.py` writes docs/texts/*.png and docs/ladders/*.png. It needs a C++
+compiler and NVRTC. With names of figures it writes these alone.
 """
 
 import re
 import subprocess
+import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import matplotlib.pyplot as plt
 from ladder.build.cubin import disassemble
@@ -18,8 +22,8 @@ from ladder.results.run_data import Row, RunData, best
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
-from matplotlib.patches import Patch
-from text_pages import PAGES, numbers
+from matplotlib.patches import Patch, Rectangle
+from text_pages import FOLDERS, Numbers, numbers
 
 ARCH = "sm_90a"
 TILE, EDGE = (
@@ -318,19 +322,281 @@ def stages(data: RunData, size: int = 4096) -> Figure:
     return drawing
 
 
-def main() -> None:
+# The tensor-core ladders: tiles, and the pipeline over time.
+
+_BF16, _HOPPER = "tensor_ladder_bf16", "hopper_ladder"
+_LINE = 128  # bytes of a row of a tile that TMA brings: 64 elements of bf16
+_COPY, _FULL, _MULTIPLY, _STORE = "#e69f00", "#f6deae", "#0072b2", "#009e73"
+_STEPS = 7  # of K that the picture of the pipeline shows of a tile
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """How a kernel cuts C: block and warp tiles in elements, and who copies."""
+
+    title: str
+    rows: int
+    columns: int
+    depth: int
+    stages: int
+    warp_rows: int
+    warp_columns: int
+    copies: str
+    multiplies: str
+
+
+def _tiles(found: Numbers) -> list[Tiles]:
+    """Of a kernel whose warps all copy, of one with a warp for that, and of one with warpgroups."""
+    early, late, last = (
+        found.at(*rung) for rung in ((_BF16, "5"), (_BF16, "13"), (_HOPPER, "6f"))
+    )
+    warps = [
+        (row["bm"] // row["wm"]) * (row["bn"] // row["wn"]) for row in (early, late)
+    ]
+    consumers = last["consumers"]
+    depth = _LINE // 2
+    return [
+        Tiles(
+            "rung 5: WMMA",
+            early["bm"],
+            early["bn"],
+            early["bk"],
+            early["stages"],
+            early["wm"],
+            early["wn"],
+            f"all {32 * warps[0]} threads copy (cp.async)",
+            f"{warps[0]} warps multiply {early['wm']} x {early['wn']} each",
+        ),
+        Tiles(
+            "rung 13: mma.sync",
+            late["bm"],
+            late["bn"],
+            depth,
+            late["stages"],
+            late["wm"],
+            late["wn"],
+            "one thread copies (TMA)",
+            f"{warps[1]} warps multiply {late['wm']} x {late['wn']} each",
+        ),
+        Tiles(
+            "rung 6f: wgmma",
+            last["bm"],
+            last["bn"],
+            depth,
+            last["stages"],
+            last["bm"] // consumers,
+            last["bn"],
+            "one thread copies (TMA)",
+            f"{consumers} warpgroups multiply {last['bm'] // consumers} x {last['bn']} each",
+        ),
+    ]
+
+
+def _draw_tiles(axes: Axes, tiles: Tiles) -> None:
+    """A to the left of C and B above it, as deep as a stage; behind them the other stages of the ring."""
+    gap, shift = 24, 9
+    for stage in reversed(range(tiles.stages)):
+        moved = stage * shift
+        colour = _COPY if stage == 0 else _FULL
+        a = (-gap - tiles.depth - moved, -moved)
+        b = (-moved, tiles.rows + gap + moved)
+        axes.add_patch(
+            Rectangle(a, tiles.depth, tiles.rows, facecolor=colour, edgecolor="white")
+        )
+        axes.add_patch(
+            Rectangle(
+                b, tiles.columns, tiles.depth, facecolor=colour, edgecolor="white"
+            )
+        )
+    across = tiles.columns // tiles.warp_columns
+    for place in range(tiles.rows // tiles.warp_rows * across):
+        row, column = divmod(place, across)
+        corner = (column * tiles.warp_columns, row * tiles.warp_rows)
+        shade = to_rgb(_MULTIPLY)
+        light = 0.25 if (row + column) % 2 else 0.45
+        red, green, blue = (1 - (1 - part) * (1 - light) for part in shade)
+        axes.add_patch(
+            Rectangle(
+                corner,
+                tiles.warp_columns,
+                tiles.warp_rows,
+                facecolor=(red, green, blue),
+                edgecolor="white",
+            )
+        )
+    middle: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 9}
+    axes.text(-gap - tiles.depth / 2, tiles.rows / 2, "A", **middle)
+    axes.text(tiles.columns / 2, tiles.rows + gap + tiles.depth / 2, "B", **middle)
+    axes.text(
+        tiles.columns / 2,
+        tiles.rows / 2,
+        f"C: {tiles.rows} x {tiles.columns}",
+        color="white",
+        bbox={"facecolor": _MULTIPLY, "edgecolor": "none"},
+        **middle,
+    )
+    kibibytes = tiles.stages * tiles.depth * 2 * (tiles.rows + tiles.columns) / 1024
+    said = [
+        tiles.copies,
+        f"{tiles.stages} stages, {tiles.depth} deep: {kibibytes:.0f} KiB",
+        tiles.multiplies,
+    ]
+    axes.text(-gap - tiles.depth, -46, "\n".join(said), va="top", fontsize=9)
+    axes.set(xlim=(-150, 262), ylim=(-120, 370), aspect="equal", title=tiles.title)
+    axes.axis("off")
+
+
+def tiles(found: Numbers) -> Figure:
+    """The block tile, its warp tiles and the ring of stages of three kernels."""
+    drawing, axes = plt.subplots(1, 3, figsize=(9, 4.2), layout="constrained")
+    for place, each in zip(axes, _tiles(found), strict=True):
+        _draw_tiles(place, each)
+    drawing.suptitle(
+        "Orange: copied for one step of K. Blue: a tile for each warp, or warpgroup, that multiplies",
+        fontsize=10,
+    )
+    return drawing
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that takes time: from when to when, in microseconds, in which row of the picture."""
+
+    row: str
+    start: float
+    end: float
+    colour: str
+
+
+def schedule(
+    buffers: Sequence[str],
+    steps: int,
+    copy: float,
+    multiply: float,
+    store: float,
+    overlapped: bool,
+) -> list[Event]:
+    """Copies, multiplications and stores of three tiles of some steps; a copy starts as soon as its buffer is free.
+
+    Times in microseconds. Buffers are filled in turn. Where stores are not `overlapped`, nothing is multiplied
+    meanwhile. Without a store there is one long tile.
+    """
+    events = list[Event]()
+    free, pipe = dict.fromkeys(buffers, 0.0), 0.0
+    for step in range(3 * steps):
+        buffer = buffers[step % len(buffers)]
+        filled = free[buffer] + copy
+        start = max(filled, pipe)
+        pipe = free[buffer] = start + multiply
+        events += [
+            Event(buffer, filled - copy, filled, _COPY),
+            Event(buffer, filled, start, _FULL),
+            Event(buffer, start, pipe, _MULTIPLY),
+            Event("tensor pipe", start, pipe, _MULTIPLY),
+        ]
+        if store and step % steps == steps - 1:
+            events.append(Event("store", pipe, pipe + store, _STORE))
+            pipe += 0 if overlapped else store
+    return events
+
+
+def pipeline(found: Numbers) -> Figure:
+    """What one multiprocessor copies, multiplies and stores over time, in four rungs of the Hopper ladder.
+
+    Durations are from the tables. A multiplication takes the time that the tensor pipe is busy, shared out to the steps
+    of K; a copy what else a step of a block of rung 1 takes; a store what rung 6 saves over rung 5 for each tile.
+    """
+    rows = {number: found.at(_HOPPER, number) for number in ("1", "2", "4", "5", "6")}
+    sms, depth = found.gpu("sms"), _LINE // 2
+
+    def tiles_of(row: Row) -> float:
+        """Tiles for each multiprocessor."""
+        tiles: float = row["m"] // row["bm"] * (row["n"] // row["bn"]) / sms
+        return tiles
+
+    def step_of(row: Row) -> float:
+        """Microseconds that a multiprocessor takes for a step of K of one tile."""
+        microseconds: float = row["median_us"] / tiles_of(row) / (row["k"] // depth)
+        return microseconds
+
+    multiply = {
+        number: step_of(row) * found.busy(row)["tensor cores"]
+        for number, row in rows.items()
+    }
+    resident = rows["1"]["blocks_per_sm"]
+    copy = resident * step_of(rows["1"]) - multiply["1"]
+    store = (rows["5"]["median_us"] - rows["6"]["median_us"]) / tiles_of(rows["6"])
+    ring = [f"stage {stage + 1}" for stage in range(rows["2"]["stages"])]
+    blocks = [f"block {block + 1}" for block in range(resident)]
+    panels = {
+        "rung 1: three blocks, each copies, then multiplies": schedule(
+            blocks, 20, copy, multiply["1"], 0, overlapped=False
+        ),
+        "rung 2: one block, a ring of four stages": schedule(
+            ring, 20, copy, multiply["2"], 0, overlapped=False
+        ),
+        "rung 4: a wide tile, stored by the warps that multiply": schedule(
+            ring, _STEPS, copy, multiply["4"], store, overlapped=False
+        ),
+        "rung 6: the same, stored by TMA": schedule(
+            ring, _STEPS, copy, multiply["6"], store, overlapped=True
+        ),
+    }
+    drawing, axes = plt.subplots(
+        4, 1, figsize=(9, 7), sharex=True, layout="constrained"
+    )
+    for place, (title, events) in zip(axes, panels.items(), strict=True):
+        names = [
+            *dict.fromkeys(
+                event.row
+                for event in events
+                if event.row not in ("tensor pipe", "store")
+            )
+        ]
+        names += ["tensor pipe"] + (["store"] if events[-1].row == "store" else [])
+        for event in events:
+            place.barh(
+                names.index(event.row),
+                event.end - event.start,
+                left=event.start,
+                color=event.colour,
+                edgecolor="white",
+                linewidth=0.4,
+                height=0.8,
+            )
+        place.set(yticks=range(len(names)), yticklabels=names, xlim=(0, 15))
+        place.invert_yaxis()
+        place.set_title(title, loc="left", fontsize=10)
+        place.grid(visible=False)
+    axes[-1].set_xlabel("microseconds")
+    labels = {
+        "copy": _COPY,
+        "full, waits": _FULL,
+        "multiply": _MULTIPLY,
+        "store": _STORE,
+    }
+    legend = [Patch(color=colour, label=label) for label, colour in labels.items()]
+    drawing.legend(handles=legend, loc="outside lower center", ncols=4, frameon=False)
+    return drawing
+
+
+def main(only: Sequence[str]) -> None:
     style.apply()
     found = numbers()
     project, data = found.project, found.data
-    drawings = {
-        "lanes": lanes(project),
-        "order": order(project, data),
-        "rates": rates(data),
-        "stages": stages(data),
+    texts, ladders = FOLDERS.values()
+    drawings: dict[Path, Callable[[], Figure]] = {
+        texts / "lanes.png": lambda: lanes(project),
+        texts / "order.png": lambda: order(project, data),
+        texts / "rates.png": lambda: rates(data),
+        texts / "stages.png": lambda: stages(data),
+        ladders / "tiles.png": lambda: tiles(found),
+        ladders / "pipeline.png": lambda: pipeline(found),
     }
-    for name, drawing in drawings.items():
-        drawing.savefig(PAGES / f"{name}.png", dpi=110)
+    for path, draw in drawings.items():
+        if not only or path.stem in only:
+            draw().savefig(path, dpi=110)
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -1,13 +1,15 @@
-"""The pages of docs/texts: what each of the five texts says, its kernel here, what an H200 reads, the verdict and why.
+"""The pages that people wrote around published numbers: docs/texts, a page a text, and docs/ladders.
 
-`PYTHONPATH=workflow python tools/text_pages.py` writes docs/texts/*.md from the templates tools/texts/*.md.j2, and the
-figures beside them. Numbers and verdicts come from the published tables; a sentence that concludes from numbers is
-wrapped in `expect`; where they no longer say so, no page is written.
+`PYTHONPATH=workflow python tools/text_pages.py` writes docs/texts/*.md from tools/texts/*.md.j2, and docs/ladders/*.md
+from tools/ladders/*.md.j2; a name as argument writes that page alone. Numbers and verdicts come from the published
+tables. A sentence that concludes from numbers is wrapped in `expect`, or its number in `won`, `tied`, `lost`, `fall`
+or `rise`: where the tables no longer say so, no page is written.
 """
 
 import csv
+import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +23,25 @@ from ladder.claims.primitives import REFUTED
 from ladder.model.errors import LadderError
 from ladder.model.expressions import whole
 from ladder.model.folders import Project
+from ladder.model.sweep import Entry
 from ladder.report import words
+from ladder.report.causes import needs
 from ladder.report.lookups import Lookups, names
-from ladder.results.run_data import RunData
+from ladder.report.markdown import magnitude
+from ladder.results.counters import STALL_FOR
+from ladder.results.run_data import Row, RunData, Unmeasured
 from ladder.results.templates import TEMPLATES
-from ladder.results.verdicts import Gain
+from ladder.results.verdicts import FASTER, SLOWER, TIED, Gain
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES, TEXTS = ROOT / "docs/texts", Path(__file__).with_name("texts")
+LADDERS = Path(__file__).with_name("ladders")
+FOLDERS = {TEXTS: PAGES, LADDERS: ROOT / "docs/ladders"}
+"""Folder of templates -> folder of their pages."""
+FILES = ("fp32_files", "hopper_files")
+"""Sweeps that time a file which reads alone beside the rung that it spells out."""
+MOVED = 1.05
+"""By a smaller factor no counter changes anything."""
 UP = "../../"
 """From a page to the root of the checkout."""
 
@@ -113,6 +126,139 @@ class Numbers(Lookups):
         """A number of launches.csv."""
         return float(self.launches[what, str(size)][column])
 
+    # Rungs of a ladder, by their numbers.
+
+    def entry(self, sweep: str, number: str) -> Entry:
+        """The rung of a ladder with a number, such as 1b."""
+        entries = self.data.sweeps[sweep].entries
+        rungs = [each for each in entries if each.rung.split(" ")[0] == number]
+        if len(rungs) != 1:
+            raise LadderError(
+                f"{sweep}: {len(rungs)} rungs have the number {number}; accepted: one"
+            )
+        return rungs[0]
+
+    def at(self, sweep: str, number: str, **size: int) -> Row:
+        """The row of a rung, at the size that the ladder is about where no other one is given."""
+        wanted = size or self.data.part(sweep).size
+        return self.only(sweep, variant=self.entry(sweep, number).variant.id, **wanted)
+
+    def over_rung(self, sweep: str, number: str, below: str = "", **size: int) -> Gain:
+        """Speed of a rung over the rung `below`; where none is named, over the one that it changes."""
+        if not below:
+            changed = self.entry(sweep, number).baseline
+            if changed is None:
+                raise LadderError(f"{sweep}: rung {number} changes no other; name one")
+            below = changed.rung.split(" ")[0]
+        return self.ratio(self.at(sweep, number, **size), self.at(sweep, below, **size))
+
+    def won(self, sweep: str, number: str, below: str = "", **size: int) -> str:
+        """15 % faster (11 to 18 %), of a rung over the one below; not said where it is not faster."""
+        return self._outcome(FASTER, sweep, number, below, size)
+
+    def tied(self, sweep: str, number: str, below: str = "", **size: int) -> str:
+        """As fast (-1 to +1 %); not said where it is no tie."""
+        return self._outcome(TIED, sweep, number, below, size)
+
+    def lost(self, sweep: str, number: str, below: str = "", **size: int) -> str:
+        """7 % slower (6 to 8 %); not said where it is not slower."""
+        return self._outcome(SLOWER, sweep, number, below, size)
+
+    def _outcome(
+        self, verdict: str, sweep: str, number: str, below: str, size: Mapping[str, int]
+    ) -> str:
+        gain = self.over_rung(sweep, number, below, **size)
+        said = words.speed(gain, f"rung {below}" if below else "")
+        self.expect(
+            gain.verdict == verdict, f"{sweep}, {number}: {verdict}, not {said}"
+        )
+        return said
+
+    def count(self, name: str, row: Row) -> tuple[float, str]:
+        """A counter and how it reads.
+
+        `name`: a reason to wait, such as long_scoreboard, for cycles an instruction; a unit, such as tensor cores, for
+        the share of time that it is busy; or the first words of a need, such as wavefronts, for its amount.
+        """
+        if STALL_FOR.format(name) in row.metrics:
+            waited = self.waits(name, row)
+            return waited, f"{waited:.2f}" if waited < 1 else magnitude(waited)
+        shares = self.busy(row)
+        if name in shares:
+            return shares[name], f"{words.percent(shares[name])} %"
+        for need in needs(row, row.metrics, self.data.gpu):
+            if need.words.startswith(name) and not math.isnan(need.amount):
+                return need.amount, magnitude(need.amount, need.unit)
+        raise Unmeasured(f"{row['variant']}: {name} was not counted")
+
+    def counted(self, name: str, sweep: str, number: str, **size: int) -> str:
+        """A counter of a rung as it reads."""
+        return self.count(name, self.at(sweep, number, **size))[1]
+
+    def fall(
+        self, name: str, sweep: str, below: str | Row, above: str, **size: int
+    ) -> str:
+        """46.5 to 23.9: a counter of two rungs; not said where it does not fall by a twentieth."""
+        return self._moved(name, sweep, (below, above), size, falls=True)
+
+    def rise(
+        self, name: str, sweep: str, below: str | Row, above: str, **size: int
+    ) -> str:
+        """59 % to 75 %: the same of a counter that rises."""
+        return self._moved(name, sweep, (below, above), size, falls=False)
+
+    def _moved(
+        self,
+        name: str,
+        sweep: str,
+        rungs: tuple[str | Row, str],
+        size: Mapping[str, int],
+        falls: bool,
+    ) -> str:
+        below, above = rungs
+        before = below if isinstance(below, Row) else self.at(sweep, below, **size)
+        old, old_text = self.count(name, before)
+        new, new_text = self.count(name, self.at(sweep, above, **size))
+        moved = new < old / MOVED if falls else new > old * MOVED
+        said = f"{old_text} to {new_text}"
+        way = "falls" if falls else "rises"
+        self.expect(moved, f"{sweep}, {above}: {name} {way} from {said}")
+        return said
+
+    def file(self, sweep: str, number: str) -> str:
+        """A link to the file of a rung: one that spells it out alone, or else its kernel with parameters."""
+        variant = self.entry(sweep, number).variant
+        kernel = variant.kernel
+        timed_beside = [] if kernel.name[0].isdigit() else FILES
+        for files in timed_beside:
+            for entry in self.data.sweeps[files].entries:
+                if entry.baseline and entry.baseline.variant.id == variant.id:
+                    kernel = entry.variant.kernel
+        return f"[{kernel.name}]({UP}{kernel.source.relative_to(ROOT).as_posix()})"
+
+    def files(self, sweep: str, number: str, below: str) -> str:
+        """The files of a rung and of the one below."""
+        return f"{self.file(sweep, number)} over {self.file(sweep, below)}"
+
+    def line(self, sweep: str, number: str, unit: str, held: str, code: str) -> str:
+        """A rung in the table of a page: its speed, the share of the peak, that of the time in which a unit works."""
+        row = self.at(sweep, number)
+        shares = [row["peak_fraction"], self.busy(row)[unit]]
+        if row["reference"].startswith("cublas"):
+            shares.insert(0, row["speedup"])
+        cells = [
+            self.entry(sweep, number).rung,
+            f"{row['tflops']:.3g}",
+            *(f"{words.percent(share)} %" for share in shares),
+            held,
+            code,
+        ]
+        return f"|{'|'.join(cells)}|"
+
+    def rung(self, sweep: str, number: str) -> str:
+        """How a paragraph about a rung begins: its number and name, bold."""
+        return f"**{self.entry(sweep, number).rung}**"
+
     # What a page shows.
 
     def kernel(self, name: str) -> str:
@@ -168,7 +314,11 @@ def rendered(found: Numbers, template: Path) -> str:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters |= {"gain": TEMPLATES.filters["gain"], "change": words.change}
+    environment.filters |= {
+        "gain": TEMPLATES.filters["gain"],
+        "change": words.change,
+        "speed": words.speed,
+    }
     text = environment.from_string(template.read_text(encoding="utf-8")).render(
         **names(found), UP=UP
     )
@@ -181,12 +331,12 @@ def rendered(found: Numbers, template: Path) -> str:
 
 def main(only: Sequence[str]) -> None:
     found = numbers()
-    for template in sorted(TEXTS.glob("*.md.j2")):
-        name = template.name.removesuffix(".md.j2")
-        if not only or name in only:
-            (PAGES / f"{name}.md").write_text(
-                rendered(found, template), encoding="utf-8"
-            )
+    for templates, pages in FOLDERS.items():
+        for template in sorted(templates.glob("*.md.j2")):
+            name = template.name.removesuffix(".md.j2")
+            if not only or name in only:
+                page = pages / f"{name}.md"
+                page.write_text(rendered(found, template), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,21 +1,19 @@
-"""What is written by `make reference`: fields, schemas, the numbers of README and the page of ladders."""
+"""What is written by `make reference`: fields, schemas, and the numbers of README."""
 
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 import jsonschema
 import pytest
 import yaml
-from checkout import PUBLISHED, loaded, published_data
+from checkout import PUBLISHED, published_data
 from conftest import ROOT
 from ladder.catalogue.field_docs import BEGIN, END, field_reference
 from ladder.cli.app import main
 from ladder.cli.inspect import KINDS
 from ladder.report.document import learnt
-from ladder.report.ladder_page import ladders, names_of
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -36,26 +34,6 @@ def between_marks(readme: Path) -> str:
 def test_the_numbers_of_readme_are_those_of_the_published_tables() -> None:
     lines = learnt(PUBLISHED, published_data(), ROOT).strip()
     assert between_marks(ROOT / "README.md") == lines, "run `make reference`"
-
-
-def test_the_ladders_in_docs_are_drawn_from_sweeps_and_published_tables() -> None:
-    text, sweeps = ladders(PUBLISHED, published_data(), ROOT), loaded().every_sweep
-    assert (ROOT / "docs" / "ladder.md").read_text(encoding="utf-8") == text, (
-        "run `make reference`"
-    )
-    assert {"gemv_bf16", "reduction", "transpose_fp32"} < {*names_of(sweeps)}
-    for name in names_of(sweeps):
-        for entry in sweeps[name].entries:
-            line = rf"^\| \W*{re.escape(entry.rung)}\W* \| .{re.escape(entry.technique[1:])}\. \|"
-            assert re.search(line, text, re.MULTILINE), entry.rung
-    assert (
-        len(
-            re.findall(
-                r"\| \d[\d.]* \[\d[\d.]*, \d[\d.]*\] \| \[\d[\d.]*, \d[\d.]*\] \|", text
-            )
-        )
-        > 50
-    )
 
 
 def test_the_readme_holds_the_reference_the_schemas_give(

@@ -1,4 +1,4 @@
-"""The pages of the five texts: made from what is published, with every statement, decided by the text's own kernels."""
+"""The pages of the texts and of the ladders are made of what is published; texts are judged by their own kernels."""
 
 from __future__ import annotations
 
@@ -40,15 +40,18 @@ def found() -> text_pages.Numbers:
 
 
 @pytest.mark.published
-@pytest.mark.parametrize("text", MODULES)
-def test_a_page_is_what_its_template_makes_of_the_published_numbers(
-    text: str, found: text_pages.Numbers
+@pytest.mark.parametrize("templates", text_pages.FOLDERS)
+def test_pages_are_what_their_templates_make_of_the_published_numbers(
+    templates: Path, found: text_pages.Numbers
 ) -> None:
-    page = PAGES / f"{text}.md"
-    made = text_pages.rendered(found, text_pages.TEXTS / f"{text}.md.j2")
-    assert made == page.read_text(encoding="utf-8"), (
-        "run PYTHONPATH=workflow python tools/text_pages.py"
-    )
+    paths = [*templates.glob("*.md.j2")]
+    assert len(paths) >= len(MODULES)
+    for template in paths:
+        page = text_pages.FOLDERS[templates] / template.name.removesuffix(".j2")
+        made = text_pages.rendered(found, template)
+        assert made == page.read_text(encoding="utf-8"), (
+            "run PYTHONPATH=workflow python tools/text_pages.py"
+        )
 
 
 @pytest.mark.parametrize("text", MODULES)

@@ -16,7 +16,6 @@ from ladder.model.errors import LadderError
 from ladder.model.files import replace_file, write_json
 from ladder.model.kernel import Kernel
 from ladder.report.document import learnt
-from ladder.report.ladder_page import ladders
 from ladder.results import compare as comparing
 from ladder.results import tables
 from ladder.results.forecast import forecast
@@ -49,12 +48,10 @@ def reference(
     context: typer.Context,
     write: Annotated[
         bool,
-        typer.Option(
-            "--write", help="Update both README.md, ladder.md and the schemas."
-        ),
+        typer.Option("--write", help="Update both README.md and the schemas."),
     ] = False,
 ) -> None:
-    """Print the field reference of all documents, or write it down with schemas, README's numbers and ladder.md."""
+    """Print the field reference of all documents, or write it down with schemas and README's numbers."""
     text = "\n".join(field_reference(name, *KINDS[name]) for name in KINDS)
     if not write:
         print(text, end="")
@@ -67,9 +64,6 @@ def reference(
     run = run_of(context, None, None)
     published = own.published(run.config.published)
     data = RunData.read(published, run.every_sweep)
-    replace_file(
-        own.root / "docs" / "ladder.md", ladders(published, data, own.root).encode()
-    )
     for readme, lines in (
         (own.config / "README.md", text),
         (own.root / "README.md", learnt(published, data, own.root)),
