@@ -1,5 +1,5 @@
 // O = softmax(Q @ K^T / sqrt(Depth)) @ V of each head, 16-bit operands and result, fp32 accumulators.
-// Rung 1 of attention in docs/ladder.md: scores in global memory.
+// Rung 1 of attention in docs/ladders/attention.md: scores in global memory.
 //
 // The technique: none yet. A block takes one tile of 64 rows after the other, and each goes through three
 // phases with what is in this project already: S = Q @ K^T / sqrt(Depth) as in hopper/1_tma_wgmma.cu, the

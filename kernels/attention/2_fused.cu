@@ -1,5 +1,5 @@
 // O = softmax(Q @ K^T / sqrt(Depth)) @ V of each head, 16-bit operands and result, fp32 accumulators.
-// Rung 2 of attention in docs/ladder.md: fused.
+// Rung 2 of attention in docs/ladders/attention.md: fused.
 //
 // The technique: scores never leave the multiprocessor (flash-attention-2). Rung 1 moves 16 bytes a score
 // through global memory. A block has 64 rows of Q, and goes through the keys in tiles of BN. The softmax of

@@ -1,5 +1,5 @@
 // O = softmax(Q @ K^T / sqrt(Depth)) @ V of each head, 16-bit operands and result, fp32 accumulators.
-// Rung 3 of attention in docs/ladder.md: a producer and two consumers.
+// Rung 3 of attention in docs/ladders/attention.md: a producer and two consumers.
 //
 // The technique: warp specialisation, as in hopper/3_wide_tile.cu (cutlass, flash-attention-3). A warpgroup
 // of its own copies tiles of K and V into two rings and gives registers up (setmaxnreg). Two consumers with

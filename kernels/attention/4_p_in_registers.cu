@@ -1,5 +1,5 @@
 // O = softmax(Q @ K^T / sqrt(Depth)) @ V of each head, 16-bit operands and result, fp32 accumulators.
-// Rung 4 of attention in docs/ladder.md: P in registers.
+// Rung 4 of attention in docs/ladders/attention.md: P in registers.
 //
 // The technique: P goes from accumulators to operand A without leaving its thread (flash-attention-3). wgmma
 // also takes A from registers, and there a thread holds the very places that it held in the accumulators:

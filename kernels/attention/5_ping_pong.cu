@@ -1,5 +1,5 @@
 // O = softmax(Q @ K^T / sqrt(Depth)) @ V of each head, 16-bit operands and result, fp32 accumulators.
-// Rung 5 of attention in docs/ladder.md: ping-pong.
+// Rung 5 of attention in docs/ladders/attention.md: ping-pong.
 //
 // The technique: two consumers take turns on the tensor cores (flash-attention-3). For a tile of 64 x 128
 // scores at a depth of 128 the wgmma take 1024 cycles, and the exponentials alone 512 more: 16 a cycle. In

@@ -1,5 +1,5 @@
 // O = softmax(Q @ K^T / sqrt(Depth)) @ V of each head, 16-bit operands and result, fp32 accumulators.
-// Rung 6 of attention in docs/ladder.md: overlap within a consumer.
+// Rung 6 of attention in docs/ladders/attention.md: overlap within a consumer.
 //
 // The technique: a consumer's own P @ V runs while it computes exponentials (flash-attention-3). A turn first
 // starts Q @ K^T of the next tile, then P @ V of this one, in a group of wgmma of its own. As soon as the

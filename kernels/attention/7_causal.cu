@@ -1,5 +1,5 @@
 // O = softmax(Q @ K^T / sqrt(Depth)) @ V of each head, 16-bit operands and result, fp32 accumulators.
-// Rung 7 of attention in docs/ladder.md: causal.
+// Rung 7 of attention in docs/ladders/attention.md: causal.
 //
 // The technique: a row sees no key after it, so that of the tiles of scores nearly half are all masked.
 // Rungs 1 to 6 compute them; here a block stops behind the tile of its last row. Blocks then have from one

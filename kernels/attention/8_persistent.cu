@@ -1,5 +1,5 @@
 // O = softmax(Q @ K^T / sqrt(Depth)) @ V of each head, 16-bit operands and result, fp32 accumulators.
-// Rung 8 of attention in docs/ladder.md: persistent blocks.
+// Rung 8 of attention in docs/ladders/attention.md: persistent blocks.
 //
 // The technique: a block stays and takes one tile of rows after the other (flash-attention-3). Up to rung 7
 // it begins with softmaxes while little is multiplied, and ends with a P @ V and stores. Here the first

@@ -1,5 +1,5 @@
 // O = softmax(Q @ K^T / sqrt(Depth)) @ V of each head, operands in e4m3, result in bf16, fp32 accumulators.
-// The schedule of rungs 6 and 7 of attention in docs/ladder.md, in fp8.
+// The schedule of rungs 6 and 7 of attention in docs/ladders/attention.md, in fp8.
 //
 // The technique: wgmma multiplies elements of 8 bits at twice the rate, but reads them along K only, and V
 // lies the other way. So three warps that have nothing else to do transpose each tile of it

@@ -1,5 +1,5 @@
 // C = alpha * A @ B + beta * C in fp32, row-major.
-// File 2 (rung 2b of docs/ladder.md): coalesced accesses.
+// File 2 (rung 2b of docs/ladders/fp32.md): coalesced accesses.
 //
 // The technique: neighbouring threads compute neighbouring outputs of one row (matmul-worklog, kernel 2). A
 // warp reads one word of A, which is broadcast, and 32 neighbouring words of B, and stores 32 neighbouring

@@ -1,5 +1,5 @@
 // C = alpha * A @ B + beta * C in fp32, row-major.
-// File 3 (rung 3 of docs/ladder.md): tiles in shared memory.
+// File 3 (rung 3 of docs/ladders/fp32.md): tiles in shared memory.
 //
 // The technique: a block copies a Tile x Tile part of A and of B into shared memory and multiplies from there
 // (hip-gemm, kernel 2). Each word is loaded from global memory once per block, then used for Tile outputs. In

@@ -1,5 +1,5 @@
 // C = alpha * A @ B + beta * C in fp32, row-major.
-// File 4: a tile of outputs in registers. docs/ladder.md times this step as rung 5, in another kernel
+// File 4: a tile of outputs in registers. docs/ladders/fp32.md times this step as rung 5, in another kernel
 // (simt/gemm_staged.cu), and says how the two differ.
 //
 // The technique: a thread computes TM x TN outputs as a sum of outer products (hip-gemm, kernel 3.1). For

@@ -1,5 +1,5 @@
 // C = alpha * A @ B + beta * C in fp32, row-major.
-// File 5 (rung 7 of docs/ladder.md): accesses of 16 bytes, and A transposed.
+// File 5 (rung 7 of docs/ladders/fp32.md): accesses of 16 bytes, and A transposed.
 //
 // The technique: one instruction moves four words (gemm-practice, `f32x4`; hip-gemm, kernel 3.3). Three
 // changes, with one gain for all:
@@ -9,8 +9,8 @@
 //               registers, here 123
 //   two blocks  the launch bounds ask for two blocks a multiprocessor, which fit now: one computes while the
 //               other waits
-// Rungs 6 and 7 of docs/ladder.md time the first two changes, in a kernel that has two blocks already. The
-// third is not timed alone.
+// Rungs 6 and 7 of docs/ladders/fp32.md time the first two changes, in a kernel that has two blocks already.
+// The third is not timed alone.
 //
 // BM, BN, BK: tile of the block, in elements. TM, TN: outputs of a thread. n and k: multiples of four.
 

@@ -1,5 +1,5 @@
 // C = alpha * A @ B + beta * C in fp32, row-major.
-// File 6 (rung 11 of docs/ladder.md): register prefetch.
+// File 6 (rung 11 of docs/ladders/fp32.md): register prefetch.
 //
 // The technique: while a tile is multiplied, the words of the next one are on their way into registers
 // (hip-gemm, kernel 5). Threads wait for them only after the FFMAs, when they store them to shared memory.
@@ -12,8 +12,8 @@
 //   quadrants  a thread's outputs are four groups of 4 x 4, one in each quarter of the tile, so neighbouring
 //              threads read neighbouring 16 bytes; in file 5 these lie 32 bytes apart and use half of the
 //              banks (simt/quadrants.cuh)
-// The gain over file 5 is that of the prefetch and of these three: rungs 8 to 11 of docs/ladder.md add them
-// one by one, the prefetch last.
+// The gain over file 5 is that of the prefetch and of these three: rungs 8 to 11 of docs/ladders/fp32.md add
+// them one by one, the prefetch last.
 //
 // BM, BN, BK: tile of the block, in elements. TM, TN: outputs of a thread. n and k: multiples of four.
 

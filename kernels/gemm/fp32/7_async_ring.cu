@@ -1,13 +1,13 @@
 // C = alpha * A @ B + beta * C in fp32, row-major.
-// File 7 (rung 15 of docs/ladder.md): a ring of tiles, filled by cp.async.
+// File 7 (rung 15 of docs/ladders/fp32.md): a ring of tiles, filled by cp.async.
 //
 // The technique: copies go from global to shared memory without registers in between (gemm-practice, `dbuf`;
 // matmul-worklog, kernel 12), into a ring of Stages pairs of tiles: one is read, the others are on their way.
 // A single barrier a tile says both that the next tile is complete and that all threads have read this one.
 // The registers that this frees hold a second set of fragments: the next step's operands load while this step
-// is multiplied. Rungs 12 to 15 of docs/ladder.md add these changes one by one. Do not expect a gain over
-// file 6, which already hides global latency. A is transposed on the way, so its copies are of 4 bytes: four
-// times as many instructions as for B. File 8 builds on the ring.
+// is multiplied. Rungs 12 to 15 of docs/ladders/fp32.md add these changes one by one. Do not expect a gain
+// over file 6, which already hides global latency. A is transposed on the way, so its copies are of 4 bytes:
+// four times as many instructions as for B. File 8 builds on the ring.
 //
 // BM, BN, BK: tile of the block, in elements. TM, TN: outputs of a thread. Stages: pairs of tiles in the
 // ring. n and k: multiples of four.

@@ -1,4 +1,5 @@
-// C = alpha * A @ B + beta * C in fp32, row-major. File 8 (rung 20c of docs/ladder.md): warps that only copy.
+// C = alpha * A @ B + beta * C in fp32, row-major. File 8 (rung 20c of docs/ladders/fp32.md): warps that only
+// copy.
 //
 // The technique: warp specialisation (cutlass). One warpgroup, the producer, copies A by cp.async (each word
 // to its transposed place), B by TMA. Two others, the consumers, only load fragments and multiply: they spend

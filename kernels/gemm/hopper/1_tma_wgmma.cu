@@ -1,5 +1,5 @@
 // C = alpha * A @ B + beta * C, 16-bit operands and result, fp32 accumulators: one tile of C per block.
-// Rung 1 of docs/ladder.md: TMA and wgmma.
+// Rung 1 of docs/ladders/tensor-cores.md: TMA and wgmma.
 //
 // The technique: TMA and wgmma in their simplest use (ptx-isa). One thread starts the copies of the tiles of
 // a K step, all threads wait for the bytes at one mbarrier, and the warpgroup (128 threads) multiplies them

@@ -1,5 +1,5 @@
 // C = alpha * A @ B + beta * C, 16-bit operands and result, fp32 accumulators: one tile of C per block.
-// Rung 1b of docs/ladder.md: a double buffer.
+// Rung 1b of docs/ladders/tensor-cores.md: a double buffer.
 //
 // The technique: copies run a step ahead. In rung 1 copies and wgmma of a block take turns. Two things
 // change. There are two stages of tiles in shared memory, each with a barrier. And thread 0 starts the copies

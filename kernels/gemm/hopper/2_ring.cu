@@ -1,5 +1,5 @@
 // C = alpha * A @ B + beta * C, 16-bit operands and result, fp32 accumulators: one tile of C per block.
-// Rung 2 of docs/ladder.md: warp specialisation.
+// Rung 2 of docs/ladders/tensor-cores.md: warp specialisation.
 //
 // The technique: a ring of stages between two roles (cutlass, fast-cu). A warpgroup of its own, the producer,
 // copies up to Stages tiles ahead, and the other, the consumer, multiplies. New over 1b are more steps ahead,

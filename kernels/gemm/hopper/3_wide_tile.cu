@@ -1,5 +1,5 @@
 // C = alpha * A @ B + beta * C, 16-bit operands and result, fp32 accumulators: one tile of C per block.
-// Rung 3 of docs/ladder.md: a wide tile.
+// Rung 3 of docs/ladders/tensor-cores.md: a wide tile.
 //
 // The technique: a tile of 128 x 256 in place of 128 x 128 (cutlass, fast-cu; by `bn: 256` in the yaml). For
 // the same multiplications blocks load a quarter fewer bytes of A and B from the L2: up to a third more speed

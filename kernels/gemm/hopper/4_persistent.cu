@@ -1,5 +1,5 @@
 // C = alpha * A @ B + beta * C, 16-bit operands and result, fp32 accumulators: several tiles of C per block.
-// Rung 4 of docs/ladder.md: persistent blocks.
+// Rung 4 of docs/ladders/tensor-cores.md: persistent blocks.
 //
 // The technique: persistent blocks (cutlass, fast-cu). As many blocks start as there are multiprocessors
 // (`blocks` in the yaml, 132 by default), and take one tile after the other. So a block starts and fills its

@@ -1,5 +1,5 @@
 // C = alpha * A @ B + beta * C, 16-bit operands and result, fp32 accumulators: several tiles of C per block.
-// Rung 5 of docs/ladder.md: multicast.
+// Rung 5 of docs/ladders/tensor-cores.md: multicast.
 //
 // The technique: clusters with multicast (ptx-isa, fast-cu), so that the L2 delivers a tile of B once to
 // several multiprocessors. ClusterM blocks form a cluster and take tiles below one another, which need the

@@ -1,5 +1,5 @@
 // C = alpha * A @ B + beta * C, 16-bit operands and result, fp32 accumulators: several tiles of C per block.
-// Rung 6 of docs/ladder.md: a store by TMA. Rung 6b is this file with clusters of one block.
+// Rung 6 of docs/ladders/tensor-cores.md: a store by TMA. Rung 6b is this file with clusters of one block.
 //
 // The technique: results leave by TMA (cutlass, fast-cu). In rung 5 a lane stores four bytes at a time, and
 // four lanes together fill sixteen bytes of a row of C. Here results go through a ring of buffers in shared

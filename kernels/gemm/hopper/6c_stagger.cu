@@ -1,5 +1,6 @@
 // C = alpha * A @ B + beta * C, 16-bit operands and result, fp32 accumulators: several tiles of C per block.
-// Rung 6c of docs/ladder.md: a stagger. It changes rung 6b, which is 6_tma_store with clusters of one block.
+// Rung 6c of docs/ladders/tensor-cores.md: a stagger. It changes rung 6b, which is 6_tma_store with clusters
+// of one block.
 //
 // The technique: a stagger (cutlass). The two consumers of rung 6b begin each tile together, and so store at
 // the same time. Here the second consumer waits, before its first tile, until the first has issued the wgmma

@@ -1,5 +1,5 @@
 // C = alpha * A @ B + beta * C, 16-bit operands and result, fp32 accumulators: several tiles of C per block.
-// Rung 6d of docs/ladder.md: a serpentine. It changes 6c_stagger.
+// Rung 6d of docs/ladders/tensor-cores.md: a serpentine. It changes 6c_stagger.
 //
 // The technique: a serpentine, for the L2. A wave is the tiles that all blocks compute at the same time. It
 // reads the columns of B that the wave before it read, while both lie in one strip (8 columns of tiles,

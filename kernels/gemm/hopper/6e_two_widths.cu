@@ -1,5 +1,5 @@
 // C = alpha * A @ B + beta * C, 16-bit operands and result, fp32 accumulators: several tiles of C per block.
-// Rung 6e of docs/ladder.md: tiles of two widths. It changes 6d_serpentine.
+// Rung 6e of docs/ladders/tensor-cores.md: tiles of two widths. It changes 6d_serpentine.
 //
 // The technique: tiles of two widths. At M = N = 4096 there are 512 tiles of 128 x 256 for 132 blocks: after
 // three full waves the fourth leaves 16 blocks without a tile. Here in half of the 32 rows of tiles 17 tiles

@@ -1,5 +1,5 @@
 // C = alpha * A @ B + beta * C, 16-bit operands and result, fp32 accumulators: several tiles of C per block.
-// Rung 6f of docs/ladder.md: an order of tiles for the L2. It changes 6d_serpentine.
+// Rung 6f of docs/ladders/tensor-cores.md: an order of tiles for the L2. It changes 6d_serpentine.
 //
 // The technique: the order of tiles, made for the L2. At M = N = 4096 there are 512 tiles of 128 x 256, which
 // 128 blocks compute in four full waves. A strip is 32 x 2 tiles, so a wave is two of the eight strips. Each

@@ -1,5 +1,6 @@
 // C = alpha * A @ B + beta * C, 16-bit operands and result, fp32 accumulators: several tiles of C per block.
-// Rung 7 of docs/ladder.md: ping-pong. It changes rung 6b, which is 6_tma_store with clusters of one block.
+// Rung 7 of docs/ladders/tensor-cores.md: ping-pong. It changes rung 6b, which is 6_tma_store with clusters
+// of one block.
 //
 // The technique: ping-pong (cutlass). The two consumers of rung 6b share a tile, and both write its results
 // to shared memory at the same time. Here each consumer has a tile of its own, and they take turns, so that

@@ -1,5 +1,6 @@
 // C = alpha * A @ B + beta * C, 16-bit operands and result, fp32 accumulators: several tiles of C per block.
-// Rung 8 of docs/ladder.md: stream-K. It changes rung 6b, which is 6_tma_store with clusters of one block.
+// Rung 8 of docs/ladders/tensor-cores.md: stream-K. It changes rung 6b, which is 6_tma_store with clusters of
+// one block.
 //
 // The technique: stream-K (stream-k, cutlass). At M = N = K = 4096 there are 512 tiles of 128 x 256 for 132
 // blocks, so 16 of them have no tile in the fourth wave. Here each block first computes two whole tiles. The
