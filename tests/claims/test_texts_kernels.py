@@ -55,12 +55,9 @@ def test_one_block_a_multiprocessor_is_said_of_kernels_of_which_one_runs() -> No
     parts = parts_of("occupancy-collapse")
     speed = parts["speed of one block over two, from 2048 on: at most 0.9"]
     blocks = {(row["rung"], row["blocks_per_sm"]) for row in rows_of(speed)}
-    assert blocks == {
-        ("prefetch", 2),
-        ("double buffer", 2),
-        ("prefetch, one block", 1),
-        ("double buffer, one block", 1),
-    }
+    assert {("prefetch, one block", 1), ("double buffer, one block", 1)} <= blocks
+    others = {rung: number for rung, number in blocks if "one block" not in rung}
+    assert {*others.values()} == {2}, others
 
 
 def test_every_step_of_the_hip_ladder_that_cuda_can_say_has_its_part() -> None:

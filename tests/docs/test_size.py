@@ -38,11 +38,17 @@ def tokens_of(text: str) -> int:
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             strings |= {*range(node.lineno, (node.end_lineno or 0) + 1)}
-    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
-    return sum(
-        token.type not in _NOT_CODE and token.start[0] not in strings
-        for token in tokens
-    )
+    count = within = 0
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        # From Python 3.12 on an f-string is several tokens; here it is one, as before.
+        name = tokenize.tok_name[token.type]
+        if name == "FSTRING_END":
+            within -= 1
+            continue
+        counted = within == 0 and token.type not in _NOT_CODE
+        count += counted and token.start[0] not in strings
+        within += name == "FSTRING_START"
+    return count
 
 
 @functools.cache

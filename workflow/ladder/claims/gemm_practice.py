@@ -319,7 +319,8 @@ def tf32_overtakes_at_2048(data: RunData) -> Parts:
         )
         if times:
             cublas = Estimate(times[len(times) // 2], times[0], times[-1])
-            found.append(Value(ratio(cublas, estimate(row, "median_us")), row=row))
+            speed = ratio(cublas, estimate(row, "median_us"))
+            found.append(Value(speed, row=row, timed=(row,)))
     best = Values(rows.sweep, found, rows.why or others.why).best("n")
     large = best.only(n=lambda n: n >= 2048)
     speed = yield decide_part(
@@ -371,7 +372,11 @@ def large_size_retention(data: RunData) -> Parts:
 
     best = max(rows.rows, key=lambda row: float(row["tflops"]), default=None)
     large = [row for row in rows.rows if row["n"] == 16384]
-    kept = [Value(ratio(rate(row), rate(best)), row=row) for row in large if best]
+    kept = [
+        Value(ratio(rate(row), rate(best)), row=row, timed=(row, best))
+        for row in large
+        if best
+    ]
     values = Values(rows.sweep, kept, rows.why)
     part = yield decide_part("rate at 16384 over its best", values, least=26 / 28)
     yield note("clock", data.numbers(rows, itemgetter("sm_clock_mhz")), "MHz")

@@ -74,14 +74,10 @@ class Rows:
 
 @dataclass(frozen=True)
 class Value(Gain):
-    """A number of a row."""
+    """A number of a row. `timed`: the rows with the pairs that it is made from; none where it is a count."""
 
     row: Row = field(kw_only=True)
-
-    @property
-    def timed(self) -> bool:
-        """Whether it comes from times: a count has no interval."""
-        return self.measured.low < self.measured.high
+    timed: tuple[Row, ...] = field(default=(), kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -116,7 +112,8 @@ class Values:
             divisor = divisors.get(_place(value.row, match))
             if divisor is not None:
                 quotient = Gain.over(value, divisor)
-                quotients.append(Value(**vars(quotient), row=value.row))
+                timed = value.timed + divisor.timed
+                quotients.append(Value(**vars(quotient), row=value.row, timed=timed))
         why, noise = self.why or other.why, self.noise + other.noise
         return Values(self.sweep, quotients, why, noise)
 
@@ -342,7 +339,7 @@ class RunData(Origin):
 
     def speeds(self, rows: Rows) -> Values:
         """Speed over the reference that the sweep names."""
-        speeds = [Value(**vars(gain(row)), row=row) for row in rows.rows]
+        speeds = [Value(**vars(gain(row)), row=row, timed=(row,)) for row in rows.rows]
         return Values(rows.sweep, speeds, rows.why, self._noise(rows))
 
     def speeds_over(self, rows: Rows, others: Rows, *match: str) -> Values:
@@ -355,8 +352,9 @@ class RunData(Origin):
     def over(self, row: Row, other: Row) -> Value:
         """How many times as fast as another row: of pairs where there are any, else of speeds over one reference."""
         pair = self._pairs.get(_pair(row, other["variant"]))
-        speed = gain(pair) if pair else gain_over(row, other)
-        return Value(**vars(speed), row=row)
+        if pair:
+            return Value(**vars(gain(pair)), row=row, timed=(pair,))
+        return Value(**vars(gain_over(row, other)), row=row, timed=(row, other))
 
     def numbers(self, rows: Rows, of: Callable[[Row], float]) -> Values:
         """A number of each row that has it."""
