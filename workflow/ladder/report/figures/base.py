@@ -33,7 +33,9 @@ def canvas(
     figure = Figure(figsize=(WIDTH, height), dpi=DPI)
     axes = figure.subplots(squeeze=False, **subplots)
     title = textwrap.fill(cut(title_of(data), _LONGEST), _TITLE_WIDTH)
-    parts = [cut(data.sweep.title, _LONGEST), about, _device(data)]
+    said = title_of(data) == data.sweep.title
+    sweep = "" if said else cut(data.sweep.title, _LONGEST)
+    parts = [sweep, about, _device(data)]
     about = textwrap.fill(" · ".join(filter(None, parts)), _ABOUT_WIDTH)
     # Inches from the top, whatever the height.
     about_at = 0.15 + 0.24 * (title.count("\n") + 1)
