@@ -196,8 +196,8 @@ def test_a_value_alone_and_a_count_need_no_correction() -> None:
 def test_a_part_without_a_margin_of_its_own_takes_what_sessions_differ_by() -> None:
     def part(value: float, timed: bool) -> Part:
         row = Row({"n": 1, "kernel": "k", "params": "{}"})
-        half = 1e-4 if timed else 0.0
-        found = Value(Estimate(value, value - half, value + half), row=row)
+        estimate = Estimate(value, value - 1e-4, value + 1e-4)
+        found = Value(estimate, row=row, timed=(row,) if timed else ())
         return decide_part("speed", Values("sweep", [found]), least=1)
 
     assert part(0.998, timed=True).verdict == EQUIVALENT

@@ -75,7 +75,7 @@ def timing(
     row = {"sweep": sweep.name, "problem": sweep.problem.name, "status": "ok", **size}
     row |= {"kernel": variant.kernel.name, "variant": variant.id, "regime": "cold"}
     row |= {"dtype": variant.dtype, "params": json.dumps(dict(variant.params))}
-    row |= {"median_us": us, "reference_median_us": other}
+    row |= {"rung": entry.rung, "median_us": us, "reference_median_us": other}
     row |= {"reference": baseline or against, "baseline": baseline}
     ends = {"": 1.0, "_low": 0.999, "_high": 1.001}
     row |= {f"speedup{end}": other / us * factor for end, factor in ends.items()}

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pandas as pd
@@ -78,13 +79,17 @@ class Run(Lab):
         return done.stdout.strip()
 
     def measure(
-        self, names: list[str] | None = None, change: Any = unchanged, **session: Any
+        self,
+        names: list[str] | None = None,
+        change: Any = unchanged,
+        recorded: Mapping[str, Any] = MappingProxyType({}),
+        **session: Any,
     ) -> None:
         """A finished run of some sweeps, made by the tree as it stands."""
         commit = self.git("rev-parse", "HEAD")
         here = {"digest": tree_digest(self.root), "commit": commit, "clean": True}
         self.session = replace(SESSION, **({"tree": here} | session))
-        self.record(names or SWEEPS, change)
+        self.record(names or SWEEPS, change, **recorded)
 
     def record(
         self, names: Any = None, change: Any = unchanged, *rest: Any, **more: Any
@@ -666,7 +671,8 @@ def test_what_is_published_of_variants_stays_where_their_compiler_is_missing(
 
     before = published()
     released.run, released.finished = "without", "2026-11-21T10:00:00Z"
-    released.measure(facts=facts, id="session-2", started="2026-11-21T09:00:00Z")
+    recorded, started = {"facts": facts}, "2026-11-21T09:00:00Z"
+    released.measure(recorded=recorded, id="session-2", started=started)
     assert released.publish() == 0
     assert published() == before
     assert set(read_facts(released.target / "facts.json")) >= set(known)

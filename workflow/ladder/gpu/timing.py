@@ -240,8 +240,8 @@ def _no_garbage_collection() -> Iterator[None]:
 class Timer:
     """Times launches on one GPU, and counts the GPU time in us: all of it, and that of checking timed launches.
 
-    Short launches are timed with CUPTI timestamps where `device` is given: from the end of the gate kernel to the start
-    of the empty kernel. Others are timed with CUDA events.
+    Short launches are timed with CUPTI timestamps where `device` is given: from the first begin to the last end of
+    what runs between the gate kernel and the empty kernel. Others are timed with CUDA events.
     """
 
     def __init__(self, gpu: Gpu, device: DeviceClock | None = None) -> None:
