@@ -24,7 +24,9 @@ from ladder.model.schemas import COLLECTED, SAMPLES
 
 
 def _rule_inputs():
-    from ladder.cli.rules import rule_inputs  # slow to import, and needed only where something changed
+    from ladder.cli.rules import (
+        rule_inputs,
+    )  # slow to import, and needed only where something changed
 
     return rule_inputs(RUN)
 
@@ -32,11 +34,21 @@ def _rule_inputs():
 try:
     # As they were written: snakemake has made a number of a run's name such as 2026_11_29.
     WORDS = [*workflow.config_settings.config_args]
-    RUN = set_up(Path(), [Path(file) for file in workflow.overwrite_configfiles], over=parse_over(WORDS))
+    RUN = set_up(
+        Path(),
+        [Path(file) for file in workflow.overwrite_configfiles],
+        over=parse_over(WORDS),
+    )
     RULE_INPUTS = SimpleNamespace(**RUN.cached_on_disk(_rule_inputs))
-    RULE_INPUTS.sweeps = {name: SimpleNamespace(**sweep) for name, sweep in RULE_INPUTS.sweeps.items()}
+    RULE_INPUTS.sweeps = {
+        name: SimpleNamespace(**sweep) for name, sweep in RULE_INPUTS.sweeps.items()
+    }
     # Without a GPU the steps that read measurements are given the folder of published ones, if there is one.
-    STANDS_IN = [f"--published {shlex.quote(RUN.published.root.as_posix())}"] if RUN.published else []
+    STANDS_IN = (
+        [f"--published {shlex.quote(RUN.published.root.as_posix())}"]
+        if RUN.published
+        else []
+    )
 except LadderError as error:
     raise WorkflowError(str(error)) from None
 
@@ -91,11 +103,16 @@ def cores(wildcards):
 
 def compiling_threads(wildcards):
     """A core for each few variants. Of several sweeps none takes more than the share of one GPU, since it would wait
-    until none measures; where no GPU waits, half of the cores, so that two sweeps fill each other's gaps."""
-    few, all_cores = -(-RULE_INPUTS.sweeps[wildcards.sweep].variants // 4), cores(wildcards)
+    until none measures; where no GPU waits, half of the cores, so that two sweeps fill each other's gaps.
+    """
+    few, all_cores = -(-RULE_INPUTS.sweeps[wildcards.sweep].variants // 4), cores(
+        wildcards
+    )
     if len(RULE_INPUTS.chosen) == 1:
         return min(few, all_cores)
-    return min(few, measuring_threads(wildcards) if RUN.measures else max(1, all_cores // 2))
+    return min(
+        few, measuring_threads(wildcards) if RUN.measures else max(1, all_cores // 2)
+    )
 
 
 def settings_of(wildcards):
@@ -106,7 +123,11 @@ def settings_of(wildcards):
 def cells_of(wildcards):
     """Which cells of a sweep the configuration keeps, where it does not keep all."""
     kept, name = RUN.config.sweeps, wildcards.sweep
-    return setting_words({"sweeps": {name: kept[name]}}) if isinstance(kept, dict) and name in kept else []
+    return (
+        setting_words({"sweeps": {name: kept[name]}})
+        if isinstance(kept, dict) and name in kept
+        else []
+    )
 
 
 def words_for(parts):
@@ -116,7 +137,10 @@ def words_for(parts):
 
 def setting_words(given):
     """Settings, as steps take them."""
-    return [f"--config {key}={shlex.quote(json.dumps(value))}" for key, value in given.items()]
+    return [
+        f"--config {key}={shlex.quote(json.dumps(value))}"
+        for key, value in given.items()
+    ]
 
 
 def every_gpu(wildcards):
@@ -135,26 +159,38 @@ def conditions_of(sweep):
     That a job runs again for a change of it does not mean that cells are measured again: the job compares each.
     """
     known = RULE_INPUTS.sweeps[sweep]
-    return digest_json({"code": known.code, **host_conditions(known.problem, "", driver_version())})
+    return digest_json(
+        {"code": known.code, **host_conditions(known.problem, "", driver_version())}
+    )
 
 
 def published_files(*names):
     """Published files that stand in for measurements, as far as there are any."""
     if RUN.published is None:
         return []
-    return [(RUN.published.root / name).as_posix() for name in names if (RUN.published.root / name).is_file()]
+    return [
+        (RUN.published.root / name).as_posix()
+        for name in names
+        if (RUN.published.root / name).is_file()
+    ]
 
 
 def beside():
     """Published folders that report and page compare this run with: all but the one that stands in for it."""
     own = RUN.published.root if RUN.published else None
-    return [folder.root.as_posix() for folder in RUN.project.publications() if folder.root != own]
+    return [
+        folder.root.as_posix()
+        for folder in RUN.project.publications()
+        if folder.root != own
+    ]
 
 
 def archive():
     """Published records, where they stand in for measurements."""
     return (
-        sorted(path.as_posix() for path in RUN.published.records.glob("*.parquet")) if RUN.published else []
+        sorted(path.as_posix() for path in RUN.published.records.glob("*.parquet"))
+        if RUN.published
+        else []
     )
 
 
@@ -174,7 +210,10 @@ def figures_of(sweep, folder):
 def shown(figure, sweep):
     """A figure as `snakemake --report` shows it: braces would be wildcards there, and a tag ends the page's script."""
     asked, plain = RULE_INPUTS.sweeps[sweep], str.maketrans("{}<", "()‹")
-    labels = {"sweep": asked.title.translate(plain), "question": asked.question.translate(plain)}
+    labels = {
+        "sweep": asked.title.translate(plain),
+        "question": asked.question.translate(plain),
+    }
     return report(figure, category="Figures", subcategory=sweep, labels=labels)
 
 
@@ -186,7 +225,11 @@ def tables_in(folder, names=COLLECTED):
 def last_line(log):
     """The last line of a job's log, which says why the job failed."""
     path = Path(log)
-    lines = path.read_text(encoding="utf-8", errors="replace").split("\n") if path.is_file() else []
+    lines = (
+        path.read_text(encoding="utf-8", errors="replace").split("\n")
+        if path.is_file()
+        else []
+    )
     said = [line.strip() for line in lines[1:] if line.strip()]
     return said[-1] if said else "the step ended without a word (killed?)"
 

@@ -8,7 +8,11 @@ rule prepare_sweep:
     output:
         plan=f"{FOLDER}/plans/{{sweep}}.json",
         # Goes when the cache is deleted, so that measuring finds the cubins again.
-        cubins=touch(f"{RUN.config.compile.cache}/{FOLDER}/{{sweep}}") if RUN.measures else [],
+        cubins=(
+            touch(f"{RUN.config.compile.cache}/{FOLDER}/{{sweep}}")
+            if RUN.measures
+            else []
+        ),
     log:
         f"{LOGS}/prepare_sweep/{{sweep}}.log",
     # Ahead of measuring, so that no compiler disturbs a timing.

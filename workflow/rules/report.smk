@@ -62,7 +62,9 @@ rule write_report:
         plans=expand(rules.prepare_sweep.output.plan, sweep=RULE_INPUTS.chosen),
         beside=[f"{folder}/timings.csv" for folder in beside()],
     output:
-        report=report(f"{FOLDER}/report.md", caption="../report/report.rst", category="Report"),
+        report=report(
+            f"{FOLDER}/report.md", caption="../report/report.rst", category="Report"
+        ),
         methodology=RUN.folder.methodology.as_posix(),
         evidence=RUN.folder.evidence.as_posix(),
         page=RUN.folder.page.as_posix(),
@@ -100,7 +102,10 @@ rule publish:
     params:
         run=RUN.config.run,
         device=RUN.device,
-        files=[f"--configfile {shlex.quote(str(file))}" for file in workflow.overwrite_configfiles],
+        files=[
+            f"--configfile {shlex.quote(str(file))}"
+            for file in workflow.overwrite_configfiles
+        ],
         config=[f"--config {shlex.quote(word)}" for word in WORDS],
     message:
         "Publishing the run"
