@@ -64,14 +64,14 @@ def _above(limit: float, spread: float) -> float:
 
 def planted(name: str, dtype: str, k: int) -> Planted:
     """An error of that name in a GEMM of k x k x k."""
+    # Of an element, and of the difference of two.
     spread, other = (
         R * math.sqrt(k),
         R * math.sqrt(2 * k),
-    )  # of an element, and of the difference of two
+    )
     tiles = max(1, round(0.01 * (k / TILE) ** 2))
-    narrow = (
-        85 / math.sqrt(k) * 2**-24 * k / 4
-    )  # of 3 bf16 products, see tests/problems/test_bounds.py
+    # Of 3 bf16 products, see tests/problems/test_bounds.py.
+    narrow = 85 / math.sqrt(k) * 2**-24 * k / 4
     if (bits := _BITS.get(FEWER_BITS[dtype])) is not None:
         narrow = 0.53 * 2.0**-bits * spread
     return {

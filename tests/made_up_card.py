@@ -44,9 +44,8 @@ class Card:
     memory_bytes: float
     l2_bytes: float
     power_limit_w: float
-    held: tuple[
-        list[str], float
-    ]  # what NVML names in cells of tensor cores, and the clock that they read
+    # What NVML names in cells of tensor cores, and the clock that they read.
+    held: tuple[list[str], float]
     sustained: bool = True
     counted: bool = False
     factor: Callable[[Place], float] = field(default=lambda place: 1.0)

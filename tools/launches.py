@@ -49,9 +49,8 @@ def timed(call: Callable[[], Any], calls: int = 1) -> tuple[float, float]:
     """Medians of `seconds`, each divided by the launches of a call."""
     seconds(call, 3)
     number = max(3, round(SECONDS / max(seconds(call, 3)[1], 1e-6)))
-    number = min(
-        number, 1000
-    )  # the queue of launches holds about as many; behind it a call waits for the GPU
+    # The queue of launches holds about as many; behind it a call waits for the GPU.
+    number = min(number, 1000)
     rounds = [seconds(call, number) for _ in range(ROUNDS)]
     return tuple(statistics.median(side) / calls for side in zip(*rounds, strict=True))  # type: ignore[return-value]
 

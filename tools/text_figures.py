@@ -26,10 +26,11 @@ from matplotlib.patches import Patch, Rectangle
 from text_pages import FOLDERS, Numbers, numbers
 
 ARCH = "sm_90a"
+# Outputs along the tile's edge, and along that of the squares in which a thread owns them.
 TILE, EDGE = (
     128,
     4,
-)  # outputs along the tile's edge, and along that of the squares in which a thread owns them
+)
 
 
 # How lanes and warps lie over a tile.

@@ -81,9 +81,8 @@ def test_the_fastest_of_each_dtype_at_each_large_size_is_repeated(
     timings = stats.ok_rows(tables.read("timings", PUBLISHED), "cold")
     timings = timings[timings["baseline"].isna()]
     sizes, found = (2048, 4096, 8192, 16384), 0
-    known = {
-        cell[1:] for cell in repeated
-    }  # a cell may be published under an earlier sweep's name
+    # A cell may be published under an earlier sweep's name.
+    known = {cell[1:] for cell in repeated}
     together = (
         ("fp32_ladder",),
         ("hopper_dtypes", "hopper_fp8"),
@@ -94,9 +93,8 @@ def test_the_fastest_of_each_dtype_at_each_large_size_is_repeated(
         own = timings[timings["sweep"].isin(sweeps) & timings["m"].isin(sizes)]
         own = own[(own["m"] == own["n"]) & (own["n"] == own["k"])]
         for _, rows in own.groupby(["dtype", "m"]):
-            best = rows[
-                rows["speedup"] > 0.99 * rows["speedup"].max()
-            ]  # of those that differ by less, any
+            # Of those that differ by less, any.
+            best = rows[rows["speedup"] > 0.99 * rows["speedup"].max()]
             found += 1
             assert any(
                 stats.cell_of(row)[1:] in known for row in stats.records(best)

@@ -252,9 +252,8 @@ class HopperMachine(TensorMachine):
         self.early = loads == "early"
         self.cluster = cluster
         self.maps = maps
-        self.order = (
-            np.random.default_rng(1) if loads == "shuffled" else None
-        )  # of loads that land
+        # Of loads that land.
+        self.order = np.random.default_rng(1) if loads == "shuffled" else None
         self.registers |= {
             "%nctaid.x": np.full(self.count, grid[0], np.uint32),
             "%nctaid.y": np.full(self.count, grid[1], np.uint32),
@@ -273,9 +272,8 @@ class HopperMachine(TensorMachine):
         self.sum_bits: int | None = (
             None  # of the sums of wgmma, which are exact without
         )
-        self.behind = np.zeros(
-            self.count, bool
-        )  # threads that go on only where no other one may
+        # Threads that go on only where no other one may.
+        self.behind = np.zeros(self.count, bool)
         self.ended = np.zeros(self.count, bool)  # threads, where blocks form clusters
         self.mbarriers: dict[tuple[int, int], Barrier] = {}
         # Of a shared word: the thread that wrote it, and what it lacks to be seen by wgmma and TMA.
@@ -741,9 +739,8 @@ class HopperMachine(TensorMachine):
             return int(value[0])
 
         add = agreed(operands[3], "pred")
-        along_n = (
-            32 // depth == 2 and int(operands[-1]) == 1
-        )  # others have no such operand
+        # Others have no such operand.
+        along_n = 32 // depth == 2 and int(operands[-1]) == 1
         right = self._operand(
             block, agreed(operands[2], "u64"), columns, depth, element, along_n
         )

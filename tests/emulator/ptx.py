@@ -200,9 +200,8 @@ class Machine:
         self.launch = np.repeat(np.arange(len(blocks), dtype=np.int32), per_launch)
         self.count = len(self.launch)
         self.block = np.arange(self.count) // threads
-        self.everyone = np.ones(
-            self.count, bool
-        )  # the mask where no thread is left out
+        # The mask where no thread is left out.
+        self.everyone = np.ones(self.count, bool)
         first = np.concatenate([[0], np.cumsum(blocks)[:-1]])
         self.registers: dict[str, Array] = {
             "%tid.x": (np.arange(self.count) % threads).astype(np.uint32),

@@ -310,15 +310,13 @@ class TensorMachine(Machine):
                         word >> (8 * (byte % 4)).astype(np.uint32) & 0xFFFF
                     )
                 elif modifiers[0] == "global":
-                    access(
-                        byte // 4, self.memory.words[byte // 4], thread
-                    )  # for the bounds
+                    # For the bounds.
+                    access(byte // 4, self.memory.words[byte // 4], thread)
                     self.memory.words.view(np.uint16)[byte // 2] = register[thread]
                 else:
                     block = self.block[thread]
-                    access(
-                        byte // 4, self.shared[block, byte // 4], thread
-                    )  # for the bounds, and races
+                    # For the bounds, and races.
+                    access(byte // 4, self.shared[block, byte // 4], thread)
                     self.shared.view(np.uint16)[block, byte // 2] = register[thread]
 
         return move

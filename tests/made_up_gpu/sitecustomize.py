@@ -64,10 +64,11 @@ def _stand_in() -> None:
             "-",
         ]
 
+    # Ahead of whoever imports them.
     discovery.find_gpus, discovery.driver_version = (
         gpus,
         lambda: "1.0",
-    )  # ahead of whoever imports them
+    )
     from ladder.measure import gpu_job, host, job
 
     job.Monitor, gpu_job.process_command = Monitor, command  # type: ignore[assignment,misc]

@@ -135,10 +135,11 @@ def test_stencils_compete_at_one_radius(tmp_path: Path) -> None:
 
 def test_against_two_libraries_time_decides(tmp_path: Path) -> None:
     lab = tuned(tmp_path, sizes=[4096], references=["cublas", "cublaslt"])
+    # A tie: either may be the reference.
     lab.libraries_us = {
         "cublas": 100.0,
         "cublaslt": 100.0,
-    }  # a tie: either may be the reference
+    }
 
     def slow_reference(place: Place, record: dict[str, Any]) -> dict[str, Any]:
         if place.entry.rung == FOURTH:

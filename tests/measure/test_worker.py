@@ -271,9 +271,8 @@ def played(monkeypatch: pytest.MonkeyPatch) -> None:
         return SimpleNamespace(launch=lambda stream: None, close=lambda: None)
 
     monkeypatch.setattr(watch, "capture", capture)
-    monkeypatch.setattr(
-        worker, "_REPLAYED", 0.0
-    )  # a chain takes no longer than a launch here
+    # A chain takes no longer than a launch here.
+    monkeypatch.setattr(worker, "_REPLAYED", 0.0)
 
 
 @pytest.mark.parametrize("name", SWEEPS)

@@ -416,9 +416,8 @@ def test_links_lead_somewhere(lab: Lab) -> None:
     for name in (
         name for sweep in lab.sweeps(SWEEPS).values() for name in sweep.figure_names()
     ):
-        replace_file(
-            lab.folder.figures / name, b""
-        )  # the step writes these: see test_figures
+        # The step writes these: see test_figures.
+        replace_file(lab.folder.figures / name, b"")
     files = [
         lab.folder.report,
         lab.folder.evidence,

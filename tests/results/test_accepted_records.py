@@ -195,9 +195,8 @@ TAKEN: dict[str, Change] = {
 def test_what_is_accepted_is_reported(recorded: Lab, name: str) -> None:
     change_lines(recorded, TAKEN[name])
     assert steps(recorded) == [0] * 5
-    nothing_to_compare = (
-        2 if name.startswith("one time") else 0
-    )  # one time has no interval
+    # One time has no interval.
+    nothing_to_compare = 2 if name.startswith("one time") else 0
     assert main(["compare", *[str(recorded.folder.root)] * 2]) == nothing_to_compare
     for page in recorded.folder.root.rglob("*.md"):
         found = LEFT_BEHIND.search(page.read_text())

@@ -143,9 +143,12 @@ def test_the_rule_is_the_quantile_pooled_with_the_cells_own_and_once_more_for_an
     None
 ):
     rows = prepared(
-        reading("GPU-1", 0.00), reading("GPU-2", 0.02), reading("GPU-1", 0.0, variant="u"),
-        reading("GPU-1", 0.0, variant="x"), reading("GPU-2", 0.02, variant="x", host_gpus=1),
-    )  # fmt: skip
+        reading("GPU-1", 0.00),
+        reading("GPU-2", 0.02),
+        reading("GPU-1", 0.0, variant="u"),
+        reading("GPU-1", 0.0, variant="x"),
+        reading("GPU-2", 0.02, variant="x", host_gpus=1),
+    )
     found = half_widths(rows).rename(index=rows.set_index("cell")["variant"].to_dict())
     pooled = np.sqrt((0.02**2 + NORMAL**2 * 2 * 0.02**2) / 3)
     assert found["alike"].to_dict() == pytest.approx(

@@ -87,9 +87,8 @@ def test_each_gpu_is_held_against_the_ranges_of_the_last_publication_without_it(
     with pytest.raises(ValueError, match="git knows no publication before its GPUs"):
         when_new(tmp_path)
     commit(tmp_path, sessions(old, {"speedup": 1.2}), 1.3)
-    commit(
-        tmp_path, sessions(old, {"speedup": 1.2}, {"speedup": 1.0}), 1.4
-    )  # again, without another GPU
+    # Again, without another GPU.
+    commit(tmp_path, sessions(old, {"speedup": 1.2}, {"speedup": 1.0}), 1.4)
     newer = {"speedup": 1.35, "gpu_uuid": "GPU-newer"}
     commit(tmp_path, sessions(old, {"speedup": 1.2}, {"speedup": 1.0}, newer), 1.5)
     main(tmp_path, tmp_path / "unseen")

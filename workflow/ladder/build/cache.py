@@ -24,9 +24,8 @@ from ladder.build.triton_request import TritonRequest
 from ladder.model.errors import LadderError, refuse
 from ladder.model.files import read_json, replace_file, sha256, write_json
 
-_MEMORY_BYTES = (
-    8 * 2**30
-)  # of one compiler: templates that grow exponentially must not take the host down
+# Of one compiler: templates that grow exponentially must not take the host down.
+_MEMORY_BYTES = 8 * 2**30
 
 _BATCH = 32  # cubins at most that one run of the disassembler counts
 

@@ -153,9 +153,8 @@ def persistent_symbols(
         ):
             return calls
         if all(offset.startswith("0x") for offset in offsets):
-            used.update(
-                addresses[int(offset, 16) & ~7] for offset in offsets
-            )  # an address is two words
+            # An address is two words.
+            used.update(addresses[int(offset, 16) & ~7] for offset in offsets)
         else:  # a computed index may be of any
             used.update(addresses.values())
         used.difference_update(functions)

@@ -73,9 +73,8 @@ def nvrtc_version() -> str:
     return f"{major}.{minor}"
 
 
-_ONE_FILE = (
-    threading.Lock()
-)  # A process has one standard error, whatever thread compiles.
+# A process has one standard error, whatever thread compiles.
+_ONE_FILE = threading.Lock()
 
 
 @contextlib.contextmanager

@@ -159,9 +159,8 @@ def answer(asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def main() -> int:
-    ctypes.CDLL(None).prctl(
-        1, signal.SIGKILL
-    )  # PR_SET_PDEATHSIG: it ends with the process that started it
+    # PR_SET_PDEATHSIG: it ends with the process that started it.
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
     # It looks through the packages on the path: before what the kernel opens is noted.
     importlib.import_module("triton.backends")
     asked, opened = json.loads(Path(REQUEST).read_text()), Opened()

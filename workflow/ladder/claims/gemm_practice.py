@@ -25,9 +25,8 @@ from ladder.results.counters import DRAM_READ
 from ladder.results.run_data import Row, Rows, RunData, Value, Values
 from ladder.results.statistics import Estimate, estimate, ratio
 
-_SHARED = (
-    228 * 1024
-)  # bytes of a multiprocessor of compute capability 9.0; the system takes 1 KiB per block
+# Bytes of a multiprocessor of compute capability 9.0; the system takes 1 KiB per block.
+_SHARED = 228 * 1024
 _STAGED = ("mma_staged", "wmma_staged")
 _PLAIN, _TRANSPOSED = "practice_plain_a", "practice_transposed_a"
 

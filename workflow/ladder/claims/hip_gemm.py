@@ -208,9 +208,8 @@ def split_loader_neutral(data: RunData) -> Parts:
 
     Source: hip-gemm (split loaders).
     """
-    speed = yield _step(
-        data, "3.4", near=0.98, margin=SLIGHT
-    )  # about 2 %: from 1 to 3 %
+    # About 2 %: from 1 to 3 %.
+    speed = yield _step(data, "3.4", near=0.98, margin=SLIGHT)
     pays = speed.values.least > 1 + SLIGHT  # as `ladder_order` counts it
     advice = (
         "Split the loaders"

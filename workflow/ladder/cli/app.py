@@ -28,10 +28,11 @@ _MODULES = [
 STEPS = {step: module for module, steps in _MODULES for step in steps.split()}
 """Step -> the module of this folder that holds it as a function."""
 
+# Exit codes: something that the user gave is wrong; the program itself failed.
 MISTAKE, CRASH = (
     2,
     3,
-)  # exit codes: something that the user gave is wrong; the program itself failed
+)
 UNJUDGED = (
     5  # in place of both for `judge`, whose exit codes up to 4 speak of the kernel
 )
@@ -89,9 +90,8 @@ def main(arguments: list[str] | None = None) -> int:
     if next((word for word in words if word in STEPS), "") == "judge":
         mistake = crash = unread = UNJUDGED
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(
-            errors="replace"
-        )  # of a terminal that knows no "…" or "µ"
+        # Of a terminal that knows no "…" or "µ".
+        sys.stdout.reconfigure(errors="replace")
     try:
         try:
             _app(words)(words, prog_name="ladder")

@@ -42,9 +42,8 @@ class Records:
 
     by_cell: dict[str, list[Record]] = field(default_factory=dict)
     sessions: dict[str, Session] = field(default_factory=dict)
-    unreadable: list[str] = field(
-        default_factory=list
-    )  # places of lines that are no JSON
+    # Places of lines that are no JSON.
+    unreadable: list[str] = field(default_factory=list)
 
     def add(self, given: Iterable[Record | Session]) -> "Records":
         """Take in records and sessions; returns itself."""

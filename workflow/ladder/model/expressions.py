@@ -35,10 +35,11 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "max": max,
     "min": min,
 }
+# % would format text.
 _OPERATORS = {
     **DEFAULT_OPERATORS,
     ast.Mod: lambda left, right: divmod(left, right)[1],
-}  # % would format text
+}
 _NODES = (
     ast.BinOp,
     ast.BoolOp,
@@ -49,9 +50,8 @@ _NODES = (
     ast.Name,
     ast.UnaryOp,
 )
-_INTERPRETER = SimpleEval(
-    _OPERATORS, FUNCTIONS
-)  # one for all: making one takes longer than most evaluations
+# One for all: making one takes longer than most evaluations.
+_INTERPRETER = SimpleEval(_OPERATORS, FUNCTIONS)
 _LOCK = threading.Lock()
 
 

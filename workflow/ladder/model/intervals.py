@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from statistics import fmean, stdev
 from statistics import median as median  # for others, too
 
+# 97.5 % quantiles by degrees of freedom.
 _STUDENT = {
     1: 12.706,
     2: 4.303,
     3: 3.182,
     4: 2.776,
-}  # 97.5 % quantiles by degrees of freedom
+}
 
 
 @functools.cache

@@ -52,9 +52,8 @@ class Entry:
     where: str = ""  # an expression over parameters and the size: where it is false there is no cell
     reason: str = ""  # why not; without one there is not even a row
     sizes: tuple[Size, ...] = field(default=(), kw_only=True)  # at which there is a row
-    baseline: "Entry | None" = field(
-        default=None, kw_only=True
-    )  # the rung that it changes, if it is one
+    # The rung that it changes, if it is one.
+    baseline: "Entry | None" = field(default=None, kw_only=True)
     # Share of the peak rate that bounds the problem, from and to, as written down before it was measured.
     predicted: Sequence[float] | None = field(default=None, kw_only=True)
 
@@ -104,9 +103,8 @@ class Sweep:
     name: str
     problem: Problem
     dtypes: tuple[str, ...]
-    sizes: tuple[
-        Size, ...
-    ]  # at which there is a cell; the others are `sizes_without_cells`
+    # At which there is a cell; the others are `sizes_without_cells`.
+    sizes: tuple[Size, ...]
     entries: tuple[Entry, ...]
     reference: Reference
     regimes: tuple[str, ...]  # the first is the one that figures and findings speak of

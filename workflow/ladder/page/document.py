@@ -18,6 +18,7 @@ from ladder.report.markdown import number
 from ladder.results.run_data import RunData
 
 _ROOM = Path(__file__).resolve().parents[2] / "page"
+# In the order that they run.
 _SCRIPTS = (
     "data",
     "table",
@@ -26,7 +27,7 @@ _SCRIPTS = (
     "use",
     "detail",
     "explorer",
-)  # in the order that they run
+)
 _PAGES = jinja2.Environment(
     loader=jinja2.FileSystemLoader(_ROOM),
     undefined=jinja2.StrictUndefined,

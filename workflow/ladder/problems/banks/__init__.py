@@ -27,10 +27,11 @@ class Banks(Problem):
     dtypes = ("int32",)
     buffers = ("offsets", "sums", "cycles")
     parameters = {"warps": "warps of the one block"}
+    # An access of each pattern, or three.
     edge_sizes = [
         [(PATTERNS,)],
         [(3 * PATTERNS,)],
-    ]  # an access of each pattern, or three
+    ]
 
     def harness(self, dtype: str) -> tuple[str, ...]:
         return ("compare_words",)
