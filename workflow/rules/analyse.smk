@@ -5,10 +5,7 @@ rule collect_tables:
     input:
         plans=expand(rules.prepare_sweep.output.plan, sweep=RULE_INPUTS.chosen),
         accounts=[accounts_of(sweep) for sweep in RULE_INPUTS.chosen],
-        published=published_files(
-            "sanitizer.json",
-            "throughput.json",
-        ),
+        published=published_files("sanitizer.json"),
     output:
         tables=tables_in(f"{FOLDER}/tables"),
         samples=f"{FOLDER}/tables/{SAMPLES}",

@@ -232,9 +232,3 @@ def last_line(log):
     )
     said = [line.strip() for line in lines[1:] if line.strip()]
     return said[-1] if said else "the step ended without a word (killed?)"
-
-
-def throughput_record():
-    """Timing of a whole tuning sweep, where someone made it with tests/throughput.py."""
-    record = RUN.folder.throughput
-    return [record.as_posix()] if RUN.measures and record.is_file() else []

@@ -57,7 +57,6 @@ rule write_report:
     input:
         tables=rules.collect_tables.output.tables,
         claims=rules.decide_claims.output.tables,
-        throughput=throughput_record(),
         environment=rules.record_environment.output.environment,
         plans=expand(rules.prepare_sweep.output.plan, sweep=RULE_INPUTS.chosen),
         beside=[f"{folder}/timings.csv" for folder in beside()],

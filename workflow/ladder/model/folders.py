@@ -20,10 +20,7 @@ class RunFolder:
             root / "tables",
             root / "figures",
         )
-        self.environment, self.throughput = (
-            root / "environment.json",
-            root / "throughput.json",
-        )
+        self.environment = root / "environment.json"
         self.sanitizer = root / "sanitizer.json"
         self.report, self.page = root / "report.md", root / "index.html"
         self.methodology, self.evidence = root / "methodology.md", root / "evidence.md"

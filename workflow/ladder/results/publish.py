@@ -420,11 +420,7 @@ def kept_rows(
 
 
 def copy_beside(source: RunFolder, target: RunFolder) -> None:
-    """Copy what is of no sweep: which kernels the sanitizer has seen, and how long a whole tuning sweep took."""
-    for file, place in (
-        (source.sanitizer, target.sanitizer),
-        (source.throughput, target.throughput),
-    ):
-        if file.is_file():
-            place.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(file, place)
+    """Copy what is of no sweep: which kernels the sanitizer has seen."""
+    if source.sanitizer.is_file():
+        target.sanitizer.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source.sanitizer, target.sanitizer)
