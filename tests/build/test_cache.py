@@ -37,6 +37,23 @@ class Noted(Request):
         return super().compile()
 
 
+class Saved(Request):
+    """A request whose files are saved by another program when its compiler begins, and by an undo when it ends."""
+
+    def compile(self) -> tuple[bytes, dict[str, Any]]:
+        other, undo = (self.source.parent / name for name in ("other", "undo"))
+        for path in self.files():
+            if path.suffix == ".cuh" or len(self.files()) == 1:
+                before = path.read_text()
+                path.write_text(other.read_text())
+                try:
+                    return super().compile()
+                finally:
+                    if undo.exists():
+                        path.write_text(before)
+        raise AssertionError
+
+
 @pytest.fixture
 def request_of(tmp_path: Path) -> Any:
     def request(name: str, text: str = GOOD, k: int = 1) -> Request:
@@ -103,6 +120,43 @@ def test_the_key_follows_source_entry_architecture_and_options(request_of: Any) 
     ]
     assert len(set(keys)) == 5
     assert request_of("a").key == one.key
+
+
+FOUR = "__device__ const int four = 4;\n"
+INCLUDED = '#include "four.cuh"\n' + GOOD.replace("= k", "= k + four")
+
+
+@pytest.mark.parametrize("undo", [True, False])
+@pytest.mark.parametrize(
+    ("text", "other"),
+    [
+        (GOOD, GOOD.replace("= k", "= k + 7")),
+        (GOOD, "half of a file"),
+        (INCLUDED, FOUR.replace("4;", "7;")),
+    ],
+)
+def test_code_that_was_saved_after_the_digest_is_never_kept_under_it(
+    text: str, other: str, undo: bool, tmp_path: Path
+) -> None:
+    """Nor is an error that it has. The right code is compiled the next time, once the text is back."""
+    source, cache = tmp_path / "own.cu", Cache(tmp_path / "cache")
+    source.write_text(text)
+    (tmp_path / "four.cuh").write_text(FOUR)
+    (tmp_path / "other").write_text(other)
+    if undo:
+        (tmp_path / "undo").touch()
+    given = (source, source_digest(source, tmp_path), (tmp_path,), ("kernel<1>",))
+    with pytest.raises(
+        LadderError, match=r"own\.cu: it or a file that it includes was saved"
+    ):
+        cache.fill([Saved(*given, "sm_90a")], 1, 60)
+    assert not [*cache.folder.glob("*")]
+    source.write_text(text)
+    (tmp_path / "four.cuh").write_text(FOUR)
+    request = Request(*given, "sm_90a")
+    (facts,) = cache.fill([request], 1, 60).values()
+    assert facts["status"] == "ok"
+    assert facts["cubin_sha256"] == request.compile()[1]["cubin_sha256"]
 
 
 def test_a_source_that_does_not_compile_is_an_answer(

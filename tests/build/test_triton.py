@@ -289,6 +289,41 @@ def test_without_triton_a_kernel_is_unsupported_and_that_is_not_kept(
     assert not workshop.cache.folder.exists()
 
 
+IN_PLACE_OF_TRITON = """
+import json, pathlib
+asked = json.loads(pathlib.Path("request.json").read_text())
+exec(pathlib.Path(asked["source"]).read_text())
+pathlib.Path("answer.json").write_text('{"error": "there is no compiler"}')
+"""
+"""It runs the kernel's Python, as Triton does, and compiles nothing."""
+
+
+@pytest.mark.parametrize("name", ["x.pth", "sitecustomize.py", "usercustomize.py"])
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_kernel_that_changes_what_every_python_runs_ends_the_step(
+    name: str,
+    is_there: bool,
+    workshop: Workshop,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No verdict and no measuring follow: the process that measures would run it."""
+    packages = tmp_path / "packages"
+    packages.mkdir()
+    if is_there:
+        (packages / name).write_text("import os\n")
+    monkeypatch.syspath_prepend(str(packages))
+    compiler = tmp_path / "compiler.py"
+    compiler.write_text(IN_PLACE_OF_TRITON)
+    monkeypatch.setattr("ladder.build.triton_request.program.__file__", str(compiler))
+    request = workshop.request()
+    workshop.source.write_text("pass")
+    assert request.compile()[1]["reason"] == "there is no compiler"
+    workshop.source.write_text(f"pathlib.Path({str(packages / name)!r}).write_text('')")
+    with pytest.raises(LadderError, match=rf"small.py: while .*{name} changed, which"):
+        request.compile()
+
+
 def cubin_of(folder: Path) -> tuple[bytes, dict[str, Any]]:
     """A cubin and its facts, by NVRTC."""
     source = folder / "any.cu"

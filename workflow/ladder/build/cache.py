@@ -3,7 +3,6 @@
 import contextlib
 import logging
 import multiprocessing
-import operator
 import resource
 import tempfile
 from collections.abc import Collection, Mapping, Sequence
@@ -41,6 +40,20 @@ def _state(cubin: bytes, listing: Sequence[str], tables: Collection[str]) -> str
         accepted = "__constant__ memory, an array inside the kernel, or a table that is only read"
         reason += f"; in place of a global variable accepted: {accepted}"
     return reason
+
+
+def _answer(request: Compilable) -> tuple[bytes, dict[str, Any]]:
+    """The answer to a request. Raises LadderError where a file was saved since its digest was taken.
+
+    Its answer would be kept as that of the text before, also where that text comes back.
+    """
+    saved = [file.stat().st_ctime_ns for file in request.files()]
+    answer = request.compile()
+    as_saved = [file.stat().st_ctime_ns for file in request.files()] == saved
+    if not as_saved or request.digest() != request.source_sha256:
+        why = "it or a file that it includes was saved after this step had read it"
+        raise LadderError(f"{request.source}: {why}; nothing is kept: start it again")
+    return answer
 
 
 class Cache:
@@ -135,10 +148,7 @@ class Cache:
             context=context,
         )
         with pool, ThreadPoolExecutor(jobs) as disassemblers:
-            compiling = pool.map(
-                operator.methodcaller("compile"), missing, timeout=timeout_s
-            )
-            results = compiling.result()
+            results = pool.map(_answer, missing, timeout=timeout_s).result()
             for done, request in enumerate(missing, 1):
                 reason = ""
                 try:

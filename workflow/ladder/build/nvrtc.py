@@ -21,7 +21,13 @@ from ladder.build.cubin import (
     parameter_bytes,
 )
 from ladder.build.ptx import tables
-from ladder.build.sources import header_folders, include_closure, read_source
+from ladder.build.sources import (
+    header_folders,
+    include_closure,
+    read_source,
+    source_digest,
+    without_comments,
+)
 from ladder.model.errors import LadderError
 from ladder.model.files import digest_json, sha256
 
@@ -41,6 +47,11 @@ _NO_MEMORY = re.compile("out of memory|Memory allocation failure")
 _IGNORED = re.compile(r"\(?\b(C7508|C7511|C7515)\b\)?")
 """ptxas warnings that setmaxnreg was ignored or wgmma serialised: the kernel is not what its source says."""
 
+
+_NOT_OF_THE_FILES = re.compile(
+    r"\b__(?:DATE|TIME|TIMESTAMP)__|\b__has_include(?:_next)?\b"
+)
+"""Words by which one source becomes another machine code: at another time, and where a host has other files."""
 
 _NO_FILE = "cannot open source file"
 _HINT = (
@@ -112,6 +123,15 @@ def _refuse_other_files(
             accepted = "the kernel's folder, of kernels/include, of folders that its description includes, and of CUDA"
             why = f"which is not accepted; accepted: files of {accepted}"
         raise CompileError(f"the compiler opens {name}, {why}")
+
+
+def _refuse_words(files: Collection[Path]) -> None:
+    """Raises CompileError for a word by which the same files become another machine code."""
+    for file in files:
+        if word := _NOT_OF_THE_FILES.search(without_comments(file)):
+            why = "its machine code would follow from more than the files that its digest holds"
+            accepted = "a constant, or a plain #include, in its place"
+            raise CompileError(f"{file.name}: {word[0]}: {why}; accepted: {accepted}")
 
 
 def _real(name: Path | str) -> Path:
@@ -221,13 +241,22 @@ class Request:
         """Why nothing is compiled here, where that is so: without NVRTC nothing of this package runs."""
         return ""
 
+    def files(self) -> list[Path]:
+        """The source and its headers. Raises LadderError for one that is missing."""
+        return include_closure(self.source, *self.includes)
+
+    def digest(self) -> str:
+        """What `source_sha256` is while no file changes."""
+        return source_digest(self.source, *self.includes)
+
     def compile(self) -> tuple[bytes, dict[str, Any]]:
         """(cubin, facts); no bytes if it does not compile. Raises LadderError without CUDA's headers, MemoryError."""
         facts: dict[str, Any] = {"status": "ok", "reason": "", "nvrtc": nvrtc_version()}
         facts |= {"source_sha256": self.source_sha256, "options": self.options}
-        files = include_closure(self.source, *self.includes)
+        files = self.files()
         start = time.perf_counter()
         try:
+            _refuse_words(files)
             made = compile_source(
                 read_source(self.source),
                 self.source.name,

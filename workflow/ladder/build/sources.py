@@ -11,8 +11,12 @@ from cuda.pathfinder import find_nvidia_header_directory
 from ladder.model.errors import LadderError
 from ladder.model.files import digest_files, read_text
 
-_UNREAD = re.compile(r'("[^"\n]*")|//[^\n]*|/\*.*?(?:\*/|\Z)', re.DOTALL)
-"""Text in quotes, and comments."""
+_READ_OR_NOT = re.compile(
+    r"""((?:u8|[uUL])?R"([^()\\\s]*)\(.*?\)\2" | "(?:\\.|[^"\\\n])*" | '(?:\\.|[^'\\\n])+' | \d(?:'?\w)* | \w+)
+        | //[^\n]* | /\*.*?(?:\*/|\Z)""",
+    re.DOTALL | re.VERBOSE,
+)
+"""What may hold signs of a comment and is none: texts, characters, numbers such as 1'000, words; else a comment."""
 _DIRECTIVE = re.compile(
     r'^[ \t]*#[ \t]*(include|if|el|endif)\w*[ \t]*(?:"(.+?)"|<(.+?)>|(0)[ \t]*$)?',
     re.MULTILINE,
@@ -60,15 +64,21 @@ def read_source(path: Path) -> str:
     return read_text(path).removeprefix("\ufeff")
 
 
+def without_comments(path: Path) -> str:
+    """Text of a source or a header without its comments. Raises LadderError as read_text."""
+    return _READ_OR_NOT.sub(lambda match: match[1] or " ", read_source(path))
+
+
 @functools.cache
 def _direct_includes(path: Path) -> tuple[tuple[str, bool], ...]:
     """Files included, and whether by quotes, but for those in comments and behind `#if 0`, which the compiler skips.
 
     Includes written in other ways are left to the compiler's own list, which refuses what is not found here.
     """
-    text = _UNREAD.sub(lambda match: match[1] or "", read_source(path))
     includes, skipped = list[tuple[str, bool]](), 0  # how many #if deep
-    for directive, quoted, bracketed, never in _DIRECTIVE.findall(text):
+    for directive, quoted, bracketed, never in _DIRECTIVE.findall(
+        without_comments(path)
+    ):
         if directive == "include":
             if quoted + bracketed and not skipped:
                 includes.append((quoted or bracketed, bool(quoted)))

@@ -6,6 +6,7 @@ import importlib.util
 import json
 import os
 import re
+import site
 import subprocess
 import sys
 import tempfile
@@ -24,9 +25,10 @@ from ladder.build.cubin import (
     machine_code_digest,
     parameter_bytes,
 )
-from ladder.build.triton_sources import import_closure
+from ladder.build.triton_sources import import_closure, import_digest
 from ladder.model.architecture import arch_number
-from ladder.model.files import digest_json, sha256
+from ladder.model.errors import LadderError
+from ladder.model.files import digest_json, file_sha256, sha256
 
 MISSING = "Triton is not installed: pip install -e '.[triton]', or compile on a host that has it and copy the cache"
 _RESOURCES = (
@@ -36,6 +38,10 @@ _RESOURCES = (
 )
 """Lines of ptxas about a kernel, by facts."""
 _SWIZZLES = ("none", "32B", "64B", "128B")
+_CHANGED = (
+    "{}: while it was compiled, {} changed, which every Python of this environment runs: nothing is measured in it; "
+    "accepted: a kernel that writes no files. Delete that file or install the environment anew"
+)
 _LONGEST = 4000  # of a message of the compiler
 _KEPT = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH")
 """What of the environment the compiler is given."""
@@ -75,6 +81,17 @@ def compiler() -> str:
             for number in re.findall(r"\bV(\d[\d.]*)", done.stdout):
                 versions.append(f"{tool.name} {number}")
     return ", ".join(versions)
+
+
+def _run_by_every_python() -> dict[str, str]:
+    """SHA-256 of each file that a Python of this environment runs before anything else, by its path."""
+    names = ("*.pth", "sitecustomize.py", "usercustomize.py")
+    files = dict[str, str]()
+    for folder in {*sys.path, site.getusersitepackages()}:
+        for name in names:
+            for file in Path(folder).glob(name):
+                files[str(file)] = file_sha256(file)
+    return files
 
 
 @dataclass(frozen=True)
@@ -120,14 +137,29 @@ class TritonRequest:
         """Why nothing is compiled here, where that is so."""
         return "" if self.compiler else MISSING
 
+    def files(self) -> list[Path]:
+        """The source and what it imports. Raises LadderError for an import that is not accepted."""
+        return import_closure(self.source, *self.folders)
+
+    def digest(self) -> str:
+        """What `source_sha256` is while no file changes."""
+        return import_digest(self.source, *self.folders)
+
     def compile(self) -> tuple[bytes, dict[str, Any]]:
-        """(cubin, facts); no bytes if it does not compile. Raises ChildProcessError where the compiler crashes."""
+        """(cubin, facts); no bytes if it does not compile. Raises ChildProcessError where the compiler crashes.
+
+        Raises LadderError where the kernel's Python changed this environment: nothing may follow in it.
+        """
         facts: dict[str, Any] = {"status": "ok", "reason": "", "triton": self.compiler}
         facts |= {"source_sha256": self.source_sha256, "options": dict(self.options)}
         start = time.perf_counter()
         with tempfile.TemporaryDirectory(prefix="ladder-triton-") as folder:
             place = Path(folder)
+            before = _run_by_every_python()
             log = self._run(place)
+            changed = before.items() ^ _run_by_every_python().items()
+            if changed:
+                raise LadderError(_CHANGED.format(self.source, min(changed)[0]))
             facts["compile_s"] = round(time.perf_counter() - start, 3)
             try:
                 answer = json.loads((place / program.ANSWER).read_bytes())
@@ -146,11 +178,10 @@ class TritonRequest:
 
     def _run(self, place: Path) -> str:
         """Have the program compile in an empty folder: what it prints."""
-        files = import_closure(self.source, *self.folders)
         asked = {
             "source": str(self.source.resolve()),
             "folders": [str(folder.resolve()) for folder in self.folders],
-            "files": [str(file.resolve()) for file in files],
+            "files": [str(file.resolve()) for file in self.files()],
             "entry": self.entry,
             "types": self.types,
             "hints": self.hints,

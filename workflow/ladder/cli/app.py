@@ -38,6 +38,23 @@ UNJUDGED = (
 )
 
 
+def printable(text: str) -> str:
+    """Text that moves no terminal's cursor but to a new line: other control characters as \\x1b and the like."""
+    return "".join(
+        character
+        if character.isprintable() or character == "\n"
+        else character.encode("unicode_escape").decode()
+        for character in text.expandtabs()
+    )
+
+
+class _Printable(logging.Formatter):
+    """Messages quote compilers and files: the lines of one are marked behind its first."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return printable("\n  | ".join(super().format(record).splitlines()))
+
+
 def _show_version(wanted: bool) -> None:
     if wanted:
         print(__version__)
@@ -82,7 +99,9 @@ def _settings_apart(words: Sequence[str]) -> list[str]:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one step and return its exit code."""
-    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    handler = logging.StreamHandler()
+    handler.setFormatter(_Printable())
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
     words = _settings_apart(sys.argv[1:] if arguments is None else arguments)
     if sys.stdout is None:  # closed by who started it
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115

@@ -11,10 +11,11 @@ from typing import Annotated, Any
 
 import typer
 
-from ladder.catalogue.documents import parse_yaml
+from ladder.catalogue.documents import parse_yaml, refuse_name
 from ladder.catalogue.kernels import Catalog, load_kernel
 from ladder.catalogue.settings import choose_device, read_settings
 from ladder.catalogue.sweeps import make_sweep
+from ladder.cli.app import printable
 from ladder.cli.build import compiled, write_plan
 from ladder.cli.load import settings_of, sweeps_of
 from ladder.cli.options import Config, project
@@ -100,6 +101,7 @@ def described(path: Path, field: str) -> Kernel:
     """The kernel of a description. Raises LadderError for any mistake in it."""
     if path.suffix != ".yaml":
         raise refuse(LINE, field, str(path), _KERNEL)
+    refuse_name(path)
     return load_kernel(Path(os.path.abspath(path)))
 
 
@@ -209,7 +211,7 @@ def judge(
     published = checkout.published(slug_of(device)).tables
     cells = cells_of(view, tables.read("components", published, required=False))
     verdict, _ = decide(cells)
-    shown = text(view.plan.tasks[0].variant, device, cells)
+    shown = printable(text(view.plan.tasks[0].variant, device, cells))
     about = {"kernel": kernel.name, "dtype": sweep.dtypes[0], "device": device}
     document = {**about, "verdict": verdict, "cells": cells}
     if json_ == Path("-"):
