@@ -232,12 +232,10 @@ def test_the_digest_follows_what_is_imported(line: str, workshop: Workshop) -> N
         (own / name).write_text("x = 1\n")
     (own / "helper.py").write_text("import other\n")
     workshop.source.write_text(f"{SMALL}\n{line}\n")
-    before = import_digest(workshop.source)
+    before, files = import_digest(workshop.source), import_closure(workshop.source)
     (own / IMPORTS[line]).write_text("x = 2\n")
-    files = import_closure(workshop.source)
     assert own / IMPORTS[line] in files
     assert (own / "other.py" in files) == (IMPORTS[line] == "helper.py")
-    # A file is read once by a process: the digest of the text that is there now.
     assert import_digest(workshop.source) != before
 
 

@@ -150,7 +150,7 @@ def test_a_status_has_its_exit_code_and_its_reason_in_full(
     text = capsys.readouterr().out
     verdict = {3: "wrong", 4: "broken"}[code]
     assert text.splitlines()[-1].startswith(f"{verdict}: {status} at 2048, cold")
-    assert f"  2048  cold   {status}: the first line\n    the second line\n" in text
+    assert f"  2048  cold   {status}: the first line\n    | the second line\n" in text
     assert f"  2048  warm   {status}: as above\n" in text
 
 

@@ -6,7 +6,7 @@ import multiprocessing
 import resource
 import tempfile
 from collections.abc import Collection, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, TimeoutError
+from concurrent.futures import TimeoutError
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,8 @@ _BATCH = 32  # cubins at most that one run of the disassembler counts
 
 
 Compilable = Request | TritonRequest
+_Answer = tuple[Compilable, bytes, dict[str, Any]]
+"""A request, its cubin, which is empty where it does not compile, and its facts."""
 
 
 def _state(cubin: bytes, listing: Sequence[str], tables: Collection[str]) -> str:
@@ -80,9 +82,7 @@ class Cache:
                 return facts
         return self.published.get(request.keys[-1])
 
-    def _keep(
-        self, answers: Sequence[tuple[Compilable, bytes, dict[str, Any]]]
-    ) -> None:
+    def _keep(self, answers: Sequence[_Answer]) -> None:
         """Count the instructions of cubins for one architecture, and write all down."""
         cubins = [cubin for _, cubin, _ in answers if cubin]
         listings = iter(disassemble(cubins, answers[0][0].arch))
@@ -135,19 +135,13 @@ class Cache:
         self, missing: Sequence[Compilable], jobs: int, timeout_s: float
     ) -> dict[str, dict[str, Any]]:
         """Keep the answers; facts of those without one, which are not kept."""
-        without, answers = {}, list[tuple[Compilable, bytes, dict[str, Any]]]()
+        without, answers = {}, list[_Answer]()
         memory = f"{_MEMORY_BYTES >> 30} GiB"
-        batch, kept = max(1, min(_BATCH, len(missing) // jobs)), list[Future[None]]()
         # Not forked: the pool replaces a crashed process while this one has threads, and a lock that one of them holds
         # would stay locked in the fork. No fork server: its socket fails under a long TMPDIR.
         context = multiprocessing.get_context("spawn")
-        pool = ProcessPool(
-            jobs,
-            initializer=resource.setrlimit,
-            initargs=(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES)),
-            context=context,
-        )
-        with pool, ThreadPoolExecutor(jobs) as disassemblers:
+        limit = (resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
+        with ProcessPool(jobs, 0, resource.setrlimit, limit, context) as pool:
             results = pool.map(_answer, missing, timeout=timeout_s).result()
             for done, request in enumerate(missing, 1):
                 reason = ""
@@ -165,9 +159,9 @@ class Cache:
                 if reason:
                     without[request.key] = {"status": "compile_error", "reason": reason}
                 logging.info("[%d/%d] %s", done, len(missing), request.entries[0])
-                if answers and (len(answers) >= batch or done == len(missing)):
-                    kept.append(disassemblers.submit(self._keep, answers))
+                if len(answers) == _BATCH:
+                    self._keep(answers)
                     answers = []
-        for keeping in kept:
-            keeping.result()
+        if answers:
+            self._keep(answers)
         return without

@@ -45,11 +45,15 @@ _PARTS = re.compile(
 """Sections of instructions, constants, memory and launch attributes; not of names, debug information and notes."""
 
 
+def _elf(cubin: bytes) -> Any:
+    return ELFFile(io.BytesIO(cubin))
+
+
 def disassemble(cubins: Sequence[bytes], arch: str) -> list[list[str]]:
     """SASS instructions of each cubin, by one run of nvdisasm, which starts slowly. Raises LadderError if it fails."""
     codes = list[bytes]()
     for cubin in cubins:
-        sections = ELFFile(io.BytesIO(cubin)).iter_sections()
+        sections = _elf(cubin).iter_sections()
         texts = [each.data() for each in sections if each.name.startswith(".text")]
         codes.append(b"".join(texts))
     lengths = [len(code) // _INSTRUCTION_BYTES for code in codes]
@@ -78,16 +82,14 @@ def disassemble(cubins: Sequence[bytes], arch: str) -> list[list[str]]:
 
 def kernel_names(cubin: bytes) -> list[str]:
     """Symbols of the kernels in a cubin, each of which has a section of instructions and one of arguments."""
-    sections = [section.name for section in ELFFile(io.BytesIO(cubin)).iter_sections()]
-    functions = [
-        name.removeprefix(_CODE) for name in sections if name.startswith(_CODE)
-    ]
-    return [name for name in functions if _ARGUMENTS + name in sections]
+    names = [section.name for section in _elf(cubin).iter_sections()]
+    functions = [name.removeprefix(_CODE) for name in names if name.startswith(_CODE)]
+    return [name for name in functions if _ARGUMENTS + name in names]
 
 
 def parameter_bytes(cubin: bytes, kernel: str) -> list[int]:
     """Bytes of each parameter of a kernel, by its symbol, in order."""
-    section: Any = ELFFile(io.BytesIO(cubin)).get_section_by_name(_ATTRIBUTES + kernel)
+    section = _elf(cubin).get_section_by_name(_ATTRIBUTES + kernel)
     data, place, sizes = section.data() if section else b"", 0, dict[int, int]()
     while place < len(data):
         form, attribute, value = struct.unpack_from("<BBH", data, place)
@@ -125,11 +127,10 @@ def persistent_symbols(
 
     `tables`: global variables that are only read, which are no state (ptx.py finds them).
     """
-    elf = ELFFile(io.BytesIO(cubin))
-    symbols: Any = elf.get_section_by_name(".symtab")
+    elf = _elf(cubin)
+    symbols = elf.get_section_by_name(".symtab")
     banks: dict[str, dict[int, str]] = {"4": {}}
-    sections: list[Any] = [*elf.iter_sections()]
-    for section in sections:
+    for section in elf.iter_sections():
         if bank := _RELOCATED.match(section.name):
             for relocation in section.iter_relocations():
                 symbol = symbols.get_symbol(relocation["r_info_sym"])
@@ -143,15 +144,15 @@ def persistent_symbols(
     listing = "\n".join(instructions)
     offsets = {name.replace("RZ", "0x0") for name in _ADDRESS.findall(listing)}
     if offsets:
-        functions = list[str]()
+        functions, calls = set[str](), set[str]()
         for symbol in symbols.iter_symbols():
             is_function = symbol["st_info"]["type"] == "STT_FUNC"
             if is_function and symbol["st_shndx"] == "SHN_UNDEF":
-                functions.append(symbol.name)
-        if calls := sorted(
-            name for name in functions if not name.startswith(_SYSTEM_CALLS)
-        ):
-            return calls
+                functions.add(symbol.name)
+                if not symbol.name.startswith(_SYSTEM_CALLS):
+                    calls.add(symbol.name)
+        if calls:
+            return sorted(calls)
         if all(offset.startswith("0x") for offset in offsets):
             # An address is two words.
             used.update(addresses[int(offset, 16) & ~7] for offset in offsets)
@@ -163,11 +164,9 @@ def persistent_symbols(
 
 def global_variables(cubin: bytes) -> set[str]:
     """Names of what lies in a cubin's global memory."""
-    elf = ELFFile(io.BytesIO(cubin))
-    symbols: Any = elf.get_section_by_name(".symtab")
+    elf, variables = _elf(cubin), set[str]()
     names = [section.name for section in elf.iter_sections()]
-    variables = set[str]()
-    for symbol in symbols.iter_symbols():
+    for symbol in elf.get_section_by_name(".symtab").iter_symbols():
         place = symbol["st_shndx"]
         if isinstance(place, int) and names[place].startswith(".nv.global"):
             variables.add(symbol.name)
@@ -177,7 +176,7 @@ def global_variables(cubin: bytes) -> set[str]:
 def machine_code_digest(cubin: bytes) -> str:
     """SHA-256 of instructions, constants, resources and launch attributes; names of symbols do not count."""
     total = hashlib.sha256()
-    for section in ELFFile(io.BytesIO(cubin)).iter_sections():
+    for section in _elf(cubin).iter_sections():
         if part := _PARTS.match(section.name):
             total.update(
                 f"{part[0]}\0{section['sh_flags']}\0{section['sh_size']}\0".encode()

@@ -64,21 +64,20 @@ def read_source(path: Path) -> str:
     return read_text(path).removeprefix("\ufeff")
 
 
-def without_comments(path: Path) -> str:
-    """Text of a source or a header without its comments. Raises LadderError as read_text."""
-    return _READ_OR_NOT.sub(lambda match: match[1] or " ", read_source(path))
+def without_comments(text: str) -> str:
+    """Text of a source or a header without its comments."""
+    return _READ_OR_NOT.sub(lambda match: match[1] or " ", text)
 
 
 @functools.cache
-def _direct_includes(path: Path) -> tuple[tuple[str, bool], ...]:
+def _direct_includes(text: str) -> tuple[tuple[str, bool], ...]:
     """Files included, and whether by quotes, but for those in comments and behind `#if 0`, which the compiler skips.
 
     Includes written in other ways are left to the compiler's own list, which refuses what is not found here.
     """
+    directives = _DIRECTIVE.findall(without_comments(text))
     includes, skipped = list[tuple[str, bool]](), 0  # how many #if deep
-    for directive, quoted, bracketed, never in _DIRECTIVE.findall(
-        without_comments(path)
-    ):
+    for directive, quoted, bracketed, never in directives:
         if directive == "include":
             if quoted + bracketed and not skipped:
                 includes.append((quoted or bracketed, bool(quoted)))
@@ -101,7 +100,7 @@ def include_closure(source: Path, *includes: Path) -> list[Path]:
         if (path := todo.pop()) in closure:
             continue
         closure.add(path)
-        for name, quoted in _direct_includes(path):
+        for name, quoted in _direct_includes(read_source(path)):
             places = list[Path]()
             for folder in [path.parent, *folders] if quoted else folders:
                 real = Path(os.path.realpath(folder / name))

@@ -1,7 +1,6 @@
 """A kernel in Triton as its files say, read and not run: its function, and every Python file that it is made of."""
 
 import ast
-import functools
 import os
 import sys
 from collections.abc import Iterator
@@ -13,7 +12,6 @@ from ladder.model.files import digest_files, read_text
 _TUNERS = ("autotune", "heuristics")
 
 
-@functools.cache
 def _tree(path: Path) -> ast.Module:
     try:
         return ast.parse(read_text(path))
