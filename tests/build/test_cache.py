@@ -13,7 +13,7 @@ import pytest
 from ladder.build import cubin
 from ladder.build.cache import Cache
 from ladder.build.nvrtc import Request
-from ladder.build.sources import source_digest
+from ladder.build.sources import source_digest, source_files
 from ladder.model.errors import LadderError
 
 GOOD = "template <int k> __global__ void kernel(float* out) { out[threadIdx.x] = k; }"
@@ -42,8 +42,9 @@ class Saved(Request):
 
     def compile(self) -> tuple[bytes, dict[str, Any]]:
         other, undo = (self.source.parent / name for name in ("other", "undo"))
-        for path in self.files():
-            if path.suffix == ".cuh" or len(self.files()) == 1:
+        files = source_files(self.source, *self.includes)
+        for path in files:
+            if path.suffix == ".cuh" or len(files) == 1:
                 before = path.read_text()
                 path.write_text(other.read_text())
                 try:

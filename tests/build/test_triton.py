@@ -26,7 +26,7 @@ from ladder.build.cache import Cache
 from ladder.build.nvrtc import Request
 from ladder.build.sources import source_digest
 from ladder.build.triton_request import MISSING, TritonRequest, compiler
-from ladder.build.triton_sources import import_closure, import_digest
+from ladder.build.triton_sources import import_closure
 from ladder.build.variants import CompileRequests, variant_facts, variant_request
 from ladder.catalogue.kernels import load_kernel
 from ladder.catalogue.plans import plan_edges, plan_sweep
@@ -232,11 +232,11 @@ def test_the_digest_follows_what_is_imported(line: str, workshop: Workshop) -> N
         (own / name).write_text("x = 1\n")
     (own / "helper.py").write_text("import other\n")
     workshop.source.write_text(f"{SMALL}\n{line}\n")
-    before, files = import_digest(workshop.source), import_closure(workshop.source)
+    before, files = source_digest(workshop.source), import_closure(workshop.source)
     (own / IMPORTS[line]).write_text("x = 2\n")
     assert own / IMPORTS[line] in files
     assert (own / "other.py" in files) == (IMPORTS[line] == "helper.py")
-    assert import_digest(workshop.source) != before
+    assert source_digest(workshop.source) != before
 
 
 @pytest.mark.parametrize(
@@ -250,7 +250,7 @@ def test_what_no_digest_holds_is_not_imported(line: str, workshop: Workshop) -> 
         LadderError,
         match=r"small.py: line \d+: the import of .* accepted: triton, Python's own",
     ):
-        import_digest(workshop.source)
+        source_digest(workshop.source)
 
 
 def test_a_kernel_is_compiled_again_for_all_that_it_is_made_of(

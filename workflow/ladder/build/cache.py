@@ -19,6 +19,7 @@ from ladder.build.cubin import (
     persistent_symbols,
 )
 from ladder.build.nvrtc import Request
+from ladder.build.sources import source_digest, source_files
 from ladder.build.triton_request import TritonRequest
 from ladder.model.errors import LadderError, refuse
 from ladder.model.files import read_json, replace_file, sha256, write_json
@@ -49,10 +50,11 @@ def _answer(request: Compilable) -> tuple[bytes, dict[str, Any]]:
 
     Its answer would be kept as that of the text before, also where that text comes back.
     """
-    saved = [file.stat().st_ctime_ns for file in request.files()]
+    folders = (request.source, *request.includes)
+    saved = [file.stat().st_ctime_ns for file in source_files(*folders)]
     answer = request.compile()
-    as_saved = [file.stat().st_ctime_ns for file in request.files()] == saved
-    if not as_saved or request.digest() != request.source_sha256:
+    as_saved = [file.stat().st_ctime_ns for file in source_files(*folders)] == saved
+    if not as_saved or source_digest(*folders) != request.source_sha256:
         why = "it or a file that it includes was saved after this step had read it"
         raise LadderError(f"{request.source}: {why}; nothing is kept: start it again")
     return answer

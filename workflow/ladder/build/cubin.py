@@ -39,6 +39,12 @@ COUNTED = {name: (name.upper(),) for name in _COLUMNS.split()} | {
 }
 """Table column -> SASS opcodes counted in it."""
 
+_RESOURCES = (
+    r"(?P<local_bytes>\d+) bytes stack frame, (?P<spill_store_bytes>\d+) bytes spill stores, "
+    r"(?P<spill_load_bytes>\d+) bytes spill loads\n"
+    r".*: Used (?P<registers>\d+) registers(?:.*?, (?P<shared_bytes_static>\d+) bytes smem)?"
+)
+"""Lines of ptxas about a kernel, by facts; those of a kernel without static shared memory do not name any."""
 _PARTS = re.compile(
     r"(\.rela)?(\.text|\.nv\.(?:constant\d+|shared|global\.init|global|info))(?=\.|$)"
 )
@@ -78,6 +84,19 @@ def disassemble(cubins: Sequence[bytes], arch: str) -> list[list[str]]:
         raise LadderError(f"{tool} failed: {why}")
     left = iter(instructions)
     return [list(itertools.islice(left, length)) for length in lengths]
+
+
+def resources(log: str, before: str = "") -> dict[str, int]:
+    """Facts of a kernel from the log of ptxas, whose line about it begins with what matches `before`.
+
+    Raises LadderError where it has none.
+    """
+    # The last ones: a warning of the front end, which comes first, may quote anything.
+    lines = [*re.finditer(before + _RESOURCES, log, re.MULTILINE)]
+    if not lines:
+        raise LadderError(f"the compiler's log has no resource lines: {log[:400]}")
+    facts = lines[-1].groupdict("0")
+    return {fact: int(number) for fact, number in facts.items()}
 
 
 def kernel_names(cubin: bytes) -> list[str]:
@@ -129,16 +148,17 @@ def persistent_symbols(
     """
     elf = _elf(cubin)
     symbols = elf.get_section_by_name(".symtab")
-    banks: dict[str, dict[int, str]] = {"4": {}}
+    addresses, used = dict[int, str](), set[str]()
     for section in elf.iter_sections():
-        if bank := _RELOCATED.match(section.name):
-            for relocation in section.iter_relocations():
-                symbol = symbols.get_symbol(relocation["r_info_sym"])
-                names = banks.setdefault(bank[1], {})
-                names[relocation["r_offset"]] = symbol.name
-    # Code takes addresses from constant bank 4, and constants of other banks may be addresses themselves.
-    addresses = banks.pop("4")
-    used = {name for bank in banks.values() for name in bank.values()}
+        if (bank := _RELOCATED.match(section.name)) is None:
+            continue
+        for relocation in section.iter_relocations():
+            name = symbols.get_symbol(relocation["r_info_sym"]).name
+            # Code takes addresses from constant bank 4, and constants of other banks may be addresses themselves.
+            if bank[1] == "4":
+                addresses[relocation["r_offset"]] = name
+            else:
+                used.add(name)
     if any(_CONSTANTS.search(line) for line in instructions):
         used.add("constant memory by its address")
     listing = "\n".join(instructions)

@@ -1,4 +1,4 @@
-"""A kernel's source files: the .cu, every project header it includes, and where CUDA's own headers are."""
+"""A kernel's source files: the .cu with every project header it includes, or the .py; and where CUDA's headers are."""
 
 import functools
 import os
@@ -8,6 +8,7 @@ from pathlib import Path
 
 from cuda.pathfinder import find_nvidia_header_directory
 
+from ladder.build.triton_sources import import_closure
 from ladder.model.errors import LadderError
 from ladder.model.files import digest_files, read_text
 
@@ -28,20 +29,14 @@ _DIRECTIVE = re.compile(
 def header_folders() -> tuple[str, ...]:
     """Folders of CUDA's headers (cuda_fp16.h, mma.h), wheels before a toolkit. Raises LadderError without any."""
     # Wheels may lie in more than one site folder, and each holds only some of the headers.
-    candidates = [
-        Path(entry) / "nvidia" / "cu13" / "include" for entry in sys.path if entry
-    ]
-    homes = [
-        os.environ.get("CUDA_HOME"),
-        os.environ.get("CUDA_PATH"),
-        "/usr/local/cuda",
-    ]
-    toolkits = [
-        find_nvidia_header_directory("cudart"),
-        *(f"{home}/include" for home in homes if home),
-    ]
-    candidates += [Path(folder) for folder in toolkits if folder]
-    folders = list(dict.fromkeys(folder for folder in candidates if folder.is_dir()))
+    candidates = [f"{entry}/nvidia/cu13/include" for entry in sys.path if entry]
+    if wheel_or_toolkit := find_nvidia_header_directory("cudart"):
+        candidates.append(wheel_or_toolkit)
+    for name in ("CUDA_HOME", "CUDA_PATH"):
+        if home := os.environ.get(name):
+            candidates.append(f"{home}/include")
+    candidates.append("/usr/local/cuda/include")
+    folders = [*filter(Path.is_dir, map(Path, dict.fromkeys(candidates)))]
     for needed in ("cuda_fp16.h", "crt/mma.h"):
         if not any((folder / needed).is_file() for folder in folders):
             wheels = "nvidia-cuda-runtime, nvidia-cuda-crt and nvidia-cuda-cccl"
@@ -119,9 +114,14 @@ def _is_cudas(name: str) -> bool:
     return any(Path(folder, name).is_file() for folder in header_folders())
 
 
-def source_digest(source: Path, *includes: Path) -> str:
-    """SHA-256 over the names and contents of `source` and of all it includes. Raises LadderError as include_closure."""
+def source_files(source: Path, *folders: Path) -> list[Path]:
+    """`source` and all that it includes, or imports in Triton, sorted. Raises LadderError as both closures."""
+    closure = import_closure if source.suffix == ".py" else include_closure
+    return closure(source, *folders)
+
+
+def source_digest(source: Path, *folders: Path) -> str:
+    """SHA-256 over the names and contents of all files of a source. Raises LadderError as source_files."""
     # A kernel may lie outside of the project.
-    root = os.path.commonpath([*includes, source.parent])
-    closure = include_closure(source, *includes)
-    return digest_files(closure, Path(os.path.normpath(root)))
+    root = os.path.commonpath([*folders, source.parent])
+    return digest_files(source_files(source, *folders), Path(os.path.normpath(root)))

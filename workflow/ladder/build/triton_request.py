@@ -24,19 +24,14 @@ from ladder.build.cubin import (
     kernel_names,
     machine_code_digest,
     parameter_bytes,
+    resources,
 )
-from ladder.build.triton_sources import import_closure, import_digest
+from ladder.build.triton_sources import import_closure
 from ladder.model.architecture import arch_number
 from ladder.model.errors import LadderError
 from ladder.model.files import digest_json, file_sha256, sha256
 
 MISSING = "Triton is not installed: pip install -e '.[triton]', or compile on a host that has it and copy the cache"
-_RESOURCES = (
-    r"(?P<local_bytes>\d+) bytes stack frame, (?P<spill_store_bytes>\d+) bytes spill stores, "
-    r"(?P<spill_load_bytes>\d+) bytes spill loads\n"
-    r".*: Used (?P<registers>\d+) registers(?:.*?, (?P<shared_bytes_static>\d+) bytes smem)?"
-)
-"""Lines of ptxas about a kernel, by facts."""
 _SWIZZLES = ("none", "32B", "64B", "128B")
 _CHANGED = (
     "{}: while it was compiled, {} changed, which every Python of this environment runs: nothing is measured in it; "
@@ -98,13 +93,14 @@ def _run_by_every_python() -> dict[str, str]:
 class TritonRequest:
     """What to compile: the function `entry` of a file, for an architecture.
 
-    `folders`: of modules besides the source's own. `types`, `hints`: of the arguments that are no constants, in order:
-    as Triton names them, and whether each is divisible by 16. `options`: num_warps, num_stages, num_ctas.
+    `includes` are folders of modules besides the source's own. `types`, `hints`: of the arguments that are no
+    constants, in order: as Triton names them, and whether each is divisible by 16. `options`: num_warps,
+    num_stages, num_ctas.
     """
 
     source: Path
     source_sha256: str
-    folders: tuple[Path, ...]
+    includes: tuple[Path, ...]
     entry: str
     types: tuple[str, ...]
     hints: tuple[bool, ...]
@@ -119,7 +115,7 @@ class TritonRequest:
 
     def _key(self, compiler: str) -> str:
         given = {**asdict(self), "compiler": compiler}
-        del given["source"], given["folders"]
+        del given["source"], given["includes"]
         return digest_json([given, FACTS_VERSION])[:32]
 
     @functools.cached_property
@@ -137,21 +133,18 @@ class TritonRequest:
         """Why nothing is compiled here, where that is so."""
         return "" if self.compiler else MISSING
 
-    def files(self) -> list[Path]:
-        """The source and what it imports. Raises LadderError for an import that is not accepted."""
-        return import_closure(self.source, *self.folders)
-
-    def digest(self) -> str:
-        """What `source_sha256` is while no file changes."""
-        return import_digest(self.source, *self.folders)
-
     def compile(self) -> tuple[bytes, dict[str, Any]]:
         """(cubin, facts); no bytes if it does not compile. Raises ChildProcessError where the compiler crashes.
 
         Raises LadderError where the kernel's Python changed this environment: nothing may follow in it.
         """
-        facts: dict[str, Any] = {"status": "ok", "reason": "", "triton": self.compiler}
-        facts |= {"source_sha256": self.source_sha256, "options": dict(self.options)}
+        facts: dict[str, Any] = {
+            "status": "ok",
+            "reason": "",
+            "triton": self.compiler,
+            "source_sha256": self.source_sha256,
+            "options": dict(self.options),
+        }
         start = time.perf_counter()
         with tempfile.TemporaryDirectory(prefix="ladder-triton-") as folder:
             place = Path(folder)
@@ -167,41 +160,34 @@ class TritonRequest:
                     raise ValueError(answer["error"])
                 cubin = (place / program.CUBIN).read_bytes()
                 facts |= self._launch(_Answer.model_validate(answer), cubin)
-                resources = [*re.finditer(_RESOURCES, log)][-1].groupdict()
-            except (OSError, LookupError, ValueError, TypeError) as error:
+                facts |= resources(log)
+            except (LadderError, OSError, LookupError, ValueError, TypeError) as error:
                 reason = str(error)[:_LONGEST]
                 return b"", facts | {"status": "compile_error", "reason": reason}
-        facts |= {name: int(number or 0) for name, number in resources.items()}
         facts["cubin_sha256"] = sha256(cubin)
         facts["machine_code"] = machine_code_digest(cubin)
         return cubin, facts
 
     def _run(self, place: Path) -> str:
         """Have the program compile in an empty folder: what it prints."""
-        asked = {
+        files = import_closure(self.source, *self.includes)
+        asked = asdict(self) | {
             "source": str(self.source.resolve()),
-            "folders": [str(folder.resolve()) for folder in self.folders],
-            "files": [str(file.resolve()) for file in self.files()],
-            "entry": self.entry,
-            "types": self.types,
-            "hints": self.hints,
-            "constants": self.constants,
-            "options": self.options,
+            "includes": [str(folder.resolve()) for folder in self.includes],
+            "files": [str(file.resolve()) for file in files],
             "arch": arch_number(self.arch),
         }
         (place / program.REQUEST).write_text(json.dumps(asked))
         packages = map(os.path.abspath, filter(None, sys.path))
         # No GPU to look at, and nothing left behind. Line numbers would make a cubin another one in each folder.
-        environment = {
+        environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
+        environment |= {
             "PYTHONPATH": os.pathsep.join(packages),
             "CUDA_VISIBLE_DEVICES": "",
             "TRITON_DUMP_PTXAS_LOG": "1",
             "TRITON_DISABLE_LINE_INFO": "1",
         }
         environment |= dict.fromkeys(("HOME", "TMPDIR", "TRITON_CACHE_DIR"), str(place))
-        for name in _KEPT:
-            if name in os.environ:
-                environment[name] = os.environ[name]
         done = subprocess.run(
             [sys.executable, "-P", "-B", program.__file__],
             cwd=place,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ladder.model.errors import LadderError, refuse_unknown
-from ladder.model.files import digest_files, read_text
+from ladder.model.files import read_text
 
 _TUNERS = ("autotune", "heuristics")
 
@@ -98,9 +98,3 @@ def import_closure(source: Path, *folders: Path) -> list[Path]:
             for each in taken if files else ():
                 todo += _module(f"{name}.{each}", places)
     return sorted(Path(os.path.normpath(file)) for file in closure)
-
-
-def import_digest(source: Path, *folders: Path) -> str:
-    """SHA-256 over the names and contents of `source` and of all it imports. Raises LadderError as import_closure."""
-    root = Path(os.path.normpath(os.path.commonpath([*folders, source.parent])))
-    return digest_files(import_closure(source, *folders), root)

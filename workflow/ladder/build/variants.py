@@ -12,7 +12,6 @@ from ladder.build.occupancy import occupancy
 from ladder.build.parameters import hidden_pointers, other_parameters
 from ladder.build.sources import source_digest
 from ladder.build.triton_request import TritonRequest, compiler
-from ladder.build.triton_sources import import_digest
 from ladder.model.architecture import TUNED_FOR, limits_of
 from ladder.model.expressions import whole
 from ladder.model.folders import PACKAGE
@@ -80,9 +79,8 @@ def variant_facts(
 
 def kernel_digest(kernel: Kernel, include: Path) -> str:
     """SHA-256 over all files of a kernel. Raises LadderError for one that is missing, or that no digest would hold."""
-    if kernel.triton:
-        return import_digest(kernel.source, *kernel.includes)
-    return source_digest(kernel.source, include, *kernel.includes)
+    folders = kernel.includes if kernel.triton else (include, *kernel.includes)
+    return source_digest(kernel.source, *folders)
 
 
 def _type(argument: Argument, variant: Variant) -> str:

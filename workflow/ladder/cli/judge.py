@@ -19,7 +19,7 @@ from ladder.cli.app import printable
 from ladder.cli.build import compiled, write_plan
 from ladder.cli.load import settings_of, sweeps_of
 from ladder.cli.options import Config, project
-from ladder.gpu.discovery import FoundGpu, find_gpus, slug_of
+from ladder.gpu.discovery import find_gpus, slug_of
 from ladder.measure import job
 from ladder.measure.plan_records import PlanRecords
 from ladder.measure.store import read_store
@@ -46,13 +46,6 @@ def usual_size(problem: Problem) -> Any:
     return _SIZES.get(problem.name, "2**26" if len(problem.size_fields) == 1 else 8192)
 
 
-def the_gpu() -> FoundGpu:
-    """The first GPU. Raises LadderError without one."""
-    for gpu in find_gpus():
-        return gpu
-    raise LadderError("no GPU is visible, and this step measures on one")
-
-
 def measured(
     checkout: Project, sweep: Sweep, over: Mapping[str, Any]
 ) -> tuple[PlanRecords, str]:
@@ -61,7 +54,10 @@ def measured(
     Raises LadderError without a GPU, and where a kernel that others are timed against does not compile.
     """
     settings = read_settings(checkout, (), {**over, "device": "auto"})
-    gpu, (_, arch) = the_gpu(), choose_device(settings)
+    gpus = find_gpus()
+    if not gpus:
+        raise LadderError("no GPU is visible, and this step measures on one")
+    _, arch = choose_device(settings)
     plan = compiled(checkout, sweep, settings, arch, os.cpu_count() or 1)
     for task in plan.tasks:
         if task.reference is not None:
@@ -73,7 +69,7 @@ def measured(
     with tempfile.TemporaryDirectory(prefix="ladder-") as place:
         folder = RunFolder(Path(place))
         job.measure(write_plan(plan, folder), plan, folder, checkout.root)
-        return PlanRecords(plan, read_store(folder.records)), gpu.name
+        return PlanRecords(plan, read_store(folder.records)), gpus[0].name
 
 
 Words = list[str] | None
@@ -88,19 +84,15 @@ _AGAINST = (
     "Another kernel of one's own, such as an older version, in place of --reference."
 )
 Against = Annotated[Path | None, typer.Option(metavar="OTHER.yaml", help=_AGAINST)]
-_KERNEL = "a kernel's description NAME.yaml, beside its source"
-Description = Annotated[
-    Path,
-    typer.Argument(
-        metavar="KERNEL.yaml", help="Description; its source lies beside it."
-    ),
-]
+_BESIDE = "Description; its source lies beside it."
+Description = Annotated[Path, typer.Argument(metavar="KERNEL.yaml", help=_BESIDE)]
 
 
 def described(path: Path, field: str) -> Kernel:
     """The kernel of a description. Raises LadderError for any mistake in it."""
     if path.suffix != ".yaml":
-        raise refuse(LINE, field, str(path), _KERNEL)
+        accepted = "a kernel's description NAME.yaml, beside its source"
+        raise refuse(LINE, field, str(path), accepted)
     refuse_name(path)
     return load_kernel(Path(os.path.abspath(path)))
 
@@ -123,15 +115,15 @@ def references_of(
             raise refuse(LINE, option, path, accepted, why)
         return [{"kernel": other.name}], {kernel.name: kernel, other.name: other}
     words = given or kernel.problem.libraries
-    references = [parse_yaml(word, f"{LINE}: --reference") for word in words]
-    if not references:
+    if not words:
         why = f"the problem {kernel.problem.name} has no library"
-        raise LadderError(
-            f"{LINE}: --reference is missing: {why}; accepted: '{{kernel: NAME}}' and others, see docs/references.md"
-        )
-    mappings = [each for each in references if isinstance(each, Mapping)]
-    names = [each["kernel"] for each in mappings if "kernel" in each]
-    catalog = {**Catalog(checkout.kernels)} if names else {}
+        accepted = "'{kernel: NAME}' and others, see docs/references.md"
+        missing = f"--reference is missing: {why}"
+        raise LadderError(f"{LINE}: {missing}; accepted: {accepted}")
+    references = [parse_yaml(word, f"{LINE}: --reference") for word in words]
+    mappings = [entry for entry in references if isinstance(entry, Mapping)]
+    names = [entry.get("kernel") for entry in mappings]
+    catalog = {**Catalog(checkout.kernels)} if any(names) else {}
     same = catalog.get(kernel.name, kernel)
     if kernel.name in names and not same.path.samefile(kernel.path):
         why = f"the name {kernel.name!r}, which --reference has, is {same.path}'s"
@@ -193,7 +185,6 @@ def judge(
     references, catalog = references_of(kernel, checkout, reference, against)
     sizes = [parse_yaml(word, f"{LINE}: --size") for word in size or ()]
     variant = {"kernel": kernel.name, "params": parameters(param)}
-    variant["unsupported"] = "record"
     fields = {
         "title": kernel.name,
         "question": "Is it right, and how fast?",
@@ -201,7 +192,7 @@ def judge(
         "dtypes": [dtype or next(iter(kernel.dtypes))],
         "layout": layout,
         "sizes": sizes or [usual_size(kernel.problem)],
-        "variants": [variant],
+        "variants": [variant | {"unsupported": "record"}],
         "references": references,
         "regimes": regime or ["cold", "warm"],
     }
@@ -212,8 +203,13 @@ def judge(
     cells = cells_of(view, tables.read("components", published, required=False))
     verdict, _ = decide(cells)
     shown = printable(text(view.plan.tasks[0].variant, device, cells))
-    about = {"kernel": kernel.name, "dtype": sweep.dtypes[0], "device": device}
-    document = {**about, "verdict": verdict, "cells": cells}
+    document = {
+        "kernel": kernel.name,
+        "dtype": sweep.dtypes[0],
+        "device": device,
+        "verdict": verdict,
+        "cells": cells,
+    }
     if json_ == Path("-"):
         print(shown, file=sys.stderr)
         print(json.dumps(document, indent=1))
