@@ -94,8 +94,8 @@ def environment(
     folder = RunFolder(folder_)
     if not re.fullmatch(ARCH, arch):
         raise refuse("command line", "--arch", arch, AN_ARCH)
-    sessions = tables.read("sessions", folder.tables)
-    measured = measured_on(read_store(folder.records), sessions)
+    records = read_store(folder.records)
+    measured = measured_on(records, tables.read("sessions", folder.tables))
     document = analysed_here(project(context).root, folder.root.name, arch) | measured
     document |= {"timings_from": "measured" if measured else "none", "published": None}
     if published is not None and not (source := PublishedFolder(published)).is_empty:

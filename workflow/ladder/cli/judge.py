@@ -74,16 +74,13 @@ def measured(
 
 Words = list[str] | None
 _SIZE = "As in a sweep: 4096 or '{m: 64, n: 128, k: 4096}' (default: a usual one); may be repeated."
-Size = Annotated[Words, typer.Option(metavar="SIZE", help=_SIZE)]
 _REFERENCE = (
     "Library, '{kernel: NAME}' of the catalogue, '{shared_object: FILE.so, entry: NAME}' or "
     "'{python: FILE.py, entry: NAME}' (default: the libraries); may be repeated."
 )
-References = Annotated[Words, typer.Option(metavar="REFERENCE", help=_REFERENCE)]
 _AGAINST = (
     "Another kernel of one's own, such as an older version, in place of --reference."
 )
-Against = Annotated[Path | None, typer.Option(metavar="OTHER.yaml", help=_AGAINST)]
 _BESIDE = "Description; its source lies beside it."
 Description = Annotated[Path, typer.Argument(metavar="KERNEL.yaml", help=_BESIDE)]
 
@@ -146,7 +143,7 @@ def parameters(given: Words) -> dict[str, Any]:
 def judge(
     context: typer.Context,
     path: Description,
-    size: Size = None,
+    size: Annotated[Words, typer.Option(metavar="SIZE", help=_SIZE)] = None,
     param: Annotated[
         Words, typer.Option(metavar="NAME=VALUE", help="Parameter; may be repeated.")
     ] = None,
@@ -156,8 +153,12 @@ def judge(
     layout: Annotated[
         str | None, typer.Option(help="Layout of a GEMM (default: its first).")
     ] = None,
-    reference: References = None,
-    against: Against = None,
+    reference: Annotated[
+        Words, typer.Option(metavar="REFERENCE", help=_REFERENCE)
+    ] = None,
+    against: Annotated[
+        Path | None, typer.Option(metavar="OTHER.yaml", help=_AGAINST)
+    ] = None,
     regime: Annotated[
         Words,
         typer.Option(metavar="REGIME", help="Default: cold and warm; may be repeated."),
@@ -220,20 +221,15 @@ def judge(
     raise typer.Exit(VERDICTS.index(verdict))
 
 
-Cell = Annotated[
-    str,
-    typer.Argument(
-        metavar="CELL",
-        help="SWEEP/VARIANT@SIZE:REGIME, as the sweep's page or index.html has it.",
-    ),
-]
-Device = Annotated[str, typer.Option(help="Device whose publication is meant.")]
+_CELL = "SWEEP/VARIANT@SIZE:REGIME, as the sweep's page or index.html has it."
 
 
 def reproduce(
     context: typer.Context,
-    cell: Cell,
-    device: Device = "nvidia-h200",
+    cell: Annotated[str, typer.Argument(metavar="CELL", help=_CELL)],
+    device: Annotated[
+        str, typer.Option(help="Device whose publication is meant.")
+    ] = "nvidia-h200",
     config: Config = None,
 ) -> None:
     """Print what is published of a cell, measure it again here, and say whether it lies where it was predicted.
