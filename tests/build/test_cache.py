@@ -137,9 +137,9 @@ INCLUDED = '#include "four.cuh"\n' + GOOD.replace("= k", "= k + four")
     ],
 )
 def test_code_that_was_saved_after_the_digest_is_never_kept_under_it(
-    text: str, other: str, undo: bool, tmp_path: Path
+    text: str, other: str, undo: bool, tmp_path: Path, request_of: Any
 ) -> None:
-    """Nor is an error that it has. The right code is compiled the next time, once the text is back."""
+    """Nor is an error that it has. Others' answers are, and the right code the next time, once the text is back."""
     source, cache = tmp_path / "own.cu", Cache(tmp_path / "cache")
     source.write_text(text)
     (tmp_path / "four.cuh").write_text(FOUR)
@@ -150,8 +150,10 @@ def test_code_that_was_saved_after_the_digest_is_never_kept_under_it(
     with pytest.raises(
         LadderError, match=r"own\.cu: it or a file that it includes was saved"
     ):
-        cache.fill([Saved(*given, "sm_90a")], 1, 60)
-    assert not [*cache.folder.glob("*")]
+        cache.fill([Saved(*given, "sm_90a"), request_of("another")], 1, 60)
+    assert [path.stem for path in cache.folder.glob("*.json")] == [
+        request_of("another").key
+    ]
     source.write_text(text)
     (tmp_path / "four.cuh").write_text(FOUR)
     request = Request(*given, "sm_90a")

@@ -136,8 +136,12 @@ class Cache:
     def _compile(
         self, missing: Sequence[Compilable], jobs: int, timeout_s: float
     ) -> dict[str, dict[str, Any]]:
-        """Keep the answers; facts of those without one, which are not kept."""
+        """Keep the answers; facts of those without one, which are not kept.
+
+        Raises the last LadderError of a compiler, behind what the others answer.
+        """
         without, answers = {}, list[_Answer]()
+        mistake: LadderError | None = None
         memory = f"{_MEMORY_BYTES >> 30} GiB"
         # Not forked: the pool replaces a crashed process while this one has threads, and a lock that one of them holds
         # would stay locked in the fork. No fork server: its socket fails under a long TMPDIR.
@@ -149,6 +153,8 @@ class Cache:
                 reason = ""
                 try:
                     answers.append((request, *next(results)))
+                except LadderError as error:
+                    mistake = error
                 except TimeoutError:
                     reason = f"the compiler took longer than {timeout_s:g} s (compile.timeout_s)"
                 except MemoryError as error:
@@ -166,4 +172,6 @@ class Cache:
                     answers = []
         if answers:
             self._keep(answers)
+        if mistake is not None:
+            raise mistake
         return without

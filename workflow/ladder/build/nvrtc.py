@@ -164,20 +164,22 @@ def compile_source(
             (status,) = nvrtc.nvrtcCompileProgram(program, len(encoded), encoded)
             listing.seek(0)
             written = listing.read().decode(errors="replace")
-        opened, said = list[str](), list[str]()
+        opened, messages = list[str](), list[str]()
         for line in map(str.strip, written.splitlines()):
             is_message = _PTXAS.match(line) and not os.path.exists(line)
-            (said if is_message else opened).append(line)
+            (messages if is_message else opened).append(line)
         if files is not None and status != nvrtc.nvrtcResult.NVRTC_ERROR_INVALID_OPTION:
             # Ahead of the log, which may quote them.
             _refuse_other_files(opened, files, includes)
         # Where ptxas fails, its part of the log is joined by a NUL.
         log_bytes = _output(program, "ProgramLog").rstrip(b"\0 \n").replace(b"\0", b"")
-        log = "\n".join(filter(None, [log_bytes.decode(errors="replace"), *said]))
+        log = "\n".join(filter(None, [log_bytes.decode(errors="replace"), *messages]))
         if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
             no_memory = status == nvrtc.nvrtcResult.NVRTC_ERROR_OUT_OF_MEMORY
             if no_memory or _NO_MEMORY.search(log):
-                raise MemoryError(": ".join(["the compiler ran out of memory", *said]))
+                raise MemoryError(
+                    ": ".join(["the compiler ran out of memory", *messages])
+                )
             raise CompileError(log or status.name)
         symbols = {}
         for entry in entries:

@@ -48,20 +48,20 @@ class Opened:
         self.unseen: set[str] = set()
         sys.addaudithook(self._note)
 
-    def _note(self, event: str, given: tuple[Any, ...]) -> None:
-        if event == "open" and isinstance(given[0], str | bytes):
-            path = os.path.realpath(os.fsdecode(given[0]))
+    def _note(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "open" and isinstance(arguments[0], str | bytes):
+            path = os.path.realpath(os.fsdecode(arguments[0]))
             if "__pycache__" in path:
                 path = importlib.util.source_from_cache(path)
             self.files.add(path)
         elif event in _PROGRAM:
-            self.programs.add(os.path.realpath(os.fsdecode(given[0])))
+            self.programs.add(os.path.realpath(os.fsdecode(arguments[0])))
         elif event in _UNSEEN:
             self.unseen.add(event)
 
-    def refused(self, known: list[str]) -> str:
-        """What no digest holds, or nothing: a file that is none of `known`, of Python's or of the system's; a program
-        that Triton does not bring; another way to read a file unseen."""
+    def refused(self, digested: list[str]) -> str:
+        """What no digest holds, or nothing: a file that is none of `digested`, of Python's or of the system's; a
+        program that Triton does not bring; another way to read a file unseen."""
         import triton
 
         package = Path(triton.__file__).parent.resolve()
@@ -78,7 +78,7 @@ class Opened:
             *_HOST,
         ]
         rooms = [*map(os.path.realpath, folders)]
-        allowed = {*map(os.path.realpath, [*known, __file__])}
+        allowed = {*map(os.path.realpath, [*digested, __file__])}
         for path in map(Path, sorted(self.files - allowed)):
             if path.is_file() and not any(map(path.is_relative_to, rooms)):
                 return f"opens {path}"

@@ -114,9 +114,9 @@ class TritonRequest:
         return (self.entry,)
 
     def _key(self, compiler: str) -> str:
-        given = {**asdict(self), "compiler": compiler}
-        del given["source"], given["includes"]
-        return digest_json([given, FACTS_VERSION])[:32]
+        document = {**asdict(self), "compiler": compiler}
+        del document["source"], document["includes"]
+        return digest_json([document, FACTS_VERSION])[:32]
 
     @functools.cached_property
     def key(self) -> str:

@@ -35,7 +35,7 @@ from ladder.model.sweep import Sweep
 
 
 def compiled(
-    own: Project,
+    checkout: Project,
     sweep: Sweep,
     settings: Settings,
     arch: str,
@@ -49,9 +49,9 @@ def compiled(
     """
     compiling = settings.compile
     refuse_options(arch, compiling.options)
-    requests = CompileRequests(sweep, own.include, arch, compiling.options)
+    requests = CompileRequests(sweep, checkout.include, arch, compiling.options)
     facts = read_facts(PublishedFolder(published).facts) if published else None
-    cache = Cache(own.root / compiling.cache, facts)
+    cache = Cache(checkout.root / compiling.cache, facts)
     answers = cache.fill(requests.requests, jobs, compiling.timeout_s)
     for harness in requests.harness.values():
         answer = answers[harness.key]
@@ -67,11 +67,11 @@ def compiled_facts(run: Run, published: PublishedFolder) -> dict[str, dict[str, 
     By the last of a request's keys, which is the same on a host without its compiler.
     """
     compiling = run.config.compile
-    folder, known = run.project.root / compiling.cache, read_facts(published.facts)
-    cache, facts = Cache(folder, known), dict[str, dict[str, Any]]()
-    given = (run.project.include, run.arch, compiling.options)
+    cache = Cache(run.project.root / compiling.cache, read_facts(published.facts))
+    facts = dict[str, dict[str, Any]]()
+    target = (run.project.include, run.arch, compiling.options)
     for sweep in run.every_sweep.values():
-        for request in CompileRequests(sweep, *given).requests:
+        for request in CompileRequests(sweep, *target).requests:
             if (answer := cache.facts(request)) is not None:
                 facts[request.keys[-1]] = answer
     return facts
@@ -96,12 +96,12 @@ def prepare(
 ) -> None:
     """Plan a sweep, and compile its kernels that are not in the cache. What does not compile is recorded as such."""
     # Not the whole run: checking its other sweeps takes ten times as long.
-    own = project(context)
-    settings = read_settings(own, configfile or (), settings_of(config, arch=arch))
+    checkout = project(context)
+    settings = read_settings(checkout, configfile or (), settings_of(config, arch=arch))
     whole = sweeps_of(context, [sweep])[sweep]
     _, target = choose_device(settings)
     cells = chosen_cells(whole, settings.sweeps)
-    plan = compiled(own, cells, settings, target, jobs, published)
+    plan = compiled(checkout, cells, settings, target, jobs, published)
     write_plan(plan, RunFolder(folder))
     for name, facts in plan.variants.items():
         if facts["status"] != "ok":

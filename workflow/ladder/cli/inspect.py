@@ -56,16 +56,16 @@ def reference(
     if not write:
         print(text, end="")
         return
-    own = project(context)
+    checkout = project(context)
     for name, (_, document) in KINDS.items():
-        path = own.config / "schemas" / f"{name}.json"
+        path = checkout.config / "schemas" / f"{name}.json"
         write_json(path, document.model_json_schema())
     run = run_of(context, None, None)
-    published = own.published(run.config.published)
+    published = checkout.published(run.config.published)
     data = RunData.read(published, run.every_sweep)
     for readme, lines in (
-        (own.config / "README.md", text),
-        (own.root / "README.md", learnt(published, data, own.root)),
+        (checkout.config / "README.md", text),
+        (checkout.root / "README.md", learnt(published, data, checkout.root)),
     ):
         old = readme.read_text(encoding="utf-8")
         if old.count(BEGIN) != 1 or old.count(END) != 1:

@@ -128,10 +128,10 @@ def references_of(
     return references, catalog | {kernel.name: kernel}
 
 
-def parameters(given: Words) -> dict[str, Any]:
+def parameters(words: Words) -> dict[str, Any]:
     """Parameters given as NAME=VALUE."""
     values = {}
-    for word in given or ():
+    for word in words or ():
         name, equals, value = word.partition("=")
         values[name] = parse_yaml(value, f"{LINE}: --param: {word!r}")
         if not equals or isinstance(values[name], list):

@@ -31,5 +31,5 @@ def run_of(
 
 def sweeps_of(context: typer.Context, names: list[str] | None) -> dict[str, Sweep]:
     """The named sweeps of the project, or all."""
-    own = project(context)
-    return load_sweeps(own.sweeps, Catalog(own.kernels), names)
+    checkout = project(context)
+    return load_sweeps(checkout.sweeps, Catalog(checkout.kernels), names)

@@ -60,18 +60,18 @@ def publish(
     if not folder.root.is_dir():
         raise LadderError(f"{folder.root}: no such run")
     chosen = "none" if device == NO_GPU else device
-    given = run_of(context, configfile, config, run=run, device=chosen)
+    loaded = run_of(context, configfile, config, run=run, device=chosen)
     commit = commit_of(checkout.root, only) if only else ""
-    target = checkout.published(device if given.measures else given.config.published)
+    target = checkout.published(device if loaded.measures else loaded.config.published)
     with replaced(target.root) as place:
-        publication = load_publication(given, folder, target, commit)
+        publication = load_publication(loaded, folder, target, commit)
         objections = publication.objections()
         if objections and not force:
             why = f"(--force overrides): {'; '.join(objections)}"
             raise LadderError(f"{folder.root} is not published {why}")
         fresh = PublishedFolder(place)
         _write_tables(publication, fresh)
-        _write_pages(given, fresh, target)
+        _write_pages(loaded, fresh, target)
     logging.info("published in %s", target.root)
 
 
