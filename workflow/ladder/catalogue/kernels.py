@@ -2,7 +2,6 @@
 
 import keyword
 import re
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from ladder.build.triton_sources import function, parameters
@@ -205,39 +204,21 @@ def _try_expressions(kernel: Kernel) -> None:
     launch_of(variant, size)
 
 
-class Catalog(Mapping[str, Kernel]):
-    """Kernels by name, each read when it is first asked for: most commands need few of them.
+def load_kernels(root: Path) -> dict[str, Kernel]:
+    """Every kernel below a folder, by name.
 
-    Raises LadderError for a name that two descriptions have, and for a source without one; of a kernel that is asked
-    for, for the first mistake in its description.
+    Raises LadderError for a name that two descriptions have, for a source without one, and for the first mistake.
     """
-
-    def __init__(self, root: Path) -> None:
-        self._paths: dict[str, Path] = {}
-        for path in documents_in(root, "**/*.[yY]*[mM][lL]"):
-            if (taken := self._paths.setdefault(path.stem, path)) != path:
-                raise LadderError(f"{path}: the name {path.stem!r} is taken by {taken}")
-        if not self._paths:
-            accepted = "NAME.yaml beside NAME.cu or NAME.py"
-            raise LadderError(f"{root}: no kernel ({accepted}) found")
-        for source in sorted(root.rglob("*.cu")):
-            if source.with_suffix(".yaml") not in self._paths.values():
-                name = f"{source.stem}.yaml"
-                raise LadderError(
-                    f"{source}: the description {name} is missing beside it"
-                )
-        self._read: dict[str, Kernel] = {}
-
-    def __getitem__(self, name: str) -> Kernel:
-        if name not in self._read:
-            self._read[name] = load_kernel(self._paths[name])
-        return self._read[name]
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._paths
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._paths)
-
-    def __len__(self) -> int:
-        return len(self._paths)
+    paths: dict[str, Path] = {}
+    for path in documents_in(root, "**/*.[yY]*[mM][lL]"):
+        if (taken := paths.setdefault(path.stem, path)) != path:
+            raise LadderError(f"{path}: the name {path.stem!r} is taken by {taken}")
+    if not paths:
+        accepted = "NAME.yaml beside NAME.cu or NAME.py"
+        raise LadderError(f"{root}: no kernel ({accepted}) found")
+    for source in sorted(root.rglob("*.cu")):
+        description = source.with_suffix(".yaml")
+        if description not in paths.values():
+            why = f"the description {description.name} is missing beside it"
+            raise LadderError(f"{source}: {why}")
+    return {name: load_kernel(path) for name, path in paths.items()}

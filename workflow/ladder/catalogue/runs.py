@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ladder.catalogue.kernels import Catalog
+from ladder.catalogue.kernels import load_kernels
 from ladder.catalogue.plans import plan_sweep
 from ladder.catalogue.settings import Setup
 from ladder.catalogue.sweeps import chosen_cells, load_sweeps, named
@@ -43,7 +43,7 @@ def load(setup: Setup) -> Run:
 
     project, config, arch = setup.project, setup.config, setup.arch
     refuse_options(arch, config.compile.options)
-    catalog = Catalog(project.kernels)
+    catalog = load_kernels(project.kernels)
     for kernel in catalog.values():
         source_files(kernel, project.include)
     every = load_sweeps(project.sweeps, catalog, None)

@@ -3,13 +3,13 @@
 import itertools
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from annotated_types import Predicate
-from pydantic import Discriminator, Field, Tag
+from pydantic import BeforeValidator, Discriminator, Field, Tag
 
 from ladder.catalogue.documents import documents_in, parse, parse_size, read_yaml
 from ladder.model.cell import SUSTAINED, External
@@ -27,7 +27,7 @@ from ladder.model.errors import LadderError, refuse, refuse_unknown, within
 from ladder.model.expressions import evaluate
 from ladder.model.files import file_sha256
 from ladder.model.kernel import Kernel, ProblemName, Variant
-from ladder.model.problem import ParamValue, Size
+from ladder.model.problem import Size
 from ladder.model.sweep import Entry, Figure, Reference, Selection, SizeText, Sweep
 from ladder.problems.registry import PROBLEMS
 
@@ -35,7 +35,11 @@ Slug = Annotated[
     str, *matching(r"[a-z0-9][a-z0-9-]*", "the slug of a GPU such as nvidia-h200")
 ]
 Axis = Annotated[
-    Value | Some[Value],
+    Some[Value],
+    BeforeValidator(
+        lambda axis: axis if isinstance(axis, list) else [axis],
+        json_schema_input_type=Value | Some[Value],
+    ),
     *saying("a whole number or a word, of printable characters, or a list of them"),
 ]
 Predicted = Annotated[
@@ -77,12 +81,6 @@ class EntryDocument(Document):
     unsupported and the reason"""
 
 
-def _axes(item: EntryDocument) -> list[list[ParamValue]]:
-    """The values of each parameter that an item names."""
-    given = item.params.values()
-    return [values if isinstance(values, list) else [values] for values in given]
-
-
 class ReferenceDocument(Document):
     """A kernel that cells are timed against."""
 
@@ -103,14 +101,6 @@ class ExternalDocument(Document):
 
     name: Annotated[str, *matching("[A-Za-z0-9][A-Za-z0-9_.:+-]*", _A_NAME)] = ""
     """its name in tables (default FILE:ENTRY, the file without folder and ending)"""
-
-    @property
-    def given(self) -> dict[str, str]:
-        """Its fields, with `file`, and with `name` as tables have it."""
-        fields = self.model_dump()
-        file = fields.get("shared_object") or fields["python"]
-        name = f"{Path(file).name.partition('.')[0]}:{fields['entry']}"
-        return {"setup": "", **fields, "file": file, "name": self.name or name}
 
 
 class SharedObjectDocument(ExternalDocument):
@@ -225,6 +215,13 @@ def _names_of(entry: Entry, size: Size) -> dict[str, Any]:
     return about | entry.variant.names(size)
 
 
+def _with_cells(sizes: Iterable[Size], entries: Collection[Entry]) -> tuple[Size, ...]:
+    """Of some sizes those that entries are asked for at."""
+    return tuple(
+        size for size in sizes if any(size in entry.sizes for entry in entries)
+    )
+
+
 class _SweepFile:
     """The fields of one sweep file, checked part by part against the catalogue.
 
@@ -247,10 +244,7 @@ class _SweepFile:
         self.excluded = 0
         self.entries = self._collect_entries()
         self._pair_rungs()
-        entries = self.entries.values()
-        self.sizes_with_cells = tuple(
-            size for size in self.sizes if any(size in entry.sizes for entry in entries)
-        )
+        self.sizes_with_cells = _with_cells(self.sizes, self.entries.values())
 
     def _check_fields(self) -> None:
         """Hold fields to the problem and to one another."""
@@ -271,9 +265,10 @@ class _SweepFile:
     def _parse_sizes(self) -> list[Size]:
         sizes: list[Size] = []
         for index, text in enumerate(self.document.sizes):
-            size = parse_size(self.problem, text, self.path, f"sizes[{index}]")
+            field = f"sizes[{index}]"
+            size = parse_size(self.problem, text, self.path, field)
             if size in sizes:
-                raise refuse(self.path, f"sizes[{index}]", size, "each size once")
+                raise refuse(self.path, field, size, "each size once")
             sizes.append(size)
         return sizes
 
@@ -281,9 +276,8 @@ class _SweepFile:
         """Raises LadderError where all entries together stand for more than can be looked at in half a minute."""
         count = 0
         for item in self.document.variants:
-            dtypes = item.dtypes or self.document.dtypes
-            combinations = math.prod(map(len, _axes(item)))
-            count += combinations * len(dtypes) * len(self.sizes)
+            axes = (*item.params.values(), item.dtypes or self.document.dtypes)
+            count += math.prod(map(len, axes)) * len(self.sizes)
         if count > _MOST_CELLS:
             raise LadderError(
                 f"{self.path}: variants: {count} combinations of parameters, dtypes and sizes; accepted: at most "
@@ -356,8 +350,8 @@ class _SweepFile:
             why = "the sweep has no such dtype"
             at = f"{field}.dtypes[{index}]"
             refuse_unknown(self.path, at, dtype, self.document.dtypes, why)
-        axes = _axes(item)
-        several = math.prod(map(len, axes)) > 1
+        axes = item.params.values()
+        several = any(len(axis) > 1 for axis in axes)
         if item.rung and several:
             accepted = "a rung for one combination of parameters only"
             raise refuse(self.path, f"{field}.rung", item.rung, accepted)
@@ -385,7 +379,7 @@ class _SweepFile:
                 item.reason,
                 predicted=item.predicted,
             )
-            sizes = list[Size]()
+            sizes: list[Size] = []
             if variant.absent() is None or item.unsupported == "record":
                 with within(f"{self.path}: {field}.where"):
                     for size in self.sizes:
@@ -416,43 +410,52 @@ class _SweepFile:
                 why = f"no variant of {field} ({asked[0].kernel.name}) supports it: {reasons[0]}"
                 raise refuse(self.path, f"sizes[{index}]", dict(size), accepted, why)
 
-    def _external(self, given: ExternalDocument, field: str) -> External:
-        """A reference of one's own, whose file is there; what it does is seen where it is launched."""
+    def _external(
+        self,
+        document: SharedObjectDocument | PythonDocument,
+        field: str,
+        libraries: Collection[str],
+    ) -> tuple[str, External]:
+        """The name of a reference of one's own, which no library has, and the reference, whose file is there.
+
+        What it does is seen where it is launched.
+        """
         kind: Literal["shared_object", "python"] = "python"
-        if isinstance(given, SharedObjectDocument):
+        if isinstance(document, SharedObjectDocument):
             kind = "shared_object"
-        fields = given.given
-        file = self.root / fields["file"]
+        entry, given = document.entry, getattr(document, kind)
+        file = self.root / given
+        name = document.name or f"{file.name.partition('.')[0]}:{entry}"
+        if name in libraries:
+            accepted = "a name that no other reference has"
+            raise refuse(self.path, f"{field}.name", name, accepted)
         if not file.is_file():
-            accepted = "a file, relative to the project"
-            place, why = f"{field}.{kind}", f"{file} is no file"
-            raise refuse(self.path, place, fields["file"], accepted, why)
-        digest, path = file_sha256(file), os.path.abspath(file)
-        return External(kind, path, fields["entry"], fields["setup"], digest)
+            accepted, why = "a file, relative to the project", f"{file} is no file"
+            raise refuse(self.path, f"{field}.{kind}", given, accepted, why)
+        setup, path = getattr(document, "setup", ""), os.path.abspath(file)
+        return name, External(kind, path, entry, setup, file_sha256(file))
 
     def _reference(self) -> Reference:
         """Libraries and references of one's own, or one kernel."""
         libraries, kernels = list[str](), list[ReferenceDocument]()
         external: dict[str, External] = {}
-        for index, given in enumerate(self.document.references):
+        for index, document in enumerate(self.document.references):
             field = f"references[{index}]"
-            if isinstance(given, ReferenceDocument):
-                kernels.append(given)
-            elif isinstance(given, str):
+            if isinstance(document, ReferenceDocument):
+                kernels.append(document)
+            elif isinstance(document, str):
                 why = f"problem {self.problem.name}"
-                refuse_unknown(self.path, field, given, self.problem.libraries, why)
-                libraries.append(given)
+                refuse_unknown(self.path, field, document, self.problem.libraries, why)
+                libraries.append(document)
             else:
-                name = given.given["name"]
-                if name in (*self.problem.libraries, *libraries):
-                    accepted = "a name that no other reference has"
-                    raise refuse(self.path, f"{field}.name", name, accepted)
-                external[name] = self._external(given, field)
+                taken = [*self.problem.libraries, *libraries]
+                name, reference = self._external(document, field, taken)
+                external[name] = reference
                 libraries.append(name)
         if not kernels:
-            return Reference(libraries=tuple(libraries), external=external)
+            return Reference(tuple(libraries), external)
         if len(kernels) + len(libraries) > 1:
-            both = [*libraries, *(given.kernel for given in kernels)]
+            both = [*libraries, *(document.kernel for document in kernels)]
             accepted = "libraries and references of one's own, or one kernel"
             raise refuse(self.path, "references", both, accepted)
         return self._reference_kernel(kernels[0])
@@ -481,11 +484,11 @@ class _SweepFile:
             for index, text in enumerate(given.sizes or ())
         ]
         cells: list[tuple[Variant, Size]] = []
-        for variant, entry in self.entries.items():
-            for size in sizes or self.sizes_with_cells[:1]:
-                if variant.absent() is not None or size not in entry.sizes:
-                    continue
-                with within(f"{self.path}: {field}.where"):
+        with within(f"{self.path}: {field}.where"):
+            for variant, entry in self.entries.items():
+                for size in sizes or self.sizes_with_cells[:1]:
+                    if variant.absent() is not None or size not in entry.sizes:
+                        continue
                     if evaluate(given.where or 1, _names_of(entry, size)):
                         cells.append((variant, size))
         if given.where and not cells:
@@ -565,39 +568,34 @@ def chosen_cells(
     if not isinstance(choice, Mapping) or sweep.name not in choice:
         return sweep
     field, where = f"sweeps.{sweep.name}", choice[sweep.name]
-    first, kept = sweep.regimes[0], dict[Variant, Entry]()
 
     def keeps(entry: Entry, size: Size, regime: str) -> bool:
+        names = {**_names_of(entry, size), "regime": regime}
         with within(f"configuration: {field}"):
-            return bool(evaluate(where, {**_names_of(entry, size), "regime": regime}))
+            return bool(evaluate(where, names))
 
-    def some(selection: Selection, regime: str = first) -> Selection:
-        cells = [cell for cell in selection if cell[0] in kept]
-        return tuple(
-            (variant, size)
-            for variant, size in cells
-            if size in kept[variant].sizes and keeps(kept[variant], size, regime)
-        )
-
+    kept: dict[Variant, Entry] = {}
     for entry in sweep.entries:
-        sizes = tuple(size for size in entry.sizes if keeps(entry, size, first))
+        sizes = [size for size in entry.sizes if keeps(entry, size, sweep.regimes[0])]
         if sizes:
-            kept[entry.variant] = replace(entry, sizes=sizes)
+            kept[entry.variant] = replace(entry, sizes=tuple(sizes))
     if not kept:
         raise refuse("configuration", field, where, "an expression that keeps a cell")
     for variant, entry in kept.items():
         if entry.baseline is not None:
             baseline = kept.get(entry.baseline.variant)
             kept[variant] = replace(entry, baseline=baseline)
-    asked = [entry.sizes for entry in kept.values()]
+    sustained = []
+    for variant, size in sweep.sustained:
+        entry = kept.get(variant)
+        if entry and size in entry.sizes and keeps(entry, size, SUSTAINED):
+            sustained.append((variant, size))
+    entries = tuple(kept.values())
     return replace(
         sweep,
-        entries=tuple(kept.values()),
-        sizes=tuple(size for size in sweep.sizes if any(size in at for at in asked)),
-        counted=some(sweep.counted),
-        sustained=some(sweep.sustained, SUSTAINED),
-        repeated=some(sweep.repeated),
-        errors=some(sweep.errors),
+        entries=entries,
+        sizes=_with_cells(sweep.sizes, entries),
+        sustained=tuple(sustained),
     )
 
 

@@ -11,7 +11,7 @@ from ladder.build.cache import Cache
 from ladder.build.nvrtc import refuse_options
 from ladder.build.variants import CompileRequests
 from ladder.catalogue.config import Config as Settings
-from ladder.catalogue.kernels import Catalog
+from ladder.catalogue.kernels import load_kernels
 from ladder.catalogue.plans import plan_edges, plan_sweep
 from ladder.catalogue.runs import Run
 from ladder.catalogue.settings import choose_device, read_settings
@@ -105,7 +105,7 @@ def prepare(
     # Not the whole run: checking its other sweeps takes ten times as long.
     own = project(context)
     settings = read_settings(own, configfile or (), settings_of(config, arch=arch))
-    chosen = load_sweeps(own.sweeps, Catalog(own.kernels), [sweep])[sweep]
+    chosen = load_sweeps(own.sweeps, load_kernels(own.kernels), [sweep])[sweep]
     cells, target = chosen_cells(chosen, settings.sweeps), choose_device(settings)[1]
     made = compiled(own, cells, settings, target, jobs, published)
     write_plan(made, RunFolder(folder))

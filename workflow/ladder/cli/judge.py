@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from ladder.catalogue.documents import parse_yaml
-from ladder.catalogue.kernels import Catalog, load_kernel
+from ladder.catalogue.kernels import load_kernel, load_kernels
 from ladder.catalogue.settings import choose_device, read_settings
 from ladder.catalogue.sweeps import make_sweep
 from ladder.cli.build import compiled, write_plan
@@ -129,7 +129,7 @@ def references_of(
         )
     mappings = [each for each in references if isinstance(each, Mapping)]
     names = [each["kernel"] for each in mappings if "kernel" in each]
-    catalog = {**Catalog(checkout.kernels)} if names else {}
+    catalog = load_kernels(checkout.kernels) if names else {}
     same = catalog.get(kernel.name, kernel)
     if kernel.name in names and not same.path.samefile(kernel.path):
         why = f"the name {kernel.name!r}, which --reference has, is {same.path}'s"

@@ -91,7 +91,7 @@ class Cell:
     @functools.cached_property
     def id(self) -> str:
         """Digest of everything in which cells differ, whatever the order of parameters."""
-        parts = [
+        parts: list[Any] = [
             self.kernel,
             dict(self.params),
             self.dtype,
