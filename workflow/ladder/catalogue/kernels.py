@@ -156,27 +156,22 @@ def _check_complete(kernel: Kernel) -> None:
     """Raises LadderError where no argument names a buffer or a scalar of the problem, unless it is a weight that the
     kernel does without; and where `weights: none` is said in vain."""
     problem, path = kernel.problem, kernel.path
-    named = {
-        (argument.kind == "scalar", argument.name) for argument in kernel.arguments
-    }
-    missing = {}
-    for name in problem.buffers:
-        if (False, name) not in named:
-            missing[name] = f"{{pointer: {name}}}"
-    for name in problem.scalars:
-        if (True, name) not in named:
-            missing[name] = f"{{scalar: {name}, type: float32}}"
+    forms = {name: f"{{pointer: {name}}}" for name in problem.buffers}
+    forms |= {name: f"{{scalar: {name}, type: float32}}" for name in problem.scalars}
+    named = {argument.name for argument in kernel.arguments}
+    missing = {name: form for name, form in forms.items() if name not in named}
     weights = [name for name in problem.scalars if name in WEIGHTS]
     if kernel.weights is not None:
-        taken = [name for name in weights if name not in missing]
-        if taken or not weights:
+        accepted = (
+            "no such field, or a problem with alpha and beta and arguments without them"
+        )
+        if not weights:
             why = f"{problem.name} has no {' and '.join(WEIGHTS)}"
-            if taken:
-                why = f"the arguments have {', '.join(taken)}"
-            accepted = "no such field, or a problem with alpha and beta and arguments without them"
             raise refuse(path, "weights", kernel.weights, accepted, why)
         for name in weights:
-            del missing[name]
+            if missing.pop(name, None) is None:
+                why = f"the arguments have {name}"
+                raise refuse(path, "weights", kernel.weights, accepted, why)
     if not missing:
         return
     wanted = f"add {', '.join(missing.values())}, to the parameters of {kernel.source.name} as well"

@@ -276,8 +276,9 @@ class _SweepFile:
         """Raises LadderError where all entries together stand for more than can be looked at in half a minute."""
         count = 0
         for item in self.document.variants:
-            axes = (*item.params.values(), item.dtypes or self.document.dtypes)
-            count += math.prod(map(len, axes)) * len(self.sizes)
+            dtypes = item.dtypes or self.document.dtypes
+            lengths = [len(axis) for axis in item.params.values()]
+            count += math.prod(lengths) * len(dtypes) * len(self.sizes)
         if count > _MOST_CELLS:
             raise LadderError(
                 f"{self.path}: variants: {count} combinations of parameters, dtypes and sizes; accepted: at most "
@@ -587,8 +588,8 @@ def chosen_cells(
             kept[variant] = replace(entry, baseline=baseline)
     sustained = []
     for variant, size in sweep.sustained:
-        entry = kept.get(variant)
-        if entry and size in entry.sizes and keeps(entry, size, SUSTAINED):
+        chosen = kept.get(variant)
+        if chosen and size in chosen.sizes and keeps(chosen, size, SUSTAINED):
             sustained.append((variant, size))
     entries = tuple(kept.values())
     return replace(

@@ -16,7 +16,6 @@ from pydantic import (
     WithJsonSchema,
     model_validator,
 )
-from pydantic_core import PydanticCustomError
 
 from ladder.model.architecture import (
     MOST_CLUSTER,
@@ -25,7 +24,6 @@ from ladder.model.architecture import (
     limits_of,
 )
 from ladder.model.document import (
-    NOT_ACCEPTED,
     Arch,
     Condition,
     Document,
@@ -36,6 +34,7 @@ from ladder.model.document import (
     Text,
     Value,
     matching,
+    not_accepted,
 )
 from ladder.model.errors import LadderError, refuse, refuse_unknown, within
 from ladder.model.expressions import evaluate, names_in, whole
@@ -121,9 +120,7 @@ class Argument(Document):
     def _one_kind(self) -> Self:
         optional = "divisible_by" if self.scalar is not None else "l2_promotion"
         if self.model_fields_set - {optional} not in _FORMS:
-            raise PydanticCustomError(
-                NOT_ACCEPTED, "{accepted}", {"accepted": _FORMS_IN_WORDS}
-            )
+            raise not_accepted(_FORMS_IN_WORDS)
         return self
 
     @functools.cached_property
