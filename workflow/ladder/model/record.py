@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Annotated, Any, NotRequired
 
@@ -22,7 +22,6 @@ from ladder.model.cell import COUNTERS, Cell
 from ladder.model.document import reading
 from ladder.model.errors import LadderError, refuse, refuse_unknown
 from ladder.model.files import digest_json
-from ladder.model.problem import ParamValue
 from ladder.model.schemas import STATUSES
 
 SCHEMA = 2  # version of the records that this code writes; it reads all up to this one
@@ -255,11 +254,17 @@ class Record:
 
     def to_json(self) -> dict[str, Any]:
         """The record as a line of a store."""
-        cell, reference = asdict(self.cell), asdict(self.cell.reference)
-        cell["reference"] = {name: value for name, value in reference.items() if value}
+        cell = asdict(self.cell)
+        reference = cell["reference"].items()
+        cell["reference"] = {name: value for name, value in reference if value}
         if not self.cell.beta:
             del cell["beta"]
-        fields = {**asdict(self), "key": self.key, "cell": cell}
+        fields = {
+            **vars(self),
+            "key": self.key,
+            "cell": cell,
+            "conditions": vars(self.conditions),
+        }
         return {"schema": SCHEMA, "record": fields}
 
 
@@ -283,45 +288,35 @@ _FIRST_VERSIONS = {
 """Digests of the code that checked and timed, in records of schema 1, that are version 1 of each."""
 
 
-def _with_versions(tree: Mapping[str, Any], regime: str) -> dict[str, Any]:
-    """Conditions of a record of schema 1 as schema 2 has them: versions in place of digests of code.
+def _bring_up_to_date(fields: Any) -> None:
+    """Change the fields of a record of schema 1 to those of schema 2.
 
-    A digest that is not known stays: it equals no version, and the record stands for nothing that is measured today.
+    Versions take the place of digests of code. A digest that is not known stays: it equals no version, and the record
+    stands for nothing that is measured today. The parameter k of stencils was the whole halo, and the radius is half of
+    it. An odd halo has no radius: its record stays as it is, and stands for no cell.
     """
-    versions = {**tree}
-    versions.pop("harness", None)
+    cell, tree = fields["cell"], fields["conditions"].get("tree", {})
+    tree.pop("harness", None)
     for name in {"check", "timing"} & tree.keys():
         if tree[name] in _FIRST_VERSIONS:
-            versions[name] = 1
-    if regime == COUNTERS and versions.get("check") == 1:
-        del versions["check"]
-    return versions
+            tree[name] = 1
+    if cell["regime"] == COUNTERS and tree.get("check") == 1:
+        del tree["check"]
 
-
-def _with_radius(record: Record) -> Record:
-    """A stencil's record of schema 1, whose parameter k was the whole halo, with the radius, which is half of it.
-
-    An odd halo has no radius: its record stays as it is, and stands for no cell.
-    """
-    cell, halo = record.cell, record.cell.params.get("k")
-    is_stencil = cell.kernel.startswith("stencil_")
+    halo = cell["params"].get("k")
+    is_stencil = cell["kernel"].startswith("stencil_")
     if not is_stencil or not isinstance(halo, int) or halo % 2:
-        return record
+        return
     radius = halo // 2
-
-    def params(halved: Mapping[str, ParamValue]) -> dict[str, ParamValue]:
-        others = {name: value for name, value in halved.items() if name != "k"}
-        return {"radius": radius, **others} if "k" in halved else others
-
-    def named(variant: str) -> str:
-        return re.sub(rf"-k={halo}(?=-|$)", f"-radius={radius}", variant)
-
-    reference = replace(cell.reference, params=params(cell.reference.params))
-    result = {**record.result}
-    if "reference" in result:
-        result["reference"] = named(result["reference"])
-    cell = replace(cell, params=params(cell.params), reference=reference)
-    return replace(record, cell=cell, variant=named(record.variant), result=result)
+    for side in (cell, cell["reference"]):
+        params = side.get("params", {})
+        if "k" in params:
+            del params["k"]
+            side["params"] = {"radius": radius, **params}
+    for place, key in ((fields, "variant"), (fields["result"], "reference")):
+        if key in place:
+            name = re.sub(rf"-k={halo}(?=-|$)", f"-radius={radius}", place[key])
+            place[key] = name
 
 
 _SESSION, _RECORD = TypeAdapter(Session), TypeAdapter(Record)
@@ -381,11 +376,9 @@ def from_json(line: Any, where: str) -> Record | Session:
             raise LadderError(f"{where}: records of schema {line['schema']}: {wanted}")
         if "session" in line:
             return _SESSION.validate_python(line["session"])
-        record = _RECORD.validate_python(line["record"])
         if line["schema"] == 1:
-            tree = _with_versions(record.conditions.tree, record.cell.regime)
-            conditions = replace(record.conditions, tree=tree)
-            record = _with_radius(replace(record, conditions=conditions))
+            _bring_up_to_date(line["record"])
+        record = _RECORD.validate_python(line["record"])
         refuse_unknown(where, "status", record.status, STATUSES)
         _refuse_incomplete(record, line["schema"], where)
     return record
