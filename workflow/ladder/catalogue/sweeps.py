@@ -251,8 +251,8 @@ class _SweepFile:
         path, document, problem = self.path, self.document, self.problem
         for index, dtype in enumerate(document.dtypes):
             refuse_unknown(path, f"dtypes[{index}]", dtype, problem.dtypes)
-        if document.layout is not None and document.layout not in problem.layouts:
-            raise refuse(path, "layout", document.layout, filter(None, problem.layouts))
+        if document.layout is not None:
+            refuse_unknown(path, "layout", document.layout, problem.layouts)
         if len(set(document.regimes)) < len(document.regimes):
             raise refuse(path, "regimes", document.regimes, "each regime once")
         predicting = any(item.predicted for item in document.variants)
@@ -308,15 +308,15 @@ class _SweepFile:
         rungs = {
             (entry.rung, entry.variant.dtype): entry for entry in self.entries.values()
         }
-        names = sorted({rung for rung, _ in rungs if rung})
         for index, item in enumerate(self.document.variants):
             if not (name := item.baseline):
                 continue
             field = f"variants[{index}].baseline"
             if not item.rung:
                 raise refuse(self.path, field, name, "a baseline beside `rung` only")
-            others = [rung for rung in names if rung != item.rung]
-            refuse_unknown(self.path, field, name, others, "the sweep has no such rung")
+            others = {rung for rung, _ in rungs} - {"", item.rung}
+            why = "the sweep has no such rung"
+            refuse_unknown(self.path, field, name, sorted(others), why)
             for dtype in self.document.dtypes:
                 if entry := rungs.get((item.rung, dtype)):
                     baseline = rungs.get((name, dtype))
@@ -327,10 +327,9 @@ class _SweepFile:
         refuse_unknown(self.path, field, name, self.catalog, "no such kernel")
         kernel = self.catalog[name]
         if kernel.problem is not self.problem:
-            others = self.catalog.values()
-            same = [other.name for other in others if other.problem is self.problem]
+            accepted = f"a kernel of {self.problem.name}"
             why = f"its problem is {kernel.problem.name}"
-            raise refuse(self.path, field, name, same, why)
+            raise refuse(self.path, field, name, accepted, why)
         return kernel
 
     def _size(self, text: Any, field: str) -> Size:
@@ -415,7 +414,7 @@ class _SweepFile:
         self,
         document: SharedObjectDocument | PythonDocument,
         field: str,
-        libraries: Collection[str],
+        libraries: Sequence[str],
     ) -> tuple[str, External]:
         """The name of a reference of one's own, which no library has, and the reference, whose file is there.
 
@@ -427,7 +426,7 @@ class _SweepFile:
         entry, given = document.entry, getattr(document, kind)
         file = self.root / given
         name = document.name or f"{file.name.partition('.')[0]}:{entry}"
-        if name in libraries:
+        if name in (*self.problem.libraries, *libraries):
             accepted = "a name that no other reference has"
             raise refuse(self.path, f"{field}.name", name, accepted)
         if not file.is_file():
@@ -438,28 +437,24 @@ class _SweepFile:
 
     def _reference(self) -> Reference:
         """Libraries and references of one's own, or one kernel."""
-        libraries, kernels = list[str](), list[ReferenceDocument]()
-        external: dict[str, External] = {}
-        for index, document in enumerate(self.document.references):
-            field = f"references[{index}]"
-            if isinstance(document, ReferenceDocument):
-                kernels.append(document)
-            elif isinstance(document, str):
-                why = f"problem {self.problem.name}"
-                refuse_unknown(self.path, field, document, self.problem.libraries, why)
+        libraries, external = list[str](), dict[str, External]()
+        documents = self.document.references
+        for index, document in enumerate(documents):
+            field, why = f"references[{index}]", f"problem {self.problem.name}"
+            if isinstance(document, str):
+                accepted = self.problem.libraries
+                refuse_unknown(self.path, field, document, accepted, why)
                 libraries.append(document)
-            else:
-                taken = [*self.problem.libraries, *libraries]
-                name, reference = self._external(document, field, taken)
+            elif not isinstance(document, ReferenceDocument):
+                name, reference = self._external(document, field, libraries)
                 external[name] = reference
                 libraries.append(name)
-        if not kernels:
-            return Reference(tuple(libraries), external)
-        if len(kernels) + len(libraries) > 1:
-            both = [*libraries, *(document.kernel for document in kernels)]
-            accepted = "libraries and references of one's own, or one kernel"
-            raise refuse(self.path, "references", both, accepted)
-        return self._reference_kernel(kernels[0])
+            elif len(documents) == 1:
+                return self._reference_kernel(document)
+            else:
+                alone = "libraries and references of one's own, or one kernel"
+                raise refuse(self.path, "references", document.kernel, alone)
+        return Reference(tuple(libraries), external)
 
     def _reference_kernel(self, given: ReferenceDocument) -> Reference:
         """A kernel as the reference, which has a variant for each variant of the sweep."""
