@@ -286,22 +286,17 @@ class _SweepFile:
             )
 
     def _collect_entries(self) -> dict[Variant, Entry]:
-        """The entry of each variant. Raises LadderError for two variants that are equal, or that have one name."""
-        entries: dict[Variant, Entry] = {}
-        names: dict[str, Variant] = {}
+        """The entry of each variant. Raises LadderError for two that are equal, or whose values lead to one name."""
+        entries: dict[str, Entry] = {}
         for index, item in enumerate(self.document.variants):
             field = f"variants[{index}]"
             for entry in self._entries(field, item):
-                variant = entry.variant
-                if variant in entries:
-                    raise refuse(self.path, field, variant.id, "each variant once")
-                entries[variant] = entry
-                same = names.setdefault(variant.id, variant)
-                if same is not variant:
-                    both = f"{dict(same.params)} and {dict(variant.params)} have one name, {variant.id}"
-                    accepted = "values that lead to different names"
-                    raise refuse(self.path, f"{field}.params", both, accepted)
-        return entries
+                name, why = entry.variant.id, "another variant has this name"
+                if name in entries:
+                    accepted = "each variant once, with a name of its own"
+                    raise refuse(self.path, f"{field}.params", name, accepted, why)
+                entries[name] = entry
+        return {entry.variant: entry for entry in entries.values()}
 
     def _pair_rungs(self) -> None:
         """Give each rung that names a baseline the entry of that rung in its dtype."""
