@@ -29,9 +29,9 @@ class Run(Setup):
 def external_files(plans: Mapping[str, Plan]) -> dict[str, str]:
     """Files of external references, which may lie in any folder, with their digests."""
     return {
-        one.file: one.sha256
+        external.file: external.sha256
         for plan in plans.values()
-        for one in plan.external.values()
+        for external in plan.external.values()
     }
 
 

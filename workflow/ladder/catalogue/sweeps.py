@@ -235,9 +235,14 @@ class _SweepFile:
         catalog: Mapping[str, Kernel],
         root: Path,
     ) -> None:
-        self.path, self.catalog, self.root = path, catalog, root
+        self.path, self.root = path, root
         self.document = parse(SweepDocument, fields, path, problems=PROBLEMS)
         self.problem = self.document.problem
+        self.kernels = {
+            name: kernel
+            for name, kernel in catalog.items()
+            if kernel.problem is self.problem
+        }
         self._check_fields()
         self.sizes = self._parse_sizes()
         self._refuse_too_many()
@@ -319,13 +324,9 @@ class _SweepFile:
 
     def _kernel(self, field: str, name: str) -> Kernel:
         """A kernel of the sweep's problem, named in `field`."""
-        refuse_unknown(self.path, field, name, self.catalog, "no such kernel")
-        kernel = self.catalog[name]
-        if kernel.problem is not self.problem:
-            accepted = f"a kernel of {self.problem.name}"
-            why = f"its problem is {kernel.problem.name}"
-            raise refuse(self.path, field, name, accepted, why)
-        return kernel
+        why = f"no such kernel of {self.problem.name}"
+        refuse_unknown(self.path, field, name, self.kernels, why)
+        return self.kernels[name]
 
     def _size(self, text: Any, field: str) -> Size:
         """A size at which the sweep has a variant, as `field` gives it."""
