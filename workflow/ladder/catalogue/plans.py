@@ -59,10 +59,11 @@ def launch_of(variant: Variant, size: Size) -> Launch:
     for index, argument in enumerate(variant.kernel.arguments):
         where = f"{variant.kernel.path}: arguments[{index}]"
         arguments.append(_argument(argument, variant, names, where))
-    geometry = vars(variant.geometry(size))
-    given = tuple(arguments)
     return Launch(
-        **geometry, variant=variant.id, params=variant.params, arguments=given
+        **vars(variant.geometry(size)),
+        variant=variant.id,
+        params=variant.params,
+        arguments=tuple(arguments),
     )
 
 
