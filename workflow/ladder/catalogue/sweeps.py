@@ -90,9 +90,13 @@ class ReferenceDocument(Document):
     """its parameters; those not named are the variant's"""
 
 
-_FUNCTION = r"([A-Za-z_]|\{(dtype|layout)\})([A-Za-z0-9_]|\{(dtype|layout)\})*"
-_A_FUNCTION = "the name of a function; {dtype} and {layout} stand for the cell's"
-_Function = Annotated[str, *matching(_FUNCTION, _A_FUNCTION)]
+_Function = Annotated[
+    str,
+    *matching(
+        r"([A-Za-z_]|\{(dtype|layout)\})([A-Za-z0-9_]|\{(dtype|layout)\})*",
+        "the name of a function; {dtype} and {layout} stand for the cell's",
+    ),
+]
 _A_NAME = "letters, digits and any of _ . : + -, a letter or digit first"
 
 

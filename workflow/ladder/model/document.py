@@ -73,10 +73,9 @@ Item = TypeVar("Item")
 Some = Annotated[list[Item], Field(min_length=1)]
 Text = Annotated[str, Field(min_length=1)]
 Share = Annotated[float, Field(gt=0, le=0.5)]
-_VALUE = "a whole number or a word, of printable characters"
 Value = Annotated[
     int | Annotated[str, Predicate(str.isprintable)],
-    *saying(_VALUE),
+    *saying("a whole number or a word, of printable characters"),
 ]
 _OVER = "an expression over parameters, sizes and ceil_div, align_up, min, max, gcd"
 Expression = Annotated[int | Text, *saying(f"a whole number or {_OVER}")]

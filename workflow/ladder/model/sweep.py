@@ -11,8 +11,10 @@ from ladder.model.expressions import evaluate
 from ladder.model.kernel import Kernel, Variant
 from ladder.model.problem import ParamValue, Problem, Size
 
-_SIZE = "a whole number, an expression such as 2**20, or a mapping of size fields"
-SizeText = Annotated[int | Text | dict[str, int | Text], *saying(_SIZE)]
+SizeText = Annotated[
+    int | Text | dict[str, int | Text],
+    *saying("a whole number, an expression such as 2**20, or a mapping of size fields"),
+]
 """A size as documents write it."""
 
 
