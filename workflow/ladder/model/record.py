@@ -344,11 +344,11 @@ def _refuse_incomplete(record: Record, schema: int, where: str) -> None:
     if record.status != "ok" or record.cell.regime == COUNTERS:
         return
     needed = _NEEDED if record.cell.kernel else _NEEDED_OF_CHOICE
-    missing = [name for name in needed if name not in record.result]
-    if missing:
-        early = ": a record of a release before v3, which this version does not read"
-        why = early if schema == 1 else ""
-        raise LadderError(f"{where}: result: the field {missing[0]!r} is missing{why}")
+    early = ": a record of a release before v3, which this version does not read"
+    why = early if schema == 1 else ""
+    for name in needed:
+        if name not in record.result:
+            raise LadderError(f"{where}: result: the field {name!r} is missing{why}")
 
 
 def from_text(text: str, where: str, **times: Any) -> Record | Session:
