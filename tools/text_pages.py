@@ -16,7 +16,7 @@ from typing import Any
 import jinja2
 import pandas as pd
 from ladder.build.banks import BANKS, LANES, served, wavefronts
-from ladder.catalogue.kernels import Catalog
+from ladder.catalogue.kernels import load_kernels
 from ladder.catalogue.sweeps import load_sweeps
 from ladder.claims.counters import per_request
 from ladder.claims.ledger import overall
@@ -313,7 +313,7 @@ class Numbers(Lookups):
 def numbers() -> Numbers:
     """The published tables, with the sweeps of this checkout."""
     project = Project(ROOT)
-    sweeps = load_sweeps(project.sweeps, Catalog(project.kernels), None)
+    sweeps = load_sweeps(project.sweeps, load_kernels(project.kernels), None)
     return Numbers(RunData.read(project.published("nvidia-h200"), sweeps), project)
 
 

@@ -630,7 +630,11 @@ MISTAKES = [
     Mistake(
         "two variants of one name",
         alike,
-        (SWEEP, "variants[1].params", "have one name, alone-fp32-aa=1-bb=2"),
+        (
+            SWEEP,
+            "variants[1].params",
+            "'alone-fp32-aa=1-bb=2' is not accepted; another variant has this name",
+        ),
     ),
     *[
         kernel_with(

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ladder.catalogue.kernels import Catalog
+from ladder.catalogue.kernels import load_kernels
 from ladder.catalogue.plans import plan_sweep
 from ladder.catalogue.settings import Setup
 from ladder.catalogue.sweeps import chosen_cells, load_sweeps, named
@@ -29,9 +29,9 @@ class Run(Setup):
 def external_files(plans: Mapping[str, Plan]) -> dict[str, str]:
     """Files of external references, which may lie in any folder, with their digests."""
     return {
-        one.file: one.sha256
+        external.file: external.sha256
         for plan in plans.values()
-        for one in plan.external.values()
+        for external in plan.external.values()
     }
 
 
@@ -43,7 +43,7 @@ def load(setup: Setup) -> Run:
 
     project, config, arch = setup.project, setup.config, setup.arch
     refuse_options(arch, config.compile.options)
-    catalog = Catalog(project.kernels)
+    catalog = load_kernels(project.kernels)
     for kernel in catalog.values():
         kernel_digest(kernel, project.include)
     every = load_sweeps(project.sweeps, catalog, None)

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from ladder.catalogue.documents import parse_yaml, refuse_name
-from ladder.catalogue.kernels import Catalog, load_kernel
+from ladder.catalogue.kernels import load_kernel, load_kernels
 from ladder.catalogue.settings import choose_device, read_settings
 from ladder.catalogue.sweeps import make_sweep
 from ladder.cli.app import printable
@@ -120,7 +120,7 @@ def references_of(
     references = [parse_yaml(word, f"{LINE}: --reference") for word in words]
     mappings = [entry for entry in references if isinstance(entry, Mapping)]
     names = [entry.get("kernel") for entry in mappings]
-    catalog = {**Catalog(checkout.kernels)} if any(names) else {}
+    catalog = load_kernels(checkout.kernels) if any(names) else {}
     same = catalog.get(kernel.name, kernel)
     if kernel.name in names and not same.path.samefile(kernel.path):
         why = f"the name {kernel.name!r}, which --reference has, is {same.path}'s"

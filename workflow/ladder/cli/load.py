@@ -4,7 +4,7 @@ from typing import Any
 
 import typer
 
-from ladder.catalogue.kernels import Catalog
+from ladder.catalogue.kernels import load_kernels
 from ladder.catalogue.runs import Run, load
 from ladder.catalogue.settings import parse_over, set_up
 from ladder.catalogue.sweeps import load_sweeps
@@ -32,4 +32,4 @@ def run_of(
 def sweeps_of(context: typer.Context, names: list[str] | None) -> dict[str, Sweep]:
     """The named sweeps of the project, or all."""
     checkout = project(context)
-    return load_sweeps(checkout.sweeps, Catalog(checkout.kernels), names)
+    return load_sweeps(checkout.sweeps, load_kernels(checkout.kernels), names)
