@@ -29,7 +29,8 @@ class SoftmaxInstance(Instance):
     def _rms_scale(self) -> float:
         """What makes the root of the squares of all errors comparable with the largest error."""
         elements = self.size["m"] * self.size["n"]
-        return 1 / (rms_share(self.inputs, elements) * math.sqrt(elements))
+        allowed = rms_share(self.dtype, self.inputs, elements)
+        return 1 / (allowed * math.sqrt(elements))
 
     def _compare(self, kernel: str, *scale: float) -> HarnessCall:
         rows = self.size["m"]
