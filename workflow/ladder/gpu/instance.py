@@ -210,10 +210,13 @@ class Instance(ABC):
         largest, bits = harness.reduce(entry, elements, *places, *arguments)
         (squares,) = struct.unpack("d", struct.pack("Q", bits))
         bound, together = self.error_bound(params), scale * math.sqrt(squares)
-        if not together > bound:
-            return Check(largest, bound)
-        detail = f"the root mean square of all errors is {together / bound:.3g} times what is allowed"
-        return Check(max(largest, together), bound, detail)
+        if together > bound:
+            largest = max(largest, together)
+            share = f"{together / bound:.3g} times what is allowed"
+            return Check(
+                largest, bound, f"the root mean square of all errors is {share}"
+            )
+        return Check(largest, bound)
 
     def _reduce(self, call: HarnessCall, place: int) -> tuple[float, int]:
         """The maximum and the count that a comparing kernel leaves; `place` is of that which it takes."""
