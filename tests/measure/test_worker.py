@@ -427,31 +427,6 @@ def test_a_kernel_without_weights_is_verified_with_alpha_1_and_beta_0_alone(
     assert len(checked) > (len(edges) - costly) * len(PROBLEM.inputs) + costly
 
 
-def test_at_the_size_that_is_timed_a_launch_has_inputs_of_each_other_kind() -> None:
-    """But for integers, of which long sums are not exact in every type."""
-    kinds = list[str]()
-
-    def inputs_of_kind(kind: str) -> Any:
-        kinds.append(kind)
-        return contextlib.nullcontext()
-
-    nothing = SimpleNamespace(refresh=list, launch=list, inspect=list)
-    timing: Any = worker.Timing.__new__(worker.Timing)
-    timing.instance = SimpleNamespace(
-        inputs_of_kind=inputs_of_kind, error_bound=lambda params: 1.0
-    )
-    timing.variant = SimpleNamespace(params={})
-    timing.watch = SimpleNamespace(
-        single_launch=lambda *_: nothing, collect_results=list
-    )
-    timing.bench = SimpleNamespace(
-        problem=PROBLEMS["attention"],
-        timer=SimpleNamespace(working=contextlib.nullcontext),
-    )
-    timing.refuse_other_inputs(list)
-    assert kinds == ["positive", "wide", "equal", "spikes"]
-
-
 # What is launched where nothing is mapped.
 
 Launched = list[tuple[Any, ...]]
