@@ -76,15 +76,19 @@ def parse_yaml(text: str, where: File, as_written: bool = False) -> Any:
         raise LadderError(f"{where}: not valid YAML: {error}") from error
 
 
+def refuse_name(path: Path) -> None:
+    """Raises LadderError for a document's name that is not fit for paths, commands and a terminal."""
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_-]*\.yaml", path.name):
+        accepted = "NAME.yaml, of letters, digits, '_' and '-'"
+        raise refuse(path, "file name", path.name, accepted)
+
+
 def documents_in(folder: Path, pattern: str) -> Iterator[Path]:
-    """YAML files in a folder, sorted. Raises LadderError for a name that is not fit for paths and commands."""
+    """YAML files in a folder, sorted. Raises LadderError as refuse_name."""
     for path in sorted(folder.glob(pattern)):
-        if path.suffix.lower() not in (".yaml", ".yml"):
-            continue
-        if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_-]*\.yaml", path.name):
-            accepted = "NAME.yaml, of letters, digits, '_' and '-'"
-            raise refuse(path, "file name", path.name, accepted)
-        yield path
+        if path.suffix.lower() in (".yaml", ".yml"):
+            refuse_name(path)
+            yield path
 
 
 def read_yaml(path: Path) -> dict[str, Any]:

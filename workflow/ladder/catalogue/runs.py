@@ -39,13 +39,13 @@ def load(setup: Setup) -> Run:
     """Load and check everything a run reads. Raises LadderError for the first mistake found."""
     # CUDA, which those do without who are given a run.
     from ladder.build.nvrtc import refuse_options
-    from ladder.build.variants import source_files
+    from ladder.build.variants import kernel_digest
 
     project, config, arch = setup.project, setup.config, setup.arch
     refuse_options(arch, config.compile.options)
     catalog = Catalog(project.kernels)
     for kernel in catalog.values():
-        source_files(kernel, project.include)
+        kernel_digest(kernel, project.include)
     every = load_sweeps(project.sweeps, catalog, None)
     chosen = every if isinstance(config.sweeps, str) else named([*config.sweeps], every)
     chosen = {

@@ -35,10 +35,21 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "max": max,
     "min": min,
 }
+_POWER_BITS = 1024  # of a power: products of them stay small
+
+
+def _power(base: float, exponent: float) -> Any:
+    """Raises ValueError for a power that would take long, as 9**3999999 does, before it is worked out."""
+    if math.log2(max(abs(base), 2)) * exponent > _POWER_BITS:
+        raise ValueError(f"a power is too large; accepted: below 2**{_POWER_BITS}")
+    return base**exponent
+
+
 # % would format text.
 _OPERATORS = {
     **DEFAULT_OPERATORS,
     ast.Mod: lambda left, right: divmod(left, right)[1],
+    ast.Pow: _power,
 }
 _NODES = (
     ast.BinOp,
