@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import ROOT
 from emulator.inputs import E4M3, drawn, e4m3, value
 from emulator.ptx import Array
 from emulator.tensor_ptx import from_bits, to_bits
+from ladder.catalogue.kernels import load_kernel
 from ladder.problems.gemm import PROBLEM, input_dtype
 from ladder.problems.gemm.bounds import (
     LONGEST_K,
@@ -253,6 +255,10 @@ def test_a_size_that_no_check_can_judge_says_which_k_is_the_longest() -> None:
     assert reason is not None
     assert "K = 65536" in reason
     assert PROBLEM.unsupported(size | {"k": 2**24}, "fp8") is None
+    kernel = load_kernel(ROOT / "tests" / "exploits" / "acc16_honest.yaml")
+    variant = kernel.variant({}, "fp16_acc16")
+    assert variant.absent(size, "sm_90a") is None
+    assert variant.absent(size | {"k": 2**16 + 1}, "sm_90a") == reason
 
 
 def test_sizes_where_kernels_break_reach_the_k_that_users_have() -> None:
