@@ -293,7 +293,7 @@ class Lab:
             instance=lambda cell: instance,
             loaded=lambda task: instance.launcher("variant"),
             least_us=lambda cell, params, instance: 1.0,
-            places=lambda instance: 1000,
+            chain_length=lambda us, sustained, instance: chain_length(us, sustained),
             reference_params=lambda task: {},
             rule=None,
             warm_below_us=200.0,
@@ -312,11 +312,13 @@ class Lab:
             launch=launch,
             reference=None,
         )
-        self.timing = Timing(self.bench, task, Partner(name), (once_us, 150.0))
+        launchers = instance.launcher("alone"), instance.launcher("other alone")
+        both_us = once_us, 150.0
+        self.timing = Timing(self.bench, task, Partner(name), launchers, both_us)
 
     def run(self, *regimes: str) -> Any:
-        launchers = [self.instance.launcher(name) for name in ("alone", "other alone")]
-        return self.timing.run(*launchers, regimes)
+        self.timing.run(regimes)
+        return self.timing.timed
 
     def capture(self, stream: str, members: Sequence[Callable[[], None]]) -> FakeGraph:
         assert stream == "stream"
@@ -501,10 +503,10 @@ def test_one_launch_takes_inputs_of_one_sign_and_their_bound(
         with pytest.raises(
             CellOutcome, match="with positive inputs: 1 of 1 timed launches"
         ) as outcome:
-            lab.timing.refuse_other_inputs(instance.launcher("alone"))
+            lab.timing.refuse_other_inputs()
         assert outcome.value.result["status"] == "incorrect"
     else:
-        lab.timing.refuse_other_inputs(instance.launcher("alone"))
+        lab.timing.refuse_other_inputs()
     once = [("refresh", 0), ("alone", 0), ("inspect", 0)]
     assert [entry[:2] for entry in instance.log] == once * (1 if wrong else 2), (
         "positive and wide"

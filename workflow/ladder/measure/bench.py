@@ -15,7 +15,13 @@ from ladder.gpu.instance import Check, Instance
 from ladder.gpu.launching import Loaded, load, static_shared_bytes
 from ladder.gpu.stamps import DeviceClock
 from ladder.gpu.tensor import Tensor
-from ladder.gpu.timing import CheckedLaunch, StoppingRule, Timer, TimesDisagree
+from ladder.gpu.timing import (
+    CheckedLaunch,
+    StoppingRule,
+    Timer,
+    TimesDisagree,
+    chain_length,
+)
 from ladder.model.cell import BACK_TO_BACK, Cell, Partner, size_label
 from ladder.model.errors import LadderError
 from ladder.model.plan import Edge, Launch, Plan, Task
@@ -100,10 +106,10 @@ class Bench:
         )
         self.warm_below_us = settings["warm_below_us"]
         self._seed = settings["seed"]
-        first_dtype = next(iter(plan.harness))
-        cubin, symbols = self._compiled_harness(first_dtype)
-        self.gpu = Gpu(cubin, symbols)
-        self._harness_by_dtype: dict[str, Harness] = {first_dtype: self.gpu.harness}
+        dtype, harness = next(iter(plan.harness.items()))
+        symbols = harness["symbols"]
+        self.gpu = Gpu(self._cubin(harness), symbols)
+        self._harness_by_dtype: dict[str, Harness] = {dtype: self.gpu.harness}
         self.timer = Timer(self.gpu, None if traced else self._device_clock(symbols))
         kind = importlib.import_module(f"{problem}.instance").INSTANCE
         self._create = kind.maker(self.timer, settings)
@@ -119,11 +125,6 @@ class Bench:
         self.references = References()
         self.gpu.l2.warm_up(_WARM_UP_S)
 
-    def _compiled_harness(self, dtype: str) -> tuple[bytes, dict[str, str]]:
-        """Cubin and symbols."""
-        facts = self.plan.harness[dtype]
-        return self._cubin(facts), facts["symbols"]
-
     def _cubin(self, facts: Mapping[str, Any]) -> bytes:
         return (self.cubins / f"{facts['cubin']}.cubin").read_bytes()
 
@@ -137,8 +138,9 @@ class Bench:
 
     def _use_harness(self, dtype: str) -> None:
         if dtype not in self._harness_by_dtype:
-            cubin, symbols = self._compiled_harness(dtype)
-            self._harness_by_dtype[dtype] = Harness(self.gpu, cubin, symbols)
+            facts = self.plan.harness[dtype]
+            harness = Harness(self.gpu, self._cubin(facts), facts["symbols"])
+            self._harness_by_dtype[dtype] = harness
         self.gpu.harness = self._harness_by_dtype[dtype]
 
     def facts(self) -> dict[str, Any]:
@@ -186,10 +188,11 @@ class Bench:
         """Draw the inputs that `check` has an answer for."""
         instance.fill_inputs(self._seed)
 
-    def places(self, instance: Instance) -> int:
-        """How many sets of outputs fit into memory, with those that are allocated."""
+    def chain_length(self, us: float, sustained: bool, instance: Instance) -> int:
+        """Launches of about `us` in a chain, each of which has a set of outputs in memory."""
         more = int(self.gpu.free_bytes() // 2 // instance.place_bytes())
-        return max(1, instance.places() + more)
+        places = max(1, instance.places() + more)
+        return min(chain_length(us, sustained), places)
 
     def release(self) -> None:
         """Give up the current instance, and all that was loaded for it."""
@@ -238,12 +241,9 @@ class Bench:
 
     def memory_violation(self, *instances: Instance) -> CellOutcome | None:
         """What launches wrote that they must not, in these instances or in all."""
-        looked_at = list(instances)
-        if not looked_at:
-            looked_at += self._edge_instances.values()
-            looked_at += [self._instance] if self._instance else []
+        every = [*self._edge_instances.values(), self._instance]
         with self.timer.working():
-            for instance in looked_at:
+            for instance in instances or filter(None, every):
                 violation = instance.memory_violation()
                 if violation:
                     return CellOutcome(*violation, spoilt=True)
@@ -381,17 +381,16 @@ class Bench:
                 raise CellOutcome("unsupported", reason, transient=gone)
             return reference
         verified = self.references.verified
-        if partner not in verified:
+        reference = verified.get(partner)
+        if reference is None:
             with instance.writing_to(REFERENCE):
                 try:
                     self.verify_edges(partner.reference, task.cell)
                     kernel, _, _ = self.verified(task.reference, instance)
                 except CellOutcome as outcome:
                     raise outcome.of(f"the reference {partner}") from outcome
-            verified[partner] = VerifiedReference(kernel)
-        kernel_reference = verified[partner]
-        assert kernel_reference is not None
-        return kernel_reference
+            reference = verified[partner] = VerifiedReference(kernel)
+        return reference
 
     def reference_params(self, task: Task) -> Params:
         """What the answer of a task's reference depends on: a kernel's parameters, of others those of the problem."""

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from ladder.gpu.device import Launcher
-from ladder.gpu.timing import CheckedLaunch, Pairs, chain_length
+from ladder.gpu.timing import CheckedLaunch, Pairs
 from ladder.measure.bench import REFERENCE, Bench, CellOutcome
 from ladder.measure.choice import CLOSE, decide
 from ladder.measure.watch import Chain, CheckedSide, LaunchChecker, at_places, graph
@@ -114,7 +114,7 @@ class CandidateTiming:
         if regime not in BACK_TO_BACK:
             times = timer.quick_medians([*launchers.values()])
             return dict(zip(launchers, times, strict=True))
-        length = self._chain_length(alone_us)
+        length = bench.chain_length(alone_us, self.sustained, self.instance)
         with contextlib.ExitStack() as graphs:
             chains = dict[Partner, Launcher]()
             for partner, launch in launchers.items():
@@ -129,10 +129,6 @@ class CandidateTiming:
                     bench.references.notes[name] = why
             times = timer.quick_medians([*chains.values()], "warm") if chains else []
         return {partner: us / length for partner, us in zip(chains, times, strict=True)}
-
-    def _chain_length(self, us: float) -> int:
-        most = max(1, self.bench.places(self.instance))
-        return min(chain_length(us, self.sustained), most)
 
     def _close_and_right(self, quick_us: dict[Partner, float]) -> list[Partner]:
         """What is right and takes no more than CLOSE longer than the fastest that is; what is wrong leaves a note.
@@ -186,7 +182,8 @@ class CandidateTiming:
     @contextlib.contextmanager
     def _chains(self, close: Sequence[Partner], us: float) -> Iterator[Compare]:
         """Inside, candidates can be compared by chains, whose launches each have a place, as those of variants."""
-        timer, length = self.bench.timer, self._chain_length(us)
+        timer = self.bench.timer
+        length = self.bench.chain_length(us, self.sustained, self.instance)
         chains = []
         for partner in close:
             load, side = partial(self._load, partner), self._side(partner)

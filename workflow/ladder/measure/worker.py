@@ -18,7 +18,7 @@ from typing import Any
 
 from ladder.gpu.device import Launcher, OutOfDeviceMemory
 from ladder.gpu.instance import Instance
-from ladder.gpu.timing import Blocks, Pairs, TimesDisagree, chain_length
+from ladder.gpu.timing import Blocks, Pairs, TimesDisagree
 from ladder.measure.bench import REFERENCE, Bench, CellOutcome
 from ladder.measure.beyond import refuse_accesses_beyond
 from ladder.measure.candidates import CandidateTiming
@@ -56,107 +56,101 @@ Timed = dict[str, Pairs | CellOutcome]
 
 
 class Timing:
-    """Times a task against its reference `partner`; every launch is verified.
+    """Times a task's variant against its reference `partner`; every launch is verified.
 
-    launch_us: of a single launch, variant first.
+    launchers: variant first, each at its own place. launch_us: of their single launches.
     """
 
     def __init__(
-        self, bench: Bench, task: Task, partner: Partner, launch_us: tuple[float, float]
+        self,
+        bench: Bench,
+        task: Task,
+        partner: Partner,
+        launchers: tuple[Launcher, Launcher],
+        launch_us: tuple[float, float],
     ) -> None:
         assert task.launch is not None
-        self.bench, self.task = bench, task
-        self.partner, self.launch_us = partner, launch_us
+        self.bench, self.task, self.partner = bench, task, partner
+        self.variant, self.reference = launchers
+        self.launch_us = launch_us
+        self.timed = Timed()
         self.instance = bench.instance(task.cell)
         self.watch = LaunchChecker(self.instance)
         params = task.launch.params
-        self.variant = CheckedSide(params, self.instance.error_bound(params))
-        self.reference: CheckedSide | None = None
+        self.variant_side = CheckedSide(params, self.instance.error_bound(params))
+        self.reference_side: CheckedSide | None = None
         if partner.reference != COPY:  # which is no answer
             params = bench.reference_params(task)
             bound = self.instance.error_bound(params)
-            self.reference = CheckedSide(params, bound, always=False)
-        self.swapped_variant: Launcher | None = None  # writes to the reference's place
+            self.reference_side = CheckedSide(params, bound, always=False)
 
-    def run(
-        self, variant: Launcher, reference: Launcher, regimes: Sequence[str]
-    ) -> Timed:
-        """Pairs by regime, or why there are none: warm is for short kernels only, sustained for long ones.
+    def run(self, regimes: Sequence[str]) -> None:
+        """Fill `timed`: pairs, or why there are none, since warm is for short kernels only, sustained for long ones.
 
         Raises CellOutcome for launches that were wrong.
         """
-        timed = Timed()
         for regime in sorted(regimes, key=BACK_TO_BACK.__contains__):
             unfit = why_unfit(regime, self.launch_us[0], self.bench.warm_below_us)
             if unfit:
-                timed[regime] = CellOutcome("unsupported", unfit)
+                self.timed[regime] = CellOutcome("unsupported", unfit)
                 continue
             back_to_back = regime in BACK_TO_BACK
             time_pairs = self._chains if back_to_back else self._single_launches
-            pairs = timed[regime] = time_pairs(regime, variant, reference)
+            pairs = self.timed[regime] = time_pairs(regime)
             self._refuse_wrong()
             if isinstance(pairs, Pairs):
                 self._refuse_impossible(regime, pairs)
             if isinstance(pairs, Blocks):
                 self._refuse_other_pace(pairs)
-        return timed
 
-    def _single_launches(
-        self, regime: str, variant: Launcher, reference: Launcher
-    ) -> Pairs:
-        bench, watch = self.bench, self.watch
-        if self.swapped_variant is None:
-            with self.instance.writing_to(REFERENCE):
-                self.swapped_variant = bench.loaded(self.task)
-        swapped = bench.swapped_reference(self.task, self.partner, self.instance)
+    def _single_launches(self, regime: str) -> Pairs:
+        bench, single_launch = self.bench, self.watch.single_launch
+        with self.instance.writing_to(REFERENCE):
+            variant = bench.loaded(self.task)
+        reference = bench.swapped_reference(self.task, self.partner, self.instance)
         return bench.timer.time_single_launches(
             (
-                watch.single_launch(variant, self.variant, 0),
-                watch.single_launch(reference, self.reference, REFERENCE),
+                single_launch(self.variant, self.variant_side, 0),
+                single_launch(self.reference, self.reference_side, REFERENCE),
             ),
             (
-                watch.single_launch(self.swapped_variant, self.variant, REFERENCE),
-                watch.single_launch(swapped, self.reference, 0),
+                single_launch(variant, self.variant_side, REFERENCE),
+                single_launch(reference, self.reference_side, 0),
             ),
             bench.rule,
             regime,
             min(self.launch_us),
         )
 
-    def _chains(
-        self, regime: str, variant: Launcher, reference: Launcher
-    ) -> Pairs | CellOutcome:
+    def _chains(self, regime: str) -> Pairs | CellOutcome:
         """Chains, in warm of one length. There are none where an external reference cannot be captured."""
-        bench, task, partner = self.bench, self.task, self.partner
-        sustained = regime == SUSTAINED
+        bench, timer, instance = self.bench, self.bench.timer, self.instance
+        name, sustained = self.partner.reference, regime == SUSTAINED
         variant_us, reference_us = self.launch_us
-        most = bench.places(self.instance)
-        length = min(chain_length(variant_us, sustained), most)
-        reference_length = length
+        length = reference_length = bench.chain_length(variant_us, sustained, instance)
         if sustained:
-            reference_length = min(chain_length(reference_us, sustained), most)
-        load = partial(bench.loaded, task)
-        another = partial(bench.another, task, partner, self.instance)
-        external = partner.reference in bench.external
+            reference_length = bench.chain_length(reference_us, sustained, instance)
+        load = partial(bench.loaded, self.task)
+        another = partial(bench.another, self.task, self.partner, instance)
+        side, external = self.reference_side, name in bench.external
         chains = (
-            Chain(load, variant, self.variant, length),
-            Chain(another, reference, self.reference, reference_length, external),
+            Chain(load, self.variant, self.variant_side, length),
+            Chain(another, self.reference, side, reference_length, external),
         )
         try:
             with self.watch.chains(chains, sustained) as (first, second):
-                if sustained:
-                    lengths = length, reference_length
-                    return bench.timer.time_sustained((first, second), lengths)
                 sides = first, second
-                return bench.timer.pairs(sides, bench.rule, regime, scale=length)
+                if sustained:
+                    return timer.time_sustained(sides, (length, reference_length))
+                return timer.pairs(sides, bench.rule, regime, scale=length)
         except NotCaptured as error:
-            bench.references.notes[partner.reference] = f"{regime}: {error}"
-            reason = f"the reference {partner.reference}: {error}"
-            return CellOutcome("unsupported", reason)
+            bench.references.notes[name] = f"{regime}: {error}"
+            return CellOutcome("unsupported", f"the reference {name}: {error}")
 
     def _refuse_impossible(self, regime: str, pairs: Pairs) -> None:
         cell = self.task.cell.in_regime(regime)
-        least_us = self.bench.least_us(cell, self.variant.params, self.instance)
+        params = self.variant_side.params
+        least_us = self.bench.least_us(cell, params, self.instance)
         us = median(pairs.variant_us)
         if us < least_us:
             why = f"{regime}: takes {us:.2f} us where the hardware needs {least_us:.2f} at its peak rates"
@@ -176,7 +170,7 @@ class Timing:
                 why = f"takes {block.us:.2f} us, and {block.settling_us:.2f} ahead of the launches that count"
                 raise CellOutcome("stateful", f"sustained: {why}", spoilt=True)
 
-    def refuse_other_cycles(self, variant: Launcher, timed: Timed) -> None:
+    def refuse_other_cycles(self) -> None:
         """Raises CellOutcome where the cycles that a launch reports are not those of its time.
 
         A launch that makes no access, or stops its clock, would report such cycles.
@@ -186,17 +180,17 @@ class Timing:
             return
         before = gpu.read_clocks()
         for _ in range(_OBSERVED_LAUNCHES):
-            variant()
+            self.variant()
         mhz = gpu.mean_mhz(before, gpu.read_clocks())
         cycles = instance.reported_cycles() or 0
-        least = instance.least_cycles(self.variant.params)
+        least = instance.least_cycles(self.variant_side.params)
         if cycles < _OF_LEAST_CYCLES * least:
             why = f"it reports {cycles} cycles, where its accesses take {least:.0f} at least"
             one_word = "a bank of shared memory has one word a cycle"
             raise CellOutcome("incorrect", f"{why}: {one_word}")
         reported_us = cycles / mhz
         factor, fixed_us = _BESIDE_CYCLES
-        for regime, pairs in timed.items():
+        for regime, pairs in self.timed.items():
             if regime in BACK_TO_BACK or not isinstance(pairs, Pairs):
                 continue
             us = median(pairs.variant_us)
@@ -204,13 +198,13 @@ class Timing:
                 why = f"the cycles that it reports take {reported_us:.2f} us at {mhz:.0f} MHz, a launch {us:.2f}"
                 raise CellOutcome("incorrect", f"{regime}: {why}")
 
-    def refuse_other_inputs(self, variant: Launcher) -> None:
+    def refuse_other_inputs(self) -> None:
         """Raises CellOutcome where it is wrong for inputs of one sign, whose errors add up, or over many binades."""
-        params = self.variant.params
+        params = self.variant_side.params
         for kind in ("positive", "wide"):
             with self.instance.inputs_of_kind(kind):
                 side = CheckedSide(params, self.instance.error_bound(params))
-                launch = self.watch.single_launch(variant, side, 0)
+                launch = self.watch.single_launch(self.variant, side, 0)
                 with self.bench.timer.working():
                     launch.refresh()
                     launch.launch()
@@ -222,11 +216,12 @@ class Timing:
     def _refuse_wrong(self) -> None:
         """Raises CellOutcome where a launch since the last call gave a wrong result."""
         self.watch.collect_results()
-        if self.reference and self.reference.wrong:
-            reason = f"the reference {self.partner}: {self.reference}"
+        variant, reference = self.variant_side, self.reference_side
+        if reference and reference.wrong:
+            reason = f"the reference {self.partner}: {reference}"
             raise CellOutcome("incorrect", reason)
-        if self.variant.wrong:
-            reason = f"right alone, wrong in sequence: {self.variant}"
+        if variant.wrong:
+            reason = f"right alone, wrong in sequence: {variant}"
             raise CellOutcome("stateful", reason, spoilt=True)
 
 
@@ -292,19 +287,20 @@ class Worker:
             regimes_by_partner.setdefault(partner, []).append(regime)
         if not regimes_by_partner:
             return results
-        timings = list[tuple[Timing, Timed]]()
+        timings = list[Timing]()
         for partner, regimes in regimes_by_partner.items():
             reference = bench.reference(task, partner, instance)
+            launchers = loaded, reference.launcher
             both_us = launch_us, bench.reference_us(reference)
-            timing = Timing(bench, task, partner, both_us)
-            timed = timing.run(loaded, reference.launcher, regimes)
-            timings.append((timing, timed))
-        for timing, timed in timings:
-            timing.refuse_other_cycles(loaded, timed)
+            timing = Timing(bench, task, partner, launchers, both_us)
+            timing.run(regimes)
+            timings.append(timing)
+        for timing in timings:
+            timing.refuse_other_cycles()
         observations = _observations(loaded, launch, instance)
         errors = self._errors(task, launch, loaded, instance, regimes_by_partner)
         bench.refuse_memory_violation(instance)  # of any launch so far
-        timing.refuse_other_inputs(loaded)
+        timing.refuse_other_inputs()
         bench.refuse_other_weights(launch, instance)
         bench.draw(instance)
         after, _ = bench.check(loaded, launch.params, instance)
@@ -315,14 +311,14 @@ class Worker:
         max_error = max(before.max_error, after.max_error)
         check = {"max_error": max_error, "error_bound": before.error_bound}
         common = {"notes": bench.notes(), "copy_us": bench.copy_us(instance)}
-        for timing, timed in timings:
+        for timing in timings:
             fields: Result = {
                 **asdict(timing.partner),
-                "check": check | {"launches": timing.variant.checked},
+                "check": check | {"launches": timing.variant_side.checked},
                 "observations": observations + errors[timing.partner],
                 **common,
             }
-            for regime, pairs in timed.items():
+            for regime, pairs in timing.timed.items():
                 results[regime] = _result(pairs, fields)
         return results
 
