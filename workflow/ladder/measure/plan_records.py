@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ladder.measure.choice import partners
+from ladder.measure.choice import partner, partners
 from ladder.measure.conditions import choice_conditions, tree_conditions
 from ladder.measure.store import Records, now
 from ladder.model.cell import Cell, Partner
@@ -46,12 +46,6 @@ def _chosen_under(record: Record, choice: Record) -> bool:
     if record.conditions.host != choice.conditions.host:
         return False
     return choice.conditions.tree.items() <= record.conditions.tree.items()
-
-
-def _reference(record: Record) -> Partner:
-    """What a record was timed against."""
-    result = record.result
-    return Partner(result.get("reference", ""), result.get("algorithm") or "")
 
 
 def _partners(choice: Record) -> list[Partner]:
@@ -97,7 +91,7 @@ class PlanRecords:
         for choice in reversed(self.records.of(cell)):
             if not _chosen_under(record, choice):
                 continue
-            if _reference(record) in _partners(choice):
+            if partner(record.result) in _partners(choice):
                 return choice
             latest = latest or choice
         return latest and standing(self.records.same_conditions(latest))
@@ -112,7 +106,7 @@ class PlanRecords:
         choice = self.choice(record) if "reference" in record.result else None
         if choice is None:
             return True
-        return _reference(record) in (_partners(choice) or [ABSENT])
+        return partner(record.result) in (_partners(choice) or [ABSENT])
 
     def broken(self, task: Task) -> str | None:
         """Why a task's variant did not compile, or None; a compiler that is missing here hides no earlier record."""
