@@ -13,11 +13,11 @@ from ladder.gpu.clocks import locked_clocks
 from ladder.gpu.discovery import driver_version, find_gpus, of_one_model
 from ladder.gpu.monitor import Monitor
 from ladder.measure import host
+from ladder.measure.assignment import Assignment
 from ladder.measure.choice import choice_in_words
 from ladder.measure.conditions import host_conditions
 from ladder.measure.gpu_job import gpu_program
 from ladder.measure.plan_records import PlanRecords
-from ladder.measure.request import Request
 from ladder.measure.schedule import Due, Schedule
 from ladder.measure.store import Account, Append, appending, now, read_store
 from ladder.measure.supervisor import Supervisor, WorkerAnswer, WorkerProcess
@@ -37,7 +37,6 @@ class Measuring:
     """The loop over what is due. `begin_session` makes a worker's session from what it says of its GPU."""
 
     schedule: Schedule
-    on: Mapping[str, str]
     monitor: Monitor
     begin_session: Callable[[Mapping[str, Any]], Session]
     account: Account
@@ -58,16 +57,16 @@ class Measuring:
 
         supervisor = Supervisor(start, self.schedule.plan.job["deadline_s"], on_start)
         try:
-            for request in self.schedule.requests(due):
+            for assignment in self.schedule.assignments(due):
                 asked = time.monotonic()
-                answer = supervisor.measure(request)
+                answer = supervisor.measure(assignment)
                 busy = bool(self.monitor.neighbours(worker_pids))
                 device = {**self.monitor.since(asked), "busy": busy}
-                records = list(self.records(request, answer, device))
+                records = list(self.records(assignment, answer, device))
                 for record in records:
                     append(record)
                 self.schedule.take(records)
-                self.account.measured += not request.choice
+                self.account.measured += not assignment.choice
                 self.account.gpu_s += answer["gpu_s"]
                 self.account.check_s += answer["check_s"]
                 done += len(records)
@@ -78,26 +77,27 @@ class Measuring:
             supervisor.leave()
 
     def records(
-        self, request: Request, answer: WorkerAnswer, device: Mapping[str, Any]
+        self, assignment: Assignment, answer: WorkerAnswer, device: Mapping[str, Any]
     ) -> Iterator[Record]:
         """A record a regime."""
-        view, results = self.schedule.view, answer["results"]
+        view, results, index = self.schedule.view, answer["results"], assignment.index
+        on = self.schedule.on or {}
         spent = {"wall_s": answer["wall_s"], "regimes": len(results)}
         common: dict[str, Any] = {"device": device, "spent": spent}
-        if not request.choice:
-            facts = view.plan.variants[view.plan.tasks[request.index].variant]
+        if not assignment.choice:
+            facts = view.plan.variants[view.plan.tasks[index].variant]
             names = ("source_sha256", "cubin_sha256", "nvrtc")
             common["built"] = {name: facts.get(name) for name in names}
         for regime, of_regime in results.items():
             result = self.complete(of_regime) | common
             fields = {"status": result.pop("status"), "reason": result.pop("reason")}
             fields |= {"limit_s": result.pop("limit_s", None), "result": result}
-            if request.choice:
-                choice = view.plan.choices[request.index]
-                yield view.new_choice(choice, self.on, self.session, **fields)
+            if assignment.choice:
+                choice = view.plan.choices[index]
+                yield view.new_decision(choice, on, self.session, **fields)
             else:
-                task = view.plan.tasks[request.index]
-                yield view.new_record(task, regime, self.on, self.session, **fields)
+                task = view.plan.tasks[index]
+                yield view.new_record(task, regime, on, self.session, **fields)
 
     def complete(self, answered: Mapping[str, Any]) -> dict[str, Any]:
         """A result with power and clock in place of blocks, and JSON's largest number in place of an infinite error."""
@@ -171,7 +171,7 @@ def measure(path: Path, plan: Plan, folder: RunFolder, root: Path) -> None:
             command, environment = program.command, program.environment
             start = partial(WorkerProcess, command, environment, [program.lock])
             begin = partial(host.session, used, root)
-            measuring = Measuring(schedule, on, monitor, begin, account)
+            measuring = Measuring(schedule, monitor, begin, account)
             with locked_clocks(used, plan.settings["lock_clocks"]):
                 for _ in range(1 if winners else plan.job["sessions"]):
                     due = schedule.due(None if winners else used)

@@ -1,6 +1,6 @@
 """The launches that a tool watches: ncu counts in them, compute-sanitizer looks for races and wrong accesses.
 
-Tasks of `ladder.measure.process`, whose request is a list of indices of tasks in the plan.
+Programs of `ladder.measure.process`, whose request is a list of indices of tasks in the plan.
 """
 
 import faulthandler

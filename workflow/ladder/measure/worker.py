@@ -1,6 +1,6 @@
 """The measuring worker: one process, one context, task after task as the supervisor sends them.
 
-Through the pipe come the fields of a Request; back go {"hello": …} once, and per task
+Through the pipe come the fields of a Assignment; back go {"hello": …} once, and per task
 {"results": …} by regime. With "fatal" the context is lost, and it leaves. {"doing": …} says ahead of a result what may
 end the process, or "" after it.
 """
@@ -19,10 +19,10 @@ from typing import Any
 from ladder.gpu.device import Launcher, OutOfDeviceMemory
 from ladder.gpu.instance import Instance
 from ladder.gpu.timing import Blocks, Pairs, TimesDisagree
+from ladder.measure.assignment import Assignment
 from ladder.measure.bench import REFERENCE, Bench, CellOutcome
 from ladder.measure.beyond import refuse_accesses_beyond
 from ladder.measure.candidates import CandidateTiming
-from ladder.measure.request import Request
 from ladder.measure.watch import Chain, CheckedSide, LaunchChecker, NotCaptured
 from ladder.model.cell import BACK_TO_BACK, SUSTAINED, Partner
 from ladder.model.intervals import median
@@ -250,18 +250,18 @@ class Worker:
         self._variants_ran = False
         self._ends_checked = set[str]()  # variants, at their edges
 
-    def choose(self, request: Request) -> dict[str, Result]:
+    def choose(self, assignment: Assignment) -> dict[str, Result]:
         """Hold all against each other that may be the reference of some operands in a regime."""
         if self._variants_ran:
             raise AssertionError(
                 "a choice comes before any variant runs in its process"
             )
-        choice = self.plan.choices[request.index]
+        choice = self.plan.choices[assignment.index]
         return {choice.regime: CandidateTiming(self.bench, choice).run()}
 
-    def measure(self, request: Request) -> dict[str, Result]:
+    def measure(self, assignment: Assignment) -> dict[str, Result]:
         """Verify a task, time it in some regimes, verify it again: a result a regime. Raises what CUDA ran into."""
-        bench, task = self.bench, self.plan.tasks[request.index]
+        bench, task = self.bench, self.plan.tasks[assignment.index]
         self._variants_ran = True
         launch = task.launch
         assert launch is not None
@@ -276,8 +276,8 @@ class Worker:
 
         results = dict[str, Result]()
         regimes_by_partner = dict[Partner, list[str]]()
-        for regime in request.regimes:
-            chosen = request.against.get(regime, {})
+        for regime in assignment.regimes:
+            chosen = assignment.against.get(regime, {})
             if "absent" in chosen:
                 results[regime] = self._without_reference(
                     regime, launch_us, chosen["absent"]
@@ -363,18 +363,22 @@ class Worker:
                     ]
         return errors
 
-    def answer(self, request: Request) -> dict[str, Any]:
+    def answer(self, assignment: Assignment) -> dict[str, Any]:
         """Results by regime, whether the context is lost, and the seconds spent. Raises what a fault of ours raises."""
         timer, fatal = self.bench.timer, False
         begin = time.perf_counter()
         busy_us, checking_us = timer.busy_us, timer.checking_us
         try:
-            results = self.choose(request) if request.choice else self.measure(request)
+            results = (
+                self.choose(assignment)
+                if assignment.choice
+                else self.measure(assignment)
+            )
         except _MISTAKES:
             raise
         except Exception as error:
             outcome = self._outcome(error)
-            results = dict.fromkeys(request.regimes, outcome.result)
+            results = dict.fromkeys(assignment.regimes, outcome.result)
             fatal = outcome.spoilt
         return {
             "results": results,
@@ -445,7 +449,7 @@ def _result(pairs: Pairs | CellOutcome, common: Result) -> Result:
 
 
 def measure(plan: Plan, cubins: Path, descriptor: int) -> None:
-    """Task of `ladder.measure.process`: serve until the supervisor closes its pipe, of which this is our end.
+    """Program of `ladder.measure.process`: serve until the supervisor closes its pipe, of which this is our end.
 
     Raises SystemExit after a fatal answer.
     """
@@ -459,11 +463,11 @@ def measure(plan: Plan, cubins: Path, descriptor: int) -> None:
     pipe.send({"hello": {"pid": os.getpid(), "gpu": gpu}})
     while True:
         try:
-            request = Request(**pipe.recv())
+            assignment = Assignment(**pipe.recv())
         except EOFError:
             return
         try:
-            answer = worker.answer(request)
+            answer = worker.answer(assignment)
         except _MISTAKES:
             pipe.send({"mistake": traceback.format_exc()})
             raise
