@@ -55,8 +55,12 @@ def refuse_accesses_beyond(
 
 def _buffers(launch: Launch) -> set[str]:
     """Those that a kernel takes."""
-    kinds = ("pointer", "tensor_map")
-    return {one[kind] for one in launch.arguments for kind in kinds if kind in one}
+    names = set[str]()
+    for argument in launch.arguments:
+        name = argument.get("pointer") or argument.get("tensor_map")
+        if name:
+            names.add(name)
+    return names
 
 
 def _launch_in(

@@ -54,9 +54,8 @@ def _count(path: Path, plan: Plan, folder: RunFolder, root: Path) -> list[Note]:
         account = read_json(folder.account("profiled", plan.sweep)) or {}
         return list(account.get("notes", []))
     with gpu_program("profile", path, plan, root, gpus) as program:
-        gpu, profiler = program.gpu, Profiler(program, settings["timeout_s"])
-        metrics = wanted_metrics(plan.counter_groups)
-        counters, notes = profiler.count(indices, metrics)
+        gpu, profiler = program.gpu, Profiler(program, indices, settings["timeout_s"])
+        counters, notes = profiler.count(wanted_metrics(plan.counter_groups))
         capability = ".".join(map(str, gpu.capability))
         facts = {"name": gpu.name, "compute_capability": capability}
         session = host.session(gpu.uuid, root, facts)
