@@ -3,7 +3,7 @@
 import importlib
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -273,34 +273,29 @@ class Bench:
         if variant not in self._edge_outcomes:
             self._edge_outcomes[variant] = None
             try:
-                for number, edge in enumerate(self.plan.edges.get(variant, ())):
-                    self._verify_edge(edge, cell, number)
+                for number, (edge, instance) in enumerate(self.edges(variant, cell)):
+                    self._verify_edge(edge, instance, number)
             except CellOutcome as outcome:
                 self._edge_outcomes[variant] = outcome
         failure = self._edge_outcomes[variant]
         if failure is not None:
             raise failure
 
-    def edges(self, variant: str, cell: Cell) -> list[tuple[Launch, Instance]]:
-        """How a variant is launched at each of its edges, and the instance there."""
-        return [
-            (edge.launch, self._edge_instance(edge, cell))
-            for edge in self.plan.edges.get(variant, ())
-        ]
+    def edges(self, variant: str, cell: Cell) -> Iterator[tuple[Edge, Instance]]:
+        """Each edge of a variant with its instance, made when it is first asked for."""
+        instances = self._edge_instances
+        for edge in self.plan.edges.get(variant, ()):
+            key = (cell.dtype, cell.layout, *edge.size.items())
+            if key not in instances:
+                operands = edge.size, cell.dtype, cell.layout
+                instances[key] = self._create(self.gpu, *operands)
+            yield edge, instances[key]
 
-    def _edge_instance(self, edge: Edge, cell: Cell) -> Instance:
-        key = (cell.dtype, cell.layout, *edge.size.items())
-        if key not in self._edge_instances:
-            instance = self._create(self.gpu, edge.size, cell.dtype, cell.layout)
-            self._edge_instances[key] = instance
-        return self._edge_instances[key]
-
-    def _verify_edge(self, edge: Edge, cell: Cell, number: int) -> None:
+    def _verify_edge(self, edge: Edge, instance: Instance, number: int) -> None:
         """Check one size with inputs of every kind, alpha = 1 and beta = 0.
 
         A kernel that takes beta is checked with other alpha and beta too, for one kind: another one at each edge.
         """
-        instance = self._edge_instance(edge, cell)
         kinds = self.problem.inputs
         weighted_kind = kinds[number % len(kinds)]
         for kind in kinds if self._inputs(instance) else kinds[:1]:

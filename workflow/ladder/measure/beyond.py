@@ -1,7 +1,7 @@
 """Accesses beyond buffers that no result shows: a kernel is launched where nothing is mapped behind them."""
 
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from cuda.core import Buffer
 
@@ -18,13 +18,12 @@ _WEIGHTS = ((1.0, 0.0), (1.0, 0.5))  # alpha and beta: with the second C is read
 
 
 def refuse_accesses_beyond(
-    bench: Bench, launches: Iterable[tuple[Launch, Instance]]
+    bench: Bench, launches: Sequence[tuple[Launch, Instance]]
 ) -> None:
     """Launch what was verified, once more in buffers that begin or end where nothing is mapped beyond.
 
     Raises CellOutcome where a launch fails there, which loses the context. A note says where there is no such memory.
     """
-    launches = list(launches)
     sizes = dict[str, int]()
     for launch, instance in launches:
         for name in _buffers(launch):
@@ -55,12 +54,9 @@ def refuse_accesses_beyond(
 
 def _buffers(launch: Launch) -> set[str]:
     """Those that a kernel takes."""
-    names = set[str]()
-    for argument in launch.arguments:
-        name = argument.get("pointer") or argument.get("tensor_map")
-        if name:
-            names.add(name)
-    return names
+    arguments = launch.arguments
+    names = {each.get("pointer", each.get("tensor_map")) for each in arguments}
+    return names - {None}
 
 
 def _launch_in(

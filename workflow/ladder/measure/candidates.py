@@ -1,7 +1,7 @@
 """The candidates for a reference: each is verified, and timed in pairs against the quickest so far, as cells are."""
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import partial
 from typing import Any
@@ -39,10 +39,11 @@ class CandidateTiming:
         close = self._close_and_right(quick_us)
         if not close:
             raise CellOutcome("unsupported", "; ".join(bench.notes()))
-        back_to_back = self.choice.regime in BACK_TO_BACK
-        comparing = self._chains if back_to_back else self._single_launches
-        least_us = min(quick_us[partner] for partner in close)
-        with comparing(close, least_us) as compare:
+        with contextlib.ExitStack() as graphs:
+            if self.choice.regime in BACK_TO_BACK:
+                compare = self._by_chains(close, quick_us[close[0]], graphs)
+            else:
+                compare = self._by_single_launches(close, quick_us[close[0]])
             winner, rivals = against_quickest(close, compare)
         self._refuse_wrong()
         # A winner without a rival was timed quickly alone.
@@ -146,11 +147,8 @@ class CandidateTiming:
                 close.append(partner)
         return close
 
-    @contextlib.contextmanager
-    def _single_launches(
-        self, close: Sequence[Partner], us: float
-    ) -> Iterator[Compare]:
-        """Inside, candidates can be compared by single launches; the fastest takes about `us`."""
+    def _by_single_launches(self, close: Sequence[Partner], us: float) -> Compare:
+        """Compares candidates by single launches; the fastest takes about `us`."""
         bench = self.bench
         launches = {partner: self._at_both_places(partner) for partner in close}
 
@@ -165,7 +163,7 @@ class CandidateTiming:
                 us,
             )
 
-        yield compare
+        return compare
 
     def _at_both_places(self, partner: Partner) -> tuple[CheckedLaunch, CheckedLaunch]:
         places = [0, REFERENCE]
@@ -179,25 +177,26 @@ class CandidateTiming:
             watch.single_launch(there, side, REFERENCE),
         )
 
-    @contextlib.contextmanager
-    def _chains(self, close: Sequence[Partner], us: float) -> Iterator[Compare]:
-        """Inside, candidates can be compared by chains, whose launches each have a place, as those of variants."""
+    def _by_chains(
+        self, close: Sequence[Partner], us: float, graphs: contextlib.ExitStack
+    ) -> Compare:
+        """Compares candidates by chains, whose launches each have a place, as those of variants."""
         timer = self.bench.timer
         length = self.bench.chain_length(us, self.sustained, self.instance)
         chains = []
         for partner in close:
             load, side = partial(self._load, partner), self._side(partner)
             chains.append(Chain(load, load(), side, length))
-        with self.watch.chains(chains, self.sustained) as launches:
-            launch_of = dict(zip(close, launches, strict=True))
+        captured = graphs.enter_context(self.watch.chains(chains, self.sustained))
+        launches = dict(zip(close, captured, strict=True))
 
-            def compare(quickest: Partner, other: Partner) -> Pairs:
-                sides = launch_of[quickest], launch_of[other]
-                if self.sustained:
-                    return timer.time_sustained(sides, (length, length))
-                return timer.pairs(sides, self.bench.rule, "warm", scale=length)
+        def compare(quickest: Partner, other: Partner) -> Pairs:
+            sides = launches[quickest], launches[other]
+            if self.sustained:
+                return timer.time_sustained(sides, (length, length))
+            return timer.pairs(sides, self.bench.rule, "warm", scale=length)
 
-            yield compare
+        return compare
 
 
 def against_quickest(

@@ -268,11 +268,12 @@ class Worker:
         instance = bench.instance(task.cell)
         bench.verify_edges(task.variant, task.cell)
         loaded, before, launch_us = bench.verified(launch, instance)
-        launches = [(launch, instance)]
+        launches = list[tuple[Launch, Instance]]()
         if task.variant not in self._ends_checked:
-            launches = bench.edges(task.variant, task.cell) + launches
+            for edge, at_edge in bench.edges(task.variant, task.cell):
+                launches.append((edge.launch, at_edge))
         self._ends_checked.add(task.variant)
-        refuse_accesses_beyond(bench, launches)
+        refuse_accesses_beyond(bench, [*launches, (launch, instance)])
 
         results = dict[str, Result]()
         regimes_by_partner = dict[Partner, list[str]]()
