@@ -93,5 +93,5 @@ class Worker(worker.Worker):
 
 
 if __name__ == "__main__":
-    worker.Bench, worker.Worker = Bench, Worker  # type: ignore[assignment,misc]
+    worker.BenchWithReferences, worker.Worker = Bench, Worker  # type: ignore[assignment,misc]
     sys.exit(process.main())

@@ -15,10 +15,10 @@ from factory import SESSION, Lab, Place
 from ladder.gpu.timing import Pairs
 from ladder.measure import worker
 from ladder.measure.assignment import Assignment
-from ladder.measure.bench import VerifiedReference
 from ladder.measure.candidates import against_quickest
 from ladder.measure.choice import SESSION as COMPONENT
 from ladder.measure.choice import choice_in_words, decide, library_times, partners
+from ladder.measure.references import VerifiedReference
 from ladder.measure.schedule import Schedule
 from ladder.model.cell import Partner
 from ladder.model.plan import Plan
@@ -207,10 +207,11 @@ def test_candidates_that_are_wrong_leave_a_note_and_none_that_is_right_is_unsupp
     def library(self: Any, partner: Partner, params: Any, instance: Any) -> Any:
         if partner.algorithm not in wrong:
             return VerifiedReference(lambda: None)
-        self.references.notes[str(partner)] = "wrong: 2 of 9"
+        self.notes[str(partner)] = "wrong: 2 of 9"
         return None
 
-    monkeypatch.setattr("ladder.measure.bench.Bench.library", library)
+    bench = "ladder.measure.references.BenchWithReferences"
+    monkeypatch.setattr(f"{bench}.library", library)
     result = choose(plan, tmp_path)
     assert {algorithm for _, algorithm in names(result)} == {"id 2"}
     # What is wrong of several is said once.

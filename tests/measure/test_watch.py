@@ -297,7 +297,7 @@ class Lab:
             reference_params=lambda task: {},
             rule=None,
             warm_below_us=200.0,
-            references=SimpleNamespace(notes={}),
+            notes={},
             another=lambda task, partner, instance: instance.launcher(
                 partner.reference
             ),

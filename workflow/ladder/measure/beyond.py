@@ -7,7 +7,8 @@ from cuda.core import Buffer
 
 from ladder.gpu.instance import Instance
 from ladder.gpu.unmapped import at_ends, mapped
-from ladder.measure.bench import Bench, CellOutcome
+from ladder.measure.bench import CellOutcome
+from ladder.measure.references import BenchWithReferences
 from ladder.model.cell import size_label
 from ladder.model.errors import LadderError
 from ladder.model.plan import Launch
@@ -18,7 +19,7 @@ _WEIGHTS = ((1.0, 0.0), (1.0, 0.5))  # alpha and beta: with the second C is read
 
 
 def refuse_accesses_beyond(
-    bench: Bench, launches: Sequence[tuple[Launch, Instance]]
+    bench: BenchWithReferences, launches: Sequence[tuple[Launch, Instance]]
 ) -> None:
     """Launch what was verified, once more in buffers that begin or end where nothing is mapped beyond.
 
@@ -41,7 +42,7 @@ def refuse_accesses_beyond(
             }
         except LadderError as error:
             note = f"accesses beyond buffers were not looked for: {error}"
-            bench.references.notes["unmapped memory"] = note
+            bench.notes["unmapped memory"] = note
             return
         for launch, instance in launches:
             begins, ends = dict[str, Buffer](), dict[str, Buffer]()
@@ -60,7 +61,10 @@ def _buffers(launch: Launch) -> set[str]:
 
 
 def _launch_in(
-    bench: Bench, launch: Launch, instance: Instance, buffers: dict[str, Buffer]
+    bench: BenchWithReferences,
+    launch: Launch,
+    instance: Instance,
+    buffers: dict[str, Buffer],
 ) -> None:
     usual = instance.scalars
     weights = _WEIGHTS if "beta" in bench.problem.scalars else _WEIGHTS[:1]

@@ -8,8 +8,9 @@ from typing import Any
 
 from ladder.gpu.device import Launcher
 from ladder.gpu.timing import CheckedLaunch, Pairs
-from ladder.measure.bench import REFERENCE, Bench, CellOutcome
+from ladder.measure.bench import REFERENCE, CellOutcome
 from ladder.measure.choice import CLOSE, decide
+from ladder.measure.references import BenchWithReferences
 from ladder.measure.watch import Chain, CheckedSide, LaunchChecker, at_places, graph
 from ladder.model.cell import BACK_TO_BACK, SUSTAINED, Cell, Partner
 from ladder.model.problem import COPY
@@ -24,7 +25,7 @@ Compare = Callable[[Partner, Partner], Pairs]
 class CandidateTiming:
     """Times the candidates of one choice. Each launches to both places, since a place changes the time of some."""
 
-    def __init__(self, bench: Bench, choice: Cell) -> None:
+    def __init__(self, bench: BenchWithReferences, choice: Cell) -> None:
         self.bench, self.choice = bench, choice
         self.instance = bench.instance(choice)
         self.watch = LaunchChecker(self.instance)
@@ -38,7 +39,7 @@ class CandidateTiming:
         quick_us = self._quick_times(bench.candidates(self.choice, self.instance))
         close = self._close_and_right(quick_us)
         if not close:
-            raise CellOutcome("unsupported", "; ".join(bench.notes()))
+            raise CellOutcome("unsupported", "; ".join(bench.noted()))
         with contextlib.ExitStack() as graphs:
             if self.choice.regime in BACK_TO_BACK:
                 compare = self._by_chains(close, quick_us[close[0]], graphs)
@@ -69,7 +70,7 @@ class CandidateTiming:
             **decide(candidates),
             "stopped_by": nearest.stopped_by,
             "clock": nearest.clock,
-            "notes": bench.notes(),
+            "notes": bench.noted(),
             "references": references,
             "check": {
                 "max_error": max(
@@ -127,7 +128,7 @@ class CandidateTiming:
                     if name not in bench.external:
                         raise
                     why = f"{regime}: not captured in a CUDA graph: {error}"
-                    bench.references.notes[name] = why
+                    bench.notes[name] = why
             times = timer.quick_medians([*chains.values()], "warm") if chains else []
         return {partner: us / length for partner, us in zip(chains, times, strict=True)}
 

@@ -20,9 +20,10 @@ from ladder.gpu.device import Launcher, OutOfDeviceMemory
 from ladder.gpu.instance import Instance
 from ladder.gpu.timing import Blocks, Pairs, TimesDisagree
 from ladder.measure.assignment import Assignment
-from ladder.measure.bench import REFERENCE, Bench, CellOutcome
+from ladder.measure.bench import REFERENCE, CellOutcome
 from ladder.measure.beyond import refuse_accesses_beyond
 from ladder.measure.candidates import CandidateTiming
+from ladder.measure.references import BenchWithReferences
 from ladder.measure.watch import Chain, CheckedSide, LaunchChecker, NotCaptured
 from ladder.model.cell import BACK_TO_BACK, SUSTAINED, Partner
 from ladder.model.intervals import median
@@ -63,7 +64,7 @@ class Timing:
 
     def __init__(
         self,
-        bench: Bench,
+        bench: BenchWithReferences,
         task: Task,
         partner: Partner,
         launchers: tuple[Launcher, Launcher],
@@ -144,7 +145,7 @@ class Timing:
                     return timer.time_sustained(sides, (length, reference_length))
                 return timer.pairs(sides, bench.rule, regime, scale=length)
         except NotCaptured as error:
-            bench.references.notes[name] = f"{regime}: {error}"
+            bench.notes[name] = f"{regime}: {error}"
             return CellOutcome("unsupported", f"the reference {name}: {error}")
 
     def _refuse_impossible(self, regime: str, pairs: Pairs) -> None:
@@ -246,7 +247,7 @@ class Worker:
 
     def __init__(self, plan: Plan, cubins: Path) -> None:
         self.plan = plan
-        self.bench = Bench(plan, cubins)
+        self.bench = BenchWithReferences(plan, cubins)
         self._variants_ran = False
         self._ends_checked = set[str]()  # variants, at their edges
 
@@ -311,7 +312,7 @@ class Worker:
 
         max_error = max(before.max_error, after.max_error)
         check = {"max_error": max_error, "error_bound": before.error_bound}
-        common = {"notes": bench.notes(), "copy_us": bench.copy_us(instance)}
+        common = {"notes": bench.noted(), "copy_us": bench.copy_us(instance)}
         for timing in timings:
             fields: Result = {
                 **asdict(timing.partner),
