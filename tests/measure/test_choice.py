@@ -204,7 +204,7 @@ def test_candidates_that_are_wrong_leave_a_note_and_none_that_is_right_is_unsupp
 ) -> None:
     wrong = {"id 1"}
 
-    def library(self: Any, partner: Partner, params: Any, instance: Any) -> Any:
+    def library(self: Any, partner: Partner, params: Any) -> Any:
         if partner.algorithm not in wrong:
             return VerifiedReference(lambda: None)
         self.notes[str(partner)] = "wrong: 2 of 9"

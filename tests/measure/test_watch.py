@@ -292,16 +292,14 @@ class Lab:
             timer=self.timer,
             instance=lambda cell: instance,
             loaded=lambda task: instance.launcher("variant"),
-            least_us=lambda cell, params, instance: 1.0,
-            chain_length=lambda us, sustained, instance: chain_length(us, sustained),
+            least_us=lambda cell, params: 1.0,
+            chain_length=chain_length,
             reference_params=lambda task: {},
             rule=None,
             warm_below_us=200.0,
             notes={},
-            another=lambda task, partner, instance: instance.launcher(
-                partner.reference
-            ),
-            swapped_reference=lambda task, partner, instance: instance.launcher(
+            another=lambda task, partner: instance.launcher(partner.reference),
+            swapped_reference=lambda task, partner: instance.launcher(
                 partner.reference
             ),
             external={},

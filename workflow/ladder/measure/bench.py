@@ -71,6 +71,8 @@ class Bench:
     `traced` by a profiler or a sanitizer, which CUPTI does not go with: then there is no device clock.
     """
 
+    current: Instance
+
     def __init__(self, plan: Plan, cubins: Path, traced: bool = False) -> None:
         self.plan, self.cubins = plan, cubins
         problem = f"ladder.problems.{plan.problem}"
@@ -91,8 +93,7 @@ class Bench:
         self.timer = Timer(self.gpu, None if traced else self._device_clock(symbols))
         kind = importlib.import_module(f"{problem}.instance").INSTANCE
         self._create = kind.maker(self.timer, settings)
-        self._instance: Instance | None = None
-        self._operands: tuple[Any, ...] | None = None
+        self._operands: tuple[Any, ...] | None = None  # of the current instance
         self._edge_outcomes = dict[str, CellOutcome | None]()
         self._edge_instances = dict[tuple[Any, ...], Instance]()
         self.gpu.l2.warm_up(_WARM_UP_S)
@@ -140,9 +141,9 @@ class Bench:
         }
 
     def instance(self, cell: Cell) -> Instance:
-        """The instance of a cell. Raises CellOutcome where it does not fit into memory."""
-        if self._instance is not None and cell.operands == self._operands:
-            return self._instance
+        """The instance of a cell, current from now on. Raises CellOutcome where it does not fit into memory."""
+        if cell.operands == self._operands:
+            return self.current
         self.release()
         needed = self.problem.device_bytes(cell.size, cell.dtype)
         free = self.gpu.free_bytes() - _SPARE_BYTES
@@ -153,24 +154,25 @@ class Bench:
         self._use_harness(cell.dtype)
         instance: Instance = self._create(self.gpu, cell.size, cell.dtype, cell.layout)
         self.draw(instance)
-        self._instance, self._operands = instance, cell.operands
+        self.current, self._operands = instance, cell.operands
         return instance
 
     def draw(self, instance: Instance) -> None:
         """Draw the inputs that `check` has an answer for."""
         instance.fill_inputs(self._seed)
 
-    def chain_length(self, us: float, sustained: bool, instance: Instance) -> int:
+    def chain_length(self, us: float, sustained: bool) -> int:
         """Launches of about `us` in a chain, each of which has a set of outputs in memory."""
-        more = int(self.gpu.free_bytes() // 2 // instance.place_bytes())
-        places = max(1, instance.places() + more)
+        more = int(self.gpu.free_bytes() // 2 // self.current.place_bytes())
+        places = max(1, self.current.places() + more)
         return min(chain_length(us, sustained), places)
 
     def release(self) -> None:
         """Give up the current instance, and all that was loaded for it."""
-        if self._instance is not None:
-            self._instance.close()
-        self._instance = self._operands = None
+        if self._operands is not None:
+            self.current.close()
+            del self.current
+        self._operands = None
 
     def load(self, launch: Launch, instance: Instance) -> Loaded:
         """A kernel, ready to launch, with its workspaces.
@@ -197,24 +199,22 @@ class Bench:
         assert task.launch is not None
         return self.load(task.launch, self.instance(task.cell))
 
-    def check(
-        self, launcher: Launcher, params: Params, instance: Instance
-    ) -> tuple[Check, float]:
+    def check(self, launcher: Launcher, params: Params) -> tuple[Check, float]:
         """Launch once on poisoned outputs, as in timing, and check every output: the check, and the time in us.
 
         Raises CellOutcome where launches wrote other memory.
         """
-        launch = CheckedLaunch(launcher, instance.poison_outputs)
+        launch = CheckedLaunch(launcher, self.current.poison_outputs)
         launch_us = self.timer.time_once(launch)
-        self.refuse_memory_violation(instance)
+        self.refuse_memory_violation(self.current)
         with self.timer.working():
-            return instance.check(params), launch_us
+            return self.current.check(params), launch_us
 
     def memory_violation(self, *instances: Instance) -> CellOutcome | None:
         """What launches wrote that they must not, in these instances or in all."""
-        every = [*self._edge_instances.values(), self._instance]
+        current = [self.current] if self._operands else []
         with self.timer.working():
-            for instance in instances or filter(None, every):
+            for instance in instances or [*self._edge_instances.values(), *current]:
                 violation = instance.memory_violation()
                 if violation:
                     return CellOutcome(*violation, spoilt=True)
@@ -226,12 +226,10 @@ class Bench:
         if violation is not None:
             raise violation
 
-    def verified(
-        self, launch: Launch, instance: Instance
-    ) -> tuple[Loaded, Check, float]:
+    def verified(self, launch: Launch) -> tuple[Loaded, Check, float]:
         """Load, run and check: the kernel, its check, its time in us. Raises CellOutcome for a wrong result."""
-        loaded = self.load(launch, instance)
-        check, launch_us = self.check(loaded, launch.params, instance)
+        loaded = self.load(launch, self.current)
+        check, launch_us = self.check(loaded, launch.params)
         if not check.correct:
             raise CellOutcome("incorrect", str(check))
         return loaded, check, launch_us
@@ -318,16 +316,16 @@ class Bench:
         names = [name for name in self.problem.buffers if name not in instance.outputs]
         return [instance.tensors[name] for name in names]
 
-    def refuse_other_weights(self, launch: Launch, instance: Instance) -> None:
+    def refuse_other_weights(self, launch: Launch) -> None:
         """Raises CellOutcome where a kernel is wrong at this size with other alpha and beta, if it takes any."""
         if not _takes_beta(launch):
             return
-        usual = instance.scalars
+        instance, usual = self.current, self.current.scalars
         alpha, beta, before = _WEIGHTS[0]
         instance.use_scalars(alpha, beta, before)
         self.draw(instance)
         try:
-            check, _ = self.check(self.load(launch, instance), launch.params, instance)
+            check, _ = self.check(self.load(launch, instance), launch.params)
         finally:
             instance.use_scalars(usual["alpha"], usual["beta"])
         if not check.correct:
@@ -352,7 +350,7 @@ class Bench:
             return False
         return True
 
-    def least_us(self, cell: Cell, params: Params, instance: Instance) -> float:
+    def least_us(self, cell: Cell, params: Params) -> float:
         """The least time (us) of an honest launch: operations at the peak rate, bytes at the memory's.
 
         Bytes count after a flush: the inputs, and what of the outputs the L2 cannot keep.
@@ -368,6 +366,7 @@ class Bench:
         arithmetic_us: float = operations / tflops / 1e6 if tflops else 0.0
         if cell.regime in BACK_TO_BACK:
             return arithmetic_us
+        instance = self.current
         read = sum(tensor.buffer.size for tensor in self._inputs(instance))
         written = sum(instance.tensors[name].buffer.size for name in instance.outputs)
         moved = read + max(0, written - gpu.l2_bytes)

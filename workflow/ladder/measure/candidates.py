@@ -36,7 +36,7 @@ class CandidateTiming:
     def run(self) -> dict[str, Any]:
         """The result of the choice. Raises CellOutcome where there is no candidate, and for wrong launches."""
         bench = self.bench
-        quick_us = self._quick_times(bench.candidates(self.choice, self.instance))
+        quick_us = self._quick_times(bench.candidates(self.choice))
         close = self._close_and_right(quick_us)
         if not close:
             raise CellOutcome("unsupported", "; ".join(bench.noted()))
@@ -92,7 +92,7 @@ class CandidateTiming:
 
     def _load(self, partner: Partner) -> Launcher:
         """A candidate for the outputs that are there."""
-        return self.bench.loaded_library(partner, self.choice.params, self.instance)
+        return self.bench.loaded_library(partner, self.choice.params)
 
     def _side(self, partner: Partner) -> CheckedSide | None:
         """None for a copy, which is no answer."""
@@ -116,7 +116,7 @@ class CandidateTiming:
         if regime not in BACK_TO_BACK:
             times = timer.quick_medians([*launchers.values()])
             return dict(zip(launchers, times, strict=True))
-        length = bench.chain_length(alone_us, self.sustained, self.instance)
+        length = bench.chain_length(alone_us, self.sustained)
         with contextlib.ExitStack() as graphs:
             chains = dict[Partner, Launcher]()
             for partner, launch in launchers.items():
@@ -144,7 +144,7 @@ class CandidateTiming:
             first = self.sustained and partner.reference not in libraries
             if not near and not first:
                 continue
-            if self.bench.library(partner, self.choice.params, self.instance):
+            if self.bench.library(partner, self.choice.params):
                 close.append(partner)
         return close
 
@@ -183,7 +183,7 @@ class CandidateTiming:
     ) -> Compare:
         """Compares candidates by chains, whose launches each have a place, as those of variants."""
         timer = self.bench.timer
-        length = self.bench.chain_length(us, self.sustained, self.instance)
+        length = self.bench.chain_length(us, self.sustained)
         chains = []
         for partner in close:
             load, side = partial(self._load, partner), self._side(partner)

@@ -8,7 +8,6 @@ from typing import Any
 
 from ladder.gpu.device import Launcher, OutOfDeviceMemory
 from ladder.gpu.external import ExternalReference
-from ladder.gpu.instance import Instance
 from ladder.gpu.timing import CheckedLaunch
 from ladder.measure.bench import REFERENCE, Bench, CellOutcome
 from ladder.model.cell import Cell, Partner
@@ -56,12 +55,10 @@ class BenchWithReferences(Bench):
         self.references, self.notes = {}, {}
         self._copy_us: float | None = None
 
-    def reference(
-        self, task: Task, partner: Partner, instance: Instance
-    ) -> VerifiedReference:
+    def reference(self, task: Task, partner: Partner) -> VerifiedReference:
         """A task's reference. Raises CellOutcome for none or a wrong one."""
         if task.reference is None:
-            reference = self.library(partner, self.reference_params(task), instance)
+            reference = self.library(partner, self.reference_params(task))
             if reference is None:
                 reason = "no reference: " + "; ".join(self.noted())
                 # An algorithm that was chosen was there, on some GPU of the model.
@@ -70,10 +67,10 @@ class BenchWithReferences(Bench):
             return reference
         reference = self.references.get(partner)
         if reference is None:
-            with instance.writing_to(REFERENCE):
+            with self.current.writing_to(REFERENCE):
                 try:
                     self.verify_edges(partner.reference, task.cell)
-                    kernel, _, _ = self.verified(task.reference, instance)
+                    kernel, _, _ = self.verified(task.reference)
                 except CellOutcome as outcome:
                     raise outcome.of(f"the reference {partner}") from outcome
             reference = self.references[partner] = VerifiedReference(kernel)
@@ -86,19 +83,17 @@ class BenchWithReferences(Bench):
         assert task.launch is not None
         return {name: task.launch.params[name] for name in self.problem.parameters}
 
-    def another(self, task: Task, partner: Partner, instance: Instance) -> Launcher:
+    def another(self, task: Task, partner: Partner) -> Launcher:
         """A task's `reference` anew, for the outputs that are there. Raises LadderError."""
         if task.reference is not None:
-            return self.load(task.reference, instance)
-        return self.loaded_library(partner, self.reference_params(task), instance)
+            return self.load(task.reference, self.current)
+        return self.loaded_library(partner, self.reference_params(task))
 
-    def swapped_reference(
-        self, task: Task, partner: Partner, instance: Instance
-    ) -> Launcher:
+    def swapped_reference(self, task: Task, partner: Partner) -> Launcher:
         """A task's `reference`, writing to the variant's outputs. One launch has loaded its kernel."""
-        reference = self.reference(task, partner, instance)
+        reference = self.reference(task, partner)
         if reference.swapped is None:
-            reference.swapped = self.another(task, partner, instance)
+            reference.swapped = self.another(task, partner)
             with self.timer.working():
                 # A library may load another kernel for another place.
                 reference.swapped()
@@ -110,16 +105,16 @@ class BenchWithReferences(Bench):
             (reference.us,) = self.timer.quick_medians([reference.launcher])
         return reference.us
 
-    def candidates(self, choice: Cell, instance: Instance) -> list[Partner]:
+    def candidates(self, choice: Cell) -> list[Partner]:
         """All that may be the reference of a choice; what is missing leaves a note. Raises CellOutcome for none."""
         candidates = list[Partner]()
         for name in choice.reference.libraries:
             if name in self.external:
-                if self.library(Partner(name), choice.params, instance) is not None:
+                if self.library(Partner(name), choice.params) is not None:
                     candidates.append(Partner(name))
                 continue
             try:
-                algorithms = instance.library(name)
+                algorithms = self.current.library(name)
                 candidates += [Partner(name, algorithm) for algorithm in algorithms]
             except LadderError as error:
                 self.notes[name] = str(error)
@@ -127,53 +122,45 @@ class BenchWithReferences(Bench):
             raise CellOutcome("unsupported", "; ".join(self.noted()))
         return candidates
 
-    def loaded_library(
-        self, partner: Partner, params: Params, instance: Instance
-    ) -> Launcher:
+    def loaded_library(self, partner: Partner, params: Params) -> Launcher:
         """A library or an external reference, for the outputs that are there. Raises LadderError without one."""
         if partner.reference in self.external:
             external = self.external[partner.reference]
-            return external.launcher(self.problem, instance, params)
-        algorithms = instance.library(partner.reference)
+            return external.launcher(self.problem, self.current, params)
+        algorithms = self.current.library(partner.reference)
         if partner.algorithm not in algorithms:
             asked = partner.algorithm or "one without a name"
             raise LadderError(f"its list of algorithms does not hold {asked!r}")
         return algorithms[partner.algorithm]
 
-    def library(
-        self, partner: Partner, params: Params, instance: Instance
-    ) -> VerifiedReference | None:
+    def library(self, partner: Partner, params: Params) -> VerifiedReference | None:
         """A library or an external reference, verified, with outputs of its own; None, and a note, for none."""
         key = partner, *params.items()
         if key not in self.references:
             external = partner.reference in self.external
             verify = self._verify_external if external else self._verify_library
-            with instance.writing_to(REFERENCE):
-                launcher = verify(partner, params, instance)
+            with self.current.writing_to(REFERENCE):
+                launcher = verify(partner, params)
             self.references[key] = VerifiedReference(launcher) if launcher else None
         return self.references[key]
 
-    def _verify_library(
-        self, partner: Partner, params: Params, instance: Instance
-    ) -> Launcher | None:
+    def _verify_library(self, partner: Partner, params: Params) -> Launcher | None:
         """A library reference; None, and a note, where there is none or its result is wrong."""
         try:
-            launcher = self.loaded_library(partner, params, instance)
+            launcher = self.loaded_library(partner, params)
         except LadderError as error:
             self.notes[str(partner)] = str(error)
             return None
         launcher()  # which loads its kernel
         if partner.reference == COPY:
             return launcher
-        check, _ = self.check(launcher, {}, instance)  # libraries have no parameters
+        check, _ = self.check(launcher, {})  # libraries have no parameters
         if check.correct:
             return launcher
         self.notes[str(partner)] = f"wrong: {check}"
         return None
 
-    def _verify_external(
-        self, partner: Partner, params: Params, instance: Instance
-    ) -> Launcher | None:
+    def _verify_external(self, partner: Partner, params: Params) -> Launcher | None:
         """An external reference; None, and a note, where it fails or is wrong.
 
         Raises CellOutcome, which names it, where memory or the context is spoilt.
@@ -183,13 +170,13 @@ class BenchWithReferences(Bench):
         subject = f"the reference {name}: {file}"
         self.doing(subject)
         try:
-            launcher = self.loaded_library(partner, params, instance)
+            launcher = self.loaded_library(partner, params)
             launcher()  # which loads its kernels
             self.gpu.sync()
-            check, _ = self.check(launcher, params, instance)
+            check, _ = self.check(launcher, params)
             if not check.correct:
                 notes[name] = f"{file}: wrong: {check}"
-            elif self._enqueues_elsewhere(launcher, params, instance):
+            elif self._enqueues_elsewhere(launcher, params):
                 notes[name] = f"{file}: does not enqueue on its stream"
             else:
                 return launcher
@@ -209,22 +196,20 @@ class BenchWithReferences(Bench):
             self.doing("")
         return None
 
-    def _enqueues_elsewhere(
-        self, launcher: Launcher, params: Params, instance: Instance
-    ) -> bool:
+    def _enqueues_elsewhere(self, launcher: Launcher, params: Params) -> bool:
         """True if the reference launches on another stream.
 
         It then finishes while our stream is blocked, the poison is written afterwards, and the check fails.
         """
 
         def launch() -> None:
-            instance.poison_outputs()
+            self.current.poison_outputs()
             launcher()
             time.sleep(_HELD_S)
 
         self.timer.time_once(CheckedLaunch(launch))
         with self.timer.working():
-            return not instance.check(params).correct
+            return not self.current.check(params).correct
 
     def noted(self) -> list[str]:
         """Which references are missing at these operands or are wrong, and why: what is true of many, once."""
@@ -237,9 +222,9 @@ class BenchWithReferences(Bench):
             lines.append(f"{name}{more}: {text}")
         return lines
 
-    def copy_us(self, instance: Instance) -> float | None:
+    def copy_us(self) -> float | None:
         """Time (us) of a copy of the instance's data, for problems that have one as a library."""
         if self._copy_us is None and COPY in self.problem.libraries:
-            copy = list(instance.library(COPY).values())
+            copy = list(self.current.library(COPY).values())
             (self._copy_us,) = self.timer.quick_medians(copy)
         return self._copy_us

@@ -108,7 +108,7 @@ class Timing:
         bench, single_launch = self.bench, self.watch.single_launch
         with self.instance.writing_to(REFERENCE):
             variant = bench.loaded(self.task)
-        reference = bench.swapped_reference(self.task, self.partner, self.instance)
+        reference = bench.swapped_reference(self.task, self.partner)
         return bench.timer.time_single_launches(
             (
                 single_launch(self.variant, self.variant_side, 0),
@@ -125,14 +125,14 @@ class Timing:
 
     def _chains(self, regime: str) -> Pairs | CellOutcome:
         """Chains, in warm of one length. There are none where an external reference cannot be captured."""
-        bench, timer, instance = self.bench, self.bench.timer, self.instance
+        bench, timer = self.bench, self.bench.timer
         name, sustained = self.partner.reference, regime == SUSTAINED
         variant_us, reference_us = self.launch_us
-        length = reference_length = bench.chain_length(variant_us, sustained, instance)
+        length = reference_length = bench.chain_length(variant_us, sustained)
         if sustained:
-            reference_length = bench.chain_length(reference_us, sustained, instance)
+            reference_length = bench.chain_length(reference_us, sustained)
         load = partial(bench.loaded, self.task)
-        another = partial(bench.another, self.task, self.partner, instance)
+        another = partial(bench.another, self.task, self.partner)
         side, external = self.reference_side, name in bench.external
         chains = (
             Chain(load, self.variant, self.variant_side, length),
@@ -151,7 +151,7 @@ class Timing:
     def _refuse_impossible(self, regime: str, pairs: Pairs) -> None:
         cell = self.task.cell.in_regime(regime)
         params = self.variant_side.params
-        least_us = self.bench.least_us(cell, params, self.instance)
+        least_us = self.bench.least_us(cell, params)
         us = median(pairs.variant_us)
         if us < least_us:
             why = f"{regime}: takes {us:.2f} us where the hardware needs {least_us:.2f} at its peak rates"
@@ -268,7 +268,7 @@ class Worker:
         assert launch is not None
         instance = bench.instance(task.cell)
         bench.verify_edges(task.variant, task.cell)
-        loaded, before, launch_us = bench.verified(launch, instance)
+        loaded, before, launch_us = bench.verified(launch)
         launches = list[tuple[Launch, Instance]]()
         if task.variant not in self._ends_checked:
             for edge, at_edge in bench.edges(task.variant, task.cell):
@@ -291,7 +291,7 @@ class Worker:
             return results
         timings = list[Timing]()
         for partner, regimes in regimes_by_partner.items():
-            reference = bench.reference(task, partner, instance)
+            reference = bench.reference(task, partner)
             launchers = loaded, reference.launcher
             both_us = launch_us, bench.reference_us(reference)
             timing = Timing(bench, task, partner, launchers, both_us)
@@ -300,19 +300,19 @@ class Worker:
         for timing in timings:
             timing.refuse_other_cycles()
         observations = _observations(loaded, launch, instance)
-        errors = self._errors(task, launch, loaded, instance, regimes_by_partner)
+        errors = self._errors(task, launch, loaded, regimes_by_partner)
         bench.refuse_memory_violation(instance)  # of any launch so far
         timing.refuse_other_inputs()
-        bench.refuse_other_weights(launch, instance)
+        bench.refuse_other_weights(launch)
         bench.draw(instance)
-        after, _ = bench.check(loaded, launch.params, instance)
+        after, _ = bench.check(loaded, launch.params)
         if not after.correct:
             reason = f"after timing, though right before: {after}"
             raise CellOutcome("incorrect", reason)
 
         max_error = max(before.max_error, after.max_error)
         check = {"max_error": max_error, "error_bound": before.error_bound}
-        common = {"notes": bench.noted(), "copy_us": bench.copy_us(instance)}
+        common = {"notes": bench.noted(), "copy_us": bench.copy_us()}
         for timing in timings:
             fields: Result = {
                 **asdict(timing.partner),
@@ -337,7 +337,6 @@ class Worker:
         task: Task,
         launch: Launch,
         variant: Launcher,
-        instance: Instance,
         partners: Iterable[Partner],
     ) -> dict[Partner, list[Result]]:
         """The largest errors of the variant and of each reference, by kind of inputs; none where a task asks for none.
@@ -345,18 +344,18 @@ class Worker:
         Raises CellOutcome where the variant's is too large.
         """
         errors = {partner: list[Result]() for partner in partners}
-        bench = self.bench
+        bench, instance = self.bench, self.bench.current
         for kind in ERROR_INPUTS if task.errors else ():
             with instance.inputs_of_kind(kind):
                 bench.draw(instance)
-                check, _ = bench.check(variant, launch.params, instance)
+                check, _ = bench.check(variant, launch.params)
                 if not check.correct:
                     raise CellOutcome("incorrect", f"with {kind} inputs: {check}")
                 for partner, observations in errors.items():
-                    reference = bench.reference(task, partner, instance).launcher
+                    reference = bench.reference(task, partner).launcher
                     params = bench.reference_params(task)
                     with instance.writing_to(REFERENCE):
-                        of_reference, _ = bench.check(reference, params, instance)
+                        of_reference, _ = bench.check(reference, params)
                     observations += [
                         _observation(f"max_error_{kind}", None, check.max_error),
                         _observation(
