@@ -29,6 +29,7 @@ from ladder.model.intervals import median
 from ladder.model.plan import Plan
 from ladder.model.record import NO_NUMBER, Record, Session
 
+_BESIDE_THE_RESULT = ("status", "reason", "limit_s")  # fields of a record
 _LEAVING_S = 10.0  # a process that was killed is listed until the driver has cleared its context away
 
 
@@ -90,8 +91,8 @@ class Measuring:
             common["built"] = {name: facts.get(name) for name in names}
         for regime, of_regime in results.items():
             result = self.complete(of_regime) | common
-            fields = {"status": result.pop("status"), "reason": result.pop("reason")}
-            fields |= {"limit_s": result.pop("limit_s", None), "result": result}
+            fields = {name: result.pop(name, None) for name in _BESIDE_THE_RESULT}
+            fields["result"] = result
             if assignment.choice:
                 choice = view.plan.choices[index]
                 yield view.new_decision(choice, on, self.session, **fields)
@@ -102,11 +103,9 @@ class Measuring:
     def complete(self, answered: Mapping[str, Any]) -> dict[str, Any]:
         """A result with power and clock in place of blocks, and JSON's largest number in place of an infinite error."""
         result = {**answered}
-        blocks = result.pop("blocks", None)
-        if blocks:
-            result["sustained"] = {
-                side: self.steady(of_side) for side, of_side in blocks.items()
-            }
+        if "blocks" in result:
+            blocks = result.pop("blocks").items()
+            result["sustained"] = {side: self.steady(each) for side, each in blocks}
         for observation in result.get("observations", ()):
             observation["value"] = min(observation["value"], NO_NUMBER)
         return result
@@ -182,7 +181,8 @@ def measure(path: Path, plan: Plan, folder: RunFolder, root: Path) -> None:
                     schedule.look_at(read_store(folder.records))
     account.finished = now()
     account.wall_s = round(time.monotonic() - begun, 3)
-    account.gpu_s, account.check_s = round(account.gpu_s, 3), round(account.check_s, 3)
+    account.gpu_s = round(account.gpu_s, 3)
+    account.check_s = round(account.check_s, 3)
     file = folder.account("measured", plan.sweep)
     # A job that kept everything leaves the account of the one that measured.
     earlier = None if account.measured else read_json(file)

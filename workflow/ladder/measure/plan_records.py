@@ -167,11 +167,9 @@ class PlanRecords:
 
     def sessions_of(self, record: Record) -> tuple[int, int]:
         """In how many sessions a cell has a record's status, and in how many it was measured, conditions equal."""
-        sessions = dict[str, bool]()
-        for other in self.same_conditions(record):
-            alike = other.status == record.status
-            sessions[other.session] = alike or sessions.get(other.session, False)
-        return sum(sessions.values()), len(sessions)
+        records = self.same_conditions(record)
+        alike = {each.session for each in records if each.status == record.status}
+        return len(alike), len({each.session for each in records})
 
     def session(self, record: Record) -> Session:
         """The session a record is from, as far as it is known."""

@@ -15,6 +15,11 @@ from ladder.model.files import read_bytes
 from ladder.model.record import Record, Session, from_text
 
 
+def now() -> str:
+    """UTC time, ISO 8601, to the second."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
 @dataclass
 class Account:
     """What a measuring job did: tasks of the plan, kept and measured, wall and GPU time, and when.
@@ -29,7 +34,7 @@ class Account:
     gpu_s: float = 0.0
     check_s: float = 0.0
     worker_starts: int = 0
-    started: str = field(default_factory=lambda: now())
+    started: str = field(default_factory=now)
     finished: str = ""
 
 
@@ -117,11 +122,6 @@ def read_store(folder: Path) -> Records:
                 if number < len(lines):
                     records.unreadable.append(place)
     return records.add(entries)
-
-
-def now() -> str:
-    """UTC time, ISO 8601, to the second."""
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
 def new_name(word: str) -> str:
