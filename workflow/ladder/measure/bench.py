@@ -74,7 +74,8 @@ class Bench:
     current: Instance
 
     def __init__(self, plan: Plan, cubins: Path, traced: bool = False) -> None:
-        self.plan, self.cubins = plan, cubins
+        self.plan = plan
+        self.cubins = cubins
         problem = f"ladder.problems.{plan.problem}"
         self.problem = importlib.import_module(problem).PROBLEM
         settings: Any = plan.settings
@@ -120,7 +121,8 @@ class Bench:
         """The GPU as CUDA sees it: peaks at the boost clock, copy rate (GB/s, both ways), floor of its clock (us)."""
         gpu = self.gpu
         size = min(_COPY_BYTES, gpu.free_bytes() // 4)
-        source, target = gpu.allocate(size), gpu.allocate(size)
+        source = gpu.allocate(size)
+        target = gpu.allocate(size)
         source.fill(0x5BD1E995.to_bytes(4, "little"), stream=gpu.stream)
         copy = partial(gpu.copy, int(target.handle), int(source.handle), size)
         (copy_us,) = self.timer.quick_medians([copy])
@@ -154,7 +156,8 @@ class Bench:
         self._use_harness(cell.dtype)
         instance: Instance = self._create(self.gpu, cell.size, cell.dtype, cell.layout)
         self.draw(instance)
-        self.current, self._operands = instance, cell.operands
+        self.current = instance
+        self._operands = cell.operands
         return instance
 
     def draw(self, instance: Instance) -> None:
@@ -320,7 +323,8 @@ class Bench:
         """Raises CellOutcome where a kernel is wrong at this size with other alpha and beta, if it takes any."""
         if not _takes_beta(launch):
             return
-        instance, usual = self.current, self.current.scalars
+        instance = self.current
+        usual = self.current.scalars
         alpha, beta, before = _WEIGHTS[0]
         instance.use_scalars(alpha, beta, before)
         self.draw(instance)

@@ -31,7 +31,8 @@ def refuse_accesses_beyond(
             sizes[name] = max(sizes.get(name, 0), instance.tensors[name].buffer.size)
     with contextlib.ExitStack() as memory, bench.timer.working():
         try:
-            needed, most = sum(sizes.values()), bench.gpu.free_bytes() // 2
+            needed = sum(sizes.values())
+            most = bench.gpu.free_bytes() // 2
             if needed > most:
                 raise LadderError(
                     f"that takes {needed} bytes of device memory, of which {most} may be taken"
@@ -45,7 +46,8 @@ def refuse_accesses_beyond(
             bench.notes["unmapped memory"] = note
             return
         for launch, instance in launches:
-            begins, ends = dict[str, Buffer](), dict[str, Buffer]()
+            begins = dict[str, Buffer]()
+            ends = dict[str, Buffer]()
             for name in _buffers(launch):
                 size = instance.tensors[name].buffer.size
                 begins[name], ends[name] = at_ends(*areas[name], size)
@@ -55,8 +57,7 @@ def refuse_accesses_beyond(
 
 def _buffers(launch: Launch) -> set[str]:
     """Those that a kernel takes."""
-    arguments = launch.arguments
-    names = {each.get("pointer", each.get("tensor_map")) for each in arguments}
+    names = {each.get("pointer", each.get("tensor_map")) for each in launch.arguments}
     return names - {None}
 
 

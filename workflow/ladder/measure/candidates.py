@@ -26,7 +26,8 @@ class CandidateTiming:
     """Times the candidates of one choice. Each launches to both places, since a place changes the time of some."""
 
     def __init__(self, bench: BenchWithReferences, choice: Cell) -> None:
-        self.bench, self.choice = bench, choice
+        self.bench = bench
+        self.choice = choice
         self.instance = bench.instance(choice)
         self.watch = LaunchChecker(self.instance)
         self.bound = self.instance.error_bound(choice.params)
@@ -103,7 +104,9 @@ class CandidateTiming:
 
     def _quick_times(self, candidates: Sequence[Partner]) -> dict[Partner, float]:
         """About how long a launch of each candidate takes in the regime, in us: few launches, none checked."""
-        bench, timer, regime = self.bench, self.bench.timer, self.choice.regime
+        bench = self.bench
+        timer = self.bench.timer
+        regime = self.choice.regime
         launchers = {partner: self._load(partner) for partner in candidates}
         with timer.working():
             for launch in launchers.values():
@@ -172,7 +175,8 @@ class CandidateTiming:
         with self.bench.timer.working():
             here()  # A library may load another kernel for another place.
             there()
-        side, watch = self._side(partner), self.watch
+        side = self._side(partner)
+        watch = self.watch
         return (
             watch.single_launch(here, side, 0),
             watch.single_launch(there, side, REFERENCE),
@@ -186,7 +190,8 @@ class CandidateTiming:
         length = self.bench.chain_length(us, self.sustained)
         chains = []
         for partner in close:
-            load, side = partial(self._load, partner), self._side(partner)
+            load = partial(self._load, partner)
+            side = self._side(partner)
             chains.append(Chain(load, load(), side, length))
         captured = graphs.enter_context(self.watch.chains(chains, self.sustained))
         launches = dict(zip(close, captured, strict=True))

@@ -70,7 +70,8 @@ def decide(candidates: Sequence[Candidate]) -> dict[str, Any]:
     winner = _winner(candidates)
     others = [candidate for candidate in candidates if candidate is not winner]
     others.sort(key=lambda candidate: _share(candidate, winner))
-    runner_up, tied = None, []
+    runner_up = None
+    tied = []
     for candidate in others:
         value, low, high = _longer(candidate, winner)
         name = asdict(partner(candidate))

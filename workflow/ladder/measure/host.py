@@ -46,7 +46,8 @@ def _git(root: Path, *words: str) -> str | None:
 
 def tree(root: Path) -> Facts:
     """Digest of kernels/, workflow/ and config/, and where git is there the commit and whether they are clean."""
-    commit, clean = _git(root, "rev-parse", "HEAD"), None
+    commit = _git(root, "rev-parse", "HEAD")
+    clean = None
     if commit:
         clean = _git(root, "status", "--porcelain", "--", *TREE_ROOMS) == ""
     return {"digest": tree_digest(root), "commit": commit, "clean": clean}
@@ -139,7 +140,8 @@ def versions() -> Facts:
 
 def session(uuid: str, root: Path, gpu: Mapping[str, Any]) -> Session:
     """The session that a worker begins on the GPU `uuid`; `gpu` is what the worker says of it."""
-    card, facts = card_facts(uuid), dict(gpu)
+    card = card_facts(uuid)
+    facts = dict(gpu)
     return Session(
         id=new_name("session"),
         started=now(),

@@ -46,7 +46,8 @@ class Measuring:
     def run(self, due: Due, start: Callable[[], WorkerProcess], append: Append) -> None:
         """Measure what is due. Raises LadderError where no worker starts."""
         worker_pids = set[int]()
-        begun, done = time.monotonic(), 0
+        begun = time.monotonic()
+        done = 0
         most = len(self.schedule.choices(due)) + sum(len(regimes) for _, regimes in due)
 
         def on_start(worker: WorkerProcess) -> None:
@@ -81,7 +82,9 @@ class Measuring:
         self, assignment: Assignment, answer: WorkerAnswer, device: Mapping[str, Any]
     ) -> Iterator[Record]:
         """A record a regime."""
-        view, results, index = self.schedule.view, answer["results"], assignment.index
+        view = self.schedule.view
+        results = answer["results"]
+        index = assignment.index
         on = self.schedule.on or {}
         spent = {"wall_s": answer["wall_s"], "regimes": len(results)}
         common: dict[str, Any] = {"device": device, "spent": spent}
@@ -126,7 +129,8 @@ class Measuring:
 
 def progress(record: Record) -> str:
     """One line about a measured cell, for a person."""
-    head, result = cell_name(record.variant, record.cell), record.result
+    head = cell_name(record.variant, record.cell)
+    result = record.result
     if record.status != "ok":
         reason = (record.reason or "no reason").splitlines()[0]
         return f"{head}: {record.status}: {reason[:120]}"
@@ -144,7 +148,8 @@ def measure(path: Path, plan: Plan, folder: RunFolder, root: Path) -> None:
 
     Raises LadderError without a GPU, or where others use it.
     """
-    account, begun = Account(), time.monotonic()
+    account = Account()
+    begun = time.monotonic()
     # One job, one GPU model: the conditions name it.
     gpus = of_one_model(find_gpus(), folder.root.name)
     model = gpus[0].name if gpus else "none"
@@ -167,8 +172,8 @@ def measure(path: Path, plan: Plan, folder: RunFolder, root: Path) -> None:
             if plan.job["busy"] == "refuse":
                 _refuse_neighbours(monitor)
             used = program.gpu.uuid
-            command, environment = program.command, program.environment
-            start = partial(WorkerProcess, command, environment, [program.lock])
+            process = program.command, program.environment, [program.lock]
+            start = partial(WorkerProcess, *process)
             begin = partial(host.session, used, root)
             measuring = Measuring(schedule, monitor, begin, account)
             with locked_clocks(used, plan.settings["lock_clocks"]):

@@ -93,13 +93,15 @@ class Profiler:
 
     def _report(self, metrics: list[str], folder: Path) -> tuple[Path, list[str]]:
         """Run ncu. Returns (report, metrics it does not know). Raises ProfilerUnavailable."""
-        ncu, report = find_ncu(), folder / "report.ncu-rep"
+        ncu = find_ncu()
+        report = folder / "report.ncu-rep"
         if ncu is None:
             why = "ncu (Nsight Compute) was not found; it comes with the CUDA toolkit"
             raise ProfilerUnavailable(why)
         # Clocks stay as the user set them; caches are flushed by ncu before each pass.
         options = "--clock-control none --profile-from-start off --force-overwrite"
-        known, missing = list(metrics), list[str]()
+        known = list(metrics)
+        missing = list[str]()
         while known:
             command = [ncu, *options.split(), "--metrics", ",".join(known)]
             output = self._run([*command, "--export", str(report)])
@@ -164,8 +166,8 @@ def _metrics(action: Any, wanted: Sequence[str]) -> Iterator[Metric]:
     for name in wanted:
         metric = action.metric_by_name(name) if name in names else None
         if metric is not None and metric.value() is not None:
-            unit, value = metric.unit() or "", float(metric.value())
-            yield {"metric": name, "unit": unit, "value": value}
+            unit = metric.unit() or ""
+            yield {"metric": name, "unit": unit, "value": float(metric.value())}
 
 
 if __name__ == "__main__":

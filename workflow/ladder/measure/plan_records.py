@@ -146,7 +146,8 @@ class PlanRecords:
     ) -> Record:
         """A record, made now, of a launched task in a regime; `more` are its other fields."""
         conditions = Conditions(tree_conditions(self.plan, task, regime), on)
-        cell, sweep = task.cell.in_regime(regime), self.plan.sweep
+        cell = task.cell.in_regime(regime)
+        sweep = self.plan.sweep
         return Record(cell, conditions, task.variant, sweep, session, now(), **more)
 
     def new_decision(

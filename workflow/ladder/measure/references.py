@@ -52,7 +52,8 @@ class BenchWithReferences(Bench):
 
     def forget_references(self) -> None:
         """Begin anew for another instance."""
-        self.references, self.notes = {}, {}
+        self.references = {}
+        self.notes = {}
         self._copy_us: float | None = None
 
     def reference(self, task: Task, partner: Partner) -> VerifiedReference:
@@ -165,7 +166,8 @@ class BenchWithReferences(Bench):
 
         Raises CellOutcome, which names it, where memory or the context is spoilt.
         """
-        name, notes = partner.reference, self.notes
+        name = partner.reference
+        notes = self.notes
         file = str(self.external[name])
         subject = f"the reference {name}: {file}"
         self.doing(subject)

@@ -47,7 +47,8 @@ def find_sanitizer() -> str | None:
 
 def needed() -> tuple[list[FoundGpu], str]:
     """The GPUs, and the path of compute-sanitizer. Raises LadderError without either."""
-    gpus, program = find_gpus(), find_sanitizer()
+    gpus = find_gpus()
+    program = find_sanitizer()
     if not gpus:
         raise LadderError(
             "no GPU is visible: compute-sanitizer launches the kernels on one"
@@ -82,7 +83,8 @@ def outcomes(log: str, output: str, symbols: Mapping[int, str]) -> dict[int, Tab
             rows[row.pop("index")] = row
     settled = dict[int, TableRow]()
     for index, row in rows.items():
-        symbol, status = symbols[index], row["status"]
+        symbol = symbols[index]
+        status = row["status"]
         if reports[symbol]:
             settled[index] = _errors(reports[symbol], symbol)
         elif status == "begun":
@@ -111,10 +113,12 @@ def _checked(
     command: list[str],
 ) -> dict[int, TableRow]:
     """What one tool finds in the tasks with these symbols, launched in as many processes as it takes."""
-    settled, left = dict[int, TableRow](), dict(symbols)
+    settled = dict[int, TableRow]()
+    left = dict(symbols)
     while left:
         with tempfile.TemporaryDirectory() as folder:
-            log, output = Path(folder, "log"), Path(folder, "output")
+            log = Path(folder, "log")
+            output = Path(folder, "output")
             log.touch()
             tool = [*command, "--log-file", str(log)]
             limit_s = _START_S + deadline_s * len(left)

@@ -110,7 +110,8 @@ class Records:
 
 def read_store(folder: Path) -> Records:
     """Every record of a store; none where there is no such folder. Raises LadderError for a newer version's."""
-    records, entries = Records(), list[Entry]()
+    records = Records()
+    entries = list[Entry]()
     for path in sorted(folder.glob("*.jsonl")):
         lines = read_bytes(path).decode(errors="replace").splitlines()
         for number, line in enumerate(lines, 1):

@@ -30,7 +30,8 @@ class WorkerLost(Exception):
 
     def __init__(self, status: str, reason: str, interrupted: bool = False) -> None:
         super().__init__(reason)
-        self.status, self.interrupted = status, interrupted
+        self.status = status
+        self.interrupted = interrupted
 
 
 class WorkerProcess:
@@ -54,7 +55,8 @@ class WorkerProcess:
 
     def _answer(self, seconds: float) -> WorkerAnswer:
         """The next answer. Raises WorkerLost at the deadline or when the worker is gone, saying what it was doing."""
-        until, during = time.monotonic() + seconds, ""
+        until = time.monotonic() + seconds
+        during = ""
         answer = {"doing": ""}
         try:
             while "doing" in answer:
@@ -108,7 +110,8 @@ class Supervisor:
 
     def measure(self, assignment: Assignment, again: bool = False) -> WorkerAnswer:
         """One assignment, tried again if somebody else ended the worker. Raises LadderError where no worker starts."""
-        worker, begun = self._ready_worker(), time.monotonic()
+        worker = self._ready_worker()
+        begun = time.monotonic()
         deadline_s = self.deadline_s
         if assignment.choice:  # which times more than two
             deadline_s *= _DEADLINES_OF_A_CHOICE

@@ -71,7 +71,9 @@ class Timing:
         launch_us: tuple[float, float],
     ) -> None:
         assert task.launch is not None
-        self.bench, self.task, self.partner = bench, task, partner
+        self.bench = bench
+        self.task = task
+        self.partner = partner
         self.variant, self.reference = launchers
         self.launch_us = launch_us
         self.timed = Timed()
@@ -105,7 +107,8 @@ class Timing:
                 self._refuse_other_pace(pairs)
 
     def _single_launches(self, regime: str) -> Pairs:
-        bench, single_launch = self.bench, self.watch.single_launch
+        bench = self.bench
+        single_launch = self.watch.single_launch
         with self.instance.writing_to(REFERENCE):
             variant = bench.loaded(self.task)
         reference = bench.swapped_reference(self.task, self.partner)
@@ -125,15 +128,18 @@ class Timing:
 
     def _chains(self, regime: str) -> Pairs | CellOutcome:
         """Chains, in warm of one length. There are none where an external reference cannot be captured."""
-        bench, timer = self.bench, self.bench.timer
-        name, sustained = self.partner.reference, regime == SUSTAINED
+        bench = self.bench
+        timer = self.bench.timer
+        name = self.partner.reference
+        sustained = regime == SUSTAINED
         variant_us, reference_us = self.launch_us
         length = reference_length = bench.chain_length(variant_us, sustained)
         if sustained:
             reference_length = bench.chain_length(reference_us, sustained)
         load = partial(bench.loaded, self.task)
         another = partial(bench.another, self.task, self.partner)
-        side, external = self.reference_side, name in bench.external
+        side = self.reference_side
+        external = name in bench.external
         chains = (
             Chain(load, self.variant, self.variant_side, length),
             Chain(another, self.reference, side, reference_length, external),
@@ -150,8 +156,7 @@ class Timing:
 
     def _refuse_impossible(self, regime: str, pairs: Pairs) -> None:
         cell = self.task.cell.in_regime(regime)
-        params = self.variant_side.params
-        least_us = self.bench.least_us(cell, params)
+        least_us = self.bench.least_us(cell, self.variant_side.params)
         us = median(pairs.variant_us)
         if us < least_us:
             why = f"{regime}: takes {us:.2f} us where the hardware needs {least_us:.2f} at its peak rates"
@@ -162,7 +167,8 @@ class Timing:
 
         Those that rest where nothing counts find a cooler GPU afterwards.
         """
-        alone_us, us = self.launch_us[0], median(blocks.variant_us)
+        alone_us = self.launch_us[0]
+        us = median(blocks.variant_us)
         if us < _REPLAYED * alone_us:
             why = f"sustained: takes {us:.2f} us, of single launches one took {alone_us:.2f}"
             raise CellOutcome("stateful", why, spoilt=True)
@@ -176,7 +182,8 @@ class Timing:
 
         A launch that makes no access, or stops its clock, would report such cycles.
         """
-        instance, gpu = self.instance, self.bench.gpu
+        instance = self.instance
+        gpu = self.bench.gpu
         if instance.reported_cycles() is None:
             return
         before = gpu.read_clocks()
@@ -217,7 +224,8 @@ class Timing:
     def _refuse_wrong(self) -> None:
         """Raises CellOutcome where a launch since the last call gave a wrong result."""
         self.watch.collect_results()
-        variant, reference = self.variant_side, self.reference_side
+        variant = self.variant_side
+        reference = self.reference_side
         if reference and reference.wrong:
             reason = f"the reference {self.partner}: {reference}"
             raise CellOutcome("incorrect", reason)
@@ -262,7 +270,8 @@ class Worker:
 
     def measure(self, assignment: Assignment) -> dict[str, Result]:
         """Verify a task, time it in some regimes, verify it again: a result a regime. Raises what CUDA ran into."""
-        bench, task = self.bench, self.plan.tasks[assignment.index]
+        bench = self.bench
+        task = self.plan.tasks[assignment.index]
         self._variants_ran = True
         launch = task.launch
         assert launch is not None
@@ -344,7 +353,8 @@ class Worker:
         Raises CellOutcome where the variant's is too large.
         """
         errors = {partner: list[Result]() for partner in partners}
-        bench, instance = self.bench, self.bench.current
+        bench = self.bench
+        instance = self.bench.current
         for kind in ERROR_INPUTS if task.errors else ():
             with instance.inputs_of_kind(kind):
                 bench.draw(instance)
@@ -366,9 +376,11 @@ class Worker:
 
     def answer(self, assignment: Assignment) -> dict[str, Any]:
         """Results by regime, whether the context is lost, and the seconds spent. Raises what a fault of ours raises."""
-        timer, fatal = self.bench.timer, False
+        timer = self.bench.timer
+        fatal = False
         begin = time.perf_counter()
-        busy_us, checking_us = timer.busy_us, timer.checking_us
+        busy_us = timer.busy_us
+        checking_us = timer.checking_us
         try:
             results = (
                 self.choose(assignment)
@@ -454,7 +466,8 @@ def measure(plan: Plan, cubins: Path, descriptor: int) -> None:
 
     Raises SystemExit after a fatal answer.
     """
-    pipe, worker = Connection(descriptor), Worker(plan, cubins)
+    pipe = Connection(descriptor)
+    worker = Worker(plan, cubins)
     worker.bench.doing = lambda subject: pipe.send({"doing": subject})
     try:
         gpu = worker.bench.facts()
