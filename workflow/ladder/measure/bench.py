@@ -175,7 +175,7 @@ class Bench:
         if self._operands is not None:
             self.current.close()
             del self.current
-        self._operands = None
+            self._operands = None
 
     def load(self, launch: Launch, instance: Instance) -> Loaded:
         """A kernel, ready to launch, with its workspaces.
@@ -324,7 +324,7 @@ class Bench:
         if not _takes_beta(launch):
             return
         instance = self.current
-        usual = self.current.scalars
+        usual = instance.scalars
         alpha, beta, before = _WEIGHTS[0]
         instance.use_scalars(alpha, beta, before)
         self.draw(instance)

@@ -105,7 +105,7 @@ class CandidateTiming:
     def _quick_times(self, candidates: Sequence[Partner]) -> dict[Partner, float]:
         """About how long a launch of each candidate takes in the regime, in us: few launches, none checked."""
         bench = self.bench
-        timer = self.bench.timer
+        timer = bench.timer
         regime = self.choice.regime
         launchers = {partner: self._load(partner) for partner in candidates}
         with timer.working():

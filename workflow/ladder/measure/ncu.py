@@ -92,7 +92,7 @@ class Profiler:
         return output
 
     def _report(self, metrics: list[str], folder: Path) -> tuple[Path, list[str]]:
-        """Run ncu. Returns (report, metrics it does not know). Raises ProfilerUnavailable."""
+        """Run ncu. Returns (report, metrics that it accepts). Raises ProfilerUnavailable."""
         ncu = find_ncu()
         report = folder / "report.ncu-rep"
         if ncu is None:
@@ -100,38 +100,36 @@ class Profiler:
             raise ProfilerUnavailable(why)
         # Clocks stay as the user set them; caches are flushed by ncu before each pass.
         options = "--clock-control none --profile-from-start off --force-overwrite"
-        known = list(metrics)
-        missing = list[str]()
-        while known:
-            command = [ncu, *options.split(), "--metrics", ",".join(known)]
+        accepted = metrics
+        while accepted:
+            command = [ncu, *options.split(), "--metrics", ",".join(accepted)]
             output = self._run([*command, "--export", str(report)])
             unknown = _UNKNOWN_METRIC.search(output)
             if unknown is None:
                 if not report.is_file():
                     why = f"ncu wrote no report: {output.strip()[-800:]}"
                     raise ProfilerUnavailable(why)
-                return report, missing
-            names = [name for name in re.split(r"[,\s]+", unknown[1]) if name in known]
-            if not names:
+                return report, accepted
+            refused = {*re.split(r"[,\s]+", unknown[1])}
+            if not refused.intersection(accepted):
                 why = f"ncu refused a metric: {output.strip()[-400:]}"
                 raise ProfilerUnavailable(why)
-            missing += names
-            known = [metric for metric in known if metric not in names]
+            accepted = [metric for metric in accepted if metric not in refused]
         raise ProfilerUnavailable("this ncu knows none of the metrics")
 
     def count(self, metrics: list[str]) -> tuple[list[list[Metric]], list[Note]]:
         """Counters: the metrics of each task, and notes. Raises ProfilerUnavailable."""
         with tempfile.TemporaryDirectory() as folder:
-            report, missing = self._report(metrics, Path(folder))
+            report, accepted = self._report(metrics, Path(folder))
             launches = read_report(report, metrics)
         if len(launches) != len(self.indices):
             seen = f"{len(launches)} launches where {len(self.indices)} were wanted"
             raise ProfilerUnavailable(f"ncu saw {seen}")
-        reasons = dict.fromkeys(metrics, "the report has no value for this GPU")
+        reasons = dict.fromkeys(metrics, "this ncu does not know the metric")
+        reasons |= dict.fromkeys(accepted, "the report has no value for this GPU")
         for launch in launches:
             for metric in launch:
                 reasons.pop(metric["metric"], None)
-        reasons |= dict.fromkeys(missing, "this ncu does not know the metric")
         return launches, [
             {"subject": name, "reason": reason} for name, reason in reasons.items()
         ]

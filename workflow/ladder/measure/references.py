@@ -40,7 +40,7 @@ class BenchWithReferences(Bench):
     def __init__(self, plan: Plan, cubins: Path) -> None:
         super().__init__(plan, cubins)
         self.external = {
-            name: ExternalReference(given) for name, given in plan.external.items()
+            name: ExternalReference(file) for name, file in plan.external.items()
         }
         self.doing: Callable[[str], None] = lambda subject: None
         self.forget_references()

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from ladder.gpu.device import Launcher, OutOfDeviceMemory
-from ladder.gpu.instance import Instance
+from ladder.gpu.instance import Check, Instance
+from ladder.gpu.launching import Loaded
 from ladder.gpu.timing import Blocks, Pairs, TimesDisagree
 from ladder.measure.assignment import Assignment
 from ladder.measure.bench import REFERENCE, CellOutcome
@@ -129,7 +130,7 @@ class Timing:
     def _chains(self, regime: str) -> Pairs | CellOutcome:
         """Chains, in warm of one length. There are none where an external reference cannot be captured."""
         bench = self.bench
-        timer = self.bench.timer
+        timer = bench.timer
         name = self.partner.reference
         sustained = regime == SUSTAINED
         variant_us, reference_us = self.launch_us
@@ -276,15 +277,7 @@ class Worker:
         launch = task.launch
         assert launch is not None
         instance = bench.instance(task.cell)
-        bench.verify_edges(task.variant, task.cell)
-        loaded, before, launch_us = bench.verified(launch)
-        launches = list[tuple[Launch, Instance]]()
-        if task.variant not in self._ends_checked:
-            for edge, at_edge in bench.edges(task.variant, task.cell):
-                launches.append((edge.launch, at_edge))
-        self._ends_checked.add(task.variant)
-        refuse_accesses_beyond(bench, [*launches, (launch, instance)])
-
+        loaded, before, launch_us = self._verified(task, launch)
         results = dict[str, Result]()
         regimes_by_partner = dict[Partner, list[str]]()
         for regime in assignment.regimes:
@@ -333,6 +326,19 @@ class Worker:
                 results[regime] = _result(pairs, fields)
         return results
 
+    def _verified(self, task: Task, launch: Launch) -> tuple[Loaded, Check, float]:
+        """Verify a variant at its edges and at this size, where it must not leave its buffers: as Bench.verified."""
+        bench = self.bench
+        bench.verify_edges(task.variant, task.cell)
+        verified = bench.verified(launch)
+        launches = [(launch, bench.current)]
+        if task.variant not in self._ends_checked:
+            edges = bench.edges(task.variant, task.cell)
+            launches = [(edge.launch, instance) for edge, instance in edges] + launches
+        self._ends_checked.add(task.variant)
+        refuse_accesses_beyond(bench, launches)
+        return verified
+
     def _without_reference(self, regime: str, launch_us: float, reason: str) -> Result:
         """The result of a task without a reference; a later run that finds one measures it."""
         unfit = why_unfit(regime, launch_us, self.bench.warm_below_us)
@@ -354,7 +360,7 @@ class Worker:
         """
         errors = {partner: list[Result]() for partner in partners}
         bench = self.bench
-        instance = self.bench.current
+        instance = bench.current
         for kind in ERROR_INPUTS if task.errors else ():
             with instance.inputs_of_kind(kind):
                 bench.draw(instance)
