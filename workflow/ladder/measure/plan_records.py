@@ -86,14 +86,14 @@ class PlanRecords:
         Each session may choose anew: it is the latest that chose this reference, or ties with it, else the latest.
         """
         choice = record.cell.choice(self.parameters)
-        decisions = self.records.of(choice) if choice else []
-        decisions = [each for each in decisions if _decided_under(record, each)]
-        for decision in reversed(decisions):
+        latest = None
+        for decision in reversed(self.records.of(choice) if choice else []):
+            if not _decided_under(record, decision):
+                continue
             if partner(record.result) in _partners(decision):
                 return decision
-        if not decisions:
-            return None
-        return standing(self.records.same_conditions(decisions[-1]))
+            latest = latest or decision
+        return latest and standing(self.records.same_conditions(latest))
 
     def decision(self, choice: Cell, on: Mapping[str, Any] | None) -> Record | None:
         """The record of a choice of the plan under today's conditions, from a host with the conditions `on` or any."""

@@ -48,9 +48,10 @@ class Schedule:
         """What lacks a record, or a session on the GPU `uuid` if one is given, and winners to measure again."""
         regimes_by_task = dict[int, list[str]]()
         for index, task in self.view.launched():
-            for regime in self.plan.regimes_of(task):
-                if self._lacks(task, regime, uuid):
-                    regimes_by_task.setdefault(index, []).append(regime)
+            regimes = self.plan.regimes_of(task)
+            lacking = [each for each in regimes if self._lacks(task, each, uuid)]
+            if lacking:
+                regimes_by_task[index] = lacking
         for index in self._winners(regimes_by_task):
             first = self.plan.regimes[0]
             regimes_by_task[index] = [first, *regimes_by_task.get(index, [])]
