@@ -172,8 +172,9 @@ def measure(path: Path, plan: Plan, folder: RunFolder, root: Path) -> None:
             if plan.job["busy"] == "refuse":
                 _refuse_neighbours(monitor)
             used = program.gpu.uuid
-            process = program.command, program.environment, [program.lock]
-            start = partial(WorkerProcess, *process)
+            start = partial(
+                WorkerProcess, program.command, program.environment, [program.lock]
+            )
             begin = partial(host.session, used, root)
             measuring = Measuring(schedule, monitor, begin, account)
             with locked_clocks(used, plan.settings["lock_clocks"]):
