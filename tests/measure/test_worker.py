@@ -572,8 +572,9 @@ def test_the_least_time_counts_inputs_and_what_of_the_outputs_the_l2_cannot_keep
     own = worker.Worker(plan, tmp_path).bench
     own.gpu.memory_bytes_per_us = rate
     cell = replace(plan.tasks[0].cell, size={"elements": elements})
+    own.instance(cell)
     for regime, expected in (("cold", bytes_of_memory / rate), ("warm", 0.0)):
-        least = own.least_us(cell.in_regime(regime), {"radius": 1}, own.instance(cell))
+        least = own.least_us(cell.in_regime(regime), {"radius": 1})
         assert least == pytest.approx(expected, rel=0.001)
 
 
