@@ -8,6 +8,7 @@ from ladder.claims.primitives import (
     Parts,
     decide_part,
     is_faster,
+    lanes,
     rung_over,
 )
 from ladder.results.run_data import Rows, RunData
@@ -153,28 +154,20 @@ def warp_4x16_over_8x8(data: RunData) -> Parts:
 
     Source: hip-gemm (lane maps).
     """
-
-    def lanes(lane_map: str) -> Rows:
-        """With adjacent outputs, as in the source."""
-        given = {
-            "lane_map": lane_map,
-            "split": "adjacent",
-            "bm": 128,
-            "tiles": "padded",
-        }
-        return data.timed("fp32_lane_maps", "gemm_staged", **given)
-
-    shapes = data.speeds_over(lanes("rows_4x16"), lanes("rows_8x8"), "n")
+    # With adjacent outputs, as in the source.
+    rows_4x16, rows_8x8, rows_2x16, zigzag_8x4 = (
+        lanes(data, name, "adjacent")
+        for name in ("rows_4x16", "rows_8x8", "rows_2x16", "zigzag_8x4")
+    )
+    shapes = data.speeds_over(rows_4x16, rows_8x8, "n")
     shape = yield is_faster("speed of 4 x 16 threads over 8 x 8", shapes, "n")
     # Far faster means 20 %; the source saw 70 %.
-    order = data.speeds_over(lanes("zigzag_8x4"), lanes("rows_2x16"), "n")
+    order = data.speeds_over(zigzag_8x4, rows_2x16, "n")
     zigzag = yield decide_part(
         "speed of the zigzag over 2 x 16 threads row by row", order, least=1.2, per="n"
     )
-    first, then = (
-        f"a zigzag ({zigzag.span} the speed of rows of 2 x 16)",
-        f"4 x 16 over 8 x 8 ({shape.span})",
-    )
+    first = f"a zigzag ({zigzag.span} the speed of rows of 2 x 16)"
+    then = f"4 x 16 over 8 x 8 ({shape.span})"
     return f"With a thread's outputs adjacent time {first} first, then {then}."
 
 

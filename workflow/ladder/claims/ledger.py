@@ -72,11 +72,13 @@ CLAIMS = tuple(claim for module in _MODULES for claim in _claims(module))
 
 def decided(claim: Claim, data: RunData) -> tuple[list[Part | str], str]:
     """What the claim yields, each of which it gets back, and its advice."""
-    found, answer = list[Part | str](), claim.decide(data)
+    answer = claim.decide(data)
+    found = list[Part | str]()
+    part: Part | str | None = None
     try:
-        found.append(next(answer))
         while True:
-            found.append(answer.send(found[-1]))
+            part = answer.send(part)
+            found.append(part)
     except StopIteration as end:
         return found, str(end.value)
     except Unmeasured as error:

@@ -17,7 +17,7 @@ from ladder.claims.primitives import (
 )
 from ladder.problems.stencil import halo
 from ladder.results.counters import DRAM_READ, SECTORS
-from ladder.results.run_data import Row, Rows, RunData, Values
+from ladder.results.run_data import Row, Rows, RunData
 
 _CACHE, _SHARED = "stencil_register_cache", "stencil_shared"
 
@@ -54,7 +54,7 @@ def register_cache_speedup(data: RunData) -> Parts:
     best = yield decide_part(label, coarse, least=1.8, some=True)
     cached, shared = (_timed(data, kernel, coarsen=8) for kernel in (_CACHE, _SHARED))
     fair = data.speeds_over(cached, shared, "radius", "elements")
-    yield note("speed over shared memory, eight outputs per thread in both", fair, "x")
+    yield note("speed over shared memory, eight outputs per thread in both", fair)
     return f"Give each thread several outputs ({best.span}); the register cache by itself brings {single.span}."
 
 
@@ -83,7 +83,7 @@ def register_cache_saturates(data: RunData) -> Parts:
         busy = metric(f"sm__inst_executed_pipe_{pipe}.avg.pct_of_peak_sustained_active")
         for kernel in (_CACHE, _SHARED):
             counted = _timed(data, kernel, coarsen=1, radius=(1, 12, 32))
-            yield note(f"{name} busy in {kernel}", data.numbers(counted, busy), "%")
+            yield note(f"{name} busy in {kernel}", data.numbers(counted, busy, "%"))
     return f"From radius 1 to 12 the speed-up of a register cache changes by {growth.span}."
 
 
@@ -106,7 +106,7 @@ def redundant_loads(data: RunData) -> Parts:
     for radius, condition in stated:
         rows = _compiled(data, _CACHE, coarsen=1, radius=radius)
         label = f"words at radius {radius} over shared memory's, by the formula"
-        words = yield decide_part(label, data.numbers(rows, _words), **condition)
+        words = yield decide_part(label, data.numbers(rows, _words, "x"), **condition)
         # The hardware moves sectors of eight words, so that two words of halo cost a whole sector.
         cached, shared = (
             _timed(data, kernel, coarsen=1, radius=radius)
@@ -119,13 +119,10 @@ def redundant_loads(data: RunData) -> Parts:
         yield note(
             f"sectors at radius {radius} over shared memory's, by the profiler",
             sectors,
-            "x",
         )
-        yield note(
-            f"bytes from DRAM at radius {radius} over shared memory's", dram, "x"
-        )
+        yield note(f"bytes from DRAM at radius {radius} over shared memory's", dram)
     return (
-        f"At radius 16 expect {words.span} the words and {sectors.span()} the sectors, but {dram.span()} the bytes "
+        f"At radius 16 expect {words.span} the words and {sectors.span} the sectors, but {dram.span} the bytes "
         "from DRAM."
     )
 
@@ -149,31 +146,28 @@ def coarsening_pays_then_spills(data: RunData) -> Parts:
     change = at.over(before, "coarsen")
     label = "speed-up over shared memory at radius 25 over that at radius 16, several outputs per thread"
     fall = yield is_slower(label, change, "coarsen")
-
-    def resource(name: str, radius: int, times: float = 1) -> Values:
-        rows = _compiled(data, _CACHE, coarsen=_several, radius=radius)
-        return data.numbers(rows, lambda row: times * row[name])
-
+    code = _compiled(data, _CACHE, coarsen=_several, radius=(16, 25))
+    bytes_spilled = data.numbers(code, itemgetter("local_bytes"), "bytes")
+    registers = data.numbers(code, itemgetter("registers"))
+    occupancy = data.numbers(code, lambda row: 100 * row["occupancy"], "%")
     spilled = yield decide_part(
         "bytes spilled at radius 25, at some number of outputs per thread",
-        resource("local_bytes", 25),
+        bytes_spilled.only(radius=25),
         least=1,
         some=True,
         per="coarsen",
-        unit="bytes",
     )
     shares = []
     for radius in (16, 25):
-        yield note(
-            f"registers per thread at radius {radius}", resource("registers", radius)
-        )
-        shares.append(resource("occupancy", radius, 100))
-        yield note(f"occupancy at radius {radius}", shares[-1], "%")
+        held = registers.only(radius=radius)
+        yield note(f"registers per thread at radius {radius}", held)
+        shares.append(occupancy.only(radius=radius))
+        yield note(f"occupancy at radius {radius}", shares[-1])
     advice = speed.either(
         "Give a thread several outputs", "Time several outputs per thread"
     )
     spills = spilled.either("registers spill", "no register spills")
-    before_it, there = (one.span("%") for one in shares)
+    before_it, there = (share.span for share in shares)
     return (
         f"{advice}: {speed.span} the speed of one. At radius 25 the speed-up is {fall.span} that of radius 16: "
         f"{spills}, and the occupancy is {there} ({before_it} at radius 16)."
