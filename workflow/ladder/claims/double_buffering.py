@@ -1,7 +1,6 @@
 """Claims of `double-buffering`: double buffering, lane maps and bank conflicts of an FP32 GEMM."""
 
 from operator import itemgetter
-from typing import Any
 
 from ladder.claims.counters import (
     ENOUGH,
@@ -23,21 +22,9 @@ from ladder.claims.primitives import (
     note,
     rung_over,
 )
-from ladder.results.run_data import Rows, RunData
+from ladder.results.run_data import RunData
 
 CONFLICTS = "conflicts a shared load"
-
-
-def _buffering(data: RunData, **wanted: Any) -> Rows:
-    """Cells of register staging that store a tile after the FFMAs."""
-    return data.timed(
-        "fp32_buffering",
-        "gemm_staged",
-        loader="staged",
-        deposits="behind",
-        min_blocks=2,
-        **wanted,
-    )
 
 
 def double_buffer_barriers(data: RunData) -> Parts:
@@ -175,8 +162,11 @@ def compute_first_faster_large(data: RunData) -> Parts:
 
     Source: double-buffering (double buffering).
     """
+    # Register staging that stores a tile behind the FFMAs.
+    given = {"loader": "staged", "deposits": "behind", "min_blocks": 2}
     first, fetch = (
-        _buffering(data, order=order) for order in ("compute_first", "prefetch_first")
+        data.timed("fp32_buffering", "gemm_staged", order=order, **given)
+        for order in ("compute_first", "prefetch_first")
     )
     # Sometimes and slightly: one buffering at one size is enough, and any gain counts.
     values = data.speeds_over(first, fetch, "n", "stages", "buffers").only(

@@ -53,10 +53,6 @@ def _above_half(shared_bytes: int) -> bool:
     return shared_bytes + _OF_SYSTEM > _SHARED / 2
 
 
-def _store_wavefronts(row: Row) -> float:
-    return wavefronts(row, "st")
-
-
 def transpose_pays(data: RunData) -> Parts:
     """A transposed in shared memory pays, though it slows the stores: fragments load by vectors.
 
@@ -73,7 +69,7 @@ def transpose_pays(data: RunData) -> Parts:
     )
     yield note(
         "wavefronts of stores over those of plain A",
-        data.ratios(own, plain, _store_wavefronts, "n"),
+        data.ratios(own, plain, lambda row: wavefronts(row, "st"), "n"),
     )
     return f"{speed.either('Transpose A', 'Time both')}: {speed.span} the speed."
 

@@ -44,8 +44,9 @@ def _claims(module: ModuleType) -> Iterator[Claim]:
     Raises LadderError for one that is no claim.
     """
     for name, function in vars(module).items():
-        own = getattr(function, "__module__", "") == module.__name__
-        if not (own and inspect.isfunction(function)) or name[0] == "_":
+        if not inspect.isfunction(function) or name[0] == "_":
+            continue
+        if function.__module__ != module.__name__:
             continue
         words = " ".join((function.__doc__ or "").split())
         statement, _, source = words.partition(" Source: ")
