@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from checkout import catalog, every_sweep, facts_without_spills
-from emulator.hopper import hold
+from emulator.hopper import hold, refute
 from ladder.model.errors import LadderError
 from ladder.model.kernel import Variant
 
@@ -84,8 +84,7 @@ def test_layouts_keep_words_apart_and_groups_together() -> None:
 def test_padding_and_xor_free_columns_of_conflicts_and_plain_does_not() -> None:
     for layout in ("Padded<32, 32, 1>", "Xor<32, 32>"):
         hold(MAPS, f"columns_are_conflict_free<{layout}>()")
-    with pytest.raises(LadderError, match="static assertion failed"):
-        hold(MAPS, "columns_are_conflict_free<Plain<32, 32>>()")
+    refute(MAPS, "columns_are_conflict_free<Plain<32, 32>>()")
 
 
 # The sums of the stencil's windows, over a line whose word i is the bit i: a sum then names the words it is made of.
@@ -116,8 +115,7 @@ __host__ __device__ constexpr bool windows_are_complete() {
 
 def test_every_window_holds_each_of_its_words_once() -> None:
     hold(WINDOWS, *(f"windows_are_complete<{k}>()" for k in range(1, 33)))
-    with pytest.raises(LadderError, match="static assertion failed"):
-        hold(WINDOWS.replace("15ull", "7ull"), "windows_are_complete<9>()")
+    refute(WINDOWS.replace("15ull", "7ull"), "windows_are_complete<9>()")
 
 
 # Where the kernels say they are right.

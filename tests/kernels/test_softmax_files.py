@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -276,8 +275,9 @@ def test_mistakes_show(
             elements -= 100
         return not worst(one, elements, loads=loads, clusters=clusters, **more) < 1
 
-    ways = zip(sizes, reversed(LOADS), strict=True)
-    assert_shows(shows, *(partial(is_wrong, *way) for way in ways))
+    wide, narrow = sizes
+    ways = [{"size": wide, "loads": "late"}, {"size": narrow, "loads": "early"}]
+    assert_shows(shows, is_wrong, ways)
 
 
 def test_each_compiles_for_hopper_without_spills_and_a_row_in_registers_is_asked_for_at_once() -> (
