@@ -71,28 +71,29 @@ _MODULES = (
 CLAIMS = tuple(claim for module in _MODULES for claim in _claims(module))
 
 
-def decided(claim: Claim, data: RunData) -> tuple[list[Part | str], str]:
-    """What the claim yields, each of which it gets back, and its advice."""
+def decided(claim: Claim, data: RunData) -> tuple[list[Part], list[str], str]:
+    """The parts of the claim, each of which it gets back, its notes and its advice."""
     answer = claim.decide(data)
-    found = list[Part | str]()
+    parts, notes = list[Part](), list[str]()
     part: Part | str | None = None
     try:
         while True:
             part = answer.send(part)
-            found.append(part)
+            if isinstance(part, str):
+                notes.append(part)
+            else:
+                parts.append(part)
     except StopIteration as end:
-        return found, str(end.value)
+        return parts, notes, str(end.value)
     except Unmeasured as error:
-        return found, f"No advice without measurements: {error}."
+        return parts, notes, f"No advice without measurements: {error}."
 
 
 def rows_of(claim: Claim, data: RunData) -> list[dict[str, object]]:
     """A row of claims.csv for each part of the claim."""
-    found, advice = decided(claim, data)
+    parts, notes, advice = decided(claim, data)
     rows = list[dict[str, object]]()
-    for part in found:
-        if isinstance(part, str):
-            continue
+    for part in parts:
         row: dict[str, object] = {
             "id": claim.id,
             "source": claim.source,
@@ -111,7 +112,7 @@ def rows_of(claim: Claim, data: RunData) -> list[dict[str, object]]:
             row["predicted_low"] = elsewhere.low
             row["predicted_high"] = elsewhere.high
         rows.append(row)
-    if notes := [each for each in found if isinstance(each, str)]:
+    if notes:
         rows[-1]["evidence"] = f"{rows[-1]['evidence']} Beside it: {'; '.join(notes)}."
     return rows
 

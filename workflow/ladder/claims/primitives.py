@@ -12,7 +12,7 @@ survive Holm's correction (Holm 1979).
 """
 
 import math
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +21,7 @@ from ladder.model.cell import size_label
 from ladder.model.errors import refuse
 from ladder.model.schemas import VERDICTS
 from ladder.results import statistics as stats
-from ladder.results.run_data import Rows, RunData, Value, Values
+from ladder.results.run_data import Rows, RunData, Value, Values, grouped
 from ladder.results.statistics import Estimate
 from ladder.results.verdicts import NORMAL, SESSION
 
@@ -185,10 +185,11 @@ def decide_part(
     decisive = [value.deciding for value in values.values]
     alone = [verdict_of_value(value, least, most, equal, more) for value in decisive]
     verdicts = corrected(decisive, alone, least, math.inf if more else most, some)
-    by_key = defaultdict[Any, list[str]](list)
-    for value, verdict in zip(values.values, verdicts, strict=True):
-        by_key[value.row[per] if per else None].append(verdict)
-    groups = {key: combine(inside, some) for key, inside in by_key.items()}
+    pairs = [*zip(values.values, verdicts, strict=True)]
+    by_key = grouped(pairs, lambda pair: pair[0].row[per] if per else None)
+    groups = {}
+    for key, inside in by_key.items():
+        groups[key] = combine((verdict for _, verdict in inside), some)
     whole = combine_groups(groups.values(), some)
 
     def favour(value: Value) -> float:
@@ -197,7 +198,6 @@ def decide_part(
         return value.value if math.isfinite(least) else -value.value
 
     worst = REFUTED if whole == ONLY_WHERE else whole
-    pairs = zip(values.values, verdicts, strict=True)
     deciding = [value for value, verdict in pairs if verdict == worst]
     where = []
     for verdict in VERDICTS if per else ():
