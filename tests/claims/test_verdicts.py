@@ -287,7 +287,7 @@ def test_counters_decide_without_an_interval_and_say_what_is_missing() -> None:
     cells = [cell(1024, 1.0, pad=pad) for pad in (0, 4, 8)]
     data = made(*cells, metrics=counted(**{"0": 32, "4": 8}))
     waves = data.numbers(data.timed("tiles"), lambda row: row.metric(WAVES))
-    part = decide_part("wavefronts", waves, most=16, unit="")
+    part = decide_part("wavefronts", waves, most=16)
     assert part.verdict == "refuted"
     assert part.evidence == (
         "32 at pad=0, 8 at pad=4; left out because of missing data: the metric wavefronts is not recorded (1)."
