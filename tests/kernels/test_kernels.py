@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from checkout import catalog, every_sweep, facts_without_spills
+from checkout import catalog, every_sweep, facts_without_spills, rungs_of
 from emulator.hopper import hold, refute
 from ladder.model.errors import LadderError
 from ladder.model.kernel import Variant
@@ -151,6 +151,26 @@ def test_kernels_say_which_sizes_they_take(
     assert one.absent(dict(zip("mnk", taken, strict=True))) is None
     if refused is not None:
         assert reason in str(one.absent(dict(zip("mnk", refused, strict=True))))
+
+
+@pytest.mark.parametrize(
+    ("ladder", "of_elements", "size", "extent"),
+    [
+        ("gemv", "12", {"m": 1, "n": 5}, "k"),
+        ("softmax", "123", {"m": 3}, "n"),
+        ("transpose", "1234", {"n": 64}, "m"),
+    ],
+)
+def test_kernels_of_whole_vectors_say_which_sizes_they_take(
+    ladder: str, of_elements: str, size: dict[str, int], extent: str
+) -> None:
+    """All but the rungs `of_elements` do: four numbers in fp32, eight in 16 bits."""
+    for rung, name in rungs_of(f"memory_bound/{ladder}").items():
+        for dtype in catalog()[name].dtypes:
+            one = variant(name, dtype)
+            taken = [one.absent({**size, extent: n}) is None for n in (64, 68, 66)]
+            any_size = rung in of_elements
+            assert taken == [True, any_size or dtype == "fp32", any_size], one.id
 
 
 @pytest.mark.parametrize("name", ["gemm_shared_tile", "gemm_thread_tile"])
