@@ -27,6 +27,12 @@ from ladder.results.run_data import RunData
 CONFLICTS = "conflicts a shared load"
 
 
+def _waits_for_memory(data: RunData, *rungs: str) -> str:
+    rows = data.timed(WRITTEN, rung=rungs, n=4096)
+    waits = data.numbers(rows, stalled("long_scoreboard"))
+    return note("cycles an instruction waits for global memory", waits)
+
+
 def double_buffer_barriers(data: RunData) -> Parts:
     """The double-buffered kernel needs one barrier per K step of a tile where the plain one needs two.
 
@@ -60,11 +66,7 @@ def double_buffer_faster(data: RunData) -> Parts:
     )
     alone = rung_over(data, WRITTEN, "double buffer, one block", "prefetch, one block")
     yield note("over prefetch alone, one block a multiprocessor", alone)
-    waits = data.numbers(
-        data.timed(WRITTEN, rung=("kernel 6", "prefetch", "double buffer"), n=4096),
-        stalled("long_scoreboard"),
-    )
-    yield note("cycles an instruction waits for global memory", waits)
+    yield _waits_for_memory(data, "kernel 6", "prefetch", "double buffer")
     if not alone.values:
         return f"Double buffer kernel 6: {speed.span} the speed."
     return f"Double buffer where one block fits ({alone.span} over prefetch alone); with two, prefetch is enough."
@@ -79,11 +81,7 @@ def store_after_load(data: RunData) -> Parts:
     speed = yield is_faster(
         "speed of storing behind the multiplications over at once", speeds, "n"
     )
-    waits = data.numbers(
-        data.timed(WRITTEN, rung=("kernel 6", "prefetch"), n=4096),
-        stalled("long_scoreboard"),
-    )
-    yield note("cycles an instruction waits for global memory", waits)
+    yield _waits_for_memory(data, "kernel 6", "prefetch")
     return f"Store a tile behind the multiplications of the one before: {speed.span} the speed."
 
 
