@@ -7,7 +7,6 @@ from ladder.claims.counters import (
     LOADS,
     metric,
     over_fewest,
-    shared_bytes,
     stalled,
     wavefronts,
 )
@@ -49,7 +48,7 @@ _TEXTBOOK = (
 
 
 def _above_half(shared_bytes: int) -> bool:
-    """Whether a block takes more than half of a multiprocessor's shared memory."""
+    """Whether a block takes more than half of a multiprocessor's shared memory, all of it dynamic."""
     return shared_bytes + _OF_SYSTEM > _SHARED / 2
 
 
@@ -175,7 +174,8 @@ def smem_formula(data: RunData) -> Parts:
         size = {"fp32": 4, "tf32": 4, "fp16": 2}[row["dtype"]]
         lengths = 2 * row["bk"] if row["dtype"] == "fp32" else row["bm"] + row["bk"]
         tile, padding = row["bk"] * (row["bm"] + row["bn"]), lengths * row.get("pad", 0)
-        return float((shared_bytes(row) / size / row["stages"] - padding) / tile)
+        held = row["shared_bytes_dynamic"] / size / row["stages"]
+        return float((held - padding) / tile)
 
     for name, sweep, kernel in (
         ("FP32", "fp32_async_stages", "gemm_staged"),
@@ -349,15 +349,10 @@ def large_size_retention(data: RunData) -> Parts:
             )
         )
 
-    best = max(rows.rows, key=lambda row: float(row["tflops"]), default=None)
-    large = [row for row in rows.rows if row["n"] == 16384]
-    kept = [
-        Value(ratio(rate(row), rate(best)), row=row, timed=(row, best))
-        for row in large
-        if best
-    ]
-    values = Values(rows.sweep, kept, rows.why)
-    part = yield decide_part("rate at 16384 over its best", values, least=26 / 28)
+    measured = [Value(rate(row), row=row, timed=(row,)) for row in rows.rows]
+    rates = Values(rows.sweep, measured, rows.why)
+    kept = rates.only(n=16384).over(rates.best("rung"))
+    part = yield decide_part("rate at 16384 over its best", kept, least=26 / 28)
     yield note("clock", data.numbers(rows, itemgetter("sm_clock_mhz"), "MHz"))
     return f"Expect {part.span} the best rate at 16384, and look at the clock before you blame the kernel."
 
