@@ -163,13 +163,11 @@ def compute_first_faster_large(data: RunData) -> Parts:
     # Register staging that stores a tile behind the FFMAs.
     given = {"loader": "staged", "deposits": "behind", "min_blocks": 2}
     first, fetch = (
-        data.timed("fp32_buffering", "gemm_staged", order=order, **given)
+        data.timed("fp32_buffering", n=lambda n: n >= 2048, order=order, **given)
         for order in ("compute_first", "prefetch_first")
     )
     # Sometimes and slightly: one buffering at one size is enough, and any gain counts.
-    values = data.speeds_over(first, fetch, "n", "stages", "buffers").only(
-        n=lambda n: n >= 2048
-    )
+    values = data.speeds_over(first, fetch, "n", "stages", "buffers")
     speed = yield decide_part(
         "speed over the same kernel that fetches first",
         values,

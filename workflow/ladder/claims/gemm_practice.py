@@ -21,6 +21,7 @@ from ladder.claims.primitives import (
     note,
     rung_over,
 )
+from ladder.model.problem import ELEMENT_BYTES
 from ladder.results.counters import DRAM_READ
 from ladder.results.run_data import Row, RunData, Value, Values
 from ladder.results.statistics import Estimate, estimate, ratio
@@ -29,6 +30,7 @@ from ladder.results.statistics import Estimate, estimate, ratio
 _SHARED = 228 * 1024
 _OF_SYSTEM = 1024
 _STAGED = ("mma_staged", "wmma_staged")
+_TF32 = "tensor_ladder_tf32"
 _PLAIN, _TRANSPOSED = "practice_plain_a", "practice_transposed_a"
 
 
@@ -171,10 +173,9 @@ def smem_formula(data: RunData) -> Parts:
 
     def over_formula(row: Row) -> float:
         """Without the padding, which is one of rows along N, and in FP32 of rows along M too."""
-        size = {"fp32": 4, "tf32": 4, "fp16": 2}[row["dtype"]]
         lengths = 2 * row["bk"] if row["dtype"] == "fp32" else row["bm"] + row["bk"]
         tile, padding = row["bk"] * (row["bm"] + row["bn"]), lengths * row.get("pad", 0)
-        held = row["shared_bytes_dynamic"] / size / row["stages"]
+        held = row["shared_bytes_dynamic"] / ELEMENT_BYTES[row["dtype"]] / row["stages"]
         return float((held - padding) / tile)
 
     for name, sweep, kernel in (
@@ -250,9 +251,8 @@ def block_swizzle_l2(data: RunData) -> Parts:
             per="n",
         )
     # The text's kernel is WMMA in TF32, and it speaks of 16384.
-    wmma = rung_over(
-        data, "tensor_ladder_tf32", "6 threadblock swizzle", "5 three-stage pipeline"
-    ).only(n=16384)
+    below = "5 three-stage pipeline"
+    wmma = rung_over(data, _TF32, "6 threadblock swizzle", below, n=16384)
     speed = yield decide_part(
         "speed over rows at 16384, WMMA in TF32", wmma, least=1, margin=2 * SLIGHT
     )
@@ -272,9 +272,7 @@ def cublas_best_small(data: RunData) -> Parts:
         data.timed("fp32_ladder", n=lambda n: n < 1024, rung=_TEXTBOOK)
     ).best("n")
     part = yield is_slower("best speed over cuBLAS, rungs 4 to 13 in FP32", fp32, "n")
-    wmma = data.speeds(
-        data.timed("tensor_ladder_tf32", "wmma_staged", n=lambda n: n < 1024)
-    ).best("n")
+    wmma = data.speeds(data.timed(_TF32, "wmma_staged", n=lambda n: n < 1024)).best("n")
     yield is_slower("best speed over cuBLAS, WMMA in TF32", wmma, "n")
     small = data.speeds(
         data.timed("fp32_ladder", rung="19c small tile", n=lambda n: n < 1024)
@@ -289,7 +287,7 @@ def tf32_overtakes_at_2048(data: RunData) -> Parts:
     Source: gemm-practice (results).
     """
     rows, others = (
-        data.timed("tensor_ladder_tf32", "wmma_staged"),
+        data.timed(_TF32, "wmma_staged"),
         data.timed("fp32_ladder"),
     )
     found = []
@@ -317,12 +315,11 @@ def stage3_for_16384(data: RunData) -> Parts:
 
     Source: gemm-practice (stages).
     """
-    wmma = rung_over(
-        data, "tensor_ladder_tf32", "5 three-stage pipeline", "4 two-stage pipeline"
-    )
+    below = "4 two-stage pipeline"
+    wmma = rung_over(data, _TF32, "5 three-stage pipeline", below, n=16384)
     speed = yield decide_part(
         "speed of three stages over two at 16384, WMMA",
-        wmma.only(n=16384),
+        wmma,
         least=1,
         margin=2 * SLIGHT,
     )
@@ -338,7 +335,7 @@ def large_size_retention(data: RunData) -> Parts:
 
     Source: gemm-practice (results).
     """
-    rows = data.timed("tensor_ladder_tf32", rung="6 threadblock swizzle")
+    rows = data.timed(_TF32, rung="6 threadblock swizzle")
 
     def rate(row: Row) -> Estimate:
         time = estimate(row, "median_us")
