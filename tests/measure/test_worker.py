@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import math
 import os
@@ -12,6 +13,7 @@ from dataclasses import replace
 from importlib import import_module
 from multiprocessing import Pipe
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -131,7 +133,18 @@ class Libraries:
 
 def plan_of(name: str, folder: Path) -> Plan:
     """A sweep's plan with its edges, through its file, as if all had been compiled."""
-    return planned(every_sweep()[name], folder)
+    plan, text = _worked_out(name)
+    (folder / f"{name}.json").write_bytes(text)
+    (folder / "none.cubin").touch()
+    return plan
+
+
+@functools.cache
+def _worked_out(name: str) -> tuple[Plan, bytes]:
+    """The plan and the text of its file."""
+    with TemporaryDirectory() as folder:
+        plan = planned(every_sweep()[name], Path(folder))
+        return plan, Path(folder, f"{name}.json").read_bytes()
 
 
 def planned(sweep: Sweep, folder: Path) -> Plan:
