@@ -33,6 +33,7 @@ from ladder.report.ladder_steps import path_to_fastest, rate, steps
 from ladder.report.links import Links
 from ladder.report.lookups import OTHER_GPU
 from ladder.report.shares import shares_of
+from ladder.report.titles import which
 from ladder.results import statistics as stats
 from ladder.results.collect import OTHER_CODE
 from ladder.results.input_errors import errors_by_inputs
@@ -49,6 +50,7 @@ TEMPLATES.globals |= {
     "shares_of": shares_of,
     "steps": steps,
     "version": __version__,
+    "which": which,
 }
 _OF_TEXTS = {"three_steps", "padding_or_swizzling", "double_buffering"}
 """Answers that README leaves out, since its table of the texts says as much."""

@@ -4,7 +4,9 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from ladder.model.cell import size_label
 from ladder.model.problem import COPY
+from ladder.model.sweep import Figure
 from ladder.report import words
 from ladder.results.sweep_data import FigureData
 
@@ -12,8 +14,18 @@ _MOST_LETTERS = 60  # of a description that an axis has room for
 
 
 def message(data: FigureData) -> str:
-    """What the answer says that a figure shows; else what its sweep is about."""
-    return data.title or data.sweep.title
+    """What the answer says that a figure shows; else what its sweep is about, and which one of several it is."""
+    title = data.title or data.sweep.title
+    if data.title or len(data.sweep.figures) == 1:
+        return title
+    return f"{title}: {which(data.figure)}"
+
+
+def which(figure: Figure) -> str:
+    """bn by bm, 4096: what tells a figure from the others of its sweep."""
+    axes = filter(None, [figure.x, figure.y, figure.hue])
+    what = " by ".join(axes) or figure.kind
+    return f"{what}, {size_label(figure.size)}" if figure.size else what
 
 
 def rival(data: FigureData) -> str:

@@ -87,10 +87,8 @@ def change(gain: Gain) -> str:
 
 
 def amount(gain: Gain) -> str:
-    """What a step brings: 38 %, or 2.7 times."""
-    if gain.value >= _FACTOR:
-        return f"{times(gain.value)} times"
-    return f"{percent(abs(gain.value - 1))} %"
+    """What a step brings: 38 %, 2.7 times; -3 % where it costs."""
+    return change(gain).removeprefix("+")
 
 
 def elsewhere(gain: Gain) -> str:
@@ -131,7 +129,7 @@ def _compared(gain: Gain) -> tuple[str, str]:
     if _is_factor(gain.value):
         return f"{times(gain.value)} times as fast", "as"
     direction = "faster" if gain.value > 1 else "slower"
-    return f"{amount(gain)} {direction}", "than"
+    return f"{percent(abs(gain.value - 1))} % {direction}", "than"
 
 
 def speed(gain: Gain, than: str = "", ranged: bool = True) -> str:
@@ -146,7 +144,7 @@ def speed(gain: Gain, than: str = "", ranged: bool = True) -> str:
 
 
 def span(gains: Iterable[Gain], signed: bool = False) -> str:
-    """13 to 66 %, of gains or of losses alike; -5 to +8 % where there are both, or if `signed`.
+    """13 to 66 %, of gains; -5 to +8 % where there is a loss, or if `signed`.
 
     Where one end is a factor of two or more: -5 % to 2.6 times.
     """
@@ -154,6 +152,6 @@ def span(gains: Iterable[Gain], signed: bool = False) -> str:
     least, most = values[0], values[-1]
     if _is_factor(least) or _is_factor(most):
         return from_to(change_by(least), change_by(most))
-    if signed or least < 1 < most:
-        return f"{from_to(percent(least - 1, True), percent(most - 1, True))} %"
-    return shares(abs(value - 1) for value in values)
+    signed = signed or least < 1
+    ends_of = [percent(value - 1, signed) for value in (least, most)]
+    return f"{from_to(*ends_of)} %"

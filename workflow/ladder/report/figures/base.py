@@ -33,8 +33,7 @@ def canvas(
     figure = Figure(figsize=(WIDTH, height), dpi=DPI)
     axes = figure.subplots(squeeze=False, **subplots)
     title = textwrap.fill(cut(title_of(data), _LONGEST), _TITLE_WIDTH)
-    said = title_of(data) == data.sweep.title
-    sweep = "" if said else cut(data.sweep.title, _LONGEST)
+    sweep = cut(data.sweep.title, _LONGEST) if data.title else ""
     parts = [sweep, about, _device(data)]
     about = textwrap.fill(" · ".join(filter(None, parts)), _ABOUT_WIDTH)
     # Inches from the top, whatever the height.
@@ -76,7 +75,7 @@ def _device(data: FigureData) -> str:
 
 def message(data: FigureData, reason: str) -> Figure:
     """A figure that says why there is nothing to see."""
-    figure, (axis,) = canvas(replace(data, title=data.sweep.title), 2.4)
+    figure, (axis,) = canvas(replace(data, title=""), 2.4)
     axis.set_axis_off()
     text = cut(f"No {data.figure.kind} figure: {reason}.", 3 * _LONGEST)
     axis.text(0.5, 0.5, textwrap.fill(text, 80), ha="center", va="center")
