@@ -1,10 +1,11 @@
 """What every figure is made with: its headings, intervals, axes of factors and legend."""
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
@@ -13,7 +14,6 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 from ladder.report.figures.style import DPI, MUTED, WIDTH, apply
 from ladder.report.markdown import cut
 from ladder.report.titles import message as title_of
-from ladder.results.statistics import estimate, predicted
 from ladder.results.sweep_data import FigureData
 
 _TITLE_WIDTH, _ABOUT_WIDTH = 70, 112  # characters of a line
@@ -22,7 +22,7 @@ _LEGEND_WIDTH = 110  # characters of a legend that fit side by side
 _MARK_WIDTH = 8  # characters that a mark in a legend is as wide as
 _SHORT, _LONG = 4, 150  # ratios of the ends of an axis
 RANGES = "thick: measured, 95 %; thin: what another GPU would read"
-"""What the lines of `interval` are, for a label."""
+"""What the lines of `intervals` are, for a label."""
 
 
 def canvas(
@@ -82,29 +82,27 @@ def message(data: FigureData, reason: str) -> Figure:
     return figure
 
 
-def interval(
-    axis: Axes,
-    place: float,
-    row: Mapping[str, Any],
-    color: str,
-    marker: str = "o",
+def intervals(
+    axis: Axes, rows: pd.DataFrame, color: str, marker: str = "o", label: str = ""
 ) -> None:
-    """A speed-up: its mark, thick what was measured (95 %), thin what another GPU of the model would read."""
-    measured = estimate(row, "speedup")
-    elsewhere = predicted(row)
+    """Speed-ups: marks, thick what was measured (95 %), thin what another GPU of the model would read.
+
+    Columns: place on the axis; speedup, its ends and the predicted ones.
+    """
     axis.plot(
-        measured.value,
-        place,
+        rows["speedup"],
+        rows["place"],
         marker,
         color=color,
         ms=4.5,
         zorder=4,
+        label=label,
     )
-    for span, width in ((measured, 3.2), (elsewhere, 1.0)):
+    for column, width in (("speedup", 3.2), ("predicted", 1.0)):
         axis.hlines(
-            place,
-            span.low,
-            span.high,
+            rows["place"],
+            rows[f"{column}_low"],
+            rows[f"{column}_high"],
             color=color,
             lw=width,
             zorder=3,
@@ -125,15 +123,15 @@ def factor_ticks(axis: Axis) -> None:
 
 def legend_below(figure: Figure, axes: Sequence[Axes], title: str = "") -> Figure:
     """The figure with each line of any of the axes once in a legend below them, where it hides no data."""
-    handles = dict[str, Any]()
+    handles = {}
     for axis in axes:
-        for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
-            handles[label] = handle
+        drawn, labels = axis.get_legend_handles_labels()
+        handles |= dict(zip(labels, drawn, strict=True))
     longest = max(len(label) for label in handles)
     columns = _LEGEND_WIDTH // (longest + _MARK_WIDTH)
     figure.legend(
-        list(handles.values()),
-        list(handles),
+        handles.values(),
+        handles.keys(),
         loc="outside lower center",
         ncols=min(max(columns, 1), len(handles)),
         title=title,
