@@ -17,7 +17,7 @@ from ladder.report.titles import message as title_of
 from ladder.results.sweep_data import FigureData
 
 _TITLE_WIDTH, _ABOUT_WIDTH = 70, 112  # characters of a line
-_LONGEST = 160  # characters of a heading
+_LONGEST = 480  # characters of a reason
 _LEGEND_WIDTH = 110  # characters of a legend that fit side by side
 _MARK_WIDTH = 8  # characters that a mark in a legend is as wide as
 _SHORT, _LONG = 4, 150  # ratios of the ends of an axis
@@ -32,8 +32,8 @@ def canvas(
     apply()
     figure = Figure(figsize=(WIDTH, height), dpi=DPI)
     axes = figure.subplots(squeeze=False, **subplots)
-    title = textwrap.fill(cut(title_of(data), _LONGEST), _TITLE_WIDTH)
-    sweep = cut(data.sweep.title, _LONGEST) if data.title else ""
+    title = textwrap.fill(title_of(data), _TITLE_WIDTH)
+    sweep = data.sweep.title if data.title else ""
     parts = [sweep, about, _device(data)]
     about = textwrap.fill(" · ".join(filter(None, parts)), _ABOUT_WIDTH)
     # Inches from the top, whatever the height.
@@ -66,10 +66,9 @@ def canvas(
 
 def _device(data: FigureData) -> str:
     """Name of the device and days of the measurements, without places to break a line at."""
-    name = data.gpu.get("name") or data.source.get("device")
-    device = cut(name or "unknown device", _LONGEST)
+    name = data.gpu.get("name") or data.source.get("device") or "unknown device"
     published = data.environment.get("timings_from") == "published"
-    parts = [device, "published run" if published else "", data.days]
+    parts = [name, "published run" if published else "", data.days]
     return ", ".join(filter(None, parts)).replace(" ", "\u00a0")
 
 
@@ -77,7 +76,7 @@ def message(data: FigureData, reason: str) -> Figure:
     """A figure that says why there is nothing to see."""
     figure, (axis,) = canvas(replace(data, title=""), 2.4)
     axis.set_axis_off()
-    text = cut(f"No {data.figure.kind} figure: {reason}.", 3 * _LONGEST)
+    text = cut(f"No {data.figure.kind} figure: {reason}.", _LONGEST)
     axis.text(0.5, 0.5, textwrap.fill(text, 80), ha="center", va="center")
     return figure
 

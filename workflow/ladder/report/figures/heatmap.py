@@ -2,6 +2,7 @@
 
 import textwrap
 from collections.abc import Mapping
+from string import ascii_lowercase
 from typing import Any
 
 import numpy as np
@@ -18,13 +19,11 @@ from ladder.report.titles import axis_words, rival
 from ladder.results import statistics as stats
 from ladder.results.statistics import at_size, parameter, records
 from ladder.results.sweep_data import FigureData, NoDataError
-from ladder.results.verdicts import TIED, gain
+from ladder.results.verdicts import TIED, verdicts
 
 _AROUND = LinearSegmentedColormap.from_list("speed", [BEHIND, "#f4f4f4", AHEAD])
-_BELOW = LinearSegmentedColormap.from_list("share", ["#f7fbff", "#6baed6", "#08306b"])
 _LEAST = 0.02  # how far a scale around 1 reaches to either side at least
 _WIDE = 8  # columns of cells that leave room for intervals
-_MARKS = "abcdefghij"  # of reasons
 
 
 def draw(data: FigureData) -> Figure:
@@ -35,7 +34,7 @@ def draw(data: FigureData) -> Figure:
     if x is None or y is None:
         raise NoDataError("the sweep names no x and y parameter for it")
     rows = data.some(data.in_table)
-    best = data.best_by_place.copy()
+    best = data.best_by_place
     xs = _tried(data, x)
     ys = _tried(data, y)
     panels = best["hue"].nunique()
@@ -49,7 +48,8 @@ def draw(data: FigureData) -> Figure:
         ncols=panels,
         sharey=True,
     )
-    best["words"] = _words(best, with_interval=len(xs) * panels <= _WIDE)
+    with_interval = len(xs) * panels <= _WIDE
+    best = best.assign(words=_words(best, with_interval))
     colors = _colors(best["speedup"], stats.comparable(rows))
     reasons = dict[str, str]()
     for (value, cells), axis in zip(best.groupby("hue"), axes, strict=True):
@@ -63,7 +63,7 @@ def draw(data: FigureData) -> Figure:
         for row, column in np.argwhere(speeds.isna()):
             place |= {y: ys[row], x: xs[column]}
             why = _why(data, place)
-            mark = reasons.setdefault(why, _MARKS[len(reasons) % len(_MARKS)])
+            mark = reasons.setdefault(why, ascii_lowercase[len(reasons) % 26])
             axis.text(
                 column + 0.5,
                 row + 0.5,
@@ -109,23 +109,18 @@ def _colors(speeds: "pd.Series[float]", alike: bool) -> dict[str, Any]:
     """One scale, the same to both sides of 1; where no cell reaches 1, from the slowest cell to the best."""
     low, high = speeds.min(), speeds.max()
     if alike and high < 1:
-        return {"vmin": low, "vmax": high, "cmap": _BELOW}
+        return {"vmin": low, "vmax": high, "cmap": "Blues"}
     reach = max(high, 1 / low, 1 + _LEAST)
     return {"norm": LogNorm(1 / reach, reach), "cmap": _AROUND}
 
 
-def _words(cells: pd.DataFrame, with_interval: bool) -> list[str]:
+def _words(cells: pd.DataFrame, with_interval: bool) -> "pd.Series[str]":
     """The value in each cell, whether it is a tie, and its interval where there is room."""
-    words = list[str]()
-    for row in records(cells):
-        speed = gain(row)
-        measured = speed.measured
-        text = f"{measured.value:#.3g}"
-        if speed.verdict == TIED:
-            text += " tie"
-        if with_interval:
-            text += f"\n{measured.low:#.3g} to {measured.high:#.3g}"
-        words.append(text)
+    columns = ["speedup", "speedup_low", "speedup_high"]
+    numbers = cells[columns].map("{:#.3g}".format)
+    words = numbers["speedup"] + np.where(verdicts(cells) == TIED, " tie", "")
+    if with_interval:
+        words += "\n" + numbers["speedup_low"] + " to " + numbers["speedup_high"]
     return words
 
 
