@@ -237,15 +237,7 @@ def run(
     links = _PageLinks(folder, (beside or folder).root, data)
     cards = answers(data, links)
     about_something = any(card.sweep and not card.absent for card in cards)
-    timings_from = data.environment["timings_from"]
-    origin = said(
-        "origin",
-        tables=data.frames,
-        source=data.source,
-        environment=data.environment,
-        name=data.name,
-        timings_from=timings_from,
-    )
+    origin = said("origin", run=data)
     sessions = data.source.get("gpus") or [data.source]
     days = [str(session.get("started") or "")[:10] for session in sessions]
     resources = data.frames["resources"].drop(columns="params")
@@ -256,7 +248,7 @@ def run(
         "measured": bool((timings["status"] == "ok").any()),
         "origin": _html(unlinked(origin) if beside else origin),
         "day": max(days),
-        "timings_from": timings_from,
+        "timings_from": data.environment["timings_from"],
         "cards": [_card(card) for card in cards] if about_something else [],
         "uses": _uses(data, places),
         "verdicts": {line["id"]: line["verdict"] for line in claim_lines(claims)},

@@ -16,7 +16,7 @@ from ladder.report.links import Links
 from ladder.report.lookups import Lookups, names
 from ladder.results.run_data import RunData, Unmeasured, mean
 from ladder.results.statistics import from_to
-from ladder.results.sweep_data import plain, shown_value
+from ladder.results.sweep_data import plain
 from ladder.results.templates import TEMPLATES
 
 _OF_MARKDOWN = "code cut number share spread text"
@@ -30,7 +30,6 @@ TEMPLATES.globals |= {
     "mean": mean,
     "numbers": words.numbers,
     "plain": plain,
-    "shown_value": shown_value,
     "THREE_PRODUCTS": THREE_PRODUCTS,
 }
 _PARTS = ("also", "why", "exceptions", "title", "table")

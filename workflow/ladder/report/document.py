@@ -29,7 +29,7 @@ from ladder.report.answers import answers
 from ladder.report.chapters import chapters
 from ladder.report.choices import Choice, choices
 from ladder.report.devices import side_by_side
-from ladder.report.ladder_steps import path_to_fastest, rate, steps
+from ladder.report.ladder_steps import rate, steps
 from ladder.report.links import Links
 from ladder.report.lookups import OTHER_GPU
 from ladder.report.shares import shares_of
@@ -44,7 +44,6 @@ TEMPLATES.filters["anchor"] = markdown.anchor
 TEMPLATES.globals |= {
     "errors_by_inputs": errors_by_inputs,
     "OTHER_CODE": OTHER_CODE,
-    "path_to_fastest": path_to_fastest,
     "rate": rate,
     "sections": sections,
     "shares_of": shares_of,
@@ -113,19 +112,12 @@ def render(
         ],
         "chapters": chapters(data, every),
         "links": links,
-        "data": data,
+        "run": data,
         **_use(data),
         "cannot": _cannot(timings),
         "titles": {answer.figure: answer.title for answer in every},
         "claims": claim_lines(frames["claims"]),
-        "environment": data.environment,
         "devices": side_by_side(data, beside),
-        "source": data.source,
-        "gpu": data.gpu,
-        "name": data.name,
-        "timings_from": data.environment["timings_from"],
-        "parts": list(data.parts.values()),
-        "sweeps": list(data.sweeps.values()),
         "tables": {**frames, "timings": timings},
         "itself": stats.against_itself(frames["sessions"]),
         "sanitized": _sanitized(read_json(folder.sanitizer) or {}, frames["resources"]),
