@@ -7,6 +7,7 @@ sentence that needs it and no other. README, the report, the page and titles of 
 """
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -43,7 +44,7 @@ class Question:
     """
 
     name: str
-    asked: str
+    question: str
     chapter: str = ""
     sweep: str = ""
     figure: str = ""
@@ -159,24 +160,18 @@ QUESTIONS = (
 
 
 @dataclass(frozen=True)
-class Answer:
+class Answer(Question):
     """What the run says of a question, as markdown; or in `absent` why it says nothing.
 
-    `figure`: the file of the figure that shows it, and `title` that figure's. `unsaid`: sentences that a person wrote
-    and that the numbers of this run do not bear out; no page has them.
+    `sweep` is empty where the run lacks it. `figure`: the file of the figure that shows the answer, and `title` that
+    figure's. `unsaid`: sentences that a person wrote and that the numbers of this run do not bear out; no page has them.
     """
 
-    name: str
-    question: str
-    chapter: str
-    sweep: str
-    front: bool
     headline: str = ""
     also: str = ""
     why: str = ""
     exceptions: str = ""
     table: str = ""
-    figure: str = ""
     title: str = ""
     absent: str = ""
     unsaid: tuple[str, ...] = ()
@@ -196,25 +191,20 @@ def titles(data: RunData, links: Links) -> dict[str, str]:
 
 def _answer(question: Question, data: RunData, links: Links) -> Answer:
     sweep = question.sweep if question.sweep in data.sweeps else ""
-    answer = Answer(
-        question.name, question.asked, question.chapter, sweep, question.front
-    )
+    figure = _figure_file(question, data) if sweep else ""
+    answer = Answer(**{**vars(question), "sweep": sweep, "figure": figure})
     lookups = Lookups(data)
     template = TEMPLATES.get_template(f"answers/{question.name}.j2")
     try:
         macros = template.make_module({"links": links, **names(lookups)})
         headline = _sentence(macros, "headline")
     except Unmeasured as error:
-        return replace(answer, absent=markdown.text(error))
-    parts: dict[str, Any] = {}
+        return replace(answer, figure="", absent=markdown.text(error))
+    parts: dict[str, Any] = {"headline": headline}
     for part in _PARTS:
-        try:
+        with suppress(Unmeasured):
             parts[part] = _sentence(macros, part)
-        except Unmeasured:
-            continue
-    figure = _figure_file(question, data) if sweep else ""
-    parts |= {"headline": headline, "unsaid": tuple(lookups.unsaid)}
-    return replace(answer, figure=figure, **parts)
+    return replace(answer, unsaid=tuple(lookups.unsaid), **parts)
 
 
 def _sentence(macros: Any, name: str) -> str:

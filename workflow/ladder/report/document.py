@@ -4,6 +4,7 @@ Numbers and selections are made here in Python; words and tables stand in the te
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -106,8 +107,8 @@ def render(
     context = {
         "answers": every,
         "elsewhere": [
-            (f"{there.name} ({one.root.parent.name})", _headlines(one, there))
-            for one, there in beside
+            (f"{there.name} ({folder.root.parent.name})", _headlines(folder, there))
+            for folder, there in beside
             if (there.frames["timings"]["status"] == "ok").any()
         ],
         "chapters": chapters(data, every),
@@ -155,30 +156,29 @@ def claim_lines(claims: pd.DataFrame) -> list[dict[str, Any]]:
     The verdict and the number are those of its worst part, and `where` says at which values it holds only there.
     Columns: id, verdict, source, statement, where, part, effect.
     """
-    whole, lines = overall(claims), []
-    for claim, parts in claims.groupby("id", sort=False):
-        verdict = whole[claim]
-        part = stats.records(parts[parts["verdict"] == verdict])[0]
+    worst = claims[claims["verdict"] == claims["id"].map(overall(claims))]
+    lines = []
+    for part in stats.records(worst.drop_duplicates("id")):
+        verdict = part["verdict"]
         text, _, _ = part["source"].partition(" ")
         elsewhere = verdict == REFUTED and text in OTHER_GPU
-        lines.append(
-            {
-                "id": claim,
-                "source": text,
-                "statement": part["statement"],
-                "verdict": NOT_HERE if elsewhere else verdict,
-                "where": _where(part) if verdict == ONLY_WHERE else "",
-                "number": _number(part),
-            }
-        )
+        line = {
+            "id": part["id"],
+            "source": text,
+            "statement": part["statement"],
+            "verdict": NOT_HERE if elsewhere else verdict,
+            "where": _where(part) if verdict == ONLY_WHERE else "",
+            "number": _number(part),
+        }
+        lines.append(line)
     return sorted(lines, key=lambda line: _WORST_FIRST.index(line["verdict"]))
 
 
 def _where(part: Mapping[str, Any]) -> str:
     """n = 1024, 2048: at which values a part holds that is refuted at others."""
     places = []
-    for one in (part["where"] or "").split("; "):
-        verdict, _, place = one.partition(" at ")
+    for verdicts in (part["where"] or "").split("; "):
+        verdict, _, place = verdicts.partition(" at ")
         if verdict in (HOLDS, MORE):
             places.append(place)
     return ", ".join(places)
@@ -196,25 +196,26 @@ def _number(part: Mapping[str, Any]) -> str:
 def _use(data: RunData) -> dict[str, Any]:
     """What to use: choices `use` by place and size, the `large` and `small` sizes, those where an `other` is the
     fastest for seconds, who is far `behind` where, and the recommended `configurations`, each with a row of it."""
-    near: dict[str, dict[int, Choice]] = {}
-    other: dict[str, dict[int, Choice]] = {}
-    behind: dict[str, list[int]] = {}
-    configurations: dict[str, Row] = {}
+    near = defaultdict[str, dict[int, Choice]](dict)
+    other = defaultdict[str, dict[int, Choice]](dict)
+    behind = defaultdict[str, list[int]](list)
+    configurations = dict[str, Row]()
+    sizes = set[int]()
     for choice in choices(data):
         place = f"{choice.kind} {choice.layout}".strip()
         if choice.gain.measured.high < _NEAR:
-            behind.setdefault(place, []).append(choice.size)
+            behind[place].append(choice.size)
             continue
-        near.setdefault(place, {})[choice.size] = choice
+        near[place][choice.size] = choice
+        sizes.add(choice.size)
         configurations.setdefault(choice.row["variant"], choice.row)
         if choice.held and not choice.same:
-            other.setdefault(place, {})[choice.size] = choice
+            other[place][choice.size] = choice
             configurations.setdefault(choice.held["variant"], choice.held)
-    sizes = sorted({size for choices in near.values() for size in choices})
     return {
         "use": near,
-        "large": [size for size in sizes if size >= _SMALL],
-        "small": [size for size in sizes if size < _SMALL],
+        "large": sorted(size for size in sizes if size >= _SMALL),
+        "small": sorted(size for size in sizes if size < _SMALL),
         "behind": behind,
         "other": other,
         "configurations": list(configurations.values()),

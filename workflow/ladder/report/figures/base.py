@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pandas as pd
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
@@ -122,15 +123,15 @@ def factor_ticks(axis: Axis) -> None:
 
 def legend_below(figure: Figure, axes: Sequence[Axes], title: str = "") -> Figure:
     """The figure with each line of any of the axes once in a legend below them, where it hides no data."""
-    handles = {}
+    handles = dict[str, Artist]()
     for axis in axes:
         drawn, labels = axis.get_legend_handles_labels()
         handles |= dict(zip(labels, drawn, strict=True))
     longest = max(len(label) for label in handles)
     columns = _LEGEND_WIDTH // (longest + _MARK_WIDTH)
     figure.legend(
-        handles.values(),
-        handles.keys(),
+        [*handles.values()],
+        [*handles],
         loc="outside lower center",
         ncols=min(max(columns, 1), len(handles)),
         title=title,

@@ -63,8 +63,8 @@ def _extent(data: FigureData) -> tuple[str, str]:
     sizes = pd.DataFrame(data.sweep.sizes)
     fields = sizes.columns
     if len(fields) > 1 and (sizes.nunique(axis="columns") == 1).all():
-        return fields[0], " = ".join(fields.str.upper())
-    field = sizes.nunique().gt(1).idxmax()
+        return str(fields[0]), " = ".join(fields.str.upper())
+    field = str(sizes.nunique().gt(1).idxmax())
     return field, field
 
 
