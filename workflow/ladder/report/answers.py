@@ -164,7 +164,7 @@ class Answer(Question):
     """What the run says of a question, as markdown; or in `absent` why it says nothing.
 
     `sweep` is empty where the run lacks it. `figure`: the file of the figure that shows the answer, and `title` that
-    figure's. `unsaid`: sentences that a person wrote and that the numbers of this run do not bear out; no page has them.
+    figure's. `unsaid`: sentences that a person wrote and the numbers of this run do not bear out; no page has them.
     """
 
     headline: str = ""

@@ -129,8 +129,8 @@ def failures(data: SweepData) -> list[dict[str, str]]:
     uncompiled = uncompiled[~uncompiled["variant"].isin(failed["variant"])]
     cells = []
     for row in [*records(uncompiled), *records(failed)]:
-        size = size_label(size_of(row))
-        cells.append((row["variant"], size, row["status"], _reason(row)))
+        label = size_label(size_of(row))
+        cells.append((row["variant"], label, row["status"], _reason(row)))
     for entry, size in data.unmeasured:
         variant = entry.variant.id
         if variant not in set(uncompiled["variant"]):
