@@ -29,7 +29,12 @@ from ladder.report.links import Links
 from ladder.report.markdown import unlinked
 from ladder.results import tables
 from ladder.results.run_data import RunData
-from ladder.results.statistics import Estimate, records, size_of
+from ladder.results.statistics import (
+    Estimate,
+    against_references,
+    records,
+    size_of,
+)
 from ladder.results.sweep_data import SweepData
 
 UNSEEN = ["chose", "host_gpus", "ldl", "stl", "source_sha256", "cubin_sha256"]
@@ -67,16 +72,15 @@ def columns(data: pd.DataFrame) -> dict[str, Any]:
     embedded = dict[str, Any]()
     for name in data.columns[data.notna().any()]:
         column = data[name]
-        is_number = is_numeric_dtype(column) or is_bool_dtype(column)
-        if is_number and _REPEATED * column.nunique() > len(column):
-            embedded[str(name)] = [_plain(value) for value in column.tolist()]
-            continue
         codes, words = pd.factorize(column)
-        to_word = _plain if is_number else str
-        embedded[str(name)] = {
-            "words": [to_word(word) for word in words.tolist()],
-            "codes": codes.tolist(),
-        }
+        is_number = is_numeric_dtype(column) or is_bool_dtype(column)
+        if is_number and _REPEATED * len(words) > len(column):
+            embedded[name] = [_plain(value) for value in column.tolist()]
+        else:
+            embedded[name] = {
+                "words": [_plain(word) for word in words.tolist()],
+                "codes": codes.tolist(),
+            }
     return embedded
 
 
@@ -113,22 +117,21 @@ def _steps(data: SweepData) -> list[dict[str, Any]]:
         return []
     path = {entry.variant.id for entry in path_to_fastest(data)}
     changed = changed_rungs(data, [step.row["variant"] for step in rungs])
-    shown = list[dict[str, Any]]()
+    shown = []
     for step in rungs:
         variant = step.row["variant"]
         gain = step.gain
-        shown.append(
-            {
-                "variant": variant,
-                "below": step.below,
-                "on": changed.get(variant, ""),
-                "gain": _ends(gain.measured),
-                "predicted": _ends(gain.predicted),
-                "verdict": gain.verdict if gain.known else "",
-                "why": step.why,
-                "main": variant in path,
-            }
-        )
+        line = {
+            "variant": variant,
+            "below": step.below,
+            "on": changed.get(variant, ""),
+            "gain": _ends(gain.measured),
+            "predicted": _ends(gain.predicted),
+            "verdict": gain.verdict if gain.known else "",
+            "why": step.why,
+            "main": variant in path,
+        }
+        shown.append(line)
     return shown
 
 
@@ -157,26 +160,25 @@ def _uses(
     variants = dict[str, Variant]()
     for sweep in data.sweeps.values():
         variants |= {entry.variant.id: entry.variant for entry in sweep.entries}
-    uses = list[dict[str, Any]]()
+    uses = []
     for kind, layout, rows in rankings(data):
         size = rows[0].size
         shown = rows[:MOST_NEXT]
-        multiples = list[dict[str, int]]()
+        multiples = []
         for row in shown:
             # None are known of a variant that its sweep no longer has.
             variant = variants.get(row["variant"])
             multiples.append(_multiples(variant, size) if variant else {})
-        uses.append(
-            {
-                "kind": kind,
-                "layout": layout,
-                "size": size_label(size),
-                **size,
-                "regime": rows[0]["regime"],
-                "places": [places[_place(row)] for row in shown],
-                "multiples": multiples,
-            }
-        )
+        use = {
+            "kind": kind,
+            "layout": layout,
+            "size": size_label(size),
+            **size,
+            "regime": rows[0]["regime"],
+            "places": [places[_place(row)] for row in shown],
+            "multiples": multiples,
+        }
+        uses.append(use)
     return uses
 
 
@@ -225,15 +227,13 @@ def run(
     """
     timings = data.frames["timings"]
     claims = data.frames["claims"]
-    sweeps = {
-        sweep: _sweep(data.parts[sweep])
-        for sweep in data.parts
-        if sweep in {*timings["sweep"]}
-    }
-    places = dict[tuple[str, ...], int]()
-    for place, row in enumerate(records(timings)):
-        if row["baseline"] is None:
-            places[_place(row)] = place
+    sweeps = {}
+    for sweep in data.parts:
+        if sweep in {*timings["sweep"]}:
+            sweeps[sweep] = _sweep(data.parts[sweep])
+    cells = against_references(timings)
+    rows = zip(cells.index.tolist(), records(cells), strict=True)
+    places = {_place(row): place for place, row in rows}
     links = _PageLinks(folder, (beside or folder).root, data)
     cards = answers(data, links)
     about_something = any(card.sweep and not card.absent for card in cards)
@@ -267,7 +267,7 @@ def _named(data: RunData, timings: pd.DataFrame) -> pd.DataFrame:
     if PRODUCTS_SWEEP in data.sweeps:
         entries = data.sweeps[PRODUCTS_SWEEP].entries
         by_products = {entry.variant.kernel.name for entry in entries}
-    words = list[list[str]]()
+    words = []
     for row in records(timings):
         part = data.parts.get(row["sweep"])
         kernel, label = row["kernel"], row["variant"]
@@ -292,12 +292,11 @@ def kernels(root: Path, sweeps: Mapping[str, Sweep]) -> dict[str, dict[str, str]
     sources = dict[str, Path]()
     for sweep in sweeps.values():
         for variant in sweep.variants:
-            sources[variant.kernel.name] = variant.kernel.source
-    embedded = dict[str, dict[str, str]]()
+            sources[variant.kernel.name] = variant.kernel.source.resolve()
+    embedded = {}
     for name, source in sources.items():
-        file = source.resolve().relative_to(root.resolve())
         embedded[name] = {
-            "file": file.as_posix(),
+            "file": source.relative_to(root.resolve()).as_posix(),
             "text": read_text(source),
         }
     return embedded
