@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
-from scipy.stats import gmean
 
 from ladder.claims.ledger import overall
 from ladder.claims.primitives import HOLDS, NOT_MEASURED
@@ -29,9 +29,9 @@ def _decided(data: RunData) -> "pd.Series[str]":
     return verdicts[verdicts != NOT_MEASURED]
 
 
-def _mean(ratios: "pd.Series[float]") -> float | None:
-    """Geometric mean; None of none."""
-    return float(gmean(ratios.dropna())) if ratios.notna().any() else None
+def _mean(ratios: "pd.Series[float]") -> float:
+    """Geometric mean; NaN of none."""
+    return float(np.exp(np.log(ratios).mean()))
 
 
 def _row(name: str, here: RunData, there: RunData) -> dict[str, Any]:
