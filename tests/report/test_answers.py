@@ -65,7 +65,7 @@ def found(published: RunData) -> dict[str, Answer]:
 
 NINTH = """
 
-QUESTIONS += (Question("ninth", "What is the ninth?", "fp32", "fp32_ladder", "ladder"),)
+QUESTIONS += (Question("ninth", "What is the ninth?", "fp32_ladder", "ladder"),)
 """
 SAID = """
 {% macro headline() %}It has {{ climb("fp32_ladder") | length }} lives.{% endmacro %}

@@ -227,7 +227,6 @@ def test_the_answer_names_the_fastest_rung_and_what_a_copy_reaches(
     assert answer.also == "A copy reaches 89 %."
     rows = cells(answer.table)
     assert rows[0]["fastest rung"] == "bulk copies"
-    assert answer.chapter == "memory_bound"
     assert [row["size"] for row in rows] == [
         data.parts[name].size_text for name in (*ALL_RATES, "gemv_fp32")
     ]

@@ -40,65 +40,39 @@ _PARTS = ("also", "why", "exceptions", "title", "table")
 class Question:
     """A question; its `sweep` has more about it, and the `figure` of that kind shows it.
 
-    `chapter`: the folder of its kernels; empty where it is about how was measured. `front`: on the first screen.
+    `sweep` is empty where the question is about how was measured. `front`: on the first screen.
     """
 
     name: str
     question: str
-    chapter: str = ""
     sweep: str = ""
     figure: str = ""
     front: bool = True
 
 
 QUESTIONS = (
-    Question("fastest_bf16", "Which bf16 GEMM is fastest?", "hopper", "hopper_dtypes"),
+    Question("fastest_bf16", "Which bf16 GEMM is fastest?", "hopper_dtypes"),
+    Question("fastest_fp32", "Which FP32 GEMM is fastest?", "fp32_tensor", "curves"),
     Question(
-        "fastest_fp32", "Which FP32 GEMM is fastest?", "fp32", "fp32_tensor", "curves"
+        "three_steps", "Which three steps matter most in FP32?", "fp32_ladder", "ladder"
     ),
     Question(
-        "three_steps",
-        "Which three steps matter most in FP32?",
-        "fp32",
-        "fp32_ladder",
-        "ladder",
+        "double_buffering", "Does double buffering pay?", "fp32_as_written", "curves"
     ),
     Question(
-        "double_buffering",
-        "Does double buffering pay?",
-        "fp32",
-        "fp32_as_written",
-        "curves",
+        "padding_or_swizzling", "Padding or swizzling?", "tensor_layouts", "ladder"
     ),
     Question(
-        "padding_or_swizzling",
-        "Padding or swizzling?",
-        "warp_mma",
-        "tensor_layouts",
-        "ladder",
+        "power_limit", "What does the power limit take?", "hopper_dtypes", front=False
     ),
+    Question("triton", "What does Triton cost?", "triton_gemm", "curves"),
     Question(
-        "power_limit",
-        "What does the power limit take?",
-        "hopper",
-        "hopper_dtypes",
-        front=False,
+        "memory_speed", "How fast are memory-bound kernels?", "reduction", "ladder"
     ),
-    Question("triton", "What does Triton cost?", "triton", "triton_gemm", "curves"),
-    Question(
-        "memory_speed",
-        "How fast are memory-bound kernels?",
-        "memory_bound",
-        "reduction",
-        "ladder",
-    ),
-    Question(
-        "attention_speed", "How fast is attention?", "attention", "attention", "ladder"
-    ),
+    Question("attention_speed", "How fast is attention?", "attention", "ladder"),
     Question(
         "thin_fp32",
         "How do thin FP32 GEMMs fare?",
-        "fp32",
         "fp32_shapes",
         "shapes",
         front=False,
@@ -109,7 +83,6 @@ QUESTIONS = (
     Question(
         "mma_sync",
         "How far does mma.sync come?",
-        "warp_mma",
         "tensor_ladder_bf16",
         "ladder",
         front=False,
@@ -117,29 +90,22 @@ QUESTIONS = (
     Question(
         "hopper_steps",
         "What do TMA, wgmma and persistent blocks bring?",
-        "hopper",
         "hopper_ladder",
         "ladder",
         front=False,
     ),
-    Question(
-        "fp8", "Is fp8 faster than cuBLASLt?", "hopper", "hopper_fp8", front=False
-    ),
+    Question("fp8", "Is fp8 faster than cuBLASLt?", "hopper_fp8", front=False),
     Question(
         "transformers",
         "Do transformer shapes gain?",
-        "hopper",
         "hopper_shapes",
         "shapes",
         front=False,
     ),
-    Question(
-        "lane_maps", "Do lane maps matter?", "fp32", "fp32_lane_maps", front=False
-    ),
+    Question("lane_maps", "Do lane maps matter?", "fp32_lane_maps", front=False),
     Question(
         "bank_model",
         "Do bank conflicts follow the model?",
-        "shared_memory",
         "bank_stride",
         "banks",
         front=False,
@@ -147,13 +113,15 @@ QUESTIONS = (
     Question(
         "register_cache",
         "Register cache or shared memory?",
-        "stencil",
         "stencil_reach",
         "stencil",
         front=False,
     ),
     Question(
-        "accuracy", "How exact are the fastest FP32 kernels?", "fp32", front=False
+        "accuracy",
+        "How exact are the fastest FP32 kernels?",
+        "fp32_tensor",
+        front=False,
     ),
 )
 """In reading order."""

@@ -69,7 +69,8 @@ def chapters(data: RunData, answers: Sequence[Answer]) -> list[Chapter]:
     found = []
     for title, sweeps in by_title.items():
         if sweeps:
-            about = [one for one in answers if _TITLES.get(one.chapter) == title]
+            names = {sweep.name for sweep in sweeps}
+            about = [answer for answer in answers if answer.sweep in names]
             cards = [answer for answer in about if not answer.front] or about
             parts = _ladders(data, sweeps), _absent(data, sweeps)
             found.append(Chapter(title, sweeps, cards, *parts))
