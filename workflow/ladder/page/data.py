@@ -184,7 +184,7 @@ def _uses(
 
 def _multiples(variant: Variant, size: Mapping[str, int]) -> dict[str, int]:
     """Of which power of two M, N and K must be multiples for a variant, tried from a size that it takes."""
-    multiples = dict[str, int]()
+    multiples = {}
     for name, extent in size.items():
         for multiple in _MULTIPLES:
             multiples[name] = multiple
@@ -289,7 +289,7 @@ def _source(key: str) -> str:
 
 def kernels(root: Path, sweeps: Mapping[str, Sweep]) -> dict[str, dict[str, str]]:
     """Source file and text of each kernel of sweeps, and of their references."""
-    sources = dict[str, Path]()
+    sources = {}
     for sweep in sweeps.values():
         for variant in sweep.variants:
             sources[variant.kernel.name] = variant.kernel.source.resolve()

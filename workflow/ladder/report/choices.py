@@ -112,7 +112,7 @@ def _by_speed(data: RunData, rows: Sequence[Row]) -> list[Row]:
 
     Of configurations that are as fast within half a percent the surest is the one with the most sessions.
     """
-    by_variant: dict[str, Row] = {}
+    by_variant = dict[str, Row]()
     for row in sorted(rows, key=_sessions, reverse=True):
         by_variant.setdefault(row["variant"], row)
     ranked = data.over_most_libraries([*by_variant.values()])

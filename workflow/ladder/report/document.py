@@ -200,7 +200,7 @@ def _use(data: RunData) -> dict[str, Any]:
     other = defaultdict[str, dict[int, Choice]](dict)
     behind = defaultdict[str, list[int]](list)
     configurations = dict[str, Row]()
-    sizes = set[int]()
+    sizes = set()
     for choice in choices(data):
         place = f"{choice.kind} {choice.layout}".strip()
         if choice.gain.measured.high < _NEAR:

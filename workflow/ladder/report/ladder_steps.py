@@ -113,7 +113,8 @@ def path_to_fastest(data: SweepData) -> Sequence[Entry]:
     out, though later rungs may need it; never the last.
     """
     gains = {step.entry.variant.id: step.gain for step in steps(data)}
-    kept, reached, most = list[Entry](), 1.0, 1.0
+    kept = []
+    reached = most = 1.0
     *path, last = path_of_baselines(data)
     for entry in path:
         gain = gains.get(entry.variant.id, NO_GAIN)

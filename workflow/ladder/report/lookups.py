@@ -103,7 +103,7 @@ class Lookups:
 
         Ladders without a result are left out. Raises Unmeasured where none has one.
         """
-        tops: dict[str, Row] = {}
+        tops = {}
         for name, sweep in ladders.items():
             part = self.data.parts.get(sweep)
             timed = self.data.timed(sweep, **part.size).rows if part else []

@@ -33,12 +33,12 @@ def rival(data: FigureData) -> str:
     libraries = list(data.sweep.reference.libraries)
     if data.sweep.reference.kernel:
         return "its baseline"
+    if libraries == [COPY]:
+        return "a copy"
     if "cublas" in libraries and "cublaslt" in libraries:
         libraries.remove("cublaslt")
-    names: dict[str, None] = {}
-    for library in libraries:
-        name = words.proper(library.removesuffix("_fast"))
-        names["a copy" if library == COPY else name] = None
+    libraries = [library.removesuffix("_fast") for library in libraries]
+    names = [*map(words.proper, dict.fromkeys(libraries))]
     return " or ".join(names) if len(names) < 3 else "the fastest library"
 
 

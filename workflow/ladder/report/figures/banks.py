@@ -54,7 +54,7 @@ def _titles(table: pd.DataFrame, name: str | None) -> list[str]:
     params = [json.loads(text) for text in table["params"]]
     others = changing(params) if name else []
     several = table["kernel"].nunique() > 1
-    titles = list[str]()
+    titles = []
     for kernel, given in zip(table["kernel"], params, strict=True):
         lines = [kernel] if several else []
         for other in others:

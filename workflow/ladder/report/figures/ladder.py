@@ -115,7 +115,7 @@ def _gains(data: FigureData) -> pd.DataFrame:
 def _labels(data: FigureData, rows: pd.DataFrame) -> list[str]:
     """Names of rungs, with the rung that one changes where that is not the one above it; a branch is indented."""
     changed = changed_rungs(data, list(rows["variant"]))
-    labels = list[str]()
+    labels = []
     for variant, on_path in zip(rows["variant"], rows["on_path"], strict=True):
         name = data.names[variant]
         if variant in changed:

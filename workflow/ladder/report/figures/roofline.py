@@ -80,19 +80,18 @@ def _shown(data: FigureData, rows: pd.DataFrame) -> pd.DataFrame:
 
 def _marks(data: FigureData, rows: pd.DataFrame) -> pd.DataFrame:
     """Rows with their `label` and `intensity`, and whether its bytes were `counted` or are the fewest possible."""
-    metrics = stats.metric_table(data.metrics)
-    counted = list[float]()
-    labels = list[str]()
-    for row in stats.records(rows):
-        counters = metrics.get(stats.cell_of(row), {})
-        read = counters.get(DRAM_READ, math.nan)
-        counted.append(read + counters.get(DRAM_WRITE, math.nan))
-        labels.append(f"{data.names[row['variant']]}, {number(row['tflops'], 3)}")
-    rows = rows.assign(label=labels, bytes=counted)
-    rows["counted"] = rows["bytes"].notna()
+    moved = stats.at_size(data.metrics, data.size)
+    moved = moved[moved["metric"].isin([DRAM_READ, DRAM_WRITE])]
+    counted = moved.groupby("variant")["value"].sum(min_count=2)
+    bytes_moved = rows["variant"].map(counted)
     fewest = rows["gbytes_per_s"] * rows["median_us"] * 1e3
     operations = rows["tflops"] * rows["median_us"] * 1e6
-    rows["intensity"] = operations / rows["bytes"].fillna(fewest)
+    rates = [number(rate, 3) for rate in rows["tflops"]]
+    rows = rows.assign(
+        label=rows["variant"].map(data.names) + ", " + rates,
+        counted=bytes_moved.notna(),
+        intensity=operations / bytes_moved.fillna(fewest),
+    )
     return data.some(rows.dropna(subset="intensity"), "operational intensity")
 
 
