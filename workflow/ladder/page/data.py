@@ -50,8 +50,8 @@ _MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable("table")
 class _PageLinks(Links):
     """Links from the page, which has the claims itself."""
 
-    def report(self, anchor: str = "") -> str:
-        return f"#{anchor}" if anchor == "claims" else super().report(anchor)
+    def claims(self) -> str:
+        return "#claims"
 
 
 def _seen(rows: pd.DataFrame) -> pd.DataFrame:

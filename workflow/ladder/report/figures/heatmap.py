@@ -1,7 +1,7 @@
 """Heat map: two parameters of a kernel, the best over all others in every cell."""
 
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from string import ascii_lowercase
 from typing import Any
 
@@ -35,8 +35,11 @@ def draw(data: FigureData) -> Figure:
         raise NoDataError("the sweep names no x and y parameter for it")
     rows = data.some(data.in_table)
     best = data.best_by_place
-    xs = _tried(data, x)
-    ys = _tried(data, y)
+    names = [name for name in (x, y, hue) if name]
+    timed = at_size(data.timings, data.size)
+    timed = timed.assign(**{name: parameter(timed, name) for name in names})
+    tried = timed[timed["status"] != "unsupported"].dropna(subset=names)
+    xs, ys = (_in_order(data, name, tried[name]) for name in (x, y))
     panels = best["hue"].nunique()
     about = f"{data.size_text}, speed relative to {rival(data)}"
     if len(rows) > len(best):
@@ -62,7 +65,7 @@ def draw(data: FigureData) -> Figure:
             axis.set_title(f"{hue} = {value}")
         for row, column in np.argwhere(speeds.isna()):
             place |= {y: ys[row], x: xs[column]}
-            why = _why(data, place)
+            why = _why(data, timed, place)
             mark = reasons.setdefault(why, ascii_lowercase[len(reasons) % 26])
             axis.text(
                 column + 0.5,
@@ -89,20 +92,15 @@ def draw(data: FigureData) -> Figure:
     return figure
 
 
-def _tried(data: FigureData, name: str) -> list[int | str]:
+def _in_order(data: FigureData, name: str, tried: Iterable[Any]) -> list[Any]:
     """Values of a parameter that were tried, in the order the sweep's kernels declare them."""
-    timed = at_size(data.timings, data.size)
-    timed = timed[timed["status"] != "unsupported"]
-    for other in (data.figure.x, data.figure.y, data.figure.hue):
-        if other:
-            timed = timed[parameter(timed, other).notna()]
-    tried = {*parameter(timed, name)}
-    declared = dict[int | str, None]()
+    declared = dict[Any, None]()
     for entry in data.sweep.entries:
         values = entry.variant.kernel.parameters.get(name)
         if values:
             declared |= dict.fromkeys(values.values)
-    return [value for value in declared if value in tried]
+    kept = {*tried}
+    return [value for value in declared if value in kept]
 
 
 def _colors(speeds: "pd.Series[float]", alike: bool) -> dict[str, Any]:
@@ -146,11 +144,9 @@ def _draw_cells(
     axis.tick_params(length=0, labelrotation=0)
 
 
-def _why(data: FigureData, place: Mapping[str, Any]) -> str:
+def _why(data: FigureData, timed: pd.DataFrame, place: Mapping[str, Any]) -> str:
     """Why a cell is empty: what became of its variants, the constraint that forbids them, or that none was tried."""
-    timed = at_size(data.timings, data.size)
-    for name, value in place.items():
-        timed = timed[parameter(timed, name) == value]
+    timed = at_size(timed, place)
     if len(timed):
         first = records(timed)[0]
         status = str(first["status"]).replace("_", " ")

@@ -95,7 +95,7 @@ def over_parameter(data: FigureData, name: str) -> Lines:
         panels[hue] = [said(hue, value) for value in parameter(rows, hue)]
     varying = panels.columns[panels.nunique() > 1]
     rows["panel"] = panels[varying].agg(", ".join, axis="columns")
-    rows["line"] = _what_differs(rows, {name, hue})
+    rows["line"] = what_differs(rows, {name, hue})
     # Of variants that a line does not tell apart the fastest.
     places = rows.groupby(["panel", "line", "x"], sort=False)
     rows = rows.loc[places["speedup"].idxmax()]
@@ -108,7 +108,7 @@ def over_parameter(data: FigureData, name: str) -> Lines:
     )
 
 
-def _what_differs(
+def what_differs(
     rows: pd.DataFrame, shown: AbstractSet[str | None]
 ) -> "pd.Series[str]":
     """What tells the variants of rows apart beside the parameters `shown`."""
