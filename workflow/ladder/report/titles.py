@@ -1,7 +1,6 @@
 """Words of figures: the title inside one, which is its text where pictures are not shown, and names on axes."""
 
 import re
-from collections.abc import Iterable
 from typing import Any
 
 from ladder.model.cell import size_label
@@ -52,18 +51,6 @@ def said(name: str, value: Any) -> str:
     text = str(value).replace("_", " ")
     is_word = re.fullmatch(r"[^\W\d].*", text)
     return text if is_word else f"{name.replace('_', ' ')} {text}"
-
-
-def differing(labels: Iterable[str]) -> dict[str, str]:
-    """Labels such as `bk=8, stages=3` without the parts that all of them have, in words."""
-    parts = {label: label.split(", ") for label in labels}
-    common = set.intersection(*map(set, parts.values())) if len(parts) > 1 else set()
-    shown = {}
-    for label, all_parts in parts.items():
-        special = [part.split("=", 1) for part in all_parts if part not in common]
-        named = [said(*part) if len(part) == 2 else part[0] for part in special]
-        shown[label] = ", ".join(named) or label
-    return shown
 
 
 def axis_words(data: FigureData, name: str) -> str:

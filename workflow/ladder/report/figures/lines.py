@@ -10,7 +10,7 @@ import pandas as pd
 from ladder.model.cell import size_label
 from ladder.model.problem import COPY
 from ladder.report.figures.style import PALETTE
-from ladder.report.titles import axis_words, differing, rival, said
+from ladder.report.titles import axis_words, rival, said
 from ladder.results import statistics as stats
 from ladder.results.statistics import (
     parameter,
@@ -46,13 +46,10 @@ def over_size(data: FigureData) -> Lines:
         names = ", ".join(f"“{data.names[variant]}”" for variant in variants)
         note = f"without {names}, whose baseline is slower"
         rows = rows[~apart]
-    lines = []
-    for variant, dtype in zip(rows["variant"], rows["dtype"], strict=True):
-        lines.append(data.names[variant].removesuffix(f" ({dtype})"))
     field, about = _extent(data)
     rows = rows.assign(
         panel=rows["dtype"],
-        line=pd.Series(lines, rows.index).map(differing(lines)),
+        line=rows["rung"].fillna(what_differs(rows, set())),
         x=rows[field].astype(int),
     )
     return Lines(rows, about, _reference(data, rows), note)
@@ -120,9 +117,10 @@ def what_differs(
                 del params[name]
         needed = distinguishing([*of_kernel])
         for index, params in of_kernel.items():
-            words = [said(name, shown_value(name, params)) for name in needed]
-            if len(kernels) > 1:
-                words.insert(0, kernel)
+            words = [kernel] if len(kernels) > 1 else []
+            for name in needed:
+                if name in params:
+                    words.append(said(name, shown_value(name, params)))
             names[index] = ", ".join(words)
     return pd.Series(names)
 
