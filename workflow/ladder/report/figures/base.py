@@ -32,36 +32,27 @@ def canvas(
     """A figure with its message as its title, below it what it shows of which sweep and device, and its axes."""
     apply()
     figure = Figure(figsize=(WIDTH, height), dpi=DPI)
-    axes = figure.subplots(squeeze=False, **subplots)
+    figure.set_layout_engine("constrained", w_pad=0.09, h_pad=0.06)
     title = textwrap.fill(title_of(data), _TITLE_WIDTH)
     sweep = data.sweep.title if data.title else ""
     parts = [sweep, about, _device(data)]
     about = textwrap.fill(" · ".join(filter(None, parts)), _ABOUT_WIDTH)
-    # Inches from the top, whatever the height.
-    about_at = 0.15 + 0.24 * (title.count("\n") + 1)
-    axes_at = about_at + 0.05 + 0.18 * (about.count("\n") + 1)
-    figure.set_layout_engine(
-        "constrained",
-        rect=(0.0, 0.0, 1.0, 1 - axes_at / height),
-        w_pad=0.09,
-        h_pad=0.06,
-    )
-    figure.text(
-        0.012,
-        1 - 0.1 / height,
+    figure.suptitle(
         title,
+        x=0.012,
+        ha="left",
         fontsize=13,
         fontweight="bold",
-        va="top",
     )
-    figure.text(
-        0.012,
-        1 - about_at / height,
+    body = figure.add_subfigure(figure.add_gridspec()[0])
+    body.suptitle(
         about,
+        x=0.012,
+        ha="left",
         fontsize=9.5,
         color=MUTED,
-        va="top",
     )
+    axes = body.subplots(squeeze=False, **subplots)
     return figure, list(axes.flat)
 
 

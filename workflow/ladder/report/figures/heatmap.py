@@ -78,8 +78,9 @@ def draw(data: FigureData) -> Figure:
             )
     legend = "; ".join(f"{mark}: {why}" for why, mark in reasons.items())
     legend = textwrap.fill(legend, 110)
-    figure.supxlabel(f"{axis_words(data, x)}\n{legend}".strip(), fontsize=10)
-    figure.supylabel(textwrap.fill(axis_words(data, y), 24), fontsize=10)
+    body = axes[0].figure
+    body.supxlabel(f"{axis_words(data, x)}\n{legend}".strip(), fontsize=10)
+    body.supylabel(textwrap.fill(axis_words(data, y), 24), fontsize=10)
     bar = figure.colorbar(
         axes[0].collections[0],
         ax=axes,

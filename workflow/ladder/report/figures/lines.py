@@ -47,9 +47,10 @@ def over_size(data: FigureData) -> Lines:
         note = f"without {names}, whose baseline is slower"
         rows = rows[~apart]
     field, about = _extent(data)
+    lines = rows["rung"].fillna(what_differs(rows, set()))
     rows = rows.assign(
         panel=rows["dtype"],
-        line=rows["rung"].fillna(what_differs(rows, set())),
+        line=lines.mask(lines == "", rows["kernel"]),
         x=rows[field].astype(int),
     )
     return Lines(rows, about, _reference(data, rows), note)
