@@ -363,7 +363,7 @@ def test_the_report_says_what_was_not_measured_and_the_evidence_has_every_part_o
     why = "Not measured: the sweep fp32_as_written is not part of this run."
     assert f"**Does double buffering pay?** {why}" in findings
     asked = "Which three steps matter most in FP32?"
-    chapter = section(pages["report"], "The FP32 ladder")
+    chapter = section(pages["report"], "Kernels")
     assert f"{asked} **Coalesced (6.0 times), then" in chapter
     part = section(pages["report"], "Claims")
     assert "1 hold. Those that hold, and every part" in part
