@@ -227,10 +227,8 @@ def run(
     """
     timings = data.frames["timings"]
     claims = data.frames["claims"]
-    sweeps = {}
-    for sweep in data.parts:
-        if sweep in {*timings["sweep"]}:
-            sweeps[sweep] = _sweep(data.parts[sweep])
+    parts = data.parts.items()
+    sweeps = {name: _sweep(part) for name, part in parts if len(part.timings)}
     cells = against_references(timings)
     rows = zip(cells.index.tolist(), records(cells), strict=True)
     places = {_place(row): place for place, row in rows}

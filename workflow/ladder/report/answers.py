@@ -114,7 +114,6 @@ QUESTIONS = (
         "register_cache",
         "Register cache or shared memory?",
         "stencil_reach",
-        "stencil",
         front=False,
     ),
     Question(

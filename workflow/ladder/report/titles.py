@@ -14,10 +14,9 @@ _MOST_LETTERS = 60  # of a description that an axis has room for
 
 def message(data: FigureData) -> str:
     """What the answer says that a figure shows; else what its sweep is about, and which one of several it is."""
-    title = data.title or data.sweep.title
     if data.title or len(data.sweep.figures) == 1:
-        return title
-    return f"{title}: {which(data.figure)}"
+        return data.title or data.sweep.title
+    return f"{data.sweep.title}: {which(data.figure)}"
 
 
 def which(figure: Figure) -> str:
