@@ -161,7 +161,7 @@ def _uses(
     for sweep in data.sweeps.values():
         variants |= {entry.variant.id: entry.variant for entry in sweep.entries}
     uses = []
-    for kind, layout, rows in rankings(data):
+    for (kind, layout, _), rows in rankings(data):
         size = rows[0].size
         shown = rows[:MOST_NEXT]
         multiples = []

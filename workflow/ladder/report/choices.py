@@ -77,13 +77,9 @@ def choices(data: RunData) -> Sequence[Choice]:
     return chosen
 
 
-def rankings(data: RunData) -> list[tuple[str, str, list[Row]]]:
-    """Kind, layout and rows of every size and regime of GEMMs against libraries: what to use there, then the next."""
-    return [
-        (kind, layout, rows)
-        for ranked in (_ranked(data), _ranked(data, SUSTAINED))
-        for (kind, layout, _), rows in ranked.items()
-    ]
+def rankings(data: RunData) -> list[tuple[Place, list[Row]]]:
+    """The rows of every place and regime of GEMMs against libraries: what to use there, then the next."""
+    return [*_ranked(data).items(), *_ranked(data, SUSTAINED).items()]
 
 
 def _ranked(data: RunData, regime: str = "") -> Mapping[Place, list[Row]]:

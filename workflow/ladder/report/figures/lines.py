@@ -79,9 +79,8 @@ def _reference(data: FigureData, rows: pd.DataFrame) -> str:
 def over_parameter(data: FigureData, name: str) -> Lines:
     """A line for what else differs, a panel for each dtype, size and value of the parameter `hue`."""
     hue = data.figure.hue
-    rows = data.some(data.ok, "result to draw over a parameter")
-    if data.figure.size is not None:
-        rows = data.some(data.here)
+    rows = data.ok if data.figure.size is None else data.here
+    rows = data.some(rows, "result to draw over a parameter")
     rows = rows.assign(x=parameter(rows, name))
     rows = data.some(
         rows.dropna(subset="x"),
