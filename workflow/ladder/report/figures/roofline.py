@@ -101,22 +101,19 @@ def _draw_roofs(axis: Axes, data: FigureData, marks: pd.DataFrame) -> None:
     bandwidth = copied or data.gpu.get("memory_peak_gbytes_per_s") or math.inf
     bandwidth /= 1e3
     source = "measured copy" if copied else "memory"
-    dtypes_of = dict[float, list[str]]()
-    for dtype, peak in dtype_peaks(data.gpu).items():
-        if dtype in data.sweep.dtypes:
-            dtypes_of.setdefault(peak, []).append(dtype)
+    peaks = pd.Series(dtype_peaks(data.gpu)).filter(data.sweep.dtypes)
     ends = [*marks["intensity"]]
     if bandwidth < math.inf:
-        ends += [peak / bandwidth for peak in dtypes_of]
+        ends += [*peaks / bandwidth]
     intensities = np.geomspace(min(ends) / 2, max(ends) * 4)
-    for peak, dtypes in dtypes_of.items():
-        core = "CUDA cores" if "fp32" in dtypes else "tensor cores"
+    for dtype, peak in peaks.items():
+        core = "CUDA cores" if dtype == "fp32" else "tensor cores"
         axis.plot(
             intensities,
             np.minimum(intensities * bandwidth, peak),
             color=style.MUTED,
             label=(
-                f"{', '.join(dtypes)} peak, {core}: {peak:.0f} TFLOP/s\n"
+                f"{dtype} peak, {core}: {peak:.0f} TFLOP/s\n"
                 f"{source}: {bandwidth:.2f} TB/s"
             ),
         )
