@@ -87,16 +87,15 @@ class Lookups:
 
         Of one sweep, or of all about banks. Raises Unmeasured where none was timed.
         """
-        frames = [
-            stats.access_costs(part.ok, part.metrics)
-            for name, part in self.data.parts.items()
-            if sweep in (None, name) and part.sweep.problem.name == "banks"
-        ]
-        costs = pd.concat([pd.DataFrame({"cycles": [], "model": []}), *frames])
-        timed = costs.dropna(subset=["cycles", "model"])
-        if timed.empty:
+        timed = []
+        for name, part in self.data.parts.items():
+            if sweep in (None, name) and part.sweep.problem.name == "banks":
+                costs = stats.access_costs(part.ok, part.metrics)
+                timed += stats.records(costs.dropna(subset=["cycles", "model"]))
+        if not timed:
             raise Unmeasured("no access to shared memory was timed")
-        return timed.assign(off=(timed["cycles"] / timed["model"] - 1).abs())
+        costs = pd.DataFrame(timed)
+        return costs.assign(off=(costs["cycles"] / costs["model"] - 1).abs())
 
     def ladder_tops(self, ladders: Mapping[str, str], share: str) -> dict[str, Row]:
         """Name -> the rung of its ladder with the largest `share`, at the size that the sweep is about.
