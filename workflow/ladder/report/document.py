@@ -77,10 +77,10 @@ def said(template: str, **context: Any) -> str:
 
 def learnt(published: RunFolder, data: RunData, root: Path) -> str:
     """What README, which lies at `root`, says of a device, from what is published of it."""
-    every = answers(data, Links(published, root, data))
+    answered = answers(data, Links(published, root, data))
     return said(
         "readme",
-        answers=[answer for answer in every if answer.name not in _OF_TEXTS],
+        answers=[answer for answer in answered if answer.name not in _OF_TEXTS],
         claims={line["id"]: line for line in claim_lines(data.frames["claims"])},
         gpu=data.name,
         device=published.root.name,
@@ -101,22 +101,22 @@ def render(
     """
     frames, links = data.frames, Links(folder, folder.root, data)
     timings = stats.against_references(frames["timings"])
-    every = answers(data, links)
+    answered = answers(data, links)
     where = folder.tables.relative_to(folder.root).as_posix()
     own_folder = run or folder.root
     context = {
-        "answers": every,
+        "answers": answered,
         "elsewhere": [
             (f"{there.name} ({folder.root.parent.name})", _headlines(folder, there))
             for folder, there in beside
             if (there.frames["timings"]["status"] == "ok").any()
         ],
-        "chapters": chapters(data, every),
+        "chapters": chapters(data, answered),
         "links": links,
         "run": data,
         **_use(data),
         "cannot": _cannot(timings),
-        "titles": {answer.figure: answer.title for answer in every},
+        "titles": {answer.figure: answer.title for answer in answered},
         "claims": claim_lines(frames["claims"]),
         "devices": side_by_side(data, beside),
         "tables": {**frames, "timings": timings},
@@ -146,8 +146,8 @@ def _settings(data: RunData, plans: Mapping[str, Plan]) -> dict[str, Any]:
 
 def _headlines(folder: RunFolder, data: RunData) -> dict[str, str]:
     """Question -> the headline of its answer, without links."""
-    every = answers(data, Links(folder, folder.root, data))
-    return {answer.name: markdown.unlinked(answer.headline) for answer in every}
+    answered = answers(data, Links(folder, folder.root, data))
+    return {answer.name: markdown.unlinked(answer.headline) for answer in answered}
 
 
 def claim_lines(claims: pd.DataFrame) -> list[dict[str, Any]]:
@@ -254,7 +254,7 @@ def _page(template: str, context: Mapping[str, Any]) -> str:
     return re.sub(r"\n{3,}", "\n\n", lines).strip() + "\n"
 
 
-def write(folder: RunFolder, *given: Any, **more: Any) -> None:
+def write(*of_run: Any, **more: Any) -> None:
     """Write what `render` makes of these, nothing before it has made all."""
-    for file, text in dict(render(folder, *given, **more)).items():
+    for file, text in dict(render(*of_run, **more)).items():
         replace_file(file, text.encode("utf-8"))

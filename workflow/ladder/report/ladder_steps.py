@@ -69,14 +69,14 @@ def _steps(data: SweepData, rungs: Iterable[tuple[Entry | None, Entry]]) -> list
         (row["variant"], row["reference"]): row for row in records(data.pairs_here)
     }
     counters = stats.metric_table(data.metrics)
-    found = []
+    made = []
     for below, entry in rungs:
         row = rows.get(entry.variant.id)
         if row is None:
             continue
         changed = below.variant.id if below else ""
         if changed not in rows:
-            found.append(Step(entry, row, changed))
+            made.append(Step(entry, row, changed))
             continue
         other, pair = rows[changed], pairs.get((entry.variant.id, changed))
         gain = gain_over(pair or row, other)
@@ -85,8 +85,8 @@ def _steps(data: SweepData, rungs: Iterable[tuple[Entry | None, Entry]]) -> list
         why = ("a tie: on another GPU either may be the faster", "", False)
         if gain.verdict != TIED:
             why = _explanation(other, row, metrics, data.gpu)
-        found.append(Step(entry, row, changed, gain, direct, *why))
-    return found
+        made.append(Step(entry, row, changed, gain, direct, *why))
+    return made
 
 
 def _explanation(

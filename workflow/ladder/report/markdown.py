@@ -40,12 +40,12 @@ def number(value: Any, digits: int = 4) -> str:
     """A number with `digits` significant digits and no exponent; empty where it is unknown."""
     if value is None or math.isnan(value):
         return ""
-    known = float(value)
-    if known == 0 or abs(known) >= 10 ** (digits - 1):
-        return f"{known:.0f}"
-    if abs(known) < 1e-3:
-        return f"{known:.{digits - 1}g}"
-    return f"{known:#.{digits}g}".rstrip(".")
+    value = float(value)
+    if value == 0 or abs(value) >= 10 ** (digits - 1):
+        return f"{value:.0f}"
+    if abs(value) < 1e-3:
+        return f"{value:.{digits - 1}g}"
+    return f"{value:#.{digits}g}".rstrip(".")
 
 
 def share(value: Any, form: str) -> str:
