@@ -23,9 +23,10 @@ from ladder.model.cell import size_label
 from ladder.report import answers as module
 from ladder.report.answers import Answer, answers
 from ladder.report.choices import choices
-from ladder.report.document import NOT_HERE, TEMPLATES, claim_lines, render
+from ladder.report.document import TEMPLATES, render
 from ladder.report.links import Links
-from ladder.report.lookups import OTHER_GPU, Lookups
+from ladder.report.lookups import Lookups
+from ladder.report.statements import NOT_HERE, OTHER_GPU, claim_lines
 from ladder.report.words import amount, numbers, span, speed
 from ladder.results import tables
 from ladder.results.run_data import Gain, RunData
@@ -83,7 +84,7 @@ from ladder.page.document import render as page
 from ladder.report.answers import titles
 from ladder.report.document import learnt, render
 from ladder.report.links import Links
-from ladder.report.lookups import OTHER_GPU, Lookups
+from ladder.report.lookups import Lookups
 from ladder.results.run_data import RunData
 root, folder = Path(sys.argv[1]), RunFolder(Path(sys.argv[2]))
 project = Project(root)

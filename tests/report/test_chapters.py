@@ -24,10 +24,11 @@ from ladder.model.cell import size_label
 from ladder.model.sweep import Entry, Figure, Sweep
 from ladder.report.answers import answers
 from ladder.report.chapters import chapters, title_of
-from ladder.report.document import NOT_HERE, claim_lines, render
+from ladder.report.document import render
 from ladder.report.figures.registry import FIGURES
 from ladder.report.links import Links
 from ladder.report.shares import shares_of
+from ladder.report.statements import NOT_HERE, claim_lines
 from ladder.results import tables
 from ladder.results.run_data import RunData
 from matplotlib.text import Text

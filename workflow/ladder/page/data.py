@@ -18,7 +18,7 @@ from ladder.model.kernel import Variant
 from ladder.model.sweep import Sweep
 from ladder.report.answers import Answer, answers
 from ladder.report.choices import PRODUCTS_SWEEP, THREE_PRODUCTS, rankings
-from ladder.report.document import claim_lines, said
+from ladder.report.document import said
 from ladder.report.ladder_steps import (
     changed_by_all,
     changed_rungs,
@@ -27,6 +27,7 @@ from ladder.report.ladder_steps import (
 )
 from ladder.report.links import Links
 from ladder.report.markdown import unlinked
+from ladder.report.statements import claim_lines
 from ladder.results import tables
 from ladder.results.run_data import RunData
 from ladder.results.statistics import (

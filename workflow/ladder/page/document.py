@@ -13,8 +13,8 @@ from ladder.model.folders import RunFolder
 from ladder.model.schemas import SIZE_COLUMNS
 from ladder.page.data import kernels, run
 from ladder.report.devices import label_of
-from ladder.report.document import NOT_HERE
 from ladder.report.markdown import number
+from ladder.report.statements import NOT_HERE
 from ladder.results.run_data import RunData
 
 _ROOM = Path(__file__).resolve().parents[2] / "page"

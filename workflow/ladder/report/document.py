@@ -12,16 +12,6 @@ from typing import Any
 import pandas as pd
 
 from ladder import __version__
-from ladder.claims.ledger import overall
-from ladder.claims.primitives import (
-    EQUIVALENT,
-    HOLDS,
-    MORE,
-    NOT_MEASURED,
-    ONLY_WHERE,
-    REFUTED,
-    UNDECIDED,
-)
 from ladder.model.files import read_json, replace_file
 from ladder.model.folders import RunFolder
 from ladder.model.plan import Plan
@@ -32,8 +22,8 @@ from ladder.report.choices import Choice, choices
 from ladder.report.devices import side_by_side
 from ladder.report.ladder_steps import rate, steps
 from ladder.report.links import Links
-from ladder.report.lookups import OTHER_GPU
 from ladder.report.shares import shares_of
+from ladder.report.statements import claim_lines
 from ladder.report.titles import which
 from ladder.results import statistics as stats
 from ladder.results.collect import OTHER_CODE
@@ -54,18 +44,6 @@ TEMPLATES.globals |= {
 }
 _OF_TEXTS = {"three_steps", "padding_or_swizzling", "double_buffering"}
 """Answers that README leaves out, since its table of the texts says as much."""
-NOT_HERE = "not on this GPU"
-"""Verdict of a refuted statement of a source that measured another one."""
-_WORST_FIRST = (
-    REFUTED,
-    NOT_HERE,
-    ONLY_WHERE,
-    UNDECIDED,
-    EQUIVALENT,
-    HOLDS,
-    MORE,
-    NOT_MEASURED,
-)
 _SMALL = 2048  # below it sizes have a table of their own
 _NEAR = 0.9  # of the library's speed: below it the report names the library alone
 
@@ -148,49 +126,6 @@ def _headlines(folder: RunFolder, data: RunData) -> dict[str, str]:
     """Question -> the headline of its answer, without links."""
     answered = answers(data, Links(folder, folder.root, data))
     return {answer.name: markdown.unlinked(answer.headline) for answer in answered}
-
-
-def claim_lines(claims: pd.DataFrame) -> list[dict[str, Any]]:
-    """A line a claim, what fails first: `id`, `source` (the text), `statement`, `verdict`, and the `number`.
-
-    The verdict and the number are those of its worst part, and `where` says at which values it holds only there.
-    Columns: id, verdict, source, statement, where, part, effect.
-    """
-    worst = claims[claims["verdict"] == claims["id"].map(overall(claims))]
-    lines = []
-    for part in stats.records(worst.drop_duplicates("id")):
-        verdict = part["verdict"]
-        text, _, _ = part["source"].partition(" ")
-        elsewhere = verdict == REFUTED and text in OTHER_GPU
-        line = {
-            "id": part["id"],
-            "source": text,
-            "statement": part["statement"],
-            "verdict": NOT_HERE if elsewhere else verdict,
-            "where": _where(part) if verdict == ONLY_WHERE else "",
-            "number": _number(part),
-        }
-        lines.append(line)
-    return sorted(lines, key=lambda line: _WORST_FIRST.index(line["verdict"]))
-
-
-def _where(part: Mapping[str, Any]) -> str:
-    """n = 1024, 2048: at which values a part holds that is refuted at others."""
-    places = []
-    for verdicts in (part["where"] or "").split("; "):
-        verdict, _, place = verdicts.partition(" at ")
-        if verdict in (HOLDS, MORE):
-            places.append(place)
-    return ", ".join(places)
-
-
-def _number(part: Mapping[str, Any]) -> str:
-    """1.50 x speed over plain A: the number of a part, and what it is of."""
-    if part["effect"] is None:
-        return ""
-    label, _, _ = part["part"].rpartition(": ")
-    unit = "x " if " over " in label else ""
-    return f"{markdown.number(part['effect'], 3)} {unit}{label}"
 
 
 def _use(data: RunData) -> dict[str, Any]:

@@ -12,20 +12,17 @@ from typing import Any
 import pandas as pd
 
 from ladder.claims.counters import conflicts, stalled
-from ladder.claims.ledger import overall
 from ladder.claims.primitives import NOT_MEASURED, ONLY_WHERE, REFUTED
 from ladder.model.errors import LadderError
 from ladder.report.causes import busy
 from ladder.report.choices import Choice, choices
 from ladder.report.ladder_steps import Step, climb, steps
+from ladder.report.statements import NOT_HERE, OTHER_GPU, claim_lines
 from ladder.results import statistics as stats
 from ladder.results.input_errors import errors_by_inputs
 from ladder.results.run_data import Row, Rows, RunData, Unmeasured, Value, best, grouped
 from ladder.results.sweep_data import plain
 from ladder.results.verdicts import Gain
-
-OTHER_GPU = ("hip-gemm", "harris-reduction")
-"""The sources that measured another GPU than any that a kernel here runs on: an AMD MI100, a G80."""
 
 
 class Lookups:
@@ -233,22 +230,20 @@ class Lookups:
 
         Of the claims `refuted` and `partly` hold; of those elsewhere `refuted_elsewhere`.
         """
-        claims = self.data.frames["claims"]
-        verdicts = overall(claims)
-        verdicts = verdicts[verdicts != NOT_MEASURED]
-        if verdicts.empty:
+        lines = claim_lines(self.data.frames["claims"])
+        claims = pd.DataFrame(lines, columns=["source", "verdict"])
+        claims = claims[claims["verdict"] != NOT_MEASURED]
+        if claims.empty:
             raise Unmeasured("no claim was decided")
-        texts = claims.groupby("id")["source"].first().str.split(" ").str[0]
-        texts = texts[verdicts.index]
-        elsewhere = texts.isin(OTHER_GPU)
-        here, there = verdicts[~elsewhere], verdicts[elsewhere]
+        elsewhere = claims["source"].isin(OTHER_GPU)
+        here, there = claims[~elsewhere], claims[elsewhere]
         return {
-            "texts": texts[~elsewhere].nunique(),
+            "texts": here["source"].nunique(),
             "claims": len(here),
-            "refuted": int((here == REFUTED).sum()),
-            "partly": int((here == ONLY_WHERE).sum()),
+            "refuted": here["verdict"].eq(REFUTED).sum(),
+            "partly": here["verdict"].eq(ONLY_WHERE).sum(),
             "elsewhere": len(there),
-            "refuted_elsewhere": int((there == REFUTED).sum()),
+            "refuted_elsewhere": there["verdict"].eq(NOT_HERE).sum(),
         }
 
     # Ranges.
