@@ -116,7 +116,7 @@ def _steps(data: SweepData) -> list[dict[str, Any]]:
     rungs = [] if data.sweep.tuning else steps(data)
     if not any(step.gain.known for step in rungs):
         return []
-    path = {entry.variant.id for entry in path_to_fastest(data)}
+    path = path_to_fastest(data)
     changed = changed_rungs(data, [step.row["variant"] for step in rungs])
     shown = []
     for step in rungs:

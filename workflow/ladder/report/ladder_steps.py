@@ -56,7 +56,8 @@ def steps(data: SweepData) -> Sequence[Step]:
 def climb(data: SweepData) -> list[Step]:
     """The rungs of `path` with a result, each over the one before it there, so that the gains make up the whole."""
     timed = {*data.here["variant"]}
-    path = [entry for entry in path_to_fastest(data) if entry.variant.id in timed]
+    rungs = path_to_fastest(data).items()
+    path = [entry for variant, entry in rungs if variant in timed]
     return _steps(data, zip([None, *path], path, strict=False))
 
 
@@ -106,14 +107,14 @@ def _explanation(
 
 
 @functools.lru_cache
-def path_to_fastest(data: SweepData) -> Sequence[Entry]:
-    """The rungs that lead to the fastest, each as fast as all before it: `path_of_baselines` without its losses.
+def path_to_fastest(data: SweepData) -> Mapping[str, Entry]:
+    """By variant the rungs that lead to the fastest, each as fast as all before it: no losses of `path_of_baselines`.
 
     A rung counts by the product of the gains up to it, a tie as none. One that is slower than a rung before it is left
     out, though later rungs may need it; never the last.
     """
     gains = {step.entry.variant.id: step.gain for step in steps(data)}
-    kept = []
+    kept = {}
     reached = most = 1.0
     *path, last = path_of_baselines(data)
     for entry in path:
@@ -123,9 +124,9 @@ def path_to_fastest(data: SweepData) -> Sequence[Entry]:
             high = reached * gain.measured.high
             reached *= gain.value
         if high >= most:
-            kept.append(entry)
+            kept[entry.variant.id] = entry
         most = max(most, reached)
-    return [*kept, last]
+    return {**kept, last.variant.id: last}
 
 
 def changed_by_all(data: SweepData) -> str:
@@ -141,7 +142,7 @@ def changed_rungs(data: SweepData, order: Sequence[str]) -> dict[str, str]:
     That is the last of the path above it. `order`: variants as they are shown.
     """
     changed = {step.row["variant"]: step.below for step in steps(data)}
-    path = {entry.variant.id for entry in path_to_fastest(data)}
+    path = path_to_fastest(data)
     above, named = "", {}
     for variant in order:
         below = changed.get(variant)

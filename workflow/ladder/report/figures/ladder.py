@@ -83,8 +83,7 @@ def _rows(data: FigureData) -> pd.DataFrame:
     timed = data.timings[data.timings["regime"] == data.regime]
     rows = pd.DataFrame({"variant": rungs}).merge(at_size(timed, data.size))
     rows = rows.merge(_gains(data), on="variant", how="left")
-    path = {entry.variant.id for entry in path_to_fastest(data)}
-    on_path = rows["variant"].isin(path)
+    on_path = rows["variant"].isin(path_to_fastest(data))
     if rows["gain"].isna().all():
         rows = rows.sort_values("speedup", ascending=False, kind="stable")
         on_path[:] = True

@@ -74,8 +74,7 @@ def draw(data: FigureData) -> Figure:
 def _shown(data: FigureData, rows: pd.DataFrame) -> pd.DataFrame:
     if not data.has_rungs:
         return rows.nlargest(MOST, "speedup")
-    path = [entry.variant.id for entry in path_to_fastest(data)]
-    return rows[rows["variant"].isin(path)]
+    return rows[rows["variant"].isin(path_to_fastest(data))]
 
 
 def _marks(data: FigureData, rows: pd.DataFrame) -> pd.DataFrame:
