@@ -32,7 +32,7 @@ from ladder.results import tables
 from ladder.results.run_data import RunData
 from ladder.results.statistics import (
     Estimate,
-    against_references,
+    identifier,
     records,
     size_of,
 )
@@ -140,19 +140,9 @@ def _ends(estimate: Estimate) -> list[float | None]:
     return [_plain(value) for value in astuple(estimate)]
 
 
-def _place(row: Mapping[str, Any]) -> tuple[str, ...]:
-    """What tells a row of timings apart from the others."""
-    return (
-        row["sweep"],
-        row["variant"],
-        size_label(size_of(row)),
-        row["regime"],
-    )
-
-
 def _uses(
     data: RunData,
-    places: Mapping[tuple[str, ...], int],
+    places: Mapping[str, int],
 ) -> list[dict[str, Any]]:
     """What to use for each kind of GEMM, layout, size and regime: `places` in timings, the first is recommended.
 
@@ -176,7 +166,7 @@ def _uses(
             "size": size_label(size),
             **size,
             "regime": rows[0]["regime"],
-            "places": [places[_place(row)] for row in shown],
+            "places": [places[identifier(row)] for row in shown],
             "multiples": multiples,
         }
         uses.append(use)
@@ -230,9 +220,8 @@ def run(
     claims = data.frames["claims"]
     parts = data.parts.items()
     sweeps = {name: _sweep(part) for name, part in parts if len(part.timings)}
-    cells = against_references(timings)
-    rows = zip(cells.index.tolist(), records(cells), strict=True)
-    places = {_place(row): place for place, row in rows}
+    rows = enumerate(records(timings))
+    places = {identifier(row): place for place, row in rows}
     links = _PageLinks(folder, (beside or folder).root, data)
     cards = answers(data, links)
     about_something = any(card.sweep and not card.absent for card in cards)
