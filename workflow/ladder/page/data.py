@@ -251,10 +251,9 @@ def run(
 
 def _named(data: RunData, timings: pd.DataFrame) -> pd.DataFrame:
     """Timings with the `label`, the name as `called`, the `kind` and the `size` that pages show."""
-    by_products = set[str]()
-    if PRODUCTS_SWEEP in data.sweeps:
-        entries = data.sweeps[PRODUCTS_SWEEP].entries
-        by_products = {entry.variant.kernel.name for entry in entries}
+    products = data.sweeps.get(PRODUCTS_SWEEP)
+    variants = products.variants if products else ()
+    by_products = {variant.kernel.name for variant in variants}
     words = []
     for row in records(timings):
         part = data.parts.get(row["sweep"])

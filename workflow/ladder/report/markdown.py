@@ -3,6 +3,7 @@
 import math
 import re
 import sys
+from dataclasses import astuple
 from typing import Any
 
 from ladder.results.statistics import Estimate
@@ -65,9 +66,9 @@ def spread(value: Estimate, digits: int = 4) -> str:
     """1.234 [1.230, 1.238], with a digit or two more where both ends would read alike; empty where it is unknown."""
     if not value.known:
         return ""
-    ends = [number(value.low, digits), number(value.high, digits)]
-    for more in (digits + 1, digits + 2):
-        closer = [number(value.low, more), number(value.high, more)]
-        if len({*ends}) == 1 < len({*closer}):
-            ends, digits = closer, more
-    return f"{number(value.value, digits)} [{', '.join(ends)}]"
+    for more in range(digits, digits + 3):
+        if number(value.low, more) != number(value.high, more):
+            digits = more
+            break
+    middle, low, high = (number(part, digits) for part in astuple(value))
+    return f"{middle} [{low}, {high}]"

@@ -93,14 +93,13 @@ def amount(gain: Gain) -> str:
 
 def elsewhere(gain: Gain) -> str:
     """1 to 5 %, 2.57 to 2.62: what another GPU is predicted to read; with signs where it may be a tie."""
-    ends_of = (gain.predicted.low, gain.predicted.high)
     if _is_factor(gain.value):
-        return from_to(*(number(end, 3) for end in ends_of))
-    tied = gain.verdict == TIED
-    changes = [percent(end - 1 if tied else abs(end - 1), tied) for end in ends_of]
+        return ends(gain.predicted)
+    changes = [gain.predicted.low - 1, gain.predicted.high - 1]
     if gain.verdict == SLOWER:
-        changes.reverse()
-    return f"{from_to(*changes)} %"
+        changes = [-change for change in reversed(changes)]
+    tied = gain.verdict == TIED
+    return f"{from_to(*(percent(change, tied) for change in changes))} %"
 
 
 def ranged(gain: Gain) -> str:
