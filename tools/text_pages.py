@@ -161,7 +161,9 @@ class Numbers(Lookups):
             if changed is None:
                 raise LadderError(f"{sweep}: rung {number} changes no other; name one")
             below = changed.rung.split(" ")[0]
-        return self.ratio(self.at(sweep, number, **size), self.at(sweep, below, **size))
+        return self.data.over(
+            self.at(sweep, number, **size), self.at(sweep, below, **size)
+        )
 
     def won(self, sweep: str, number: str, below: str = "", **size: int) -> str:
         """15 % faster (11 to 18 %), of a rung over the one below; not said where it is not faster."""

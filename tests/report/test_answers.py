@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,13 +23,15 @@ from ladder.model.cell import size_label
 from ladder.report import answers as module
 from ladder.report.answers import Answer, answers
 from ladder.report.choices import choices
-from ladder.report.document import NOT_HERE, claim_lines, render
+from ladder.report.document import TEMPLATES, render
 from ladder.report.links import Links
-from ladder.report.lookups import OTHER_GPU, Lookups
-from ladder.report.words import numbers, speed
+from ladder.report.lookups import Lookups
+from ladder.report.statements import NOT_HERE, OTHER_GPU, claim_lines
+from ladder.report.words import amount, numbers, span, speed
 from ladder.results import tables
 from ladder.results.run_data import Gain, RunData
 from ladder.results.statistics import UNKNOWN, Estimate, records, size_of
+from ladder.results.verdicts import NO_GAIN
 from rendering import made, report, section
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -63,7 +66,7 @@ def found(published: RunData) -> dict[str, Answer]:
 
 NINTH = """
 
-QUESTIONS += (Question("ninth", "What is the ninth?", "fp32", "fp32_ladder", "ladder"),)
+QUESTIONS += (Question("ninth", "What is the ninth?", "fp32_ladder", "ladder"),)
 """
 SAID = """
 {% macro headline() %}It has {{ climb("fp32_ladder") | length }} lives.{% endmacro %}
@@ -81,7 +84,7 @@ from ladder.page.document import render as page
 from ladder.report.answers import titles
 from ladder.report.document import learnt, render
 from ladder.report.links import Links
-from ladder.report.lookups import OTHER_GPU, Lookups
+from ladder.report.lookups import Lookups
 from ladder.results.run_data import RunData
 root, folder = Path(sys.argv[1]), RunFolder(Path(sys.argv[2]))
 project = Project(root)
@@ -144,6 +147,45 @@ def test_a_speed_up_is_in_percent_below_two_and_where_the_range_holds_1_a_tie_or
     of: Gain, said: str
 ) -> None:
     assert speed(of, "cuBLAS") == said
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ((1.1, 1.2), "10 to 20 %"),
+        ((0.8, 0.9), "-20 to -10 %"),
+        ((0.95, 1.08), "-5 to +8 %"),
+        ((0.95, 2.6), "-5 % to 2.6 times"),
+    ],
+)
+def test_a_span_of_losses_reads_like_no_gain(
+    values: Sequence[float], said: str
+) -> None:
+    assert span(gain(value, value, value) for value in values) == said
+
+
+def test_what_a_step_costs_has_a_sign() -> None:
+    assert amount(gain(1.38, 1.3, 1.4)) == "38 %"
+    assert amount(gain(0.97, 0.96, 0.98)) == "-3 %"
+
+
+def test_three_steps_never_bring_more_than_the_whole_ladder() -> None:
+    """A rung behind them may cost: then nothing is said of both."""
+    lookups = Lookups(RunData({}, {}))
+    path = []
+    for speedup in (1.0, 2.0, 4.0, 8.0, 7.9):
+        whole = gain(speedup, speedup, speedup)
+        step = whole.over(path[-1].whole) if path else NO_GAIN
+        entry, row = SimpleNamespace(rung="r"), SimpleNamespace(speedup=speedup)
+        path.append(SimpleNamespace(entry=entry, row=row, gain=step, whole=whole))
+    context = {"climb": lambda sweep: path, "expect": lookups.expect}
+    template = TEMPLATES.get_template("answers/three_steps.j2")
+    macros: Any = template.make_module(context)
+    assert "8.0 of the" not in macros.title()
+    assert not macros.also().strip()
+    assert (
+        "Together they bring 8.0 times, the whole ladder 7.9 times." in lookups.unsaid
+    )
 
 
 def test_sizes_that_double_are_a_range() -> None:
@@ -322,7 +364,8 @@ def test_the_report_says_what_was_not_measured_and_the_evidence_has_every_part_o
     why = "Not measured: the sweep fp32_as_written is not part of this run."
     assert f"**Does double buffering pay?** {why}" in findings
     asked = "Which three steps matter most in FP32?"
-    assert f"{asked} **Coalesced (6.0 times), then" in findings
+    chapter = section(pages["report"], "Kernels")
+    assert f"{asked} **Coalesced (6.0 times), then" in chapter
     part = section(pages["report"], "Claims")
     assert "1 hold. Those that hold, and every part" in part
     assert "Transposing pays." not in part

@@ -24,10 +24,11 @@ from ladder.model.cell import size_label
 from ladder.model.sweep import Entry, Figure, Sweep
 from ladder.report.answers import answers
 from ladder.report.chapters import chapters, title_of
-from ladder.report.document import NOT_HERE, claim_lines, render
+from ladder.report.document import render
 from ladder.report.figures.registry import FIGURES
 from ladder.report.links import Links
 from ladder.report.shares import shares_of
+from ladder.report.statements import NOT_HERE, claim_lines
 from ladder.results import tables
 from ladder.results.run_data import RunData
 from matplotlib.text import Text
@@ -159,26 +160,22 @@ def test_the_larger_share_says_what_bounds_a_sweep(data: RunData) -> None:
     part = data.parts["reduction"]
     shares = shares_of(part)
     assert shares is not None
-    assert (shares.of, len(shares.reached)) == ("the memory", len(RATES))
+    assert (shares.of, len(shares.rows)) == ("the memory", len(RATES))
     many = part.timings.assign(
         peak_fraction=2 * part.timings["memory_fraction"], copy_fraction=np.nan
     )
     other = shares_of(replace(part, timings=many))
     assert other is not None
     assert other.of == "arithmetic"
-    first = part.sweep.entries[1]
-    assert (
-        other.reached[first.variant.id].share
-        == 2 * shares.reached[first.variant.id].share
-    )
-    assert (
-        size_label({"elements": 2**24})
-        == shares.reached[part.sweep.entries[0].variant.id].size
-    )
+    smaller, first = part.sweep.entries[:2]
+    assert (shares.column, other.column) == ("memory_fraction", "peak_fraction")
+    reached = shares.rows[first.variant.id]["memory_fraction"]
+    assert other.rows[first.variant.id]["peak_fraction"] == 2 * reached
+    assert shares.measured(smaller).endswith(f" at {size_label({'elements': 2**24})}")
     assert shares_of(data.parts["fp32_ladder"]) is None
     attention = shares_of(data.parts["attention"])
     assert attention is not None
-    assert (attention.of, attention.reached) == ("arithmetic", {})
+    assert (attention.of, attention.rows) == ("arithmetic", {})
 
 
 def test_figures_of_what_the_memory_bounds_show_its_rate(data: RunData) -> None:
@@ -230,7 +227,6 @@ def test_the_answer_names_the_fastest_rung_and_what_a_copy_reaches(
     assert answer.also == "A copy reaches 89 %."
     rows = cells(answer.table)
     assert rows[0]["fastest rung"] == "bulk copies"
-    assert answer.chapter == "memory_bound"
     assert [row["size"] for row in rows] == [
         data.parts[name].size_text for name in (*ALL_RATES, "gemv_fp32")
     ]

@@ -338,7 +338,7 @@ def path(
         for rung, speed in speeds.items():
             timings.loc[rows & (timings["rung"] == rung), SPEED] = speed
     data = of_sweep(sweep, {**frames, "timings": timings}, {})
-    return [entry.rung for entry in path_to_fastest(data)]
+    return [entry.rung for entry in path_to_fastest(data).values()]
 
 
 def close(speed: float, part: float = 0.001) -> tuple[float, float, float]:

@@ -18,7 +18,7 @@ from ladder.model.kernel import Variant
 from ladder.model.sweep import Sweep
 from ladder.report.answers import Answer, answers
 from ladder.report.choices import PRODUCTS_SWEEP, THREE_PRODUCTS, rankings
-from ladder.report.document import claim_lines, said
+from ladder.report.document import said
 from ladder.report.ladder_steps import (
     changed_by_all,
     changed_rungs,
@@ -27,9 +27,15 @@ from ladder.report.ladder_steps import (
 )
 from ladder.report.links import Links
 from ladder.report.markdown import unlinked
+from ladder.report.statements import claim_lines
 from ladder.results import tables
 from ladder.results.run_data import RunData
-from ladder.results.statistics import Estimate, records, size_of
+from ladder.results.statistics import (
+    Estimate,
+    identifier,
+    records,
+    size_of,
+)
 from ladder.results.sweep_data import SweepData
 
 UNSEEN = ["chose", "host_gpus", "ldl", "stl", "source_sha256", "cubin_sha256"]
@@ -45,8 +51,8 @@ _MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable("table")
 class _PageLinks(Links):
     """Links from the page, which has the claims itself."""
 
-    def report(self, anchor: str = "") -> str:
-        return f"#{anchor}" if anchor == "claims" else super().report(anchor)
+    def claims(self) -> str:
+        return "#claims"
 
 
 def _seen(rows: pd.DataFrame) -> pd.DataFrame:
@@ -67,16 +73,15 @@ def columns(data: pd.DataFrame) -> dict[str, Any]:
     embedded = dict[str, Any]()
     for name in data.columns[data.notna().any()]:
         column = data[name]
-        is_number = is_numeric_dtype(column) or is_bool_dtype(column)
-        if is_number and _REPEATED * column.nunique() > len(column):
-            embedded[str(name)] = [_plain(value) for value in column.tolist()]
-            continue
         codes, words = pd.factorize(column)
-        to_word = _plain if is_number else str
-        embedded[str(name)] = {
-            "words": [to_word(word) for word in words.tolist()],
-            "codes": codes.tolist(),
-        }
+        is_number = is_numeric_dtype(column) or is_bool_dtype(column)
+        if is_number and _REPEATED * len(words) > len(column):
+            embedded[name] = [_plain(value) for value in column.tolist()]
+        else:
+            embedded[name] = {
+                "words": [_plain(word) for word in words.tolist()],
+                "codes": codes.tolist(),
+            }
     return embedded
 
 
@@ -111,24 +116,23 @@ def _steps(data: SweepData) -> list[dict[str, Any]]:
     rungs = [] if data.sweep.tuning else steps(data)
     if not any(step.gain.known for step in rungs):
         return []
-    path = {entry.variant.id for entry in path_to_fastest(data)}
+    path = path_to_fastest(data)
     changed = changed_rungs(data, [step.row["variant"] for step in rungs])
-    shown = list[dict[str, Any]]()
+    shown = []
     for step in rungs:
         variant = step.row["variant"]
         gain = step.gain
-        shown.append(
-            {
-                "variant": variant,
-                "below": step.below,
-                "on": changed.get(variant, ""),
-                "gain": _ends(gain.measured),
-                "predicted": _ends(gain.predicted),
-                "verdict": gain.verdict if gain.known else "",
-                "why": step.why,
-                "main": variant in path,
-            }
-        )
+        line = {
+            "variant": variant,
+            "below": step.below,
+            "on": changed.get(variant, ""),
+            "gain": _ends(gain.measured),
+            "predicted": _ends(gain.predicted),
+            "verdict": gain.verdict if gain.known else "",
+            "why": step.why,
+            "main": variant in path,
+        }
+        shown.append(line)
     return shown
 
 
@@ -136,19 +140,9 @@ def _ends(estimate: Estimate) -> list[float | None]:
     return [_plain(value) for value in astuple(estimate)]
 
 
-def _place(row: Mapping[str, Any]) -> tuple[str, ...]:
-    """What tells a row of timings apart from the others."""
-    return (
-        row["sweep"],
-        row["variant"],
-        size_label(size_of(row)),
-        row["regime"],
-    )
-
-
 def _uses(
     data: RunData,
-    places: Mapping[tuple[str, ...], int],
+    places: Mapping[str, int],
 ) -> list[dict[str, Any]]:
     """What to use for each kind of GEMM, layout, size and regime: `places` in timings, the first is recommended.
 
@@ -157,32 +151,31 @@ def _uses(
     variants = dict[str, Variant]()
     for sweep in data.sweeps.values():
         variants |= {entry.variant.id: entry.variant for entry in sweep.entries}
-    uses = list[dict[str, Any]]()
-    for kind, layout, rows in rankings(data):
+    uses = []
+    for (kind, layout, _), rows in rankings(data):
         size = rows[0].size
         shown = rows[:MOST_NEXT]
-        multiples = list[dict[str, int]]()
+        multiples = []
         for row in shown:
             # None are known of a variant that its sweep no longer has.
             variant = variants.get(row["variant"])
             multiples.append(_multiples(variant, size) if variant else {})
-        uses.append(
-            {
-                "kind": kind,
-                "layout": layout,
-                "size": size_label(size),
-                **size,
-                "regime": rows[0]["regime"],
-                "places": [places[_place(row)] for row in shown],
-                "multiples": multiples,
-            }
-        )
+        use = {
+            "kind": kind,
+            "layout": layout,
+            "size": size_label(size),
+            **size,
+            "regime": rows[0]["regime"],
+            "places": [places[identifier(row)] for row in shown],
+            "multiples": multiples,
+        }
+        uses.append(use)
     return uses
 
 
 def _multiples(variant: Variant, size: Mapping[str, int]) -> dict[str, int]:
     """Of which power of two M, N and K must be multiples for a variant, tried from a size that it takes."""
-    multiples = dict[str, int]()
+    multiples = {}
     for name, extent in size.items():
         for multiple in _MULTIPLES:
             multiples[name] = multiple
@@ -225,27 +218,14 @@ def run(
     """
     timings = data.frames["timings"]
     claims = data.frames["claims"]
-    sweeps = {
-        sweep: _sweep(data.parts[sweep])
-        for sweep in data.parts
-        if sweep in {*timings["sweep"]}
-    }
-    places = dict[tuple[str, ...], int]()
-    for place, row in enumerate(records(timings)):
-        if row["baseline"] is None:
-            places[_place(row)] = place
+    parts = data.parts.items()
+    sweeps = {name: _sweep(part) for name, part in parts if len(part.timings)}
+    rows = enumerate(records(timings))
+    places = {identifier(row): place for place, row in rows}
     links = _PageLinks(folder, (beside or folder).root, data)
     cards = answers(data, links)
     about_something = any(card.sweep and not card.absent for card in cards)
-    timings_from = data.environment["timings_from"]
-    origin = said(
-        "origin",
-        tables=data.frames,
-        source=data.source,
-        environment=data.environment,
-        name=data.name,
-        timings_from=timings_from,
-    )
+    origin = said("origin", run=data)
     sessions = data.source.get("gpus") or [data.source]
     days = [str(session.get("started") or "")[:10] for session in sessions]
     resources = data.frames["resources"].drop(columns="params")
@@ -256,7 +236,7 @@ def run(
         "measured": bool((timings["status"] == "ok").any()),
         "origin": _html(unlinked(origin) if beside else origin),
         "day": max(days),
-        "timings_from": timings_from,
+        "timings_from": data.environment["timings_from"],
         "cards": [_card(card) for card in cards] if about_something else [],
         "uses": _uses(data, places),
         "verdicts": {line["id"]: line["verdict"] for line in claim_lines(claims)},
@@ -271,11 +251,10 @@ def run(
 
 def _named(data: RunData, timings: pd.DataFrame) -> pd.DataFrame:
     """Timings with the `label`, the name as `called`, the `kind` and the `size` that pages show."""
-    by_products = set[str]()
-    if PRODUCTS_SWEEP in data.sweeps:
-        entries = data.sweeps[PRODUCTS_SWEEP].entries
-        by_products = {entry.variant.kernel.name for entry in entries}
-    words = list[list[str]]()
+    products = data.sweeps.get(PRODUCTS_SWEEP)
+    variants = products.variants if products else ()
+    by_products = {variant.kernel.name for variant in variants}
+    words = []
     for row in records(timings):
         part = data.parts.get(row["sweep"])
         kernel, label = row["kernel"], row["variant"]
@@ -297,15 +276,14 @@ def _source(key: str) -> str:
 
 def kernels(root: Path, sweeps: Mapping[str, Sweep]) -> dict[str, dict[str, str]]:
     """Source file and text of each kernel of sweeps, and of their references."""
-    sources = dict[str, Path]()
+    sources = {}
     for sweep in sweeps.values():
         for variant in sweep.variants:
-            sources[variant.kernel.name] = variant.kernel.source
-    embedded = dict[str, dict[str, str]]()
+            sources[variant.kernel.name] = variant.kernel.source.resolve()
+    embedded = {}
     for name, source in sources.items():
-        file = source.resolve().relative_to(root.resolve())
         embedded[name] = {
-            "file": file.as_posix(),
+            "file": source.relative_to(root.resolve()).as_posix(),
             "text": read_text(source),
         }
     return embedded

@@ -13,8 +13,8 @@ from ladder.model.folders import RunFolder
 from ladder.model.schemas import SIZE_COLUMNS
 from ladder.page.data import kernels, run
 from ladder.report.devices import label_of
-from ladder.report.document import NOT_HERE
 from ladder.report.markdown import number
+from ladder.report.statements import NOT_HERE
 from ladder.results.run_data import RunData
 
 _ROOM = Path(__file__).resolve().parents[2] / "page"
@@ -67,5 +67,6 @@ def render(
 ) -> str:
     """The page of a run, with other runs `beside` it to compare; `name` is the run's if the folder's own is another."""
     runs = [run(folder, data, name or label_of(folder))]
-    runs += [run(one, there, label_of(one), folder) for one, there in beside]
+    for other, there in beside:
+        runs.append(run(other, there, label_of(other), folder))
     return page({"runs": runs, "kernels": kernels(root, data.sweeps)})

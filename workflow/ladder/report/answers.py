@@ -7,6 +7,7 @@ sentence that needs it and no other. README, the report, the page and titles of 
 """
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,7 +17,7 @@ from ladder.report.links import Links
 from ladder.report.lookups import Lookups, names
 from ladder.results.run_data import RunData, Unmeasured, mean
 from ladder.results.statistics import from_to
-from ladder.results.sweep_data import plain, shown_value
+from ladder.results.sweep_data import plain
 from ladder.results.templates import TEMPLATES
 
 _OF_MARKDOWN = "code cut number share spread text"
@@ -30,7 +31,6 @@ TEMPLATES.globals |= {
     "mean": mean,
     "numbers": words.numbers,
     "plain": plain,
-    "shown_value": shown_value,
     "THREE_PRODUCTS": THREE_PRODUCTS,
 }
 _PARTS = ("also", "why", "exceptions", "title", "table")
@@ -40,65 +40,39 @@ _PARTS = ("also", "why", "exceptions", "title", "table")
 class Question:
     """A question; its `sweep` has more about it, and the `figure` of that kind shows it.
 
-    `chapter`: the folder of its kernels; empty where it is about how was measured. `front`: on the first screen.
+    `sweep` is empty where the question is about how was measured. `front`: on the first screen.
     """
 
     name: str
-    asked: str
-    chapter: str = ""
+    question: str
     sweep: str = ""
     figure: str = ""
     front: bool = True
 
 
 QUESTIONS = (
-    Question("fastest_bf16", "Which bf16 GEMM is fastest?", "hopper", "hopper_dtypes"),
+    Question("fastest_bf16", "Which bf16 GEMM is fastest?", "hopper_dtypes"),
+    Question("fastest_fp32", "Which FP32 GEMM is fastest?", "fp32_tensor", "curves"),
     Question(
-        "fastest_fp32", "Which FP32 GEMM is fastest?", "fp32", "fp32_tensor", "curves"
+        "three_steps", "Which three steps matter most in FP32?", "fp32_ladder", "ladder"
     ),
     Question(
-        "three_steps",
-        "Which three steps matter most in FP32?",
-        "fp32",
-        "fp32_ladder",
-        "ladder",
+        "double_buffering", "Does double buffering pay?", "fp32_as_written", "curves"
     ),
     Question(
-        "double_buffering",
-        "Does double buffering pay?",
-        "fp32",
-        "fp32_as_written",
-        "curves",
+        "padding_or_swizzling", "Padding or swizzling?", "tensor_layouts", "ladder"
     ),
     Question(
-        "padding_or_swizzling",
-        "Padding or swizzling?",
-        "warp_mma",
-        "tensor_layouts",
-        "ladder",
+        "power_limit", "What does the power limit take?", "hopper_dtypes", front=False
     ),
+    Question("triton", "What does Triton cost?", "triton_gemm", "curves"),
     Question(
-        "power_limit",
-        "What does the power limit take?",
-        "hopper",
-        "hopper_dtypes",
-        front=False,
+        "memory_speed", "How fast are memory-bound kernels?", "reduction", "ladder"
     ),
-    Question("triton", "What does Triton cost?", "triton", "triton_gemm", "curves"),
-    Question(
-        "memory_speed",
-        "How fast are memory-bound kernels?",
-        "memory_bound",
-        "reduction",
-        "ladder",
-    ),
-    Question(
-        "attention_speed", "How fast is attention?", "attention", "attention", "ladder"
-    ),
+    Question("attention_speed", "How fast is attention?", "attention", "ladder"),
     Question(
         "thin_fp32",
         "How do thin FP32 GEMMs fare?",
-        "fp32",
         "fp32_shapes",
         "shapes",
         front=False,
@@ -109,7 +83,6 @@ QUESTIONS = (
     Question(
         "mma_sync",
         "How far does mma.sync come?",
-        "warp_mma",
         "tensor_ladder_bf16",
         "ladder",
         front=False,
@@ -117,29 +90,22 @@ QUESTIONS = (
     Question(
         "hopper_steps",
         "What do TMA, wgmma and persistent blocks bring?",
-        "hopper",
         "hopper_ladder",
         "ladder",
         front=False,
     ),
-    Question(
-        "fp8", "Is fp8 faster than cuBLASLt?", "hopper", "hopper_fp8", front=False
-    ),
+    Question("fp8", "Is fp8 faster than cuBLASLt?", "hopper_fp8", front=False),
     Question(
         "transformers",
         "Do transformer shapes gain?",
-        "hopper",
         "hopper_shapes",
         "shapes",
         front=False,
     ),
-    Question(
-        "lane_maps", "Do lane maps matter?", "fp32", "fp32_lane_maps", front=False
-    ),
+    Question("lane_maps", "Do lane maps matter?", "fp32_lane_maps", front=False),
     Question(
         "bank_model",
         "Do bank conflicts follow the model?",
-        "shared_memory",
         "bank_stride",
         "banks",
         front=False,
@@ -147,37 +113,32 @@ QUESTIONS = (
     Question(
         "register_cache",
         "Register cache or shared memory?",
-        "stencil",
         "stencil_reach",
-        "stencil",
         front=False,
     ),
     Question(
-        "accuracy", "How exact are the fastest FP32 kernels?", "fp32", front=False
+        "accuracy",
+        "How exact are the fastest FP32 kernels?",
+        "fp32_tensor",
+        front=False,
     ),
 )
 """In reading order."""
 
 
 @dataclass(frozen=True)
-class Answer:
+class Answer(Question):
     """What the run says of a question, as markdown; or in `absent` why it says nothing.
 
-    `figure`: the file of the figure that shows it, and `title` that figure's. `unsaid`: sentences that a person wrote
-    and that the numbers of this run do not bear out; no page has them.
+    `sweep` is empty where the run lacks it. `figure`: the file of the figure that shows the answer, and `title` that
+    figure's. `unsaid`: sentences that a person wrote and the numbers of this run do not bear out; no page has them.
     """
 
-    name: str
-    question: str
-    chapter: str
-    sweep: str
-    front: bool
     headline: str = ""
     also: str = ""
     why: str = ""
     exceptions: str = ""
     table: str = ""
-    figure: str = ""
     title: str = ""
     absent: str = ""
     unsaid: tuple[str, ...] = ()
@@ -197,25 +158,20 @@ def titles(data: RunData, links: Links) -> dict[str, str]:
 
 def _answer(question: Question, data: RunData, links: Links) -> Answer:
     sweep = question.sweep if question.sweep in data.sweeps else ""
-    answer = Answer(
-        question.name, question.asked, question.chapter, sweep, question.front
-    )
+    figure = _figure_file(question, data) if sweep else ""
+    answer = Answer(**{**vars(question), "sweep": sweep, "figure": figure})
     lookups = Lookups(data)
     template = TEMPLATES.get_template(f"answers/{question.name}.j2")
     try:
         macros = template.make_module({"links": links, **names(lookups)})
         headline = _sentence(macros, "headline")
     except Unmeasured as error:
-        return replace(answer, absent=markdown.text(error))
-    parts: dict[str, Any] = {}
+        return replace(answer, figure="", absent=markdown.text(error))
+    parts: dict[str, Any] = {"headline": headline}
     for part in _PARTS:
-        try:
+        with suppress(Unmeasured):
             parts[part] = _sentence(macros, part)
-        except Unmeasured:
-            continue
-    figure = _figure_file(question, data) if sweep else ""
-    parts |= {"headline": headline, "unsaid": tuple(lookups.unsaid)}
-    return replace(answer, figure=figure, **parts)
+    return replace(answer, unsaid=tuple(lookups.unsaid), **parts)
 
 
 def _sentence(macros: Any, name: str) -> str:

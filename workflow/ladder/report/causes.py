@@ -11,7 +11,7 @@ Each is named only where its counter moved, by at least 5 %, the way that the ti
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -71,7 +71,8 @@ Metrics = Mapping[str, float]
 class Need:
     """Something that a launch needs: how much, and the seconds that so much takes at the GPU's rate; NaN if unknown.
 
-    `pipe`: the unit that works so long; empty where another need is of the same unit.
+    `pipe`: the unit that works so long; empty where another need is of the same unit. `counted`: its words beside
+    numbers, where they are others.
     """
 
     words: str
@@ -79,19 +80,7 @@ class Need:
     seconds: float
     pipe: str = ""
     unit: str = ""
-
-
-@dataclass(frozen=True)
-class Wait:
-    """The part of a launch's time that warps wait for a `reason`, and its cycles for each instruction.
-
-    `words`: at barriers; empty for reasons that say nothing of memory or barriers, which are never a cause.
-    """
-
-    reason: str
-    words: str
-    cycles: float
-    seconds: float
+    counted: str = ""
 
 
 @dataclass(frozen=True)
@@ -137,14 +126,21 @@ def needs(row: TableRow, metrics: Metrics, gpu: Mapping[str, Any]) -> list[Need]
     return needed
 
 
-def waits(row: TableRow, metrics: Metrics) -> list[Wait]:
-    """The parts of the time that warps wait for each reason; besides its waits an instruction takes a cycle."""
+def waits(row: TableRow, metrics: Metrics) -> list[Need]:
+    """The cycles of each instruction, and the part of the time, that warps wait for each reason.
+
+    Besides its waits an instruction takes a cycle. Reasons that say nothing of memory or barriers have no words.
+    """
     stalls = [metrics.get(STALL_FOR.format(reason), math.nan) for reason in _STALLS]
     second_a_cycle = row["median_us"] * 1e-6 / (1 + sum(stalls))
-    return [
-        Wait(reason, WAITS.get(reason, ""), cycles, cycles * second_a_cycle)
-        for reason, cycles in zip(_STALLS, stalls, strict=True)
-    ]
+    waited = []
+    for reason, cycles in zip(_STALLS, stalls, strict=True):
+        what = WAITS.get(reason, "")
+        counted = f"cycles per instruction that warps wait {what} ({reason})"
+        words = what and f"waits {what}"
+        seconds = cycles * second_a_cycle
+        waited.append(Need(words, cycles, seconds, counted=counted))
+    return waited
 
 
 def busy(row: TableRow, metrics: Metrics, gpu: Mapping[str, Any]) -> dict[str, float]:
@@ -166,26 +162,23 @@ def longest_wait(row: TableRow, metrics: Metrics) -> str:
     longest = max(named, key=lambda wait: wait.seconds)
     if math.isnan(longest.seconds):
         return ""
-    return f"{longest.words}, {share(longest.seconds / row['median_us'] * 1e6, '.0f')}"
+    part = share(longest.seconds / row["median_us"] * 1e6, ".0f")
+    return f"{longest.words.removeprefix('waits ')}, {part}"
 
 
 class _Pair:
     """Two launches with their counters, the one below first, and the seconds that the other one saves."""
 
     def __init__(
-        self,
-        rows: Sequence[TableRow],
-        counters: Sequence[Metrics],
-        gpu: Mapping[str, Any],
+        self, launches: Sequence[tuple[TableRow, Metrics]], gpu: Mapping[str, Any]
     ) -> None:
-        launches = list(zip(rows, counters, strict=True))
-        self.times = [float(row["median_us"]) * 1e-6 for row in rows]
+        self.times = [float(row["median_us"]) * 1e-6 for row, _ in launches]
         self.saved = self.times[0] - self.times[1]
-        needed = (needs(row, metrics, gpu) for row, metrics in launches)
-        waited = (waits(row, metrics) for row, metrics in launches)
+        needed = [needs(*launch, gpu) for launch in launches]
+        waited = [waits(*launch) for launch in launches]
         self.needs = list(zip(*needed, strict=True))
         self.waits = list(zip(*waited, strict=True))
-        self.busy = [busy(row, metrics, gpu) for row, metrics in launches]
+        self.busy = [busy(*launch, gpu) for launch in launches]
 
     def moved_along(self, below: float, above: float) -> float:
         """The logarithm of a count's quotient, positive where the count moved as the time did; 0 if it is unknown."""
@@ -198,65 +191,59 @@ class _Pair:
         """The logarithm of the slower one's time over the other's."""
         return self.moved_along(*self.times)
 
+    def moved(self, below: Need, above: Need) -> float:
+        """`moved_along` of what was needed."""
+        return self.moved_along(below.amount, above.amount)
 
-def _change(below: float, above: float, unit: str = "") -> tuple[str, str]:
+    def part(self, below: Need, above: Need) -> float:
+        """The share of the seconds saved that the change of a need takes."""
+        return (below.seconds - above.seconds) / self.saved
+
+
+def _change(below: Need, above: Need) -> tuple[str, str]:
     """fall, and fall from 3.00 to 1.00."""
-    moves = "fall" if above < below else "rise"
-    return moves, f"{moves} from {magnitude(below, unit)} to {magnitude(above, unit)}"
+    moves = "fall" if above.amount < below.amount else "rise"
+    before, after = (magnitude(need.amount, need.unit) for need in (below, above))
+    return moves, f"{moves} from {before} to {after}"
 
 
-def _counts(pair: _Pair, limits: bool) -> list[Cause]:
-    """Needs that moved as the time did.
+def _causes(
+    pair: _Pair, changes: Iterable[tuple[Need, Need, float]], least: float
+) -> list[Cause]:
+    """Needs with words that moved as the time did, with the share of the difference that each accounts for.
 
-    Limits took half of the slower one's time, and count by the time that their change takes at the hardware's rate.
-    Others are of units in use, and count by the share of the factor by which the time changed.
+    `least`: the share of the slower one's time that they took.
     """
-    least = max(pair.times) * (_LIMITS if limits else _USED)
     causes = []
-    for below, above in pair.needs:
-        moved = pair.moved_along(below.amount, above.amount)
-        part = moved / pair.factor
-        if limits:
-            part = (below.seconds - above.seconds) / pair.saved
-        enough = max(below.seconds, above.seconds) >= least
-        if enough and moved > _MOVED and _LEAST <= part <= _MOST:
-            moves, change = _change(below.amount, above.amount, below.unit)
-            words = f"{below.words} {change}"
+    for below, above, part in changes:
+        took = max(below.seconds, above.seconds) / max(pair.times)
+        moved = pair.moved(below, above) > _MOVED
+        if below.words and took >= least and moved and _LEAST <= part <= _MOST:
+            moves, change = _change(below, above)
+            words = f"{below.counted or below.words} {change}"
             causes.append(Cause(words, f"{below.words} {moves}", part))
     return causes
 
 
-def _shorter_waits(pair: _Pair, least: float) -> list[tuple[float, Wait, Wait]]:
-    """Waits with a name that moved as the time did, each with its share of the difference, `least` or more."""
-    shorter = []
-    for below, above in pair.waits:
-        part = (below.seconds - above.seconds) / pair.saved
-        moved = pair.moved_along(below.cycles, above.cycles)
-        if below.words and moved > _MOVED and part >= least:
-            shorter.append((part, below, above))
-    return shorter
+def _counts(pair: _Pair) -> list[Cause]:
+    """Limits, else work removed or waits.
 
-
-def _waits(pair: _Pair) -> list[Cause]:
-    """Waits by the time that warps spend in them.
+    Limits count by the time that their change takes at the hardware's rate, work of units in use by the share of the
+    factor by which the time changed, and waits by the time that warps spend in them.
 
     A wait may have another name in the other launch: at `__syncthreads` it is `barrier`, at an mbarrier
     `long_scoreboard`. So what other waits rise by is taken off what one falls by, and the other way round where time is
     lost.
     """
-    changes = [
-        (below.seconds - above.seconds) / pair.saved for below, above in pair.waits
-    ]
-    under_other_names = -sum(change for change in changes if change < 0)
-    causes = []
-    for part, below, above in _shorter_waits(pair, _LEAST):
-        left = part - under_other_names
-        if _LEAST <= left <= _MOST:
-            moves, change = _change(below.cycles, above.cycles)
-            waiting = f"wait {below.words} ({below.reason})"
-            words = f"cycles per instruction that warps {waiting} {change}"
-            causes.append(Cause(words, f"waits {below.words} {moves}", left))
-    return causes
+    limits = [(*need, pair.part(*need)) for need in pair.needs]
+    causes = _causes(pair, limits, _LIMITS)
+    if causes:
+        return causes
+    work = [(*need, pair.moved(*need) / pair.factor) for need in pair.needs]
+    parts = [pair.part(*wait) for wait in pair.waits]
+    under_other_names = sum(part for part in parts if part < 0)
+    waits = [(*wait, pair.part(*wait) + under_other_names) for wait in pair.waits]
+    return [*_causes(pair, work, _USED), *_causes(pair, waits, 0.0)]
 
 
 def _busier(pair: _Pair) -> Cause | None:
@@ -276,11 +263,13 @@ def _busier(pair: _Pair) -> Cause | None:
         return None
     digits = ".0f" if share(then, ".0f") != share(now, ".0f") else ".1f"
     words = f"{pipe} busy for {share(now, digits)} of the time instead of {share(then, digits)}"
-    beside = _shorter_waits(pair, _BESIDE)
-    if beside:
-        _, below, above = max(beside, key=lambda wait: wait[0])
-        _, change = _change(below.cycles, above.cycles)
-        words += f"; waits {below.words} {change} cycles an instruction"
+    moved = [
+        wait for wait in pair.waits if wait[0].words and pair.moved(*wait) > _MOVED
+    ]
+    beside = max(moved, key=lambda wait: pair.part(*wait), default=None)
+    if beside and pair.part(*beside) >= _BESIDE:
+        _, change = _change(*beside)
+        words += f"; {beside[0].words} {change} cycles an instruction"
     return Cause(words, f"{pipe} {'busier' if now > then else 'less busy'}")
 
 
@@ -291,11 +280,10 @@ def cause(
     gpu: Mapping[str, Any],
 ) -> Cause | None:
     """What accounts for the difference of two times; None where no counter does."""
-    pair = _Pair((below, above), counters, gpu)
+    pair = _Pair([*zip((below, above), counters, strict=True)], gpu)
     if not pair.saved:
         return None
-    causes = _counts(pair, limits=True)
-    causes = causes or [*_counts(pair, limits=False), *_waits(pair)]
+    causes = _counts(pair)
     if not causes:
         return _busier(pair)
     best = min(causes, key=lambda cause: abs(math.log(cause.share)))

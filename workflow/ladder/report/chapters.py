@@ -66,14 +66,16 @@ def chapters(data: RunData, answers: Sequence[Answer]) -> list[Chapter]:
     by_title: dict[str, list[Sweep]] = {title: [] for title in _TITLES.values()}
     for sweep in data.sweeps.values():
         by_title.setdefault(title_of(sweep), []).append(sweep)
-    found = []
+    shown = []
     for title, sweeps in by_title.items():
         if sweeps:
-            about = [one for one in answers if _TITLES.get(one.chapter) == title]
+            names = {sweep.name for sweep in sweeps}
+            about = [answer for answer in answers if answer.sweep in names]
             cards = [answer for answer in about if not answer.front] or about
-            parts = _ladders(data, sweeps), _absent(data, sweeps)
-            found.append(Chapter(title, sweeps, cards, *parts))
-    return found
+            ladders = _ladders(data, sweeps)
+            absent = _absent(data, sweeps)
+            shown.append(Chapter(title, sweeps, cards, ladders, absent))
+    return shown
 
 
 def _absent(data: RunData, sweeps: Sequence[Sweep]) -> str:

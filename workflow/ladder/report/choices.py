@@ -77,13 +77,9 @@ def choices(data: RunData) -> Sequence[Choice]:
     return chosen
 
 
-def rankings(data: RunData) -> list[tuple[str, str, list[Row]]]:
-    """Kind, layout and rows of every size and regime of GEMMs against libraries: what to use there, then the next."""
-    return [
-        (kind, layout, rows)
-        for ranked in (_ranked(data), _ranked(data, SUSTAINED))
-        for (kind, layout, _), rows in ranked.items()
-    ]
+def rankings(data: RunData) -> list[tuple[Place, list[Row]]]:
+    """The rows of every place and regime of GEMMs against libraries: what to use there, then the next."""
+    return [*_ranked(data).items(), *_ranked(data, SUSTAINED).items()]
 
 
 def _ranked(data: RunData, regime: str = "") -> Mapping[Place, list[Row]]:
@@ -112,7 +108,7 @@ def _by_speed(data: RunData, rows: Sequence[Row]) -> list[Row]:
 
     Of configurations that are as fast within half a percent the surest is the one with the most sessions.
     """
-    by_variant: dict[str, Row] = {}
+    by_variant = dict[str, Row]()
     for row in sorted(rows, key=_sessions, reverse=True):
         by_variant.setdefault(row["variant"], row)
     ranked = data.over_most_libraries([*by_variant.values()])

@@ -9,12 +9,10 @@ import pandas as pd
 from ladder.claims.ledger import overall
 from ladder.claims.primitives import HOLDS, NOT_MEASURED
 from ladder.model.folders import RunFolder
-from ladder.model.schemas import SIZE_COLUMNS
 from ladder.results.run_data import RunData
-from ladder.results.statistics import against_references
+from ladder.results.statistics import CELL, against_references
 
-_CELL = ["sweep", "variant", "dtype", "layout", *SIZE_COLUMNS]
-_CELL += ["taps", "regime", "reference"]
+_CELL = [*CELL, "taps", "reference"]
 
 
 def _timed(data: RunData) -> pd.DataFrame:

@@ -4,6 +4,7 @@ Numbers and selections are made here in Python; words and tables stand in the te
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,16 +12,6 @@ from typing import Any
 import pandas as pd
 
 from ladder import __version__
-from ladder.claims.ledger import overall
-from ladder.claims.primitives import (
-    EQUIVALENT,
-    HOLDS,
-    MORE,
-    NOT_MEASURED,
-    ONLY_WHERE,
-    REFUTED,
-    UNDECIDED,
-)
 from ladder.model.files import read_json, replace_file
 from ladder.model.folders import RunFolder
 from ladder.model.plan import Plan
@@ -29,10 +20,11 @@ from ladder.report.answers import answers
 from ladder.report.chapters import chapters
 from ladder.report.choices import Choice, choices
 from ladder.report.devices import side_by_side
-from ladder.report.ladder_steps import path_to_fastest, rate, steps
+from ladder.report.ladder_steps import rate, steps
 from ladder.report.links import Links
-from ladder.report.lookups import OTHER_GPU
 from ladder.report.shares import shares_of
+from ladder.report.statements import claim_lines
+from ladder.report.titles import which
 from ladder.results import statistics as stats
 from ladder.results.collect import OTHER_CODE
 from ladder.results.input_errors import errors_by_inputs
@@ -43,27 +35,15 @@ TEMPLATES.filters["anchor"] = markdown.anchor
 TEMPLATES.globals |= {
     "errors_by_inputs": errors_by_inputs,
     "OTHER_CODE": OTHER_CODE,
-    "path_to_fastest": path_to_fastest,
     "rate": rate,
     "sections": sections,
     "shares_of": shares_of,
     "steps": steps,
     "version": __version__,
+    "which": which,
 }
 _OF_TEXTS = {"three_steps", "padding_or_swizzling", "double_buffering"}
 """Answers that README leaves out, since its table of the texts says as much."""
-NOT_HERE = "not on this GPU"
-"""Verdict of a refuted statement of a source that measured another one."""
-_WORST_FIRST = (
-    REFUTED,
-    NOT_HERE,
-    ONLY_WHERE,
-    UNDECIDED,
-    EQUIVALENT,
-    HOLDS,
-    MORE,
-    NOT_MEASURED,
-)
 _SMALL = 2048  # below it sizes have a table of their own
 _NEAR = 0.9  # of the library's speed: below it the report names the library alone
 
@@ -75,10 +55,10 @@ def said(template: str, **context: Any) -> str:
 
 def learnt(published: RunFolder, data: RunData, root: Path) -> str:
     """What README, which lies at `root`, says of a device, from what is published of it."""
-    every = answers(data, Links(published, root, data))
+    answered = answers(data, Links(published, root, data))
     return said(
         "readme",
-        answers=[answer for answer in every if answer.name not in _OF_TEXTS],
+        answers=[answer for answer in answered if answer.name not in _OF_TEXTS],
         claims={line["id"]: line for line in claim_lines(data.frames["claims"])},
         gpu=data.name,
         device=published.root.name,
@@ -99,31 +79,24 @@ def render(
     """
     frames, links = data.frames, Links(folder, folder.root, data)
     timings = stats.against_references(frames["timings"])
-    every = answers(data, links)
+    answered = answers(data, links)
     where = folder.tables.relative_to(folder.root).as_posix()
     own_folder = run or folder.root
     context = {
-        "answers": every,
+        "answers": answered,
         "elsewhere": [
-            (f"{there.name} ({one.root.parent.name})", _headlines(one, there))
-            for one, there in beside
+            (f"{there.name} ({folder.root.parent.name})", _headlines(folder, there))
+            for folder, there in beside
             if (there.frames["timings"]["status"] == "ok").any()
         ],
-        "chapters": chapters(data, every),
+        "chapters": chapters(data, answered),
         "links": links,
-        "data": data,
+        "run": data,
         **_use(data),
         "cannot": _cannot(timings),
-        "titles": {answer.figure: answer.title for answer in every},
+        "titles": {answer.figure: answer.title for answer in answered},
         "claims": claim_lines(frames["claims"]),
-        "environment": data.environment,
         "devices": side_by_side(data, beside),
-        "source": data.source,
-        "gpu": data.gpu,
-        "name": data.name,
-        "timings_from": data.environment["timings_from"],
-        "parts": list(data.parts.values()),
-        "sweeps": list(data.sweeps.values()),
         "tables": {**frames, "timings": timings},
         "itself": stats.against_itself(frames["sessions"]),
         "sanitized": _sanitized(read_json(folder.sanitizer) or {}, frames["resources"]),
@@ -151,76 +124,33 @@ def _settings(data: RunData, plans: Mapping[str, Plan]) -> dict[str, Any]:
 
 def _headlines(folder: RunFolder, data: RunData) -> dict[str, str]:
     """Question -> the headline of its answer, without links."""
-    every = answers(data, Links(folder, folder.root, data))
-    return {answer.name: markdown.unlinked(answer.headline) for answer in every}
-
-
-def claim_lines(claims: pd.DataFrame) -> list[dict[str, Any]]:
-    """A line a claim, what fails first: `id`, `source` (the text), `statement`, `verdict`, and the `number`.
-
-    The verdict and the number are those of its worst part, and `where` says at which values it holds only there.
-    Columns: id, verdict, source, statement, where, part, effect.
-    """
-    whole, lines = overall(claims), []
-    for claim, parts in claims.groupby("id", sort=False):
-        verdict = whole[claim]
-        part = stats.records(parts[parts["verdict"] == verdict])[0]
-        text, _, _ = part["source"].partition(" ")
-        elsewhere = verdict == REFUTED and text in OTHER_GPU
-        lines.append(
-            {
-                "id": claim,
-                "source": text,
-                "statement": part["statement"],
-                "verdict": NOT_HERE if elsewhere else verdict,
-                "where": _where(part) if verdict == ONLY_WHERE else "",
-                "number": _number(part),
-            }
-        )
-    return sorted(lines, key=lambda line: _WORST_FIRST.index(line["verdict"]))
-
-
-def _where(part: Mapping[str, Any]) -> str:
-    """n = 1024, 2048: at which values a part holds that is refuted at others."""
-    places = []
-    for one in (part["where"] or "").split("; "):
-        verdict, _, place = one.partition(" at ")
-        if verdict in (HOLDS, MORE):
-            places.append(place)
-    return ", ".join(places)
-
-
-def _number(part: Mapping[str, Any]) -> str:
-    """1.50 x speed over plain A: the number of a part, and what it is of."""
-    if part["effect"] is None:
-        return ""
-    label, _, _ = part["part"].rpartition(": ")
-    unit = "x " if " over " in label else ""
-    return f"{markdown.number(part['effect'], 3)} {unit}{label}"
+    answered = answers(data, Links(folder, folder.root, data))
+    return {answer.name: markdown.unlinked(answer.headline) for answer in answered}
 
 
 def _use(data: RunData) -> dict[str, Any]:
     """What to use: choices `use` by place and size, the `large` and `small` sizes, those where an `other` is the
     fastest for seconds, who is far `behind` where, and the recommended `configurations`, each with a row of it."""
-    near: dict[str, dict[int, Choice]] = {}
-    other: dict[str, dict[int, Choice]] = {}
-    behind: dict[str, list[int]] = {}
-    configurations: dict[str, Row] = {}
+    near = defaultdict[str, dict[int, Choice]](dict)
+    other = defaultdict[str, dict[int, Choice]](dict)
+    behind = defaultdict[str, list[int]](list)
+    configurations = dict[str, Row]()
+    sizes = set()
     for choice in choices(data):
         place = f"{choice.kind} {choice.layout}".strip()
         if choice.gain.measured.high < _NEAR:
-            behind.setdefault(place, []).append(choice.size)
+            behind[place].append(choice.size)
             continue
-        near.setdefault(place, {})[choice.size] = choice
+        near[place][choice.size] = choice
+        sizes.add(choice.size)
         configurations.setdefault(choice.row["variant"], choice.row)
         if choice.held and not choice.same:
-            other.setdefault(place, {})[choice.size] = choice
+            other[place][choice.size] = choice
             configurations.setdefault(choice.held["variant"], choice.held)
-    sizes = sorted({size for choices in near.values() for size in choices})
     return {
         "use": near,
-        "large": [size for size in sizes if size >= _SMALL],
-        "small": [size for size in sizes if size < _SMALL],
+        "large": sorted(size for size in sizes if size >= _SMALL),
+        "small": sorted(size for size in sizes if size < _SMALL),
         "behind": behind,
         "other": other,
         "configurations": list(configurations.values()),
@@ -259,7 +189,7 @@ def _page(template: str, context: Mapping[str, Any]) -> str:
     return re.sub(r"\n{3,}", "\n\n", lines).strip() + "\n"
 
 
-def write(folder: RunFolder, *given: Any, **more: Any) -> None:
+def write(*of_run: Any, **more: Any) -> None:
     """Write what `render` makes of these, nothing before it has made all."""
-    for file, text in dict(render(folder, *given, **more)).items():
+    for file, text in dict(render(*of_run, **more)).items():
         replace_file(file, text.encode("utf-8"))

@@ -3,7 +3,7 @@
 import functools
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
@@ -26,7 +26,7 @@ class Step:
 
     `direct`: the two were launched in pairs; else the gain is the quotient of two speeds. `why`: the counter that
     accounts for the gain, or that none does; `short_why` without its numbers, a question mark where none of those
-    counted does. `blocks`: where none does, that the faster one has more blocks on a multiprocessor.
+    counted does. `explained`: whether one does.
     """
 
     entry: Entry
@@ -37,11 +37,6 @@ class Step:
     why: str = ""
     short_why: str = ""
     explained: bool = False
-    blocks: str = ""
-
-    @property
-    def tie(self) -> bool:
-        return self.gain.verdict == TIED
 
 
 @functools.lru_cache
@@ -61,7 +56,8 @@ def steps(data: SweepData) -> Sequence[Step]:
 def climb(data: SweepData) -> list[Step]:
     """The rungs of `path` with a result, each over the one before it there, so that the gains make up the whole."""
     timed = {*data.here["variant"]}
-    path = [entry for entry in path_to_fastest(data) if entry.variant.id in timed]
+    rungs = path_to_fastest(data).items()
+    path = [entry for variant, entry in rungs if variant in timed]
     return _steps(data, zip([None, *path], path, strict=False))
 
 
@@ -74,51 +70,52 @@ def _steps(data: SweepData, rungs: Iterable[tuple[Entry | None, Entry]]) -> list
         (row["variant"], row["reference"]): row for row in records(data.pairs_here)
     }
     counters = stats.metric_table(data.metrics)
-    found = []
+    made = []
     for below, entry in rungs:
         row = rows.get(entry.variant.id)
         if row is None:
             continue
         changed = below.variant.id if below else ""
         if changed not in rows:
-            found.append(Step(entry, row, changed))
+            made.append(Step(entry, row, changed))
             continue
         other, pair = rows[changed], pairs.get((entry.variant.id, changed))
         gain = gain_over(pair or row, other)
         direct = pair is not None or row["reference"] == changed
-        step = Step(entry, row, changed, gain, direct)
         metrics = [counters.get(stats.cell_of(of), {}) for of in (other, row)]
-        found.append(replace(step, **_explanation(step, other, metrics, data.gpu)))
-    return found
+        why = ("a tie: on another GPU either may be the faster", "", False)
+        if gain.verdict != TIED:
+            why = _explanation(other, row, metrics, data.gpu)
+        made.append(Step(entry, row, changed, gain, direct, *why))
+    return made
 
 
 def _explanation(
-    step: Step, other: TableRow, metrics: Sequence[Metrics], gpu: Mapping[str, Any]
-) -> dict[str, Any]:
-    """What explains a step, by its fields: the counters of the rung below and its own, else more blocks."""
-    if step.tie:
-        return {"why": "a tie: on another GPU either may be the faster"}
-    counter = cause(other, step.row, metrics, gpu) if all(metrics) else None
-    if counter:
-        return {"why": counter.words, "short_why": counter.short, "explained": True}
-    why, short = "not explained by the counters", "?"
-    if not all(metrics):
-        why, short = "not counted", ""
-    blocks = resident(other, step.row)
+    below: TableRow, above: TableRow, metrics: Sequence[Metrics], gpu: Mapping[str, Any]
+) -> tuple[str, str, bool]:
+    """`why`, `short_why` and `explained` of a step: by the counters of both rungs, else by more blocks."""
+    why, short = "not counted", ""
+    if all(metrics):
+        counter = cause(below, above, metrics, gpu)
+        if counter:
+            return counter.words, counter.short, True
+        why, short = "not explained by the counters", "?"
+    blocks = resident(below, above)
     if blocks:
-        why, short = f"{why}; {blocks}", "more blocks a multiprocessor, perhaps"
-    return {"why": why, "short_why": short, "blocks": blocks}
+        return f"{why}; {blocks}", "more blocks a multiprocessor, perhaps", False
+    return why, short, False
 
 
 @functools.lru_cache
-def path_to_fastest(data: SweepData) -> Sequence[Entry]:
-    """The rungs that lead to the fastest, each as fast as all before it: `path_of_baselines` without its losses.
+def path_to_fastest(data: SweepData) -> Mapping[str, Entry]:
+    """By variant the rungs that lead to the fastest, each as fast as all before it: no losses of `path_of_baselines`.
 
     A rung counts by the product of the gains up to it, a tie as none. One that is slower than a rung before it is left
     out, though later rungs may need it; never the last.
     """
     gains = {step.entry.variant.id: step.gain for step in steps(data)}
-    kept, reached, most = list[Entry](), 1.0, 1.0
+    kept = {}
+    reached = most = 1.0
     *path, last = path_of_baselines(data)
     for entry in path:
         gain = gains.get(entry.variant.id, NO_GAIN)
@@ -127,19 +124,16 @@ def path_to_fastest(data: SweepData) -> Sequence[Entry]:
             high = reached * gain.measured.high
             reached *= gain.value
         if high >= most:
-            kept.append(entry)
+            kept[entry.variant.id] = entry
         most = max(most, reached)
-    return [*kept, last]
+    return {**kept, last.variant.id: last}
 
 
 def changed_by_all(data: SweepData) -> str:
     """The variant that all others change, where no path leads on from it, as in an ablation; else empty."""
     changed = {step.below for step in steps(data) if step.below}
-    return (
-        changed.pop()
-        if len(changed) == 1 and len(path_to_fastest(data)) <= _ABLATION
-        else ""
-    )
+    is_ablation = len(changed) == 1 and len(path_to_fastest(data)) <= _ABLATION
+    return changed.pop() if is_ablation else ""
 
 
 def changed_rungs(data: SweepData, order: Sequence[str]) -> dict[str, str]:
@@ -147,15 +141,17 @@ def changed_rungs(data: SweepData, order: Sequence[str]) -> dict[str, str]:
 
     That is the last of the path above it. `order`: variants as they are shown.
     """
-    known = {step.row["variant"]: step for step in steps(data)}
-    main, above, found = {entry.variant.id for entry in path_to_fastest(data)}, "", {}
+    changed = {step.row["variant"]: step.below for step in steps(data)}
+    path = path_to_fastest(data)
+    above, named = "", {}
     for variant in order:
-        below = known[variant].below if variant in known else ""
+        below = changed.get(variant)
         if below and below != above:
             ordinal = re.match(r"\d+[a-z]?(?= (?!x ))", data.names[below])
-            found[variant] = ordinal[0] if ordinal else data.names[below]
-        above = variant if variant in main else above
-    return found
+            named[variant] = ordinal[0] if ordinal else data.names[below]
+        if variant in path:
+            above = variant
+    return named
 
 
 def path_of_baselines(data: SweepData) -> list[Entry]:

@@ -20,12 +20,12 @@ class Links:
     base: Path
     data: RunData
 
-    def to(self, path: Path, anchor: str = "") -> str:
-        place = Path(os.path.relpath(path.resolve(), self.base.resolve())).as_posix()
-        return f"{place}#{anchor}" if anchor else place
+    def to(self, path: Path) -> str:
+        return Path(os.path.relpath(path.resolve(), self.base.resolve())).as_posix()
 
-    def report(self, anchor: str = "") -> str:
-        return self.to(self.folder.report, anchor)
+    def claims(self) -> str:
+        """Where the report lists them."""
+        return f"{self.to(self.folder.report)}#claims"
 
     def doc(self, name: str) -> str:
         return self.to(_CHECKOUT / "docs" / name)

@@ -4,28 +4,25 @@ Templates of workflow/report/answers and of tools/texts call these methods by na
 Unmeasured: it costs the sentence that needs the number.
 """
 
-import bisect
 import math
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 
 from ladder.claims.counters import conflicts, stalled
-from ladder.claims.ledger import overall
 from ladder.claims.primitives import NOT_MEASURED, ONLY_WHERE, REFUTED
 from ladder.model.errors import LadderError
 from ladder.report.causes import busy
 from ladder.report.choices import Choice, choices
 from ladder.report.ladder_steps import Step, climb, steps
+from ladder.report.statements import NOT_HERE, OTHER_GPU, claim_lines
 from ladder.results import statistics as stats
 from ladder.results.input_errors import errors_by_inputs
-from ladder.results.run_data import Row, RunData, Unmeasured, best, grouped
+from ladder.results.run_data import Row, Rows, RunData, Unmeasured, Value, best, grouped
 from ladder.results.sweep_data import plain
 from ladder.results.verdicts import Gain
-
-OTHER_GPU = ("hip-gemm", "harris-reduction")
-"""The sources that measured another GPU than any that a kernel here runs on: an AMD MI100, a G80."""
 
 
 class Lookups:
@@ -87,23 +84,22 @@ class Lookups:
 
         Of one sweep, or of all about banks. Raises Unmeasured where none was timed.
         """
-        frames = [
-            stats.access_costs(part.ok, part.metrics)
-            for name, part in self.data.parts.items()
-            if sweep in (None, name) and part.sweep.problem.name == "banks"
-        ]
-        costs = pd.concat([pd.DataFrame({"cycles": [], "model": []}), *frames])
-        timed = costs.dropna(subset=["cycles", "model"])
-        if timed.empty:
+        timed = []
+        for name, part in self.data.parts.items():
+            if sweep in (None, name) and part.sweep.problem.name == "banks":
+                costs = stats.access_costs(part.ok, part.metrics)
+                timed += stats.records(costs.dropna(subset=["cycles", "model"]))
+        if not timed:
             raise Unmeasured("no access to shared memory was timed")
-        return timed.assign(off=(timed["cycles"] / timed["model"] - 1).abs())
+        costs = pd.DataFrame(timed)
+        return costs.assign(off=(costs["cycles"] / costs["model"] - 1).abs())
 
     def ladder_tops(self, ladders: Mapping[str, str], share: str) -> dict[str, Row]:
         """Name -> the rung of its ladder with the largest `share`, at the size that the sweep is about.
 
         Ladders without a result are left out. Raises Unmeasured where none has one.
         """
-        tops: dict[str, Row] = {}
+        tops = {}
         for name, sweep in ladders.items():
             part = self.data.parts.get(sweep)
             timed = self.data.timed(sweep, **part.size).rows if part else []
@@ -123,36 +119,24 @@ class Lookups:
 
     # Speeds.
 
-    def ratio(self, row: Row, other: Row) -> Gain:
-        """Speed of a row over another one, of pairs where they were launched in turn."""
-        return self.data.over(row, other)
-
     def gains(self, sweep: str, rung: Any, below: Any) -> dict[int, Gain]:
         """Size n -> speed of a rung over another one, at the sizes that both have."""
-        others = {row["n"]: row for row in self.data.rows(sweep, rung=below)}
-        rows = self.data.rows(sweep, rung=rung)
-        gains = {
-            row["n"]: self.ratio(row, others[row["n"]])
-            for row in rows
-            if row["n"] in others
-        }
-        if not gains:
-            raise Unmeasured(f"{sweep} has no size with both {rung} and {below}")
-        return gains
+        rows, others = (self.data.timed(sweep, rung=name) for name in (rung, below))
+        gains = self.data.speeds_over(rows, others, "n")
+        if not gains.values:
+            both = f"{sweep} has no size with both {rung} and {below}"
+            raise Unmeasured(gains.why or both)
+        return {gain.row["n"]: gain for gain in gains.values}
 
     def beside(
         self, by: Sequence[str], sweep: str, kernel: Any, other: Any, **wanted: Any
-    ) -> list[tuple[Row, Gain]]:
-        """For each value of columns the fastest row of a kernel, and its speed over the fastest of another one."""
-        others = {}
-        for row in self.fastest_each(by, sweep, other, **wanted):
-            others[tuple(row[name] for name in by)] = row
-        pairs = []
-        for row in self.fastest_each(by, sweep, kernel, **wanted):
-            rival = others.get(tuple(row[name] for name in by))
-            if rival:
-                pairs.append((row, self.ratio(row, rival)))
-        return pairs
+    ) -> Sequence[Value]:
+        """For each value of columns the speed of the fastest row of a kernel over the fastest of another one."""
+        rows, others = (
+            Rows(sweep, self.fastest_each(by, sweep, name, **wanted), "")
+            for name in (kernel, other)
+        )
+        return self.data.speeds_over(rows, others, *by).values
 
     def choices(self, kind: str) -> list[Choice]:
         """The recommended configurations of a kind of GEMM, every layout and square size."""
@@ -198,22 +182,20 @@ class Lookups:
         """Cycles an instruction that warps wait for a reason, such as long_scoreboard."""
         return stalled(reason)(row)
 
-    def conflicts(self, row: Row, access: str = "ld") -> float:
-        """Bank conflicts for each shared load (`ld`) or store (`st`)."""
-        return conflicts(row, access)
+    conflicts = staticmethod(conflicts)
 
     def error_ratios(self, sweep: str) -> dict[str, list[float]]:
         """Kind of inputs -> the largest errors of a sweep's kernels over those of its reference, the least first."""
         part = self.data.part(sweep)
-        ratios: dict[str, list[float]] = {}
+        ratios = defaultdict[str, list[float]](list)
         for error in errors_by_inputs(part.ok, part.metrics):
             if error.ratio is not None:
-                bisect.insort(ratios.setdefault(error.inputs, []), error.ratio)
+                ratios[error.inputs].append(error.ratio)
         if not ratios:
             raise Unmeasured(
                 "errors by kind of inputs were not measured here: they take a GPU"
             )
-        return ratios
+        return {inputs: sorted(numbers) for inputs, numbers in ratios.items()}
 
     def busy(self, row: Row) -> dict[str, float]:
         """Unit -> the share of its peak rate, the busiest first."""
@@ -235,8 +217,8 @@ class Lookups:
     def part(self, claim: str, words_of_it: str) -> Mapping[str, Any]:
         """The part of a claim whose label has these words: part, verdict, where, effect, effect_low, effect_high."""
         claims = self.data.frames["claims"]
-        own = claims[claims["id"] == claim]
-        fitting = own[own["part"].str.contains(words_of_it, regex=False)]
+        parts = claims[claims["id"] == claim]
+        fitting = parts[parts["part"].str.contains(words_of_it, regex=False)]
         if len(fitting) != 1:
             raise LadderError(
                 f"{claim}: {len(fitting)} parts have {words_of_it!r}; accepted: one"
@@ -248,22 +230,20 @@ class Lookups:
 
         Of the claims `refuted` and `partly` hold; of those elsewhere `refuted_elsewhere`.
         """
-        claims = self.data.frames["claims"]
-        verdicts = overall(claims)
-        verdicts = verdicts[verdicts != NOT_MEASURED]
-        if verdicts.empty:
+        lines = claim_lines(self.data.frames["claims"])
+        claims = pd.DataFrame(lines, columns=["source", "verdict"])
+        claims = claims[claims["verdict"] != NOT_MEASURED]
+        if claims.empty:
             raise Unmeasured("no claim was decided")
-        texts = claims.groupby("id")["source"].first().str.split(" ").str[0]
-        texts = texts[verdicts.index]
-        elsewhere = texts.isin(OTHER_GPU)
-        here, there = verdicts[~elsewhere], verdicts[elsewhere]
+        elsewhere = claims["source"].isin(OTHER_GPU)
+        here, there = claims[~elsewhere], claims[elsewhere]
         return {
-            "texts": texts[~elsewhere].nunique(),
+            "texts": here["source"].nunique(),
             "claims": len(here),
-            "refuted": int((here == REFUTED).sum()),
-            "partly": int((here == ONLY_WHERE).sum()),
+            "refuted": here["verdict"].eq(REFUTED).sum(),
+            "partly": here["verdict"].eq(ONLY_WHERE).sum(),
             "elsewhere": len(there),
-            "refuted_elsewhere": int((there == REFUTED).sum()),
+            "refuted_elsewhere": there["verdict"].eq(NOT_HERE).sum(),
         }
 
     # Ranges.
@@ -291,5 +271,5 @@ class Lookups:
 
 def names(lookups: Lookups) -> dict[str, Any]:
     """The methods and tables of `lookups` by the names that templates call them."""
-    own = [name for name in dir(lookups) if not name.startswith("_")]
-    return {name: getattr(lookups, name) for name in own}
+    public = [name for name in dir(lookups) if not name.startswith("_")]
+    return {name: getattr(lookups, name) for name in public}

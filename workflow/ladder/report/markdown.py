@@ -3,6 +3,7 @@
 import math
 import re
 import sys
+from dataclasses import astuple
 from typing import Any
 
 from ladder.results.statistics import Estimate
@@ -40,12 +41,12 @@ def number(value: Any, digits: int = 4) -> str:
     """A number with `digits` significant digits and no exponent; empty where it is unknown."""
     if value is None or math.isnan(value):
         return ""
-    known = float(value)
-    if known == 0 or abs(known) >= 10 ** (digits - 1):
-        return f"{known:.0f}"
-    if abs(known) < 1e-3:
-        return f"{known:.{digits - 1}g}"
-    return f"{known:#.{digits}g}".rstrip(".")
+    value = float(value)
+    if value == 0 or abs(value) >= 10 ** (digits - 1):
+        return f"{value:.0f}"
+    if abs(value) < 1e-3:
+        return f"{value:.{digits - 1}g}"
+    return f"{value:#.{digits}g}".rstrip(".")
 
 
 def share(value: Any, form: str) -> str:
@@ -65,9 +66,9 @@ def spread(value: Estimate, digits: int = 4) -> str:
     """1.234 [1.230, 1.238], with a digit or two more where both ends would read alike; empty where it is unknown."""
     if not value.known:
         return ""
-    ends = [number(value.low, digits), number(value.high, digits)]
-    for more in (digits + 1, digits + 2):
-        closer = [number(value.low, more), number(value.high, more)]
-        if len({*ends}) == 1 < len({*closer}):
-            ends, digits = closer, more
-    return f"{number(value.value, digits)} [{', '.join(ends)}]"
+    for more in range(digits, digits + 3):
+        if number(value.low, more) != number(value.high, more):
+            digits = more
+            break
+    middle, low, high = (number(part, digits) for part in astuple(value))
+    return f"{middle} [{low}, {high}]"

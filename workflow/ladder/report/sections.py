@@ -81,19 +81,17 @@ def resources(data: SweepData) -> dict[str, Any]:
     """Of the variants shown that compiled `lines`, each for those that use the same, and the `titles` of columns."""
     compiled = data.resources[data.resources["status"] == "ok"]
     shared = compiled["shared_bytes_static"] + compiled["shared_bytes_dynamic"]
-    rows = {
-        row["variant"]: row for row in records(compiled.assign(shared_bytes=shared))
-    }
-    names = list(selected(data)["variant"]) or list(rows)[:MOST_ROWS]
-    shown = [rows[name] for name in dict.fromkeys(names) if name in rows]
+    compiled = compiled.assign(shared_bytes=shared)
+    variants = selected(data)["variant"].drop_duplicates()
+    if variants.empty:
+        variants = compiled["variant"].head(MOST_ROWS)
+    shown = variants.to_frame().merge(compiled)
     titles = dict(_RESOURCES)
     for name in _INSTRUCTIONS.split():
-        if any(row[name] for row in shown):
+        if shown[name].any():
             titles[name] = name.upper().replace("_", ".")
-    alike: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-    for row in shown:
-        alike.setdefault(tuple(row[title] for title in titles), []).append(row)
-    return {"lines": list(alike.values()), "titles": titles}
+    alike = shown.groupby([*titles], dropna=False, sort=False)
+    return {"lines": [records(rows) for _, rows in alike], "titles": titles}
 
 
 def counters(data: SweepData) -> dict[str, Any]:
@@ -129,25 +127,19 @@ def failures(data: SweepData) -> list[dict[str, str]]:
     """Cells without a result and variants that did not compile, those with the same sizes and reason in a line."""
     failed, uncompiled = stats.failures(data.timings), stats.failures(data.resources)
     uncompiled = uncompiled[~uncompiled["variant"].isin(failed["variant"])]
-    sizes: dict[tuple[str, str, str], list[str]] = {}
+    cells = []
     for row in [*records(uncompiled), *records(failed)]:
-        cell = (row["variant"], row["status"], _reason(row))
-        sizes.setdefault(cell, []).append(size_label(size_of(row)))
+        label = size_label(size_of(row))
+        cells.append((row["variant"], label, row["status"], _reason(row)))
     for entry, size in data.unmeasured:
         variant = entry.variant.id
         if variant not in set(uncompiled["variant"]):
-            cell = (variant, "not measured", "no record of it")
-            sizes.setdefault(cell, []).append(size_label(size))
-    lines: dict[tuple[str, str, str], list[str]] = {}
-    for (variant, status, reason), labels in sizes.items():
-        name = text(data.names.get(variant, variant))
-        lines.setdefault((", ".join(labels), status, reason), []).append(name)
-    return [
-        {
-            "variant": listed(names, MOST_FAILURES),
-            "sizes": labels,
-            "status": status,
-            "reason": reason,
-        }
-        for (labels, status, reason), names in lines.items()
-    ]
+            label = size_label(size)
+            cells.append((variant, label, "not measured", "no record of it"))
+    table = pd.DataFrame(cells, columns=["variant", "sizes", "status", "reason"])
+    of_variant = table.groupby(["variant", "status", "reason"], sort=False)
+    table = of_variant["sizes"].agg(", ".join).reset_index()
+    table["name"] = [text(data.names.get(name, name)) for name in table["variant"]]
+    alike = table.groupby(["sizes", "status", "reason"], sort=False)["name"]
+    variants = alike.agg(lambda names: listed([*names], MOST_FAILURES))
+    return records(variants.reset_index(name="variant"))

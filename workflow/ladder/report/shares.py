@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import pandas as pd
 
 from ladder.model.cell import size_label
+from ladder.model.schemas import TableRow
 from ladder.model.sweep import Entry
 from ladder.report.markdown import share
 from ladder.results import statistics as stats
-from ladder.results.statistics import records
 from ladder.results.sweep_data import SweepData
 
 _MANY = 1000
@@ -17,27 +17,25 @@ _MANY = 1000
 
 
 @dataclass(frozen=True)
-class Reached:
-    """A share, and at which size, if that is not the one that the sweep speaks of."""
-
-    share: float
-    size: str = ""
-
-
-@dataclass(frozen=True)
 class Shares:
-    """What rungs reach, by the id of their variant, of the peak rate of `of`."""
+    """The share of the peak rate of `of` that rungs reach: `column` of `rows`, by the id of their variant.
+
+    `size`: the one that the sweep speaks of; rows of another one name theirs.
+    """
 
     of: str
-    reached: Mapping[str, Reached]
+    column: str
+    size: Mapping[str, int]
+    rows: Mapping[str, TableRow]
 
     def measured(self, entry: Entry) -> str:
         """17.2 %, or 0.04 % at 2^24; empty where there is no result."""
-        reached = self.reached.get(entry.variant.id)
-        if reached is None:
+        row = self.rows.get(entry.variant.id)
+        if row is None:
             return ""
-        at = f" at {reached.size}" if reached.size else ""
-        return share(reached.share, ".3g") + at
+        size = stats.size_of(row)
+        at = "" if size == self.size else f" at {size_label(size)}"
+        return share(row[self.column], ".3g") + at
 
     def predicted(self, entry: Entry) -> str:
         """12 to 20 %; empty where nothing was predicted."""
@@ -48,11 +46,11 @@ class Shares:
 
     def held(self, entry: Entry) -> bool | None:
         """Whether what was predicted came true; None where either is missing."""
-        reached = self.reached.get(entry.variant.id)
-        if entry.predicted is None or reached is None:
+        row = self.rows.get(entry.variant.id)
+        if entry.predicted is None or row is None:
             return None
         low, high = entry.predicted
-        return low <= reached.share <= high
+        return bool(low <= row[self.column] <= high)
 
 
 def shares_of(data: SweepData) -> Shares | None:
@@ -61,14 +59,12 @@ def shares_of(data: SweepData) -> Shares | None:
         return None
     by_memory = _bound_by_memory(data)
     column = "memory_fraction" if by_memory else "peak_fraction"
-    timed = data.ok.dropna(subset=column)
-    largest_first = timed.sort_values("median_us", ascending=False)
-    reached: dict[str, Reached] = {}
-    for row in records(pd.concat([stats.at_size(timed, data.size), largest_first])):
-        size = stats.size_of(row)
-        at = "" if size == data.size else size_label(size)
-        reached.setdefault(row["variant"], Reached(float(row[column]), at))
-    return Shares("the memory" if by_memory else "arithmetic", reached)
+    timed = data.ok.dropna(subset=column).sort_values("median_us", ascending=False)
+    best_first = pd.concat([stats.at_size(timed, data.size), timed])
+    rows = stats.records(best_first.drop_duplicates("variant"))
+    by_variant = {row["variant"]: row for row in rows}
+    of = "the memory" if by_memory else "arithmetic"
+    return Shares(of, column, data.size, by_variant)
 
 
 def _bound_by_memory(data: SweepData) -> bool:

@@ -1,10 +1,11 @@
 """Words of figures: the title inside one, which is its text where pictures are not shown, and names on axes."""
 
 import re
-from collections.abc import Iterable
 from typing import Any
 
+from ladder.model.cell import size_label
 from ladder.model.problem import COPY
+from ladder.model.sweep import Figure
 from ladder.report import words
 from ladder.results.sweep_data import FigureData
 
@@ -12,8 +13,17 @@ _MOST_LETTERS = 60  # of a description that an axis has room for
 
 
 def message(data: FigureData) -> str:
-    """What the answer says that a figure shows; else what its sweep is about."""
-    return data.title or data.sweep.title
+    """What the answer says that a figure shows; else what its sweep is about, and which one of several it is."""
+    if data.title or len(data.sweep.figures) == 1:
+        return data.title or data.sweep.title
+    return f"{data.sweep.title}: {which(data.figure)}"
+
+
+def which(figure: Figure) -> str:
+    """bn by bm, 4096: what tells a figure from the others of its sweep."""
+    axes = filter(None, [figure.x, figure.y, figure.hue])
+    what = " by ".join(axes) or figure.kind
+    return f"{what}, {size_label(figure.size)}" if figure.size else what
 
 
 def rival(data: FigureData) -> str:
@@ -21,12 +31,12 @@ def rival(data: FigureData) -> str:
     libraries = list(data.sweep.reference.libraries)
     if data.sweep.reference.kernel:
         return "its baseline"
+    if libraries == [COPY]:
+        return "a copy"
     if "cublas" in libraries and "cublaslt" in libraries:
         libraries.remove("cublaslt")
-    names: dict[str, None] = {}
-    for library in libraries:
-        name = words.proper(library.removesuffix("_fast"))
-        names["a copy" if library == COPY else name] = None
+    libraries = [library.removesuffix("_fast") for library in libraries]
+    names = [*map(words.proper, dict.fromkeys(libraries))]
     return " or ".join(names) if len(names) < 3 else "the fastest library"
 
 
@@ -40,18 +50,6 @@ def said(name: str, value: Any) -> str:
     text = str(value).replace("_", " ")
     is_word = re.fullmatch(r"[^\W\d].*", text)
     return text if is_word else f"{name.replace('_', ' ')} {text}"
-
-
-def differing(labels: Iterable[str]) -> dict[str, str]:
-    """Labels such as `bk=8, stages=3` without the parts that all of them have, in words."""
-    parts = {label: label.split(", ") for label in labels}
-    common = set.intersection(*map(set, parts.values())) if len(parts) > 1 else set()
-    shown = {}
-    for label, all_parts in parts.items():
-        special = [part.split("=", 1) for part in all_parts if part not in common]
-        named = [said(*part) if len(part) == 2 else part[0] for part in special]
-        shown[label] = ", ".join(named) or label
-    return shown
 
 
 def axis_words(data: FigureData, name: str) -> str:

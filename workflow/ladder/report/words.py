@@ -87,22 +87,19 @@ def change(gain: Gain) -> str:
 
 
 def amount(gain: Gain) -> str:
-    """What a step brings: 38 %, or 2.7 times."""
-    if gain.value >= _FACTOR:
-        return f"{times(gain.value)} times"
-    return f"{percent(abs(gain.value - 1))} %"
+    """What a step brings: 38 %, 2.7 times; -3 % where it costs."""
+    return change(gain).removeprefix("+")
 
 
 def elsewhere(gain: Gain) -> str:
     """1 to 5 %, 2.57 to 2.62: what another GPU is predicted to read; with signs where it may be a tie."""
-    ends_of = (gain.predicted.low, gain.predicted.high)
     if _is_factor(gain.value):
-        return from_to(*(number(end, 3) for end in ends_of))
-    tied = gain.verdict == TIED
-    changes = [percent(end - 1 if tied else abs(end - 1), tied) for end in ends_of]
+        return ends(gain.predicted)
+    changes = [gain.predicted.low - 1, gain.predicted.high - 1]
     if gain.verdict == SLOWER:
-        changes.reverse()
-    return f"{from_to(*changes)} %"
+        changes = [-change for change in reversed(changes)]
+    tied = gain.verdict == TIED
+    return f"{from_to(*(percent(change, tied) for change in changes))} %"
 
 
 def ranged(gain: Gain) -> str:
@@ -131,7 +128,7 @@ def _compared(gain: Gain) -> tuple[str, str]:
     if _is_factor(gain.value):
         return f"{times(gain.value)} times as fast", "as"
     direction = "faster" if gain.value > 1 else "slower"
-    return f"{amount(gain)} {direction}", "than"
+    return f"{percent(abs(gain.value - 1))} % {direction}", "than"
 
 
 def speed(gain: Gain, than: str = "", ranged: bool = True) -> str:
@@ -146,7 +143,7 @@ def speed(gain: Gain, than: str = "", ranged: bool = True) -> str:
 
 
 def span(gains: Iterable[Gain], signed: bool = False) -> str:
-    """13 to 66 %, of gains or of losses alike; -5 to +8 % where there are both, or if `signed`.
+    """13 to 66 %, of gains; -5 to +8 % where there is a loss, or if `signed`.
 
     Where one end is a factor of two or more: -5 % to 2.6 times.
     """
@@ -154,6 +151,6 @@ def span(gains: Iterable[Gain], signed: bool = False) -> str:
     least, most = values[0], values[-1]
     if _is_factor(least) or _is_factor(most):
         return from_to(change_by(least), change_by(most))
-    if signed or least < 1 < most:
-        return f"{from_to(percent(least - 1, True), percent(most - 1, True))} %"
-    return shares(abs(value - 1) for value in values)
+    signed = signed or least < 1
+    ends_of = [percent(value - 1, signed) for value in (least, most)]
+    return f"{from_to(*ends_of)} %"

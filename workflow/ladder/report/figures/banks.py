@@ -1,16 +1,15 @@
 """Banks: cycles of the clock, wavefronts of the profiler and the model's prediction, side by side."""
 
-import json
-
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ladder.report.figures.base import canvas, legend_below
+from ladder.report.figures.lines import what_differs
 from ladder.report.figures.style import PALETTE
-from ladder.report.titles import axis_words, said
-from ladder.results.statistics import COSTS, access_costs, changing, parameter
+from ladder.report.titles import axis_words
+from ladder.results.statistics import COSTS, access_costs, parameter
 from ladder.results.sweep_data import FigureData, NoDataError
 
 _LABELS = 18  # values that have a label below all panels
@@ -27,7 +26,7 @@ def draw(data: FigureData) -> Figure:
     table["x"] = table["variant"]
     if name:
         table["x"] = parameter(table, name)
-    table["panel"] = _titles(table, name)
+    table["panel"] = what_differs(table, {name}).str.replace(", ", "\n")
     panels = dict(list(table.groupby("panel", sort=False)))
     figure, axes = canvas(
         data,
@@ -47,21 +46,6 @@ def draw(data: FigureData) -> Figure:
     axes[0].yaxis.set_major_formatter("{x:g}")
     title = axis_words(data, name) if name else "variant"
     return legend_below(figure, axes, title)
-
-
-def _titles(table: pd.DataFrame, name: str | None) -> list[str]:
-    """A panel of its own for each kernel and set of the parameters beside x."""
-    params = [json.loads(text) for text in table["params"]]
-    others = changing(params) if name else []
-    several = table["kernel"].nunique() > 1
-    titles = list[str]()
-    for kernel, given in zip(table["kernel"], params, strict=True):
-        lines = [kernel] if several else []
-        for other in others:
-            if other in given and other != name:
-                lines.append(said(other, given[other]))
-        titles.append("\n".join(lines))
-    return titles
 
 
 def _draw_costs(axis: Axes, table: pd.DataFrame, step: int) -> None:

@@ -1,10 +1,12 @@
 """What every figure is made with: its headings, intervals, axes of factors and legend."""
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import pandas as pd
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
@@ -13,16 +15,15 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 from ladder.report.figures.style import DPI, MUTED, WIDTH, apply
 from ladder.report.markdown import cut
 from ladder.report.titles import message as title_of
-from ladder.results.statistics import estimate, predicted
 from ladder.results.sweep_data import FigureData
 
 _TITLE_WIDTH, _ABOUT_WIDTH = 70, 112  # characters of a line
-_LONGEST = 160  # characters of a heading
+_LONGEST = 480  # characters of a reason
 _LEGEND_WIDTH = 110  # characters of a legend that fit side by side
 _MARK_WIDTH = 8  # characters that a mark in a legend is as wide as
 _SHORT, _LONG = 4, 150  # ratios of the ends of an axis
 RANGES = "thick: measured, 95 %; thin: what another GPU would read"
-"""What the lines of `interval` are, for a label."""
+"""What the lines of `intervals` are, for a label."""
 
 
 def canvas(
@@ -31,81 +32,68 @@ def canvas(
     """A figure with its message as its title, below it what it shows of which sweep and device, and its axes."""
     apply()
     figure = Figure(figsize=(WIDTH, height), dpi=DPI)
-    axes = figure.subplots(squeeze=False, **subplots)
-    title = textwrap.fill(cut(title_of(data), _LONGEST), _TITLE_WIDTH)
-    said = title_of(data) == data.sweep.title
-    sweep = "" if said else cut(data.sweep.title, _LONGEST)
+    figure.set_layout_engine("constrained", w_pad=0.09, h_pad=0.06)
+    title = textwrap.fill(title_of(data), _TITLE_WIDTH)
+    sweep = data.sweep.title if data.title else ""
     parts = [sweep, about, _device(data)]
     about = textwrap.fill(" · ".join(filter(None, parts)), _ABOUT_WIDTH)
-    # Inches from the top, whatever the height.
-    about_at = 0.15 + 0.24 * (title.count("\n") + 1)
-    axes_at = about_at + 0.05 + 0.18 * (about.count("\n") + 1)
-    figure.set_layout_engine(
-        "constrained",
-        rect=(0.0, 0.0, 1.0, 1 - axes_at / height),
-        w_pad=0.09,
-        h_pad=0.06,
-    )
-    figure.text(
-        0.012,
-        1 - 0.1 / height,
+    figure.suptitle(
         title,
+        x=0.012,
+        ha="left",
         fontsize=13,
         fontweight="bold",
-        va="top",
     )
-    figure.text(
-        0.012,
-        1 - about_at / height,
+    body = figure.add_subfigure(figure.add_gridspec()[0])
+    body.suptitle(
         about,
+        x=0.012,
+        ha="left",
         fontsize=9.5,
         color=MUTED,
-        va="top",
     )
+    axes = body.subplots(squeeze=False, **subplots)
     return figure, list(axes.flat)
 
 
 def _device(data: FigureData) -> str:
     """Name of the device and days of the measurements, without places to break a line at."""
-    name = data.gpu.get("name") or data.source.get("device")
-    device = cut(name or "unknown device", _LONGEST)
+    name = data.gpu.get("name") or data.source.get("device") or "unknown device"
     published = data.environment.get("timings_from") == "published"
-    parts = [device, "published run" if published else "", data.days]
+    parts = [name, "published run" if published else "", data.days]
     return ", ".join(filter(None, parts)).replace(" ", "\u00a0")
 
 
 def message(data: FigureData, reason: str) -> Figure:
     """A figure that says why there is nothing to see."""
-    figure, (axis,) = canvas(replace(data, title=data.sweep.title), 2.4)
+    figure, (axis,) = canvas(replace(data, title=""), 2.4)
     axis.set_axis_off()
-    text = cut(f"No {data.figure.kind} figure: {reason}.", 3 * _LONGEST)
+    text = cut(f"No {data.figure.kind} figure: {reason}.", _LONGEST)
     axis.text(0.5, 0.5, textwrap.fill(text, 80), ha="center", va="center")
     return figure
 
 
-def interval(
-    axis: Axes,
-    place: float,
-    row: Mapping[str, Any],
-    color: str,
-    marker: str = "o",
+def intervals(
+    axis: Axes, rows: pd.DataFrame, color: str, marker: str = "o", label: str = ""
 ) -> None:
-    """A speed-up: its mark, thick what was measured (95 %), thin what another GPU of the model would read."""
-    measured = estimate(row, "speedup")
-    elsewhere = predicted(row)
+    """Speed-ups: marks, thick what was measured (95 %), thin what another GPU of the model would read.
+
+    Columns: place on the axis; speedup, its ends and the predicted ones.
+    """
     axis.plot(
-        measured.value,
-        place,
+        rows["speedup"],
+        rows["place"],
         marker,
         color=color,
         ms=4.5,
         zorder=4,
+        label=label,
     )
-    for span, width in ((measured, 3.2), (elsewhere, 1.0)):
+    for column, width in (("speedup", 3.2), ("predicted", 1.0)):
         axis.hlines(
-            place,
-            span.low,
-            span.high,
+            rows["place"],
+            rows[f"{column}_low"],
+            rows[f"{column}_high"],
             color=color,
             lw=width,
             zorder=3,
@@ -126,15 +114,15 @@ def factor_ticks(axis: Axis) -> None:
 
 def legend_below(figure: Figure, axes: Sequence[Axes], title: str = "") -> Figure:
     """The figure with each line of any of the axes once in a legend below them, where it hides no data."""
-    handles = dict[str, Any]()
+    handles = dict[str, Artist]()
     for axis in axes:
-        for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
-            handles[label] = handle
+        drawn, labels = axis.get_legend_handles_labels()
+        handles |= dict(zip(labels, drawn, strict=True))
     longest = max(len(label) for label in handles)
     columns = _LEGEND_WIDTH // (longest + _MARK_WIDTH)
     figure.legend(
-        list(handles.values()),
-        list(handles),
+        [*handles.values()],
+        [*handles],
         loc="outside lower center",
         ncols=min(max(columns, 1), len(handles)),
         title=title,

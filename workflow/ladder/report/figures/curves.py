@@ -40,9 +40,9 @@ def draw(data: FigureData) -> Figure:
     columns = min(len(panels), 4)
     rows = math.ceil(len(panels) / columns)
     about = lines.note
-    every = cells["line"].nunique()
-    if len(names) < every:
-        about = f"{len(names)} of {every} variants · {about}".strip(" ·")
+    variants = cells["line"].nunique()
+    if len(names) < variants:
+        about = f"{len(names)} of {variants} variants · {about}".strip(" ·")
     figure, axes = base.canvas(
         data,
         3 + 2 * rows + 0.1 * len(names),

@@ -1,7 +1,8 @@
 """Heat map: two parameters of a kernel, the best over all others in every cell."""
 
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from string import ascii_lowercase
 from typing import Any
 
 import numpy as np
@@ -18,13 +19,11 @@ from ladder.report.titles import axis_words, rival
 from ladder.results import statistics as stats
 from ladder.results.statistics import at_size, parameter, records
 from ladder.results.sweep_data import FigureData, NoDataError
-from ladder.results.verdicts import TIED, gain
+from ladder.results.verdicts import TIED, verdicts
 
 _AROUND = LinearSegmentedColormap.from_list("speed", [BEHIND, "#f4f4f4", AHEAD])
-_BELOW = LinearSegmentedColormap.from_list("share", ["#f7fbff", "#6baed6", "#08306b"])
 _LEAST = 0.02  # how far a scale around 1 reaches to either side at least
 _WIDE = 8  # columns of cells that leave room for intervals
-_MARKS = "abcdefghij"  # of reasons
 
 
 def draw(data: FigureData) -> Figure:
@@ -35,9 +34,12 @@ def draw(data: FigureData) -> Figure:
     if x is None or y is None:
         raise NoDataError("the sweep names no x and y parameter for it")
     rows = data.some(data.in_table)
-    best = data.best_by_place.copy()
-    xs = _tried(data, x)
-    ys = _tried(data, y)
+    best = data.best_by_place
+    names = [name for name in (x, y, hue) if name]
+    timed = at_size(data.timings, data.size)
+    timed = timed.assign(**{name: parameter(timed, name) for name in names})
+    tried = timed[timed["status"] != "unsupported"].dropna(subset=names)
+    xs, ys = (_in_order(data, name, tried[name]) for name in (x, y))
     panels = best["hue"].nunique()
     about = f"{data.size_text}, speed relative to {rival(data)}"
     if len(rows) > len(best):
@@ -49,7 +51,8 @@ def draw(data: FigureData) -> Figure:
         ncols=panels,
         sharey=True,
     )
-    best["words"] = _words(best, with_interval=len(xs) * panels <= _WIDE)
+    with_interval = len(xs) * panels <= _WIDE
+    best = best.assign(words=_words(best, with_interval))
     colors = _colors(best["speedup"], stats.comparable(rows))
     reasons = dict[str, str]()
     for (value, cells), axis in zip(best.groupby("hue"), axes, strict=True):
@@ -62,8 +65,8 @@ def draw(data: FigureData) -> Figure:
             axis.set_title(f"{hue} = {value}")
         for row, column in np.argwhere(speeds.isna()):
             place |= {y: ys[row], x: xs[column]}
-            why = _why(data, place)
-            mark = reasons.setdefault(why, _MARKS[len(reasons) % len(_MARKS)])
+            why = _why(data, timed, place)
+            mark = reasons.setdefault(why, ascii_lowercase[len(reasons) % 26])
             axis.text(
                 column + 0.5,
                 row + 0.5,
@@ -75,8 +78,9 @@ def draw(data: FigureData) -> Figure:
             )
     legend = "; ".join(f"{mark}: {why}" for why, mark in reasons.items())
     legend = textwrap.fill(legend, 110)
-    figure.supxlabel(f"{axis_words(data, x)}\n{legend}".strip(), fontsize=10)
-    figure.supylabel(textwrap.fill(axis_words(data, y), 24), fontsize=10)
+    body = axes[0].figure
+    body.supxlabel(f"{axis_words(data, x)}\n{legend}".strip(), fontsize=10)
+    body.supylabel(textwrap.fill(axis_words(data, y), 24), fontsize=10)
     bar = figure.colorbar(
         axes[0].collections[0],
         ax=axes,
@@ -89,43 +93,33 @@ def draw(data: FigureData) -> Figure:
     return figure
 
 
-def _tried(data: FigureData, name: str) -> list[int | str]:
+def _in_order(data: FigureData, name: str, tried: Iterable[Any]) -> list[Any]:
     """Values of a parameter that were tried, in the order the sweep's kernels declare them."""
-    timed = at_size(data.timings, data.size)
-    timed = timed[timed["status"] != "unsupported"]
-    for other in (data.figure.x, data.figure.y, data.figure.hue):
-        if other:
-            timed = timed[parameter(timed, other).notna()]
-    tried = {*parameter(timed, name)}
-    declared = dict[int | str, None]()
+    declared = dict[Any, None]()
     for entry in data.sweep.entries:
         values = entry.variant.kernel.parameters.get(name)
         if values:
             declared |= dict.fromkeys(values.values)
-    return [value for value in declared if value in tried]
+    kept = {*tried}
+    return [value for value in declared if value in kept]
 
 
 def _colors(speeds: "pd.Series[float]", alike: bool) -> dict[str, Any]:
     """One scale, the same to both sides of 1; where no cell reaches 1, from the slowest cell to the best."""
     low, high = speeds.min(), speeds.max()
     if alike and high < 1:
-        return {"vmin": low, "vmax": high, "cmap": _BELOW}
+        return {"vmin": low, "vmax": high, "cmap": "Blues"}
     reach = max(high, 1 / low, 1 + _LEAST)
     return {"norm": LogNorm(1 / reach, reach), "cmap": _AROUND}
 
 
-def _words(cells: pd.DataFrame, with_interval: bool) -> list[str]:
+def _words(cells: pd.DataFrame, with_interval: bool) -> "pd.Series[str]":
     """The value in each cell, whether it is a tie, and its interval where there is room."""
-    words = list[str]()
-    for row in records(cells):
-        speed = gain(row)
-        measured = speed.measured
-        text = f"{measured.value:#.3g}"
-        if speed.verdict == TIED:
-            text += " tie"
-        if with_interval:
-            text += f"\n{measured.low:#.3g} to {measured.high:#.3g}"
-        words.append(text)
+    columns = ["speedup", "speedup_low", "speedup_high"]
+    numbers = cells[columns].map("{:#.3g}".format)
+    words = numbers["speedup"] + np.where(verdicts(cells) == TIED, " tie", "")
+    if with_interval:
+        words += "\n" + numbers["speedup_low"] + " to " + numbers["speedup_high"]
     return words
 
 
@@ -151,11 +145,9 @@ def _draw_cells(
     axis.tick_params(length=0, labelrotation=0)
 
 
-def _why(data: FigureData, place: Mapping[str, Any]) -> str:
+def _why(data: FigureData, timed: pd.DataFrame, place: Mapping[str, Any]) -> str:
     """Why a cell is empty: what became of its variants, the constraint that forbids them, or that none was tried."""
-    timed = at_size(data.timings, data.size)
-    for name, value in place.items():
-        timed = timed[parameter(timed, name) == value]
+    timed = at_size(timed, place)
     if len(timed):
         first = records(timed)[0]
         status = str(first["status"]).replace("_", " ")

@@ -1,8 +1,6 @@
 """Ladder: what each rung gains over the rung that it changes, and beside it how fast it then is."""
 
 import textwrap
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -17,13 +15,11 @@ from ladder.report.ladder_steps import (
 )
 from ladder.report.markdown import number
 from ladder.report.titles import change_label, rival
-from ladder.results.statistics import at_size, rate_column, records
+from ladder.results.statistics import at_size, rate_column
 from ladder.results.sweep_data import FigureData
-from ladder.results.verdicts import Gain
 
 _LINE = 0.21  # inches of a line of a label
 _NAME_WIDTH = 46  # characters of a line of a label
-Rows = Sequence[Mapping[str, Any]]
 
 
 def draw(data: FigureData) -> Figure:
@@ -32,18 +28,12 @@ def draw(data: FigureData) -> Figure:
     Rungs that build on none have no bars: the fastest is first.
     """
     data.some(data.here)
-    gains = dict[str, Gain]()
-    for step in steps(data):
-        if step.gain.known and not data.sweep.tuning:
-            gains[step.row["variant"]] = step.gain
-    rows = _rows(data, gains)
-    path = {entry.variant.id for entry in path_to_fastest(data)}
-    if not gains or changed_by_all(data):
-        path = {row["variant"] for row in rows}
-    branches = len(path) < len(rows)
-    labels = _labels(data, rows, path)
+    rows = _rows(data)
+    branches = not rows["on_path"].all()
+    labels = _labels(data, rows)
     lines = max(label.count("\n") + 1 for label in labels)
-    widths = [2, 1] if gains else [1]
+    changes = rows[rows["gain"].notna()]
+    widths = [2, 1] if len(changes) else [1]
     figure, axes = base.canvas(
         data,
         1.9 + _LINE * lines * len(rows),
@@ -53,42 +43,32 @@ def draw(data: FigureData) -> Figure:
         sharey=True,
     )
     first = axes[0]
-    if gains:
-        table = _gains_table(rows, gains)
-        on_path = table["variant"].isin(path)
-        first.set_xscale("log")
-        first.margins(x=0.25)  # for the words beside the longest bars
-        first.axvline(1, color=style.REFERENCE)
-        _draw_gains(
-            first,
-            table[on_path],
-            style.AHEAD,
-            "on the path to the fastest",
-        )
-        _draw_gains(first, table[~on_path], style.PALE, "beside it")
+    if len(changes):
+        _draw_gains(first, changes)
         first.set_xlabel(_what_gains_are(data))
-    _draw_speeds(axes[-1], data, rows, path)
+    _draw_speeds(axes[-1], data, rows)
     first.set_yticks(
-        range(len(rows)),
+        rows["place"],
         labels,
         fontsize=9.5,
     )
     first.set_ylim(len(rows) - 0.4, -0.6)
     names = first.get_yticklabels()
-    for place, (row, name) in enumerate(zip(rows, names, strict=True)):
-        if row["variant"] not in path:
+    for name, on_path in zip(names, rows["on_path"], strict=True):
+        if not on_path:
             name.set_color(style.MUTED)
         elif branches:
             name.set_fontweight("bold")
-        if row["status"] != "ok":
-            first.text(
-                1,
-                place,
-                f" no result: {row['status']}",
-                style="italic",
-                fontsize=9,
-                va="center",
-            )
+    failed = rows[rows["status"] != "ok"]
+    for place, status in zip(failed["place"], failed["status"], strict=True):
+        first.text(
+            1,
+            place,
+            f" no result: {status}",
+            style="italic",
+            fontsize=9,
+            va="center",
+        )
     for axis in axes:
         axis.grid(axis="y", visible=False)
         base.factor_ticks(axis.xaxis)
@@ -97,32 +77,50 @@ def draw(data: FigureData) -> Figure:
     return figure
 
 
-def _rows(data: FigureData, gains: Mapping[str, Gain]) -> Rows:
-    """The rows of all rungs, in the order that they are drawn in."""
+def _rows(data: FigureData) -> pd.DataFrame:
+    """The rows of all rungs with their `place`, the columns of `_gains`, and whether they are `on_path`."""
+    rungs = [entry.variant.id for entry in data.sweep.entries]
     timed = data.timings[data.timings["regime"] == data.regime]
-    timed = at_size(timed, data.size)
-    by_variant = {row["variant"]: row for row in records(timed)}
-    variants = [entry.variant.id for entry in data.sweep.entries]
-    rows = [by_variant[variant] for variant in variants if variant in by_variant]
-    if not gains:
-        rows.sort(key=lambda row: row["speedup"] or 0.0, reverse=True)
+    rows = pd.DataFrame({"variant": rungs}).merge(at_size(timed, data.size))
+    rows = rows.merge(_gains(data), on="variant", how="left")
+    on_path = rows["variant"].isin(path_to_fastest(data))
+    if rows["gain"].isna().all():
+        rows = rows.sort_values("speedup", ascending=False, kind="stable")
+        on_path[:] = True
     elif changed_by_all(data):
-        value = {variant: gain.value for variant, gain in gains.items()}
-        rows.sort(key=lambda row: value.get(row["variant"], 0.0))
-    return rows
+        rows = rows.sort_values("gain", na_position="first", kind="stable")
+        on_path[:] = True
+    return rows.assign(on_path=on_path, place=range(len(rows)))
 
 
-def _labels(data: FigureData, rows: Rows, path: Collection[str]) -> list[str]:
+def _gains(data: FigureData) -> pd.DataFrame:
+    """By variant the `gain`, the ends of what was measured, and how far the interval that decides reaches.
+
+    None of a tuning sweep, whose variants build on none.
+    """
+    gains = []
+    for step in steps(data):
+        gain = step.gain
+        if gain.known and not data.sweep.tuning:
+            ends = (gain.measured.low, gain.measured.high)
+            below = gain.value - gain.deciding.low
+            above = gain.deciding.high - gain.value
+            variant = step.row["variant"]
+            gains.append((variant, gain.value, *ends, below, above))
+    columns = ["variant", "gain", "low", "high", "below", "above"]
+    return pd.DataFrame(gains, columns=columns)
+
+
+def _labels(data: FigureData, rows: pd.DataFrame) -> list[str]:
     """Names of rungs, with the rung that one changes where that is not the one above it; a branch is indented."""
-    variants = [row["variant"] for row in rows]
-    changed = changed_rungs(data, variants)
-    labels = list[str]()
-    for variant in variants:
+    changed = changed_rungs(data, list(rows["variant"]))
+    labels = []
+    for variant, on_path in zip(rows["variant"], rows["on_path"], strict=True):
         name = data.names[variant]
         if variant in changed:
             name += f" (on {changed[variant]})"
         label = textwrap.fill(name, _NAME_WIDTH)
-        if variant not in path:
+        if not on_path:
             label = label.replace("\n", "    \n") + "    "
         labels.append(label)
     return labels
@@ -134,71 +132,58 @@ def _what_gains_are(data: FigureData) -> str:
     return "gain over the bold rung above it,\nor over the one named: (on …)"
 
 
-def _gains_table(rows: Rows, gains: Mapping[str, Gain]) -> pd.DataFrame:
-    """The gains with their places, the ends of what was measured, and those of the interval that decides."""
-    table = list[dict[str, Any]]()
-    for place, row in enumerate(rows):
-        if gain := gains.get(row["variant"]):
-            cell = {
-                "variant": row["variant"],
-                "place": place,
-                "gain": gain.value,
-                "low": gain.measured.low,
-                "high": gain.measured.high,
-                "below": gain.value - gain.deciding.low,
-                "above": gain.deciding.high - gain.value,
-            }
-            table.append(cell)
-    return pd.DataFrame(table)
-
-
-def _draw_gains(axis: Axes, gains: pd.DataFrame, color: str, label: str) -> None:
+def _draw_gains(axis: Axes, rows: pd.DataFrame) -> None:
     """Bars from 1 to the gains, with their intervals and the gains in words."""
-    bars = axis.barh(
-        gains["place"],
-        gains["gain"] - 1,
-        left=1,
-        height=0.6,
-        color=color,
-        label=label,
-        xerr=[gains["below"], gains["above"]],
-        error_kw={"lw": 0.8},
-    )
-    axis.bar_label(
-        bars,
-        gains["gain"].map(change_label).tolist(),
-        padding=4,
-        fontsize=8.5,
-    )
-    axis.hlines(
-        gains["place"],
-        gains["low"],
-        gains["high"],
-        color=style.INK,
-        lw=2.2,
-        zorder=4,
-    )
+    axis.set_xscale("log")
+    axis.margins(x=0.25)  # for the words beside the longest bars
+    axis.axvline(1, color=style.REFERENCE)
+    looks = {
+        True: (style.AHEAD, "on the path to the fastest"),
+        False: (style.PALE, "beside it"),
+    }
+    for on_path, (color, label) in looks.items():
+        gains = rows[rows["on_path"] == on_path]
+        bars = axis.barh(
+            gains["place"],
+            gains["gain"] - 1,
+            left=1,
+            height=0.6,
+            color=color,
+            label=label,
+            xerr=[gains["below"], gains["above"]],
+            error_kw={"lw": 0.8},
+        )
+        axis.bar_label(
+            bars,
+            gains["gain"].map(change_label).tolist(),
+            padding=4,
+            fontsize=8.5,
+        )
+        axis.hlines(
+            gains["place"],
+            gains["low"],
+            gains["high"],
+            color=style.INK,
+            lw=2.2,
+            zorder=4,
+        )
 
 
-def _draw_speeds(
-    axis: Axes,
-    data: FigureData,
-    rows: Rows,
-    path: Collection[str],
-) -> None:
+def _draw_speeds(axis: Axes, data: FigureData, rows: pd.DataFrame) -> None:
     """Speeds with their intervals, and at the right the rates."""
-    rate, unit = rate_column(data.here) or ("", "")
-    rates = list[str]()
-    for place, row in enumerate(rows):
-        rates.append(number(row.get(rate), 3))
-        if row["status"] == "ok":
-            on_path = row["variant"] in path
-            color = style.INK if on_path else style.MUTED
-            base.interval(axis, place, row, color)
+    good = rows[rows["status"] == "ok"]
+    base.intervals(axis, good[good["on_path"]], style.INK)
+    base.intervals(axis, good[~good["on_path"]], style.MUTED)
     axis.set_xscale("log")
     axis.axvline(1, color=style.REFERENCE, ls="--")
     axis.set_xlabel(f"speed relative to {rival(data)}")
-    right = axis.secondary_yaxis("right")
-    right.set_yticks(range(len(rows)), rates, fontsize=9)
-    right.set_ylabel(unit, rotation=270, va="bottom")
-    right.tick_params(length=0)
+    if rate := rate_column(good):
+        column, unit = rate
+        right = axis.secondary_yaxis("right")
+        right.set_yticks(
+            rows["place"],
+            [number(value, 3) for value in rows[column]],
+            fontsize=9,
+        )
+        right.set_ylabel(unit, rotation=270, va="bottom")
+        right.tick_params(length=0)

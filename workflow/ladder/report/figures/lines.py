@@ -2,16 +2,15 @@
 
 import json
 import math
-from collections.abc import Collection
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import Any
 
 import pandas as pd
 
 from ladder.model.cell import size_label
 from ladder.model.problem import COPY
 from ladder.report.figures.style import PALETTE
-from ladder.report.titles import axis_words, differing, rival, said
+from ladder.report.titles import axis_words, rival, said
 from ladder.results import statistics as stats
 from ladder.results.statistics import (
     parameter,
@@ -47,46 +46,41 @@ def over_size(data: FigureData) -> Lines:
         names = ", ".join(f"“{data.names[variant]}”" for variant in variants)
         note = f"without {names}, whose baseline is slower"
         rows = rows[~apart]
-    rows = rows.assign(panel=rows["dtype"])
-    rows["line"] = [
-        data.names[row["variant"]].removesuffix(f" ({row['dtype']})")
-        for row in records(rows)
-    ]
-    rows["line"] = rows["line"].map(differing(rows["line"]))
     field, about = _extent(data)
-    rows["x"] = rows[field].astype(int)
+    lines = rows["rung"].fillna(what_differs(rows, set()))
+    rows = rows.assign(
+        panel=rows["dtype"],
+        line=lines.mask(lines == "", rows["kernel"]),
+        x=rows[field].astype(int),
+    )
     return Lines(rows, about, _reference(data, rows), note)
 
 
 def _extent(data: FigureData) -> tuple[str, str]:
     """The field of sizes that changes, and what the axis is called: M = N = K where these are alike."""
-    fields = data.sweep.problem.size_fields
-    sizes = data.sweep.sizes
-    if len(fields) > 1 and all(len({*size.values()}) == 1 for size in sizes):
-        return fields[0], " = ".join(name.upper() for name in fields)
-    for field in fields:
-        if len({size[field] for size in sizes}) > 1:
-            return field, field
-    return fields[0], fields[0]
+    sizes = pd.DataFrame(data.sweep.sizes)
+    fields = sizes.columns
+    if len(fields) > 1 and (sizes.nunique(axis="columns") == 1).all():
+        return str(fields[0]), " = ".join(fields.str.upper())
+    field = str(sizes.nunique().gt(1).idxmax())
+    return field, field
 
 
 def _reference(data: FigureData, rows: pd.DataFrame) -> str:
     """What people call the reference, or the name of the one variant that all rows are timed against."""
     if data.sweep.reference.kernel is None:
         return rival(data)
-    references = rows["reference"].unique()
-    name = data.names.get(references[0])
-    if name and len(references) == 1:
-        return f"“{name}”"
+    name, *others = rows["reference"].unique()
+    if name in data.names and not others:
+        return f"“{data.names[name]}”"
     return data.reference_name
 
 
 def over_parameter(data: FigureData, name: str) -> Lines:
     """A line for what else differs, a panel for each dtype, size and value of the parameter `hue`."""
     hue = data.figure.hue
-    rows = data.some(data.ok, "result to draw over a parameter")
-    if data.figure.size is not None:
-        rows = data.some(data.here)
+    rows = data.ok if data.figure.size is None else data.here
+    rows = data.some(rows, "result to draw over a parameter")
     rows = rows.assign(x=parameter(rows, name))
     rows = data.some(
         rows.dropna(subset="x"),
@@ -98,7 +92,7 @@ def over_parameter(data: FigureData, name: str) -> Lines:
         panels[hue] = [said(hue, value) for value in parameter(rows, hue)]
     varying = panels.columns[panels.nunique() > 1]
     rows["panel"] = panels[varying].agg(", ".join, axis="columns")
-    rows["line"] = _what_differs(rows, {name, hue})
+    rows["line"] = what_differs(rows, {name, hue})
     # Of variants that a line does not tell apart the fastest.
     places = rows.groupby(["panel", "line", "x"], sort=False)
     rows = rows.loc[places["speedup"].idxmax()]
@@ -111,22 +105,22 @@ def over_parameter(data: FigureData, name: str) -> Lines:
     )
 
 
-def _what_differs(
-    rows: pd.DataFrame, shown: Collection[str | None]
+def what_differs(
+    rows: pd.DataFrame, shown: AbstractSet[str | None]
 ) -> "pd.Series[str]":
     """What tells the variants of rows apart beside the parameters `shown`."""
-    kernels = rows.groupby("kernel")["params"]
-    names = dict[Any, str]()
-    for kernel, texts in kernels:
-        params = [json.loads(text) for text in texts]
-        for given in params:
-            for name in shown:
-                given.pop(name, None)
-        needed = distinguishing(params)
-        for index, given in zip(texts.index, params, strict=True):
-            words = [said(name, shown_value(name, given)) for name in needed]
-            if len(kernels) > 1:
-                words.insert(0, str(kernel))
+    kernels = rows["params"].map(json.loads).groupby(rows["kernel"])
+    names = {}
+    for kernel, of_kernel in kernels:
+        for params in of_kernel:
+            for name in shown & {*params}:
+                del params[name]
+        needed = distinguishing([*of_kernel])
+        for index, params in of_kernel.items():
+            words = [kernel] if len(kernels) > 1 else []
+            for name in needed:
+                if name in params:
+                    words.append(said(name, shown_value(name, params)))
             names[index] = ", ".join(words)
     return pd.Series(names)
 
@@ -155,16 +149,15 @@ def with_values(rows: pd.DataFrame, column: str) -> pd.DataFrame:
 
     Columns: that one; speedup with its ends; median_us with its ends.
     """
+    value = rows[column]
     if column == "speedup":
         return rows.assign(
-            value=rows["speedup"],
+            value=value,
             low=rows["speedup_low"],
             high=rows["speedup_high"],
         )
-    value = rows[column]
     if column != "memory_fraction":
-        places = rows.groupby(["panel", "x"])
-        value = value / places[column].transform("max")
+        value = value / value.groupby([rows["panel"], rows["x"]]).transform("max")
     return rows.assign(
         value=value,
         low=value * rows["median_us"] / rows["median_us_high"],
@@ -194,4 +187,4 @@ def chosen_lines(cells: pd.DataFrame) -> list[str]:
     ranking = ranking.sort_values(["size", "max"], ascending=False)
     lines = dict.fromkeys([*fastest, *ranking.index])
     most = max(MOST, len(fastest))
-    return list(lines)[: min(most, len(PALETTE))]
+    return [*lines][: min(most, len(PALETTE))]

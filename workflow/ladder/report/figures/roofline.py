@@ -74,25 +74,23 @@ def draw(data: FigureData) -> Figure:
 def _shown(data: FigureData, rows: pd.DataFrame) -> pd.DataFrame:
     if not data.has_rungs:
         return rows.nlargest(MOST, "speedup")
-    path = [entry.variant.id for entry in path_to_fastest(data)]
-    return rows[rows["variant"].isin(path)]
+    return rows[rows["variant"].isin(path_to_fastest(data))]
 
 
 def _marks(data: FigureData, rows: pd.DataFrame) -> pd.DataFrame:
     """Rows with their `label` and `intensity`, and whether its bytes were `counted` or are the fewest possible."""
-    metrics = stats.metric_table(data.metrics)
-    counted = list[float]()
-    labels = list[str]()
-    for row in stats.records(rows):
-        counters = metrics.get(stats.cell_of(row), {})
-        read = counters.get(DRAM_READ, math.nan)
-        counted.append(read + counters.get(DRAM_WRITE, math.nan))
-        labels.append(f"{data.names[row['variant']]}, {number(row['tflops'], 3)}")
-    rows = rows.assign(label=labels, bytes=counted)
-    rows["counted"] = rows["bytes"].notna()
+    moved = stats.at_size(data.metrics, data.size)
+    moved = moved[moved["metric"].isin([DRAM_READ, DRAM_WRITE])]
+    counted = moved.groupby("variant")["value"].sum(min_count=2)
+    bytes_moved = rows["variant"].map(counted)
     fewest = rows["gbytes_per_s"] * rows["median_us"] * 1e3
     operations = rows["tflops"] * rows["median_us"] * 1e6
-    rows["intensity"] = operations / rows["bytes"].fillna(fewest)
+    rates = [number(rate, 3) for rate in rows["tflops"]]
+    rows = rows.assign(
+        label=rows["variant"].map(data.names) + ", " + rates,
+        counted=bytes_moved.notna(),
+        intensity=operations / bytes_moved.fillna(fewest),
+    )
     return data.some(rows.dropna(subset="intensity"), "operational intensity")
 
 
@@ -102,22 +100,19 @@ def _draw_roofs(axis: Axes, data: FigureData, marks: pd.DataFrame) -> None:
     bandwidth = copied or data.gpu.get("memory_peak_gbytes_per_s") or math.inf
     bandwidth /= 1e3
     source = "measured copy" if copied else "memory"
-    dtypes_of = dict[float, list[str]]()
-    for dtype, peak in dtype_peaks(data.gpu).items():
-        if dtype in data.sweep.dtypes:
-            dtypes_of.setdefault(peak, []).append(dtype)
+    peaks = pd.Series(dtype_peaks(data.gpu)).filter(data.sweep.dtypes)
     ends = [*marks["intensity"]]
     if bandwidth < math.inf:
-        ends += [peak / bandwidth for peak in dtypes_of]
+        ends += [*peaks / bandwidth]
     intensities = np.geomspace(min(ends) / 2, max(ends) * 4)
-    for peak, dtypes in dtypes_of.items():
-        core = "CUDA cores" if "fp32" in dtypes else "tensor cores"
+    for dtype, peak in peaks.items():
+        core = "CUDA cores" if dtype == "fp32" else "tensor cores"
         axis.plot(
             intensities,
             np.minimum(intensities * bandwidth, peak),
             color=style.MUTED,
             label=(
-                f"{', '.join(dtypes)} peak, {core}: {peak:.0f} TFLOP/s\n"
+                f"{dtype} peak, {core}: {peak:.0f} TFLOP/s\n"
                 f"{source}: {bandwidth:.2f} TB/s"
             ),
         )

@@ -7,7 +7,6 @@ from matplotlib.figure import Figure
 
 from ladder.report.figures import base, style
 from ladder.report.titles import rival
-from ladder.results.statistics import records
 from ladder.results.sweep_data import FigureData
 from ladder.results.verdicts import FASTER, SLOWER, TIED, verdicts
 
@@ -30,30 +29,20 @@ def draw(data: FigureData) -> Figure:
         2.4 + _ROW * len(rows),
         f"the fastest at each shape, by {fields[0].upper()}",
     )
-    for place, row in enumerate(records(rows)):
-        if row["verdict"]:
-            color, marker = _MARKS[row["verdict"]]
-            base.interval(axis, place, row, color, marker)
-        else:
-            axis.text(
-                1,
-                place,
-                "no result",
-                style="italic",
-                va="center",
-                backgroundcolor="white",
-            )
-    counts = rows["verdict"].value_counts()
     for verdict, (color, marker) in _MARKS.items():
-        if verdict in counts:
-            label = f"{verdict}: {counts[verdict]}"
-            axis.plot(
-                [],
-                [],
-                marker,
-                color=color,
-                label=label,
-            )
+        alike = rows[rows["verdict"] == verdict]
+        if len(alike):
+            label = f"{verdict}: {len(alike)}"
+            base.intervals(axis, alike, color, marker, label)
+    for place in rows.loc[rows["speedup"].isna(), "place"]:
+        axis.text(
+            1,
+            place,
+            "no result",
+            style="italic",
+            va="center",
+            backgroundcolor="white",
+        )
     mean = geometric_mean(timed["speedup"])
     axis.axvline(
         mean,
@@ -79,13 +68,12 @@ def draw(data: FigureData) -> Figure:
 
 
 def _rows(data: FigureData, timed: pd.DataFrame) -> pd.DataFrame:
-    """The fastest variant at every shape with its `verdict`, or the shape alone, sorted by dtype, M, N and K."""
+    """The fastest variant at every shape with its `verdict`, or the shape alone, and its `place`: by dtype, M, N, K."""
     shapes = pd.DataFrame(
         [{"dtype": dtype, **size} for dtype, size in data.sweep.shapes()]
     )
     shapes["order"] = shapes["dtype"].map(data.sweep.dtypes.index)
     shapes = shapes.sort_values(["order", *data.sweep.problem.size_fields])
+    timed = timed.assign(verdict=verdicts(timed))
     rows = shapes.merge(timed, how="left")
-    has_result = rows["speedup"].notna()
-    rows["verdict"] = verdicts(rows).where(has_result, "")
-    return rows
+    return rows.assign(place=range(len(rows)))
