@@ -382,8 +382,9 @@ def compared(
     causal: int,
     slots: Sequence[int] = (),
     blocks: int = 2,
+    groups: int = 2,
 ) -> list[float]:
-    """The largest error that one of them finds in bits of each output, by a launch each."""
+    """The largest error that one of them finds in bits of each output, by a launch each; of timed ones in `groups`."""
     memory, given, results = Memory(), list[list[int]](), list[int]()
     slots = slots or [SECRET] * len(outputs)
     for launch, (output, slot) in enumerate(zip(outputs, slots, strict=True)):
@@ -402,7 +403,7 @@ def compared(
         given.append(
             [running, *about]
             if name == "compare_rows"
-            else [running, result, slot, *about]
+            else [running, result, slot, *about, tile_of(output.shape[1]), groups]
         )
         results.append(running if name == "compare_rows" else result)
     program = check_program(
@@ -416,6 +417,10 @@ def compared(
             for slot, (error, _) in zip(slots, found, strict=True)
         ]
     return [float(error.view(np.float64)) for error, _ in found]
+
+
+def tile_of(sequence: int) -> int:
+    return min(128, -(-sequence // GROUP))
 
 
 def changed(output: Array, at: int, bits: int) -> Array:
@@ -468,19 +473,39 @@ def test_it_looks_at_every_element(causal: int) -> None:
 
 
 def test_a_timed_launch_is_held_to_rows_that_the_key_of_its_slot_draws() -> None:
-    """Of four groups of rows one is wrong: it is found where one of two blocks draws it, whichever of them."""
+    """A row is wrong: it is found where the one group is of its head, and has that row of each tile."""
     inputs = given("fp16", (2, 8, 64), "uniform", KEY)
     right = online(inputs, "fp16", 1)
     wrong = right.copy()
-    wrong[1, GROUP:] ^= 0x40
-    by_draw: dict[tuple[bool, bool], int] = {}
+    wrong[1, 5] ^= 0x40  # the second row of the third tile of two
+    by_draw: dict[tuple[int, int], int] = {}
     for slot in range(SECRET, SECRET + 64):
-        by_draw.setdefault((_mixed(slot, 0) % 4 == 3, _mixed(slot, 1) % 4 == 3), slot)
+        by_draw.setdefault((_mixed(slot, -1) % 2, _mixed(slot, 0) % 2), slot)
     assert len(by_draw) == 4
     slots = [*by_draw.values()]
-    assert max(compared("check_rows", "fp16", [right] * 4, "uniform", 1, slots)) < 1
-    errors = compared("check_rows", "fp16", [wrong] * 4, "uniform", 1, slots)
-    assert [error > 1 for error in errors] == [any(drawn) for drawn in by_draw], by_draw
+    fine = compared("check_rows", "fp16", [right] * 4, "uniform", 1, slots, groups=1)
+    assert max(fine) < 1
+    errors = compared("check_rows", "fp16", [wrong] * 4, "uniform", 1, slots, groups=1)
+    assert [error > 1 for error in errors] == [draw == (1, 1) for draw in by_draw]
+
+
+@pytest.mark.parametrize(("sequence", "causal"), [(3, 0), (9, 1), (13, 0)])
+def test_no_tile_escapes_where_there_is_a_group_for_each_four(
+    sequence: int, causal: int
+) -> None:
+    """The last tile of a head may have fewer rows."""
+    inputs = given("bf16", (2, sequence, 64), "uniform", KEY)
+    right = online(inputs, "bf16", causal)
+    tile = tile_of(sequence)
+    outputs = [right]
+    for head in range(2):
+        for first in range(0, sequence, tile):
+            wrong = right.copy()
+            wrong[head, first : first + tile] ^= 0x40
+            outputs.append(wrong)
+    slots = range(SECRET, SECRET + len(outputs))
+    fine, *errors = compared("check_rows", "bf16", outputs, "uniform", causal, slots)
+    assert fine < 1 < min(errors)
 
 
 @pytest.mark.parametrize("dtype", PROBLEM.dtypes)

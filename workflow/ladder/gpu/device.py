@@ -198,9 +198,9 @@ class L2:
         return buffer
 
     def prepare(self, regime: str) -> None:
-        """Enqueue what comes before a launch: if cold a flush of the L2 and a read of other data; nothing if warm.
+        """Enqueue what comes before a launch: nothing if warm, else a flush of the L2; if cold a read of other data too.
 
-        FLUSHED: a flush alone, which leaves lines that are still to be written to memory.
+        A flush alone leaves lines that are still to be written to memory.
         """
         if regime != "warm":
             self._flush.fill(0, stream=self.gpu.stream)

@@ -87,6 +87,7 @@ class Instance(ABC):
         self.tensors: dict[str, Tensor] = {}
         self.scalars: dict[str, float] = {}
         self.inputs = INPUTS[0]  # the kind to draw
+        self.by_tile = True  # whether inspections look at each tile of outputs
         self._secret = secrets.token_bytes(32)
         self._place = 0
         self._workspaces = defaultdict[int, Workspaces](partial(Workspaces, gpu))

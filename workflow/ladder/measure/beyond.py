@@ -24,39 +24,34 @@ def refuse_accesses_beyond(
 
     Raises CellOutcome where a launch fails there, which loses the context. A note says where there is no such memory.
     """
-    launches = list(launches)
-    sizes = dict[str, int]()
     for launch, instance in launches:
-        for name in _buffers(launch):
-            sizes[name] = max(sizes.get(name, 0), instance.tensors[name].buffer.size)
-    with contextlib.ExitStack() as memory, bench.timer.working():
-        try:
-            needed, most = sum(sizes.values()), bench.gpu.free_bytes() // 2
-            if needed > most:
-                raise LadderError(
-                    f"that takes {needed} bytes of device memory, of which {most} may be taken"
-                )
-            areas = {
-                name: memory.enter_context(mapped(bench.gpu, size))
-                for name, size in sizes.items()
-            }
-        except LadderError as error:
-            note = f"accesses beyond buffers were not looked for: {error}"
-            bench.references.notes["unmapped memory"] = note
-            return
-        for launch, instance in launches:
+        names = _buffers(launch)
+        own = [instance.tensors[name].buffer for name in names]
+        with contextlib.ExitStack() as memory, bench.timer.working():
+            try:
+                needed = sum(buffer.size for buffer in own)
+                most = bench.gpu.free_bytes() // 2
+                if needed > most:
+                    raise LadderError(
+                        f"that takes {needed} bytes of device memory, of which {most} may be taken"
+                    )
+                areas = memory.enter_context(mapped(bench.gpu, own))
+            except LadderError as error:
+                note = f"accesses beyond buffers were not looked for: {error}"
+                bench.references.notes["unmapped memory"] = note
+                return
             begins, ends = dict[str, Buffer](), dict[str, Buffer]()
-            for name in _buffers(launch):
-                size = instance.tensors[name].buffer.size
-                begins[name], ends[name] = at_ends(*areas[name], size)
+            for name, buffer, area in zip(names, own, areas, strict=True):
+                begins[name], ends[name] = at_ends(*area, buffer.size)
             _launch_in(bench, launch, instance, begins)
             _launch_in(bench, launch, instance, ends)
 
 
-def _buffers(launch: Launch) -> set[str]:
-    """Those that a kernel takes."""
+def _buffers(launch: Launch) -> list[str]:
+    """Those that a kernel takes, each once: inputs, outputs and workspaces."""
     kinds = ("pointer", "tensor_map")
-    return {one[kind] for one in launch.arguments for kind in kinds if kind in one}
+    names = [one[kind] for one in launch.arguments for kind in kinds if kind in one]
+    return [*dict.fromkeys(names)]
 
 
 def _launch_in(

@@ -47,22 +47,24 @@ __device__ double logits_of(index_t key_row, const double (&queries)[rows][d], c
   return sqrt(square) * scale;
 }
 
-// The largest error of the rows from `first` on of a head, over what is allowed.
+// The largest error of the rows first, first + step, ... of a head, over what is allowed. One behind the last is the last.
 template <class T, class O, int d>
-__device__ double error_of_group(const O* output, index_t head, index_t first, const Inputs& in, const Allowance& by) {
+__device__ double error_of_group(const O* output, index_t head, index_t first, index_t step, const Inputs& in, const Allowance& by) {
   enum Total { ALL, LEAST, SQUARES };  // of a row's weights; the least that their sum may be; of their errors' squares
   __shared__ double queries[rows][d], weights[rows][threads], squares[rows][threads];
   __shared__ double made[rows][d], spread[rows][d], totals[rows][3], norm[rows], largest[rows], loss_of_largest[rows];
   const int thread = threadIdx.x;
-  const index_t begin = head * in.sequence, visible = in.causal ? first + 1 : in.sequence;  // of the first row
-  const index_t keys = in.causal ? first + rows : in.sequence;  // of the last row, be it behind the sequence
+  const index_t begin = head * in.sequence;
+  const auto place = [&](int row) { return min(first + row * step, in.sequence - 1); };
+  const auto visible = [&](int row) { return in.causal ? place(row) + 1 : in.sequence; };  // keys
+  const index_t keys = visible(rows - 1);
 
   __syncthreads();  // the group before is done
   for (int at = thread; at < rows * d; at += threads) (&made[0][0])[at] = (&spread[0][0])[at] = 0.0;
   if (thread < rows * 3) (&totals[0][0])[thread] = 0.0;
   if (thread < rows * d / 8) {
     double query[8];
-    draw_pack<T>(query, in.q, (begin + first) * (d / 8) + thread, in.kind);
+    draw_pack<T>(query, in.q, (begin + place(thread / (d / 8))) * (d / 8) + thread % (d / 8), in.kind);
     for (int part = 0; part < 8; ++part) (&queries[0][0])[8 * thread + part] = query[part];
   }
   if (thread < rows) largest[thread] = __longlong_as_double(0xFFF0000000000000ll), loss_of_largest[thread] = 0.0;
@@ -80,7 +82,7 @@ __device__ double error_of_group(const O* output, index_t head, index_t first, c
     double logits[rows];
     const double norm_of_key = logits_of<T, d>(begin + key, queries, in, logits);
     for (int row = 0; row < rows; ++row) {
-      if (key < visible + in.causal * row && logits[row] > own[row]) own[row] = logits[row], norm_of_own[row] = norm_of_key;
+      if (key < visible(row) && logits[row] > own[row]) own[row] = logits[row], norm_of_own[row] = norm_of_key;
     }
   }
   for (int row = 0; row < rows; ++row) weights[row][thread] = own[row];
@@ -103,7 +105,7 @@ __device__ double error_of_group(const O* output, index_t head, index_t first, c
     const double norm_of_key = key < keys ? logits_of<T, d>(begin + key, queries, in, logits) : 0.0;
     for (int row = 0; row < rows; ++row) {
       const double below = logits[row] - largest[row];
-      const bool seen = key < keys && key < visible + in.causal * row;
+      const bool seen = key < visible(row);
       const double weight = seen ? exp(below) : 0.0;
       double loss = exponent_loss + by.of_logit * norm[row] * norm_of_key + loss_of_largest[row];
       if (below == 0.0) loss = 0.0;
@@ -143,12 +145,11 @@ __device__ double error_of_group(const O* output, index_t head, index_t first, c
   double worst = 0.0;
   for (int at = thread; at < rows * d; at += threads) {
     const int row = at / d, column = at % d;
-    if (first + row >= in.sequence) continue;
     const double right = made[row][column] / totals[row][ALL], size = fabs(right);
-    const double times = fmin(by.times, sqrt(static_cast<double>(visible + in.causal * row)));
+    const double times = fmin(by.times, sqrt(static_cast<double>(visible(row))));
     const double of_weights = times * (sqrt(spread[row][column]) + size * sqrt(totals[row][SQUARES])) / totals[row][LEAST];
     const double allowed = by.of_output * fmax(size, by.smallest) + of_weights;
-    raise(worst, fabs(to_double(output[(begin + first + row) * d + column]) - right) / allowed);
+    raise(worst, fabs(to_double(output[(begin + place(row)) * d + column]) - right) / allowed);
   }
   return worst;
 }
@@ -165,24 +166,30 @@ __global__ void compare_rows(double* maximum, const O* output, index_t heads, in
   const index_t of_head = (in.sequence + rows - 1) / rows;
   double worst = 0.0;
   for (index_t group = blockIdx.x; group < in.heads * of_head; group += gridDim.x) {
-    raise(worst, error_of_group<T, O, d>(output, group / of_head, group % of_head * rows, in, by));
+    raise(worst, error_of_group<T, O, d>(output, group / of_head, group % of_head * rows, 1, in, by));
   }
   raise_to_block(maximum, worst);
 }
 
-// A group of rows that each block draws by the slot's key, and of all outputs whether they are numbers.
+// Groups of rows, so many of all from one on that the slot's key draws, and of all outputs whether they are numbers. A row
+// of a group is drawn from each of four neighbouring tiles of a head.
 template <class T, class O, int d>
 __global__ void check_rows(CheckResultSlot slot, const O* output, index_t heads, index_t sequence, index_t causal, Key q,
                            Key k, Key v, int kind, int kind_of_values, double of_output, double of_weight,
-                           double of_logit, double smallest, double times) {
+                           double of_logit, double smallest, double times, index_t tile, index_t groups) {
   const Inputs in = {heads, sequence, causal, q, k, v, kind, kind_of_values};
   const Allowance by = {of_output, of_weight, of_logit, smallest, times};
   struct alignas(16) Pack {
     O element[8];
   };
-  const index_t of_head = (in.sequence + rows - 1) / rows, packs = in.heads * in.sequence * (d / 8);
-  const index_t group = static_cast<index_t>(mixed(slot.key, blockIdx.x) % static_cast<Key>(in.heads * of_head));
-  double worst = error_of_group<T, O, d>(output, group / of_head, group % of_head * rows, in, by);
+  const index_t of_head = (in.sequence + rows * tile - 1) / (rows * tile), packs = in.heads * in.sequence * (d / 8);
+  const index_t drawn_first = static_cast<index_t>(mixed(slot.key, -1) % static_cast<Key>(in.heads * of_head));
+  double worst = 0.0;
+  for (index_t item = blockIdx.x; item < groups; item += gridDim.x) {
+    const index_t group = (drawn_first + item) % (in.heads * of_head);
+    const index_t row = static_cast<index_t>(mixed(slot.key, item) % static_cast<Key>(tile));
+    raise(worst, error_of_group<T, O, d>(output, group / of_head, group % of_head * rows * tile + row, tile, in, by));
+  }
   for (index_t at = first_index(); at < packs; at += grid_stride()) {
     const Pack pack = reinterpret_cast<const Pack*>(output)[at];
     for (int part = 0; part < 8; ++part) raise(worst, to_sum(pack.element[part]) * 0.0f == 0.0f ? 0.0 : 1e300);

@@ -8,7 +8,8 @@ from ladder.problems.attention.bounds import allowance
 
 _ROWS = 4  # that a block of the check takes together, as in check.cu
 _THREADS = 256  # of that block
-_SAMPLED = 128  # times as many rows are looked at behind a timed launch
+_TILE = 128  # rows that kernels work out together
+_SAMPLED = 128  # times as many rows at least are looked at behind a timed launch
 
 
 class AttentionInstance(Instance):
@@ -54,8 +55,14 @@ class AttentionInstance(Instance):
         return self._compare("compare_rows", blocks, params)
 
     def inspection(self, params: Params, slot: CheckResultSlot) -> HarnessCall:
-        """Every output for whether it was written, and a sample of rows."""
-        return self._compare("check_rows", _SAMPLED, params)
+        """Every output for whether it was written, and a sample of rows: one of each tile where `by_tile` says so."""
+        sequence = self.size["sequence"]
+        tile = min(_TILE, -(-sequence // _ROWS))
+        groups = _SAMPLED
+        if self.by_tile:
+            groups = max(groups, self.size["heads"] * -(-sequence // (_ROWS * tile)))
+        entry, elements, arguments = self._compare("check_rows", groups, params)
+        return HarnessCall(entry, elements, (*arguments, tile, groups))
 
 
 INSTANCE = AttentionInstance
