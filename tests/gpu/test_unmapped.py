@@ -54,21 +54,33 @@ def given_back(calls: list[tuple[Any, ...]]) -> list[str]:
     ]
 
 
-def test_whole_pages_are_mapped_far_from_both_ends_of_what_is_reserved(
+def buffer(begin: int, size: int) -> Any:
+    return SimpleNamespace(handle=begin, size=size)
+
+
+def of(calls: list[tuple[Any, ...]], name: str) -> list[tuple[Any, ...]]:
+    return [given for called, *given in calls if called == name]
+
+
+def test_buffers_lie_in_one_range_at_their_distances_and_far_from_both_ends_of_it(
     calls: list[tuple[Any, ...]],
 ) -> None:
-    with mapped(gpu(), PAGE + 1) as (first, end):
+    """The second lies ahead of the first, and within a page that is mapped as a whole."""
+    buffers = [buffer(2**38, PAGE + 1), buffer(2**38 - 3 * PAGE + 512, 1024)]
+    with mapped(gpu(), buffers) as ((first, end), (ahead, end_ahead)):
         assert given_back(calls) == []
-    by_name = {name: given for name, *given in calls}
-    reserved = by_name["cuMemAddressReserve"][0]
-    begin, size, *_ = by_name["cuMemMap"]
-    assert size == 2 * PAGE == by_name["cuMemCreate"][0]
-    assert (first, end) == (begin, begin + size)
-    assert begin - RESERVED >= 2**30 <= RESERVED + reserved - end
-    assert by_name["cuMemSetAccess"][:2] == [begin, size]
-    assert given_back(calls) == ["cuMemUnmap", "cuMemRelease", "cuMemAddressFree"]
-    assert by_name["cuMemUnmap"] == [begin, size]
-    assert by_name["cuMemAddressFree"] == [RESERVED, reserved]
+    assert (end - first, end_ahead - ahead) == (2 * PAGE, PAGE)
+    assert first - ahead == 3 * PAGE, "as far as the pages of the buffers"
+    ((reserved, *_),) = of(calls, "cuMemAddressReserve")
+    assert ahead - RESERVED == 2**30 == RESERVED + reserved - end
+    areas = [(first, 2 * PAGE), (ahead, PAGE)]
+    assert [tuple(given[:2]) for given in of(calls, "cuMemMap")] == areas
+    assert [tuple(given[:2]) for given in of(calls, "cuMemSetAccess")] == areas
+    assert [given[0] for given in of(calls, "cuMemCreate")] == [2 * PAGE, PAGE]
+    undone = ["cuMemUnmap", "cuMemRelease"]
+    assert given_back(calls) == [*undone, *undone, "cuMemAddressFree"]
+    assert [tuple(given) for given in of(calls, "cuMemUnmap")] == areas[::-1]
+    assert of(calls, "cuMemAddressFree") == [[RESERVED, reserved]]
 
 
 def test_it_is_given_back_where_the_context_is_lost_and_that_error_is_the_one_that_is_raised(
@@ -80,7 +92,10 @@ def test_it_is_given_back_where_the_context_is_lost_and_that_error_is_the_one_th
     def fail() -> None:
         raise ValueError("the kernel's")
 
-    with pytest.raises(ValueError, match="the kernel's"), mapped(gpu(lost), 1):
+    with (
+        pytest.raises(ValueError, match="the kernel's"),
+        mapped(gpu(lost), [buffer(2**38, 1)]),
+    ):
         fail()
     assert len(given_back(calls)) == 3
 
@@ -89,7 +104,10 @@ def test_what_was_taken_before_memory_ran_out_is_given_back(
     calls: list[tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(unmapped.driver, "cuMemCreate", lambda *_: (NO_MEMORY, None))
-    with pytest.raises(LadderError, match="OUT_OF_MEMORY"), mapped(gpu(), 1):
+    with (
+        pytest.raises(LadderError, match="OUT_OF_MEMORY"),
+        mapped(gpu(), [buffer(2**38, 1)]),
+    ):
         pass
     assert given_back(calls) == ["cuMemAddressFree"]
 

@@ -57,7 +57,9 @@ __device__ double error_of_group(const O* output, index_t head, index_t first, i
   const index_t begin = head * in.sequence;
   const auto place = [&](int row) { return min(first + row * step, in.sequence - 1); };
   const auto visible = [&](int row) { return in.causal ? place(row) + 1 : in.sequence; };  // keys
-  const index_t keys = visible(rows - 1);
+  index_t seen[rows];
+  for (int row = 0; row < rows; ++row) seen[row] = visible(row);
+  const index_t keys = seen[rows - 1];
 
   __syncthreads();  // the group before is done
   for (int at = thread; at < rows * d; at += threads) (&made[0][0])[at] = (&spread[0][0])[at] = 0.0;
@@ -82,7 +84,7 @@ __device__ double error_of_group(const O* output, index_t head, index_t first, i
     double logits[rows];
     const double norm_of_key = logits_of<T, d>(begin + key, queries, in, logits);
     for (int row = 0; row < rows; ++row) {
-      if (key < visible(row) && logits[row] > own[row]) own[row] = logits[row], norm_of_own[row] = norm_of_key;
+      if (key < seen[row] && logits[row] > own[row]) own[row] = logits[row], norm_of_own[row] = norm_of_key;
     }
   }
   for (int row = 0; row < rows; ++row) weights[row][thread] = own[row];
@@ -105,16 +107,16 @@ __device__ double error_of_group(const O* output, index_t head, index_t first, i
     const double norm_of_key = key < keys ? logits_of<T, d>(begin + key, queries, in, logits) : 0.0;
     for (int row = 0; row < rows; ++row) {
       const double below = logits[row] - largest[row];
-      const bool seen = key < visible(row);
-      const double weight = seen ? exp(below) : 0.0;
+      const bool counts = key < seen[row];
+      const double weight = counts ? exp(below) : 0.0;
       double loss = exponent_loss + by.of_logit * norm[row] * norm_of_key + loss_of_largest[row];
       if (below == 0.0) loss = 0.0;
       const double more = exp(fmin(below + loss, largest_exponent));
       const double error = by.of_weight * fmax(weight, by.smallest) + (more - weight);
       weights[row][thread] = weight;
-      squares[row][thread] = seen ? error * error : 0.0;
+      squares[row][thread] = counts ? error * error : 0.0;
       all[row] += weight;
-      least[row] += seen ? exp(below - loss) : 0.0;
+      least[row] += counts ? exp(below - loss) : 0.0;
       of_squares[row] += squares[row][thread];
     }
     __syncthreads();
