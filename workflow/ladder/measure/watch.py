@@ -20,7 +20,7 @@ CHECKED_OF_A_CHAIN = 4
 """Launches of each warm chain that are checked, by chance."""
 _FIRST_OF_A_CHAIN = 2  # place: 0 and 1 are those of single launches
 _SAMPLED = 4  # launches of a reference for each one that is checked
-_BY_TILE = 25
+BY_TILE = 25
 """Single launches of a variant whose check looks at each tile of outputs: a tile that is wrong in one launch of ten
 passes these, and two full checks and two launches with other inputs, once in twenty times. So many are usual."""
 
@@ -123,7 +123,7 @@ class LaunchChecker:
 
         def inspect() -> None:
             if checked is not None:
-                by_tile = checked.always and checked.by_tile < _BY_TILE
+                by_tile = checked.always and checked.by_tile < BY_TILE
                 checked.by_tile += by_tile
                 self._inspect(checked, place, by_tile)
 
