@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from ladder.gpu import unmapped
-from ladder.gpu.unmapped import at_ends, mapped
+from ladder.gpu.unmapped import mapped
 from ladder.model.errors import LadderError
 
 PAGE, RESERVED, FINE = 2**21, 2**40, unmapped.driver.CUresult.CUDA_SUCCESS
@@ -39,6 +39,8 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
 
     for name, value in CALLS.items():
         monkeypatch.setattr(unmapped.driver, name, played(name, value))
+    from_handle = SimpleNamespace(from_handle=buffer)
+    monkeypatch.setattr(unmapped, "Buffer", from_handle)
     return made
 
 
@@ -67,10 +69,14 @@ def test_buffers_lie_in_one_range_at_their_distances_and_far_from_both_ends_of_i
 ) -> None:
     """The second lies ahead of the first, and within a page that is mapped as a whole."""
     buffers = [buffer(2**38, PAGE + 1), buffer(2**38 - 3 * PAGE + 512, 1024)]
-    with mapped(gpu(), buffers) as ((first, end), (ahead, end_ahead)):
+    with mapped(gpu(), buffers) as (at_begin, at_end):
         assert given_back(calls) == []
-    assert (end - first, end_ahead - ahead) == (2 * PAGE, PAGE)
+    sizes = [PAGE + 1, 1024]
+    assert [one.size for one in at_begin] == [one.size for one in at_end] == sizes
+    first, ahead = (one.handle for one in at_begin)
     assert first - ahead == 3 * PAGE, "as far as the pages of the buffers"
+    end = first + 2 * PAGE
+    assert [one.handle for one in at_end] == [end - PAGE - 256, ahead + PAGE - 1024]
     ((reserved, *_),) = of(calls, "cuMemAddressReserve")
     assert ahead - RESERVED == 2**30 == RESERVED + reserved - end
     areas = [(first, 2 * PAGE), (ahead, PAGE)]
@@ -114,15 +120,12 @@ def test_what_was_taken_before_memory_ran_out_is_given_back(
 
 @pytest.mark.parametrize("size", [1, 4 * 131 * 61, 4 * 256 * 96, 2**31])
 def test_a_buffer_begins_at_the_first_byte_or_ends_at_the_last_as_near_as_its_alignment_lets_it(
-    size: int, monkeypatch: pytest.MonkeyPatch
+    size: int, calls: list[tuple[Any, ...]]
 ) -> None:
-    monkeypatch.setattr(
-        unmapped,
-        "Buffer",
-        SimpleNamespace(from_handle=lambda begin, size: (begin, size)),
-    )
-    (first, whole), (begin, length) = at_ends(2**39, 2**40, size)
-    assert (first, whole, length) == (2**39, size, size)
-    assert begin % 256 == 0
-    left = 2**40 - begin - size
+    with mapped(gpu(), [buffer(2**38, size)]) as ((first,), (last,)):
+        pass
+    begin, length, *_ = of(calls, "cuMemMap")[0]
+    assert first.handle == begin
+    assert last.handle % 256 == 0
+    left = begin + length - last.handle - size
     assert left == 0 if size % 256 == 0 else 0 < left < 256

@@ -251,16 +251,13 @@ def played(monkeypatch: pytest.MonkeyPatch) -> None:
     ):
         monkeypatch.setattr(bench, name, other)
     monkeypatch.setattr(bench, "load", load_nothing)
-    monkeypatch.setattr(
-        beyond,
-        "mapped",
-        lambda gpu, buffers: contextlib.nullcontext([(2**39, 2**40)] * len(buffers)),
-    )
 
-    def ends(begin: int, end: int, size: int) -> tuple[FakeBuffer, FakeBuffer]:
-        return FakeBuffer(size, begin), FakeBuffer(size, end - size)
+    def mapped(gpu: Any, buffers: Sequence[Any]) -> Any:
+        at_begin = [FakeBuffer(buffer.size, 2**39) for buffer in buffers]
+        at_end = [FakeBuffer(one.size, 2**40 - one.size) for one in buffers]
+        return contextlib.nullcontext((at_begin, at_end))
 
-    monkeypatch.setattr(beyond, "at_ends", ends)
+    monkeypatch.setattr(beyond, "mapped", mapped)
     cublas = SimpleNamespace(
         create=lambda: 1, set_stream=lambda *_: None, sgeam=lambda *_: None
     )

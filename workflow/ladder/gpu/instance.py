@@ -22,6 +22,7 @@ from ladder.gpu.device import (
     Gpu,
     Guard,
     Launcher,
+    guards_of,
 )
 from ladder.gpu.tensor import Tensor
 from ladder.gpu.timing import Timer
@@ -436,7 +437,9 @@ class Instance(ABC):
         """Each guard with the name of its buffer."""
         named = []
         for name, tensor in self._buffers():
-            named += [(name, guard) for guard in tensor.guards()]
+            begin, size = int(tensor.whole.handle), tensor.whole.size
+            guards = guards_of(tensor.guarded, begin, size)
+            named += [(name, guard) for guard in guards]
         return named + self.gpu.guards
 
     def close(self) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from cuda.core import Buffer
 
 from ladder.gpu.instance import Instance
-from ladder.gpu.unmapped import at_ends, mapped
+from ladder.gpu.unmapped import mapped
 from ladder.measure.bench import Bench, CellOutcome
 from ladder.model.cell import size_label
 from ladder.model.errors import LadderError
@@ -35,16 +35,14 @@ def refuse_accesses_beyond(
                     raise LadderError(
                         f"that takes {needed} bytes of device memory, of which {most} may be taken"
                     )
-                areas = memory.enter_context(mapped(bench.gpu, own))
+                both_ends = memory.enter_context(mapped(bench.gpu, own))
             except LadderError as error:
                 note = f"accesses beyond buffers were not looked for: {error}"
                 bench.references.notes["unmapped memory"] = note
                 return
-            begins, ends = dict[str, Buffer](), dict[str, Buffer]()
-            for name, buffer, area in zip(names, own, areas, strict=True):
-                begins[name], ends[name] = at_ends(*area, buffer.size)
-            _launch_in(bench, launch, instance, begins)
-            _launch_in(bench, launch, instance, ends)
+            for buffers in both_ends:
+                by_name = dict(zip(names, buffers, strict=True))
+                _launch_in(bench, launch, instance, by_name)
 
 
 def _buffers(launch: Launch) -> list[str]:

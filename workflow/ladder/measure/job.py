@@ -82,7 +82,8 @@ class Measuring:
     ) -> Iterator[Record]:
         """A record a regime."""
         view, results = self.schedule.view, answer["results"]
-        spent = {"wall_s": answer["wall_s"], "regimes": len(results)}
+        seconds = {"wall_s": answer["wall_s"], "check_s": answer["check_s"]}
+        spent = {**seconds, "regimes": len(results)}
         common: dict[str, Any] = {"device": device, "spent": spent}
         if not request.choice:
             facts = view.plan.variants[view.plan.tasks[request.index].variant]

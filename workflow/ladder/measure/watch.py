@@ -21,7 +21,7 @@ CHECKED_OF_A_CHAIN = 4
 _FIRST_OF_A_CHAIN = 2  # place: 0 and 1 are those of single launches
 _SAMPLED = 4  # launches of a reference for each one that is checked
 BY_TILE = 25
-"""Single launches of a variant whose check looks at each tile of outputs: a tile that is wrong in one launch of ten
+"""Single launches of a variant whose check looks at each tile of outputs. A tile that is wrong in one launch of ten
 passes these, and two full checks and two launches with other inputs, once in twenty times. So many are usual."""
 
 
