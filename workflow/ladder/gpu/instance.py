@@ -234,14 +234,15 @@ class Instance(ABC):
     @contextlib.contextmanager
     def kept_in(self, buffers: Mapping[str, Buffer]) -> Iterator[None]:
         """Inside, kernels that are loaded take these buffers, by name, with what the instance's own hold."""
-        replaced = {name: self.tensors[name] for name in buffers}
+        before = dict(self.tensors)
         for name, buffer in buffers.items():
-            self.gpu.copy(int(buffer.handle), replaced[name].pointer, buffer.size)
-            self.tensors[name] = replace(replaced[name], buffer=buffer)
+            tensor = before[name]
+            self.gpu.copy(int(buffer.handle), tensor.pointer, buffer.size)
+            self.tensors[name] = replace(tensor, buffer=buffer)
         try:
             yield
         finally:
-            self.tensors |= replaced
+            self.tensors |= before
 
     @property
     def workspaces(self) -> Workspaces:
