@@ -1,6 +1,5 @@
 """Plans: what a sweep and the configuration say, worked out for an architecture."""
 
-import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -59,10 +58,11 @@ def launch_of(variant: Variant, size: Size) -> Launch:
     for index, argument in enumerate(variant.kernel.arguments):
         where = f"{variant.kernel.path}: arguments[{index}]"
         arguments.append(_argument(argument, variant, names, where))
-    geometry = vars(variant.geometry(size))
-    given = tuple(arguments)
     return Launch(
-        **geometry, variant=variant.id, params=variant.params, arguments=given
+        **vars(variant.geometry(size)),
+        variant=variant.id,
+        params=variant.params,
+        arguments=tuple(arguments),
     )
 
 
@@ -137,8 +137,8 @@ def sizes_to_verify(variant: Variant, arch: str) -> list[Size]:
     """Of each group of sizes at which kernels break the first that a variant takes on `arch`."""
     sizes: list[Size] = []
     for group in variant.kernel.problem.edges(variant.params):
-        supported = (size for size in group if variant.absent(size, arch) is None)
-        sizes += itertools.islice(supported, 1)
+        supported = [size for size in group if variant.absent(size, arch) is None]
+        sizes += supported[:1]
     return sizes
 
 
