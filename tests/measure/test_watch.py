@@ -18,6 +18,7 @@ from ladder.measure.worker import Timing
 from ladder.model.cell import Partner
 from ladder.model.plan import Launch
 from ladder.model.problem import COPY
+from ladder.problems.registry import PROBLEMS
 
 BOUND = 0.5
 
@@ -171,7 +172,7 @@ def test_the_first_launches_of_a_variant_are_looked_at_by_tile_wherever_they_wri
         launch = watch.single_launch(nothing, of_variant, place)
         for _ in range(20):
             launched(launch)
-    assert instance.looked_by_tile == [True] * 25 + [False] * 15
+    assert instance.looked_by_tile == [True] * 23 + [False] * 17
     instance.looked_by_tile.clear()
     sampled = watch.single_launch(nothing, side(always=False), REFERENCE)
     for _ in range(20):
@@ -512,12 +513,26 @@ def test_workspaces_of_a_sustained_chain_are_renewed_at_every_place(
 
 
 @pytest.mark.parametrize(
+    ("problem", "kinds"),
+    [
+        ("gemm", ["positive", "wide"]),
+        ("attention", ["positive", "wide", "equal", "spikes"]),
+    ],
+)
+@pytest.mark.parametrize(
     ("error", "wrong"), [(0.4 * BOUND, False), (0.6 * BOUND, True)]
 )
-def test_one_launch_takes_inputs_of_one_sign_and_their_bound(
-    error: float, wrong: bool, instance: Any, lab: Lab
+def test_one_launch_takes_inputs_of_each_other_kind_and_their_bound(
+    error: float,
+    wrong: bool,
+    problem: str,
+    kinds: list[str],
+    instance: Any,
+    lab: Lab,
 ) -> None:
+    """But for integers, of which long sums are not exact in every type."""
     lab.run("cold")
+    lab.timing.bench.problem = PROBLEMS[problem]
     instance.log.clear()
     instance.harness.error = lambda check: error
     if wrong:
@@ -529,9 +544,8 @@ def test_one_launch_takes_inputs_of_one_sign_and_their_bound(
     else:
         lab.timing.refuse_other_inputs(instance.launcher("alone"))
     once = [("refresh", 0), ("alone", 0), ("inspect", 0)]
-    assert [entry[:2] for entry in instance.log] == once * (1 if wrong else 2), (
-        "positive and wide"
-    )
+    launched_with = kinds[:1] if wrong else kinds
+    assert [entry[:2] for entry in instance.log] == once * len(launched_with)
     assert instance.inputs == "uniform"
 
 

@@ -279,10 +279,11 @@ class Bench:
             raise failure
 
     def edges(self, variant: str, cell: Cell) -> list[tuple[Launch, Instance]]:
-        """How a variant is launched at each of its edges, and the instance there."""
+        """How a variant is launched at each of its edges that cost little, and the instance there."""
         return [
             (edge.launch, self._edge_instance(edge, cell))
             for edge in self.plan.edges.get(variant, ())
+            if not self.problem.is_costly(edge.size)
         ]
 
     def _edge_instance(self, edge: Edge, cell: Cell) -> Instance:
@@ -293,14 +294,16 @@ class Bench:
         return self._edge_instances[key]
 
     def _verify_edge(self, edge: Edge, cell: Cell, number: int) -> None:
-        """Check one size with inputs of every kind, alpha = 1 and beta = 0.
+        """Check one size with inputs of every kind, or of the first where it is costly, alpha = 1 and beta = 0.
 
         A kernel that takes beta is checked with other alpha and beta too, for one kind: another one at each edge.
         """
         instance = self._edge_instance(edge, cell)
         kinds = self.problem.inputs
         weighted_kind = kinds[number % len(kinds)]
-        for kind in kinds if self._inputs(instance) else kinds[:1]:
+        if self.problem.is_costly(edge.size) or not self._inputs(instance):
+            kinds = kinds[:1]
+        for kind in kinds:
             with instance.inputs_of_kind(kind):
                 self._verify_weights(edge, instance, 1.0, 0.0, "nan")
                 if kind == weighted_kind and _takes_beta(edge.launch):

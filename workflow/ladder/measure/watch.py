@@ -20,9 +20,9 @@ CHECKED_OF_A_CHAIN = 4
 """Launches of each warm chain that are checked, by chance."""
 _FIRST_OF_A_CHAIN = 2  # place: 0 and 1 are those of single launches
 _SAMPLED = 4  # launches of a reference for each one that is checked
-BY_TILE = 25
+BY_TILE = 23
 """Single launches of a variant whose check looks at each tile of outputs. A tile that is wrong in one launch of ten
-passes these, and two full checks and two launches with other inputs, once in twenty times. So many are usual."""
+passes these once in twenty times, with two full checks, and with launches of other inputs. Attention usually has 25."""
 
 
 @dataclass

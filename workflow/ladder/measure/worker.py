@@ -205,9 +205,14 @@ class Timing:
                 raise CellOutcome("incorrect", f"{regime}: {why}")
 
     def refuse_other_inputs(self, variant: Launcher) -> None:
-        """Raises CellOutcome where it is wrong for inputs of one sign, whose errors add up, or over many binades."""
+        """Raises CellOutcome where it is wrong for inputs of one sign, whose errors add up, or of another kind.
+
+        Not for integers: their long sums are not exact in every type.
+        """
         params = self.variant.params
-        for kind in ("positive", "wide"):
+        for kind in self.bench.problem.inputs:
+            if kind in ("uniform", "integers"):
+                continue
             with self.instance.inputs_of_kind(kind):
                 side = CheckedSide(params, self.instance.error_bound(params))
                 launch = self.watch.single_launch(variant, side, 0)

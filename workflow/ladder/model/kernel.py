@@ -400,6 +400,8 @@ class Variant:
             return why
         if (broken := self.broken(size)) is not None:
             return broken.reason
+        if size and (why := self.kernel.problem.unsupported(size, self.dtype)):
+            return why
         return self._unfit(self.geometry(size), arch) if arch and size else None
 
     def _unfit(self, launch: Geometry, arch: str) -> str | None:
