@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -398,10 +397,10 @@ MISTAKES: list[tuple[str, str, str, str, str]] = [
         WRONG,
     ),
 ]
-WAYS = [
-    ("late", "rising", range(32)),
-    ("early", "wide", range(0)),
-    ("shuffled", "rising", range(0)),
+WAYS: list[dict[str, Any]] = [
+    {"loads": "late", "kind": "rising", "behind": range(32)},
+    {"loads": "early", "kind": "wide"},
+    {"loads": "shuffled", "kind": "rising"},
 ]
 """When copies land, inputs, and threads that come last."""
 
@@ -419,9 +418,10 @@ def test_mistakes_show(
     if rung == FP8:
         one = kernel(FP8).variant({"causal": 1}, "fp8")
         sequence = 520
+        early = {"loads": "early", "kind": "rising"}
         ways = [
             *WAYS,
-            *(("early", "rising", some) for some in (range(64, 128), range(128, 384))),
+            *(early | {"behind": range(*ends)} for ends in ((64, 128), (128, 384))),
         ]
     elif rung == "8":
         lean = {"softmax": "LeanSoftmax"} if file == LEAN else {}
@@ -433,11 +433,10 @@ def test_mistakes_show(
     more = planted(tmp_path, one.kernel.source, file, right, mistaken)
     more["clusters"] = clusters
 
-    def is_wrong(loads: str, kind: str, behind: range) -> bool:
-        error = worst(one, heads, sequence, kind, loads=loads, behind=behind, **more)
-        return not error < 1
+    def is_wrong(**way: Any) -> bool:
+        return not worst(one, heads, sequence, **way, **more) < 1
 
-    assert_shows(shows, *(partial(is_wrong, *way) for way in ways))
+    assert_shows(shows, is_wrong, ways)
 
 
 def by_default(rung: str, depth: int, dtype: str) -> Variant:

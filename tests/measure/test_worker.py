@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import math
 import os
@@ -12,6 +13,7 @@ from dataclasses import replace
 from importlib import import_module
 from multiprocessing import Pipe
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -25,8 +27,8 @@ from ladder.gpu import timing
 from ladder.gpu.device import RESULT_SLOTS
 from ladder.gpu.instance import Check
 from ladder.measure import bench, beyond, watch, worker
+from ladder.measure.assignment import Assignment
 from ladder.measure.gpu_job import process_command
-from ladder.measure.request import Request
 from ladder.model.errors import LadderError
 from ladder.model.folders import Project
 from ladder.model.kernel import Variant
@@ -131,7 +133,18 @@ class Libraries:
 
 def plan_of(name: str, folder: Path) -> Plan:
     """A sweep's plan with its edges, through its file, as if all had been compiled."""
-    return planned(every_sweep()[name], folder)
+    plan, text = _worked_out(name)
+    (folder / f"{name}.json").write_bytes(text)
+    (folder / "none.cubin").touch()
+    return plan
+
+
+@functools.cache
+def _worked_out(name: str) -> tuple[Plan, bytes]:
+    """The plan and the text of its file."""
+    with TemporaryDirectory() as folder:
+        plan = planned(every_sweep()[name], Path(folder))
+        return plan, Path(folder, f"{name}.json").read_bytes()
 
 
 def planned(sweep: Sweep, folder: Path) -> Plan:
@@ -161,7 +174,7 @@ def planned(sweep: Sweep, folder: Path) -> Plan:
     return made
 
 
-def request(plan: Plan, index: int, *regimes: str) -> Request:
+def assignment(plan: Plan, index: int, *regimes: str) -> Assignment:
     """What a worker is asked for of a task; where there was a choice, the first library won."""
     reference = plan.tasks[index].cell.reference
     first = reference.libraries[0] if reference.is_choice else ""
@@ -169,14 +182,14 @@ def request(plan: Plan, index: int, *regimes: str) -> Request:
         "reference": first,
         "algorithm": "id 1" if first.startswith("cublaslt") else "",
     }
-    return Request(
+    return Assignment(
         index, regimes, against=dict.fromkeys(regimes, against) if first else {}
     )
 
 
 def cold(own: worker.Worker) -> dict[str, Any]:
     """What becomes of the first task of a worker's plan in cold, and whether the context is lost."""
-    answer = own.answer(request(own.plan, 0, "cold"))
+    answer = own.answer(assignment(own.plan, 0, "cold"))
     return answer["results"]["cold"] | {"fatal": answer["fatal"]}
 
 
@@ -292,7 +305,7 @@ def test_tasks_go_through_every_regime(name: str, tmp_path: Path) -> None:
     own = worker.Worker(plan, tmp_path)
     launched = [index for index, task in enumerate(plan.tasks) if task.launch]
     for index in launched[:: max(1, len(launched) // 6)]:
-        answer = own.answer(request(plan, index, "cold", "warm", "sustained"))
+        answer = own.answer(assignment(plan, index, "cold", "warm", "sustained"))
         json.dumps(answer)
         assert not answer["fatal"]
         blocks = answer["results"]["sustained"].get("blocks", {})
@@ -591,8 +604,9 @@ def test_the_least_time_counts_inputs_and_what_of_the_outputs_the_l2_cannot_keep
     own = worker.Worker(plan, tmp_path).bench
     own.gpu.memory_bytes_per_us = rate
     cell = replace(plan.tasks[0].cell, size={"elements": elements})
+    own.instance(cell)
     for regime, expected in (("cold", bytes_of_memory / rate), ("warm", 0.0)):
-        least = own.least_us(cell.in_regime(regime), {"radius": 1}, own.instance(cell))
+        least = own.least_us(cell.in_regime(regime), {"radius": 1})
         assert least == pytest.approx(expected, rel=0.001)
 
 

@@ -1,13 +1,14 @@
 """Accesses beyond buffers that no result shows: a kernel is launched where nothing is mapped behind them."""
 
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from cuda.core import Buffer
 
 from ladder.gpu.instance import Instance
 from ladder.gpu.unmapped import mapped
-from ladder.measure.bench import Bench, CellOutcome
+from ladder.measure.bench import CellOutcome
+from ladder.measure.references import BenchWithReferences
 from ladder.model.cell import size_label
 from ladder.model.errors import LadderError
 from ladder.model.plan import Launch
@@ -18,7 +19,7 @@ _WEIGHTS = ((1.0, 0.0), (1.0, 0.5))  # alpha and beta: with the second C is read
 
 
 def refuse_accesses_beyond(
-    bench: Bench, launches: Iterable[tuple[Launch, Instance]]
+    bench: BenchWithReferences, launches: Sequence[tuple[Launch, Instance]]
 ) -> None:
     """Launch what was verified, once more in buffers that begin or end where nothing is mapped beyond.
 
@@ -38,7 +39,7 @@ def refuse_accesses_beyond(
                 both_ends = memory.enter_context(mapped(bench.gpu, own))
             except LadderError as error:
                 note = f"accesses beyond buffers were not looked for: {error}"
-                bench.references.notes["unmapped memory"] = note
+                bench.notes["unmapped memory"] = note
                 return
             for buffers in both_ends:
                 by_name = dict(zip(names, buffers, strict=True))
@@ -46,14 +47,16 @@ def refuse_accesses_beyond(
 
 
 def _buffers(launch: Launch) -> list[str]:
-    """Those that a kernel takes, each once: inputs, outputs and workspaces."""
-    kinds = ("pointer", "tensor_map")
-    names = [one[kind] for one in launch.arguments for kind in kinds if kind in one]
-    return [*dict.fromkeys(names)]
+    """Those that a kernel takes: inputs, outputs and workspaces."""
+    names = {each.get("pointer", each.get("tensor_map")) for each in launch.arguments}
+    return [*(names - {None})]
 
 
 def _launch_in(
-    bench: Bench, launch: Launch, instance: Instance, buffers: dict[str, Buffer]
+    bench: BenchWithReferences,
+    launch: Launch,
+    instance: Instance,
+    buffers: dict[str, Buffer],
 ) -> None:
     usual = instance.scalars
     weights = _WEIGHTS if "beta" in bench.problem.scalars else _WEIGHTS[:1]
