@@ -18,6 +18,8 @@ from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).resolve().parent.parent / "workflow")]
 
+from ladder.measure.watch import BY_TILE  # noqa: E402
+from ladder.problems.attention import instance as attention  # noqa: E402
 from ladder.problems.gemm import PROBLEM, output_dtype  # noqa: E402
 from ladder.problems.gemm.bounds import (  # noqa: E402
     ROUNDING,
@@ -26,6 +28,8 @@ from ladder.problems.gemm.bounds import (  # noqa: E402
     rms_bound,
     row_tolerance,
 )
+from ladder.problems.registry import PROBLEMS  # noqa: E402
+from ladder.problems.stencil import instance as stencil  # noqa: E402
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "judge.md"
 BEGIN = "<!-- escapes -->\n"
@@ -178,8 +182,93 @@ def written(page: str) -> str:
     )
 
 
+# Attention and stencils: rows and outputs are looked at tile by tile.
+
+TILES_BEGIN = "<!-- escapes of tiles -->\n"
+TILES_END = "<!-- end of escapes of tiles -->\n"
+CELLS = (13, 25, 60)
+"""Timed launches of a variant: the fewest, as many as cells of attention and of stencils usually have, and many."""
+FULL = 2
+"""Comparisons of all outputs, before and after timing."""
+ATTENTION = {"sequence": 2048, "heads": 128}
+
+
+@dataclass(frozen=True)
+class Look:
+    """The chance that a launch is seen to be wrong where it is: the first launches of a cell, and those that follow.
+
+    Behind these come launches with `others`, so many other kinds of inputs, which are looked at as the first ones.
+    """
+
+    by_tile: float
+    sampled: float
+    others: int
+
+
+def attention_look(rows: int) -> Look:
+    """Of so many neighbouring rows of a tile: one row of each tile, or of each in some groups of four tiles."""
+    of_tile = rows / attention.TILE
+    groups = (
+        ATTENTION["heads"] * ATTENTION["sequence"] / (attention.ROWS * attention.TILE)
+    )
+    sampled = of_tile * min(1.0, attention.SAMPLED / groups)
+    return Look(of_tile, sampled, other_kinds("attention"))
+
+
+def stencil_look(outputs: int) -> Look:
+    """Of so many neighbouring outputs of a tile: a stretch of it, which may begin anywhere, in each launch."""
+    touching = (outputs + stencil.STRETCH - 1) / stencil.TILE
+    return Look(min(1.0, touching), min(1.0, touching), other_kinds("stencil"))
+
+
+def other_kinds(problem: str) -> int:
+    """Of inputs: those of timed launches are uniform, and integers are for edges."""
+    return len({*PROBLEMS[problem].inputs} - {"uniform", "integers"})
+
+
+def found(look: Look, launches: int, rate: float) -> float:
+    """The chance that a cell of so many timed launches is refused, of which one in 1 / `rate` is wrong."""
+    first = min(launches, BY_TILE)
+    passes = (1 - rate) ** FULL
+    passes *= (1 - rate * look.by_tile) ** (first + look.others)
+    return 1 - passes * (1 - rate * look.sampled) ** (launches - first)
+
+
+def tile_lines() -> Iterator[str]:
+    """The table of attention and stencils, in Markdown."""
+    looks = {
+        "a tile of 128 rows of attention": attention_look(128),
+        "64 rows of attention": attention_look(64),
+        "a row of attention": attention_look(1),
+        "a tile of 1,024 outputs of a stencil": stencil_look(1024),
+        "256 outputs of a stencil": stencil_look(256),
+        "an output of a stencil": stencil_look(1),
+    }
+    yield f"| wrong | wrong in every launch | {' | '.join(f'{n} launches' for n in CELLS)} |"
+    yield f"|---|---|{'---|' * len(CELLS)}"
+    for name, look in looks.items():
+        cells = " | ".join(share(found(look, launches, 0.1)) for launches in CELLS)
+        yield f"| {name} | {share(look.by_tile)} | {cells} |"
+
+
+def written_tiles(page: str) -> str:
+    """The page with the table of attention and stencils that is right now."""
+    before, rest = page.split(TILES_BEGIN)
+    after = rest.split(TILES_END)[1]
+    return (
+        before
+        + TILES_BEGIN
+        + "\n"
+        + "\n".join(tile_lines())
+        + "\n\n"
+        + TILES_END
+        + after
+    )
+
+
 if __name__ == "__main__":
     if "--write" in sys.argv:
-        PAGE.write_text(written(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+        page = written_tiles(written(PAGE.read_text(encoding="utf-8")))
+        PAGE.write_text(page, encoding="utf-8")
     else:
-        print("\n".join(lines()))
+        print(*lines(), "", *tile_lines(), sep="\n")

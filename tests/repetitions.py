@@ -190,9 +190,11 @@ def wrong_results(
             loaded()
             gpu.sync()
             check = instance.check(task.launch.params)
-            if not check.correct:
+            violation = instance.memory_violation()
+            if violation or not check.correct:
+                found = violation[1] if violation else check
                 wrong.append(
-                    f"{task.variant} {dict(task.cell.size)} repetition {repetition}: {check}"
+                    f"{task.variant} {dict(task.cell.size)} repetition {repetition}: {found}"
                 )
                 break
         instance.close()

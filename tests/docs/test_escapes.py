@@ -30,6 +30,23 @@ def test_the_page_has_the_table_of_the_present_bounds() -> None:
     assert escapes.written(page) == page
 
 
+def test_the_page_has_the_table_of_tiles() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert page.count(escapes.TILES_BEGIN) == page.count(escapes.TILES_END) == 1
+    assert escapes.written_tiles(page) == page
+
+
+def test_a_tile_that_is_wrong_in_one_launch_of_ten_is_found_in_19_usual_cells_of_20() -> (
+    None
+):
+    for look in (escapes.attention_look(128), escapes.stencil_look(1024)):
+        assert look.by_tile == 1
+        fewest, usual, many = (
+            escapes.found(look, launches, 0.1) for launches in escapes.CELLS
+        )
+        assert 0.8 < fewest < 0.95 < usual < many
+
+
 ESCAPE = {
     ("a 128 x 128 tile of another answer", "fp8", 16384),
     # All elements show these before and after timing: fp32's with inputs over many binades.

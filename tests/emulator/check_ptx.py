@@ -28,6 +28,7 @@ def _cut(x: Array) -> Array:
 _ROUNDED: dict[str, Any] = {
     "cvt.f64.f32": np.float64,
     "cvt.rn.f32.f64": np.float32,
+    "cvt.rn.f64.s32": np.float64,
     "cvt.rn.f64.s64": np.float64,
     "cvt.rzi.s32.f32": np.int32,
     "cvt.rz.f32.s32": _cut,

@@ -8,7 +8,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from ladder.gpu import launching
 from ladder.gpu.instance import HarnessCall, Instance
+from ladder.model.plan import Launch
 from ladder.model.problem import GUARD
 
 
@@ -115,6 +117,21 @@ def test_zeros_are_looked_for_behind_each_launch_timed_or_not_and_never_written_
     assert noted(instance, instance.poison_outputs) == ["poison", LOOK]
     assert noted(instance, lambda: instance.refresh(1)) == ["inputs", "poison", LOOK]
     assert noted(instance, lambda: instance.inspect({}, None)) == [CHECK, LOOK]
+
+
+def test_a_kernel_is_loaded_with_its_workspaces(
+    instance: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel = SimpleNamespace(handle=1, attributes=SimpleNamespace(local_size_bytes=0))
+    monkeypatch.setattr(launching, "_kernel", lambda cubin: kernel)
+    monkeypatch.setattr(launching, "checked", lambda _: None)
+    monkeypatch.setattr(launching, "LaunchConfig", lambda **_: None)
+    for name in ("cuFuncLoad", "cuKernelGetFunction"):
+        monkeypatch.setattr(launching.driver, name, lambda _: None)
+    plan = Launch((1, 1, 1), (32, 1, 1), None, 0, "v", {}, (SCRATCH, ZEROED))
+    loaded = launching.load(b"", plan, instance)
+    assert loaded.args[-2:] == (2**20, 2**20)
+    assert {SCRATCH["pointer"], ZEROED["pointer"]} <= instance.tensors.keys()
 
 
 def test_a_workspace_is_made_once_and_another_size_has_its_own(instance: Any) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from ladder.gpu import unmapped
-from ladder.gpu.unmapped import at_ends, mapped
+from ladder.gpu.unmapped import mapped
 from ladder.model.errors import LadderError
 
 PAGE, RESERVED, FINE = 2**21, 2**40, unmapped.driver.CUresult.CUDA_SUCCESS
@@ -39,6 +39,8 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
 
     for name, value in CALLS.items():
         monkeypatch.setattr(unmapped.driver, name, played(name, value))
+    from_handle = SimpleNamespace(from_handle=buffer)
+    monkeypatch.setattr(unmapped, "Buffer", from_handle)
     return made
 
 
@@ -54,21 +56,37 @@ def given_back(calls: list[tuple[Any, ...]]) -> list[str]:
     ]
 
 
-def test_whole_pages_are_mapped_far_from_both_ends_of_what_is_reserved(
+def buffer(begin: int, size: int) -> Any:
+    return SimpleNamespace(handle=begin, size=size)
+
+
+def of(calls: list[tuple[Any, ...]], name: str) -> list[tuple[Any, ...]]:
+    return [given for called, *given in calls if called == name]
+
+
+def test_buffers_lie_in_one_range_at_their_distances_and_far_from_both_ends_of_it(
     calls: list[tuple[Any, ...]],
 ) -> None:
-    with mapped(gpu(), PAGE + 1) as (first, end):
+    """The second lies ahead of the first, and within a page that is mapped as a whole."""
+    buffers = [buffer(2**38, PAGE + 1), buffer(2**38 - 3 * PAGE + 512, 1024)]
+    with mapped(gpu(), buffers) as (at_begin, at_end):
         assert given_back(calls) == []
-    by_name = {name: given for name, *given in calls}
-    reserved = by_name["cuMemAddressReserve"][0]
-    begin, size, *_ = by_name["cuMemMap"]
-    assert size == 2 * PAGE == by_name["cuMemCreate"][0]
-    assert (first, end) == (begin, begin + size)
-    assert begin - RESERVED >= 2**30 <= RESERVED + reserved - end
-    assert by_name["cuMemSetAccess"][:2] == [begin, size]
-    assert given_back(calls) == ["cuMemUnmap", "cuMemRelease", "cuMemAddressFree"]
-    assert by_name["cuMemUnmap"] == [begin, size]
-    assert by_name["cuMemAddressFree"] == [RESERVED, reserved]
+    sizes = [PAGE + 1, 1024]
+    assert [one.size for one in at_begin] == [one.size for one in at_end] == sizes
+    first, ahead = (one.handle for one in at_begin)
+    assert first - ahead == 3 * PAGE, "as far as the pages of the buffers"
+    end = first + 2 * PAGE
+    assert [one.handle for one in at_end] == [end - PAGE - 256, ahead + PAGE - 1024]
+    ((reserved, *_),) = of(calls, "cuMemAddressReserve")
+    assert ahead - RESERVED == 2**30 == RESERVED + reserved - end
+    areas = [(first, 2 * PAGE), (ahead, PAGE)]
+    assert [tuple(given[:2]) for given in of(calls, "cuMemMap")] == areas
+    assert [tuple(given[:2]) for given in of(calls, "cuMemSetAccess")] == areas
+    assert [given[0] for given in of(calls, "cuMemCreate")] == [2 * PAGE, PAGE]
+    undone = ["cuMemUnmap", "cuMemRelease"]
+    assert given_back(calls) == [*undone, *undone, "cuMemAddressFree"]
+    assert [tuple(given) for given in of(calls, "cuMemUnmap")] == areas[::-1]
+    assert of(calls, "cuMemAddressFree") == [[RESERVED, reserved]]
 
 
 def test_it_is_given_back_where_the_context_is_lost_and_that_error_is_the_one_that_is_raised(
@@ -80,7 +98,10 @@ def test_it_is_given_back_where_the_context_is_lost_and_that_error_is_the_one_th
     def fail() -> None:
         raise ValueError("the kernel's")
 
-    with pytest.raises(ValueError, match="the kernel's"), mapped(gpu(lost), 1):
+    with (
+        pytest.raises(ValueError, match="the kernel's"),
+        mapped(gpu(lost), [buffer(2**38, 1)]),
+    ):
         fail()
     assert len(given_back(calls)) == 3
 
@@ -89,22 +110,22 @@ def test_what_was_taken_before_memory_ran_out_is_given_back(
     calls: list[tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(unmapped.driver, "cuMemCreate", lambda *_: (NO_MEMORY, None))
-    with pytest.raises(LadderError, match="OUT_OF_MEMORY"), mapped(gpu(), 1):
+    with (
+        pytest.raises(LadderError, match="OUT_OF_MEMORY"),
+        mapped(gpu(), [buffer(2**38, 1)]),
+    ):
         pass
     assert given_back(calls) == ["cuMemAddressFree"]
 
 
 @pytest.mark.parametrize("size", [1, 4 * 131 * 61, 4 * 256 * 96, 2**31])
 def test_a_buffer_begins_at_the_first_byte_or_ends_at_the_last_as_near_as_its_alignment_lets_it(
-    size: int, monkeypatch: pytest.MonkeyPatch
+    size: int, calls: list[tuple[Any, ...]]
 ) -> None:
-    monkeypatch.setattr(
-        unmapped,
-        "Buffer",
-        SimpleNamespace(from_handle=lambda begin, size: (begin, size)),
-    )
-    (first, whole), (begin, length) = at_ends(2**39, 2**40, size)
-    assert (first, whole, length) == (2**39, size, size)
-    assert begin % 256 == 0
-    left = 2**40 - begin - size
+    with mapped(gpu(), [buffer(2**38, size)]) as ((first,), (last,)):
+        pass
+    begin, length, *_ = of(calls, "cuMemMap")[0]
+    assert first.handle == begin
+    assert last.handle % 256 == 0
+    left = begin + length - last.handle - size
     assert left == 0 if size % 256 == 0 else 0 < left < 256

@@ -271,6 +271,7 @@ def test_all_goes_well_in_one_worker(run: Run) -> None:
     assert result["device"] == {"sm_clock_mhz": 1980, "busy": False}
     assert result["spent"] == {
         "wall_s": 1.0,
+        "check_s": 0.1,
         "regimes": 1,
     }
     assert {record.session for record in records} == {"of a GPU"}

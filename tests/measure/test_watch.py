@@ -59,6 +59,8 @@ class FakeInstance:
         )
         self.has_workspaces = lambda: False
         self.inputs = "uniform"
+        self.by_tile = True
+        self.looked_by_tile = list[bool]()
 
     @contextlib.contextmanager
     def writing_to(self, place: int) -> Iterator[None]:
@@ -79,6 +81,7 @@ class FakeInstance:
         self.log.append(("poison", self.place))
 
     def inspect(self, params: Any, slot: tuple[int, int]) -> None:
+        self.looked_by_tile.append(self.by_tile)
         self.log.append(("inspect", self.place, params, *slot))
 
     def error_bound(self, params: Any) -> float:
@@ -158,6 +161,26 @@ def test_of_a_reference_about_every_fourth_launch_is_checked_and_gets_fresh_inpu
     # A binomial number is within 8 of its standard deviations.
     assert abs(sum(checked) - 1000) < 8 * math.sqrt(4000 * 3 / 16)
     assert not any(all(checked[start::4]) for start in range(4)), "nobody knows which"
+
+
+def test_the_first_launches_of_a_variant_are_looked_at_by_tile_wherever_they_write(
+    instance: Any, watch: LaunchChecker
+) -> None:
+    """None of a reference is, and none of a chain, of which both sides leave the GPU the same rest."""
+    of_variant = side()
+    for place in (0, REFERENCE):
+        launch = watch.single_launch(nothing, of_variant, place)
+        for _ in range(20):
+            launched(launch)
+    assert instance.looked_by_tile == [True] * 23 + [False] * 17
+    instance.looked_by_tile.clear()
+    sampled = watch.single_launch(nothing, side(always=False), REFERENCE)
+    for _ in range(20):
+        launched(sampled)
+    chain = Chain(lambda: nothing, nothing, side(), 8)
+    launched(watch.chain(nothing, chain, nothing, 4))
+    assert len(instance.looked_by_tile) >= 4
+    assert not any(instance.looked_by_tile)
 
 
 # What the checks found.

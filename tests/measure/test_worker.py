@@ -237,6 +237,18 @@ def test_a_variant_that_fits_none_of_the_edge_sizes_is_refused(
         plan_edges(sweep, "sm_90a")
 
 
+def provide_workspaces(launch: Launch, instance: Any) -> None:
+    for argument in launch.arguments:
+        if "workspace" in argument:
+            instance.provide_workspace(argument)
+
+
+def load_nothing(cubin: bytes, launch: Launch, instance: Any) -> Callable[[], None]:
+    """A kernel that does nothing, with its workspaces."""
+    provide_workspaces(launch, instance)
+    return lambda: None
+
+
 @pytest.fixture(autouse=True)
 def played(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("instance", "tensor"):
@@ -251,15 +263,14 @@ def played(monkeypatch: pytest.MonkeyPatch) -> None:
         ("static_shared_bytes", lambda cubin: 0),
     ):
         monkeypatch.setattr(bench, name, other)
-    monkeypatch.setattr(bench, "load", lambda cubin, launch, instance: lambda: None)
-    monkeypatch.setattr(
-        beyond, "mapped", lambda gpu, size: contextlib.nullcontext((2**39, 2**40))
-    )
+    monkeypatch.setattr(bench, "load", load_nothing)
 
-    def ends(begin: int, end: int, size: int) -> tuple[FakeBuffer, FakeBuffer]:
-        return FakeBuffer(size, begin), FakeBuffer(size, end - size)
+    def mapped(gpu: Any, buffers: Sequence[Any]) -> Any:
+        at_begin = [FakeBuffer(buffer.size, 2**39) for buffer in buffers]
+        at_end = [FakeBuffer(one.size, 2**40 - one.size) for one in buffers]
+        return contextlib.nullcontext((at_begin, at_end))
 
-    monkeypatch.setattr(beyond, "at_ends", ends)
+    monkeypatch.setattr(beyond, "mapped", mapped)
     cublas = SimpleNamespace(
         create=lambda: 1, set_stream=lambda *_: None, sgeam=lambda *_: None
     )
@@ -451,6 +462,7 @@ def at_ends(monkeypatch: pytest.MonkeyPatch) -> Launched:
     seen = Launched()
 
     def load(cubin: bytes, launch: Launch, instance: Any) -> Callable[[], None]:
+        provide_workspaces(launch, instance)
         buffers = [instance.tensors[name].buffer for name in beyond._buffers(launch)]
         begins = {buffer.handle for buffer in buffers}
         ends = {buffer.handle + buffer.size for buffer in buffers}
@@ -532,7 +544,7 @@ def test_without_such_memory_a_note_says_that_nobody_looked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     @contextlib.contextmanager
-    def mapped(gpu: Any, size: int) -> Iterator[int]:
+    def mapped(gpu: Any, buffers: Sequence[Any]) -> Iterator[int]:
         raise LadderError("the driver says no")
         yield 0
 

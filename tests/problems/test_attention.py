@@ -460,8 +460,9 @@ def compared(
     slots: Sequence[int] = (),
     blocks: int = 2,
     rms_scale: float = 0.0,
+    groups: int = 2,
 ) -> list[float]:
-    """The largest error that one of them finds in bits of each output, by a launch each.
+    """The largest error that one of them finds in bits of each output, by a launch each; of timed ones in `groups`.
 
     `rms_scale` times the root of the sum of the errors' squares is one of these.
     """
@@ -483,7 +484,7 @@ def compared(
         given.append(
             [running, running + 8, *about[:-1]]
             if name == "compare_rows"
-            else [running, result, slot, *about]
+            else [running, result, slot, *about, tile_of(output.shape[1]), groups]
         )
         results.append(running if name == "compare_rows" else result)
     program = check_program(
@@ -499,6 +500,10 @@ def compared(
         return [float(error.view(np.float64)) for error, _ in found]
     pairs = [pair.view(np.float64) for pair in found]
     return [max(float(worst), rms_scale * math.sqrt(of)) for worst, of in pairs]
+
+
+def tile_of(sequence: int) -> int:
+    return min(128, -(-sequence // GROUP))
 
 
 def changed(output: Array, at: int, bits: int) -> Array:
@@ -576,19 +581,39 @@ def test_it_looks_at_every_element(causal: int) -> None:
 
 
 def test_a_timed_launch_is_held_to_rows_that_the_key_of_its_slot_draws() -> None:
-    """Of four groups of rows one is wrong: it is found where one of two blocks draws it, whichever of them."""
+    """A row is wrong: it is found where the one group is of its head, and has that row of each tile."""
     inputs = given("fp16", (2, 8, 64), "uniform", KEY)
     right = online(inputs, "fp16", 1)
     wrong = right.copy()
-    wrong[1, GROUP:] ^= 0x40
-    by_draw: dict[tuple[bool, bool], int] = {}
+    wrong[1, 5] ^= 0x40  # the second row of the third tile of two
+    by_draw: dict[tuple[int, int], int] = {}
     for slot in range(SECRET, SECRET + 64):
-        by_draw.setdefault((_mixed(slot, 0) % 4 == 3, _mixed(slot, 1) % 4 == 3), slot)
+        by_draw.setdefault((_mixed(slot, -1) % 2, _mixed(slot, 0) % 2), slot)
     assert len(by_draw) == 4
     slots = [*by_draw.values()]
-    assert max(compared("check_rows", "fp16", [right] * 4, "uniform", 1, slots)) < 1
-    errors = compared("check_rows", "fp16", [wrong] * 4, "uniform", 1, slots)
-    assert [error > 1 for error in errors] == [any(drawn) for drawn in by_draw], by_draw
+    fine = compared("check_rows", "fp16", [right] * 4, "uniform", 1, slots, groups=1)
+    assert max(fine) < 1
+    errors = compared("check_rows", "fp16", [wrong] * 4, "uniform", 1, slots, groups=1)
+    assert [error > 1 for error in errors] == [draw == (1, 1) for draw in by_draw]
+
+
+@pytest.mark.parametrize(("sequence", "causal"), [(3, 0), (9, 1), (13, 0)])
+def test_no_tile_escapes_where_there_is_a_group_for_each_four(
+    sequence: int, causal: int
+) -> None:
+    """The last tile of a head may have fewer rows."""
+    inputs = given("bf16", (2, sequence, 64), "uniform", KEY)
+    right = online(inputs, "bf16", causal)
+    tile = tile_of(sequence)
+    outputs = [right]
+    for head in range(2):
+        for first in range(0, sequence, tile):
+            wrong = right.copy()
+            wrong[head, first : first + tile] ^= 0x40
+            outputs.append(wrong)
+    slots = range(SECRET, SECRET + len(outputs))
+    fine, *errors = compared("check_rows", "bf16", outputs, "uniform", causal, slots)
+    assert fine < 1 < min(errors)
 
 
 @pytest.mark.parametrize("dtype", PROBLEM.dtypes)

@@ -198,9 +198,9 @@ class L2:
         return buffer
 
     def prepare(self, regime: str) -> None:
-        """Enqueue what comes before a launch: if cold a flush of the L2 and a read of other data; nothing if warm.
+        """Enqueue what comes before a launch: unless warm a flush of the L2, then if cold a read of other data.
 
-        FLUSHED: a flush alone, which leaves lines that are still to be written to memory.
+        A flush alone leaves lines that are still to be written to memory.
         """
         if regime != "warm":
             self._flush.fill(0, stream=self.gpu.stream)
@@ -296,7 +296,8 @@ class Harness:
         for key, (bits, tag) in zip(
             keys, struct.iter_unpack("QQ", results), strict=True
         ):
-            errors.append(_double(bits) if tag == _mixed(key, bits) else math.inf)
+            (error,) = struct.unpack("d", struct.pack("Q", bits))
+            errors.append(error if tag == _mixed(key, bits) else math.inf)
         return errors
 
     def read_through(self, data: Buffer) -> None:
@@ -313,8 +314,3 @@ def _typed(value: Any) -> Any:
     if isinstance(value, float):
         return ctypes.c_double(value)
     return ctypes.c_int64(value) if isinstance(value, int) else value
-
-
-def _double(bits: int) -> float:
-    value: float = struct.unpack("d", struct.pack("Q", bits))[0]
-    return value

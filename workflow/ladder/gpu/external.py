@@ -35,11 +35,10 @@ class Array:
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
-        kind = _TYPES.get(self.dtype, "<i4")
         # Not read-only, which torch refuses: writes into inputs are found otherwise.
         return {
             "shape": self.shape,
-            "typestr": kind,
+            "typestr": _TYPES.get(self.dtype, "<i4"),
             "data": (self.pointer, False),
             "version": 3,
         }

@@ -56,8 +56,8 @@ template <> __device__ int from_float<int>(float x) { return static_cast<int>(x 
 // So many elements share 128 bits: each has as many of its own as it takes in memory.
 template <class T> constexpr int drawn_together = 16 / sizeof(T);
 
-// Inputs are uniform in [-1, 1), uniform in [0, 1) so that errors of one sign add up, integers from -2 to 2 so that sums
-// are exact, or uniform times powers of two, so that a narrower range of exponents shows. For kernels that look for a
+// Inputs are uniform in [-1, 1), uniform in [0, 1) so that errors of one sign add up, integers so that sums are exact, from
+// -2 to 2 and where -1 is drawn (of fp8 one in 256) -3, or uniform times powers of two, so that a narrower range of exponents shows. For kernels that look for a
 // maximum all are 1, one in 1024 is 128 times as large as the others, or every other one is -inf.
 enum Kind { UNIFORM, POSITIVE, INTEGERS, WIDE, EQUAL, SPIKES, MASKED };
 
@@ -183,7 +183,7 @@ template <class T> __device__ void draw(T* data, index_t count, Key key, int kin
   }
 }
 
-// Fills a buffer, which is aligned to 16 bytes, with ones: NaN in every type.
+// Fills a buffer, which is aligned to 16 bytes, with ones: NaN in every type of floating point, and -1 in int32.
 __device__ void poison(void* data, index_t bytes) {
   auto* chunks = static_cast<uint4*>(data);
   for (index_t i = first_index(); i < bytes / 16; i += grid_stride()) chunks[i] = make_uint4(~0u, ~0u, ~0u, ~0u);
@@ -281,7 +281,7 @@ __global__ void count_guards_changed(unsigned long long* counts, double* nearest
   }
 }
 
-// Fills a block's shared memory, `bytes` of it, with ones: NaN in every type.
+// Fills a block's shared memory, `bytes` of it, with ones, as `poison` does.
 __global__ void scrub_shared(index_t bytes) {
   extern __shared__ volatile unsigned words[];
   for (index_t i = threadIdx.x; i < bytes / 4; i += blockDim.x) words[i] = ~0u;

@@ -22,6 +22,7 @@ from ladder.gpu.device import (
     Gpu,
     Guard,
     Launcher,
+    guards_of,
 )
 from ladder.gpu.tensor import Tensor
 from ladder.gpu.timing import Timer
@@ -87,6 +88,7 @@ class Instance(ABC):
         self.tensors: dict[str, Tensor] = {}
         self.scalars: dict[str, float] = {}
         self.inputs = INPUTS[0]  # the kind to draw
+        self.by_tile = True  # whether inspections look at each tile of outputs
         self._secret = secrets.token_bytes(32)
         self._place = 0
         self._workspaces = defaultdict[int, Workspaces](partial(Workspaces, gpu))
@@ -248,14 +250,15 @@ class Instance(ABC):
     @contextlib.contextmanager
     def kept_in(self, buffers: Mapping[str, Buffer]) -> Iterator[None]:
         """Inside, kernels that are loaded take these buffers, by name, with what the instance's own hold."""
-        replaced = {name: self.tensors[name] for name in buffers}
+        before = dict(self.tensors)
         for name, buffer in buffers.items():
-            self.gpu.copy(int(buffer.handle), replaced[name].pointer, buffer.size)
-            self.tensors[name] = replace(replaced[name], buffer=buffer)
+            tensor = before[name]
+            self.gpu.copy(int(buffer.handle), tensor.pointer, buffer.size)
+            self.tensors[name] = replace(tensor, buffer=buffer)
         try:
             yield
         finally:
-            self.tensors |= replaced
+            self.tensors |= before
 
     @property
     def workspaces(self) -> Workspaces:
@@ -451,7 +454,9 @@ class Instance(ABC):
         """Each guard with the name of its buffer."""
         named = []
         for name, tensor in self._buffers():
-            named += [(name, guard) for guard in tensor.guards()]
+            begin, size = int(tensor.whole.handle), tensor.whole.size
+            guards = guards_of(tensor.guarded, begin, size)
+            named += [(name, guard) for guard in guards]
         return named + self.gpu.guards
 
     def close(self) -> None:

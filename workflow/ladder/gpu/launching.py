@@ -102,7 +102,13 @@ def static_shared_bytes(cubin: bytes) -> int:
 
 
 def load(cubin: bytes, plan: Launch, instance: Instance) -> Loaded:
-    """The kernel, ready to launch. The scalars are read now: load again after a change. Raises LadderError."""
+    """The kernel, ready to launch, with its workspaces. The scalars are read now: load again after a change.
+
+    Raises LadderError, OutOfDeviceMemory.
+    """
+    for argument in plan.arguments:
+        if "workspace" in argument:
+            instance.provide_workspace(argument)
     kernel, grid, gpu = _kernel(cubin), plan.grid, instance.gpu
     # Else the first launch loads it, and waits for a stream that is held.
     checked(driver.cuFuncLoad(checked(driver.cuKernelGetFunction(int(kernel.handle)))))

@@ -8,7 +8,6 @@ from typing import Any
 
 from cuda.core import Buffer
 
-from ladder.gpu.device import Guard, guards_of
 from ladder.model.problem import ELEMENT_BYTES
 
 
@@ -54,8 +53,3 @@ class Tensor:
         begin = int(self.whole.handle) + offset
         size = math.prod(self.shape) * ELEMENT_BYTES[self.dtype]
         return replace(self, buffer=Buffer.from_handle(begin, size, owner=self.guarded))
-
-    def guards(self) -> tuple[Guard, Guard]:
-        """What lies ahead of `whole`, and behind it."""
-        begin = int(self.whole.handle)
-        return guards_of(self.guarded, begin, self.whole.size)

@@ -481,14 +481,12 @@ class Timer:
         rule: StoppingRule,
         regime: str,
         shortest_us: float,
-        events: bool = False,
     ) -> Pairs:
         """Groups of single launches, the L2 prepared before each; the shorter takes about `shortest_us`.
 
         `swapped` are the same kernels, each with the other's place for its output.
-        With `events` these time short ones too, as a device clock does not: it makes them 0.6 us longer.
         """
-        device = self.device if shortest_us < _STAMPED_BELOW_US and not events else None
+        device = self.device if shortest_us < _STAMPED_BELOW_US else None
         with contextlib.nullcontext() if device is None else device.recording():
             primed = shortest_us < _PRIMED_BELOW_US
             return self.pairs(

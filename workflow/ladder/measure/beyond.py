@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from cuda.core import Buffer
 
 from ladder.gpu.instance import Instance
-from ladder.gpu.unmapped import at_ends, mapped
+from ladder.gpu.unmapped import mapped
 from ladder.measure.bench import CellOutcome
 from ladder.measure.references import BenchWithReferences
 from ladder.model.cell import size_label
@@ -25,40 +25,31 @@ def refuse_accesses_beyond(
 
     Raises CellOutcome where a launch fails there, which loses the context. A note says where there is no such memory.
     """
-    sizes = dict[str, int]()
     for launch, instance in launches:
-        for name in _buffers(launch):
-            sizes[name] = max(sizes.get(name, 0), instance.tensors[name].buffer.size)
-    with contextlib.ExitStack() as memory, bench.timer.working():
-        try:
-            needed = sum(sizes.values())
-            most = bench.gpu.free_bytes() // 2
-            if needed > most:
-                raise LadderError(
-                    f"that takes {needed} bytes of device memory, of which {most} may be taken"
-                )
-            areas = {
-                name: memory.enter_context(mapped(bench.gpu, size))
-                for name, size in sizes.items()
-            }
-        except LadderError as error:
-            note = f"accesses beyond buffers were not looked for: {error}"
-            bench.notes["unmapped memory"] = note
-            return
-        for launch, instance in launches:
-            begins = dict[str, Buffer]()
-            ends = dict[str, Buffer]()
-            for name in _buffers(launch):
-                size = instance.tensors[name].buffer.size
-                begins[name], ends[name] = at_ends(*areas[name], size)
-            _launch_in(bench, launch, instance, begins)
-            _launch_in(bench, launch, instance, ends)
+        names = _buffers(launch)
+        own = [instance.tensors[name].buffer for name in names]
+        with contextlib.ExitStack() as memory, bench.timer.working():
+            try:
+                needed = sum(buffer.size for buffer in own)
+                most = bench.gpu.free_bytes() // 2
+                if needed > most:
+                    raise LadderError(
+                        f"that takes {needed} bytes of device memory, of which {most} may be taken"
+                    )
+                both_ends = memory.enter_context(mapped(bench.gpu, own))
+            except LadderError as error:
+                note = f"accesses beyond buffers were not looked for: {error}"
+                bench.notes["unmapped memory"] = note
+                return
+            for buffers in both_ends:
+                by_name = dict(zip(names, buffers, strict=True))
+                _launch_in(bench, launch, instance, by_name)
 
 
-def _buffers(launch: Launch) -> set[str]:
-    """Those that a kernel takes."""
+def _buffers(launch: Launch) -> list[str]:
+    """Those that a kernel takes: inputs, outputs and workspaces."""
     names = {each.get("pointer", each.get("tensor_map")) for each in launch.arguments}
-    return names - {None}
+    return [*(names - {None})]
 
 
 def _launch_in(

@@ -86,7 +86,8 @@ class Measuring:
         results = answer["results"]
         index = assignment.index
         on = self.schedule.on or {}
-        spent = {"wall_s": answer["wall_s"], "regimes": len(results)}
+        seconds = {"wall_s": answer["wall_s"], "check_s": answer["check_s"]}
+        spent = {**seconds, "regimes": len(results)}
         common: dict[str, Any] = {"device": device, "spent": spent}
         if not assignment.choice:
             facts = view.plan.variants[view.plan.tasks[index].variant]

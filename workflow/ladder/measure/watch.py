@@ -20,6 +20,9 @@ CHECKED_OF_A_CHAIN = 4
 """Launches of each warm chain that are checked, by chance."""
 _FIRST_OF_A_CHAIN = 2  # place: 0 and 1 are those of single launches
 _SAMPLED = 4  # launches of a reference for each one that is checked
+BY_TILE = 23
+"""Single launches of a variant whose check looks at each tile of outputs. A tile that is wrong in one launch of ten
+passes these once in twenty times, with two full checks, and with launches of other inputs. Attention usually has 25."""
 
 
 @dataclass
@@ -33,6 +36,7 @@ class CheckedSide:
     wrong: int = 0
     worst: float = 0.0
     first_wrong: int = 0
+    by_tile: int = 0
 
     def due(self) -> bool:
         """Whether a launch is to be checked."""
@@ -119,7 +123,9 @@ class LaunchChecker:
 
         def inspect() -> None:
             if checked is not None:
-                self._inspect(checked, place)
+                by_tile = checked.always and checked.by_tile < BY_TILE
+                checked.by_tile += by_tile
+                self._inspect(checked, place, by_tile)
 
         return CheckedLaunch(launcher, refresh, inspect)
 
@@ -196,11 +202,12 @@ class LaunchChecker:
         with self.instance.writing_to(place):
             self.instance.workspaces.renew()
 
-    def _inspect(self, side: CheckedSide, place: int) -> None:
+    def _inspect(self, side: CheckedSide, place: int, by_tile: bool = False) -> None:
         if len(self._waiting) == RESULT_SLOTS:
             self.collect_results()
         key = secrets.randbits(_SEED_BITS)
         slot = self.instance.gpu.harness.result_slot(len(self._waiting), key)
+        self.instance.by_tile = by_tile
         with self.instance.writing_to(place):
             self.instance.inspect(side.params, slot)
         self._waiting.append((side, key))

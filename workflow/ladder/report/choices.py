@@ -24,12 +24,12 @@ class Held:
     """A configuration launched for seconds without a pause, and the same one in single launches."""
 
     row: Row
-    cold: Row
+    single: Row
 
     @property
     def loss(self) -> float:
         """Share of its speed that it loses so."""
-        return float(1 - self.row["tflops"] / self.cold["tflops"])
+        return float(1 - self.row["tflops"] / self.single["tflops"])
 
 
 @dataclass(frozen=True)
@@ -66,10 +66,12 @@ def choices(data: RunData) -> Sequence[Choice]:
         kind, layout, size = place
         if len({*size}) > 1:
             continue
-        cold = {row["variant"]: row for row in rows}
+        single = {row["variant"]: row for row in rows}
         held = sustained.get(place, [])
         pairs = [
-            Held(row, cold[row["variant"]]) for row in held if row["variant"] in cold
+            Held(row, single[row["variant"]])
+            for row in held
+            if row["variant"] in single
         ]
         slowed = max(pairs, key=lambda pair: pair.row["speedup"], default=None)
         longest = held[0] if held else None

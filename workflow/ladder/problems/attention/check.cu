@@ -47,24 +47,28 @@ __device__ double logits_of(index_t key_row, const double (&queries)[rows][d], c
   return sqrt(square) * scale;
 }
 
-// The largest error of the rows from `first` on of a head, over what is allowed. To `of_errors` are added those of errors
-// over the root sum of squares of what each rounding may do.
+// The largest error of the rows first, first + step, ... of a head, over what is allowed. One behind the last is the last.
+// To `of_errors` are added the squares of errors over the root sum of squares of what each rounding may do.
 template <class T, class O, int d>
-__device__ double error_of_group(const O* output, index_t head, index_t first, const Inputs& in, const Allowance& by,
-                                 double& of_errors) {
+__device__ double error_of_group(const O* output, index_t head, index_t first, index_t step, const Inputs& in,
+                                 const Allowance& by, double& of_errors) {
   enum Total { ALL, LEAST, SQUARES };  // of a row's weights; the least that their sum may be; of their errors' squares
   __shared__ double queries[rows][d], weights[rows][threads], squares[rows][threads];
   __shared__ double made[rows][d], spread[rows][d], totals[rows][3], norm[rows], largest[rows], loss_of_largest[rows];
   const int thread = threadIdx.x;
-  const index_t begin = head * in.sequence, visible = in.causal ? first + 1 : in.sequence;  // of the first row
-  const index_t keys = in.causal ? first + rows : in.sequence;  // of the last row, be it behind the sequence
+  const index_t begin = head * in.sequence;
+  const auto place = [&](int row) { return min(first + row * step, in.sequence - 1); };
+  const auto visible = [&](int row) { return in.causal ? place(row) + 1 : in.sequence; };  // keys
+  index_t seen[rows];
+  for (int row = 0; row < rows; ++row) seen[row] = visible(row);
+  const index_t keys = seen[rows - 1];
 
   __syncthreads();  // the group before is done
   for (int at = thread; at < rows * d; at += threads) (&made[0][0])[at] = (&spread[0][0])[at] = 0.0;
   if (thread < rows * 3) (&totals[0][0])[thread] = 0.0;
   if (thread < rows * d / 8) {
     double query[8];
-    draw_pack<T>(query, in.q, (begin + first) * (d / 8) + thread, in.kind);
+    draw_pack<T>(query, in.q, (begin + place(thread / (d / 8))) * (d / 8) + thread % (d / 8), in.kind);
     for (int part = 0; part < 8; ++part) (&queries[0][0])[8 * thread + part] = query[part];
   }
   if (thread < rows) largest[thread] = __longlong_as_double(0xFFF0000000000000ll), loss_of_largest[thread] = 0.0;
@@ -82,7 +86,7 @@ __device__ double error_of_group(const O* output, index_t head, index_t first, c
     double logits[rows];
     const double norm_of_key = logits_of<T, d>(begin + key, queries, in, logits);
     for (int row = 0; row < rows; ++row) {
-      if (key < visible + in.causal * row && logits[row] > own[row]) own[row] = logits[row], norm_of_own[row] = norm_of_key;
+      if (key < seen[row] && logits[row] > own[row]) own[row] = logits[row], norm_of_own[row] = norm_of_key;
     }
   }
   for (int row = 0; row < rows; ++row) weights[row][thread] = own[row];
@@ -105,17 +109,17 @@ __device__ double error_of_group(const O* output, index_t head, index_t first, c
     const double norm_of_key = key < keys ? logits_of<T, d>(begin + key, queries, in, logits) : 0.0;
     for (int row = 0; row < rows; ++row) {
       const double below = logits[row] - largest[row];
-      const bool seen = key < keys && key < visible + in.causal * row;
-      const double weight = seen ? exp(below) : 0.0;
+      const bool counts = key < seen[row];
+      const double weight = counts ? exp(below) : 0.0;
       const double of_logit = exponent_loss + by.of_logit * norm[row] * norm_of_key;
       double loss = sqrt(of_logit * of_logit + loss_of_largest[row] * loss_of_largest[row]);
       if (below == 0.0) loss = 0.0;
       const double more = exp(fmin(below + loss, largest_exponent));
       const double rounding = by.of_weight * fmax(weight, by.smallest);
       weights[row][thread] = weight;
-      squares[row][thread] = seen ? rounding * rounding + (more - weight) * (more - weight) : 0.0;
+      squares[row][thread] = counts ? rounding * rounding + (more - weight) * (more - weight) : 0.0;
       all[row] += weight;
-      least[row] += seen ? exp(below - loss) : 0.0;
+      least[row] += counts ? exp(below - loss) : 0.0;
       of_squares[row] += squares[row][thread];
     }
     __syncthreads();
@@ -146,13 +150,13 @@ __device__ double error_of_group(const O* output, index_t head, index_t first, c
   double worst = 0.0;
   for (int at = thread; at < rows * d; at += threads) {
     const int row = at / d, column = at % d;
-    if (first + row >= in.sequence) continue;
+    if (row > 0 && place(row) == place(row - 1)) continue;  // each row counts once
     const double right = made[row][column] / totals[row][ALL], size = fabs(right);
-    const double times = fmin(by.times, sqrt(static_cast<double>(visible + in.causal * row)));
+    const double times = fmin(by.times, sqrt(static_cast<double>(visible(row))));
     const double of_values = sqrt(spread[row][column]) / totals[row][LEAST];
     const double of_sum = size * sqrt(totals[row][SQUARES]) / totals[row][LEAST];
     const double of_output = by.of_output * fmax(size, by.smallest);
-    const double error = fabs(to_double(output[(begin + first + row) * d + column]) - right);
+    const double error = fabs(to_double(output[(begin + place(row)) * d + column]) - right);
     raise(worst, error / (of_output + times * (of_values + of_sum)));
     of_errors += error * error / (of_output * of_output + of_values * of_values + of_sum * of_sum);
   }
@@ -163,35 +167,42 @@ __device__ double error_of_group(const O* output, index_t head, index_t first, c
 
 // Every row.
 template <class T, class O, int d>
-__global__ void compare_rows(double* maximum, double* squares, const O* output, index_t heads, index_t sequence, index_t causal, Key q,
-                             Key k, Key v, int kind, int kind_of_values, double of_output, double of_weight,
-                             double of_logit, double smallest, double times) {
+__global__ void compare_rows(double* maximum, double* squares, const O* output, index_t heads, index_t sequence,
+                             index_t causal, Key q, Key k, Key v, int kind, int kind_of_values, double of_output,
+                             double of_weight, double of_logit, double smallest, double times) {
   const Inputs in = {heads, sequence, causal, q, k, v, kind, kind_of_values};
   const Allowance by = {of_output, of_weight, of_logit, smallest, times};
   const index_t of_head = (in.sequence + rows - 1) / rows;
   double worst = 0.0, of_errors = 0.0;
   for (index_t group = blockIdx.x; group < in.heads * of_head; group += gridDim.x) {
-    raise(worst, error_of_group<T, O, d>(output, group / of_head, group % of_head * rows, in, by, of_errors));
+    raise(worst, error_of_group<T, O, d>(output, group / of_head, group % of_head * rows, 1, in, by, of_errors));
   }
   raise_to_block(maximum, worst);
   add_to_block(squares, of_errors);
 }
 
-// A group of rows that each block draws by the slot's key, and of all outputs whether they are numbers. `rms_scale` makes
-// the root of the sum of squares comparable with the largest error.
+// Groups of rows, so many of all from one on that the slot's key draws, and of all outputs whether they are numbers. A row
+// of a group is drawn from each of four neighbouring tiles of a head. `rms_scale` makes the root of the sum of squares
+// comparable with the largest error.
 template <class T, class O, int d>
 __global__ void check_rows(CheckResultSlot slot, const O* output, index_t heads, index_t sequence, index_t causal, Key q,
                            Key k, Key v, int kind, int kind_of_values, double of_output, double of_weight,
-                           double of_logit, double smallest, double times, double rms_scale) {
+                           double of_logit, double smallest, double times, double rms_scale, index_t tile,
+                           index_t groups) {
   const Inputs in = {heads, sequence, causal, q, k, v, kind, kind_of_values};
   const Allowance by = {of_output, of_weight, of_logit, smallest, times};
   struct alignas(16) Pack {
     O element[8];
   };
-  const index_t of_head = (in.sequence + rows - 1) / rows, packs = in.heads * in.sequence * (d / 8);
-  const index_t group = static_cast<index_t>(mixed(slot.key, blockIdx.x) % static_cast<Key>(in.heads * of_head));
-  double of_errors = 0.0;
-  double worst = error_of_group<T, O, d>(output, group / of_head, group % of_head * rows, in, by, of_errors);
+  const index_t of_head = (in.sequence + rows * tile - 1) / (rows * tile), packs = in.heads * in.sequence * (d / 8);
+  const index_t drawn_first = static_cast<index_t>(mixed(slot.key, -1) % static_cast<Key>(in.heads * of_head));
+  double worst = 0.0, of_errors = 0.0;
+  for (index_t item = blockIdx.x; item < groups; item += gridDim.x) {
+    const index_t group = (drawn_first + item) % (in.heads * of_head);
+    const index_t row = static_cast<index_t>(mixed(slot.key, item) % static_cast<Key>(tile));
+    const index_t first = group % of_head * rows * tile + row;
+    raise(worst, error_of_group<T, O, d>(output, group / of_head, first, tile, in, by, of_errors));
+  }
   for (index_t at = first_index(); at < packs; at += grid_stride()) {
     const Pack pack = reinterpret_cast<const Pack*>(output)[at];
     for (int part = 0; part < 8; ++part) raise(worst, to_sum(pack.element[part]) * 0.0f == 0.0f ? 0.0 : 1e300);

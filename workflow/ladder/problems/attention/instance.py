@@ -8,9 +8,10 @@ from ladder.model.problem import C_TYPES, Params
 from ladder.problems.attention import output_dtype
 from ladder.problems.attention.bounds import allowance, rms_bound
 
-_ROWS = 4  # that a block of the check takes together, as in check.cu
+ROWS = 4  # that a block of the check takes together, as in check.cu
 _THREADS = 256  # of that block
-_SAMPLED = 128  # times as many rows are looked at behind a timed launch
+TILE = 128  # rows that kernels work out together
+SAMPLED = 128  # times as many rows at least are looked at behind a timed launch
 
 
 class AttentionInstance(Instance):
@@ -64,13 +65,19 @@ class AttentionInstance(Instance):
         return HarnessCall(entry, blocks * _THREADS, arguments)
 
     def comparison(self, params: Params) -> HarnessCall:
-        blocks = self.size["heads"] * -(-self.size["sequence"] // _ROWS)
+        blocks = self.size["heads"] * -(-self.size["sequence"] // ROWS)
         return self._compare("compare_rows", blocks, params)
 
     def inspection(self, params: Params, slot: CheckResultSlot) -> HarnessCall:
-        """Every output for whether it was written, and a sample of rows."""
-        scale = self._rms_scale(_SAMPLED * _ROWS)
-        return self._compare("check_rows", _SAMPLED, params, scale)
+        """Every output for whether it was written, and a sample of rows: one of each tile where `by_tile` says so."""
+        sequence = self.size["sequence"]
+        tile = min(TILE, -(-sequence // ROWS))
+        groups = SAMPLED
+        if self.by_tile:
+            groups = max(groups, self.size["heads"] * -(-sequence // (ROWS * tile)))
+        scale = self._rms_scale(groups * ROWS)
+        entry, elements, arguments = self._compare("check_rows", groups, params, scale)
+        return HarnessCall(entry, elements, (*arguments, tile, groups))
 
 
 INSTANCE = AttentionInstance

@@ -189,14 +189,13 @@ __device__ void add_product(const Team& team, const T* row, int count, const typ
 
 }  // namespace
 
-// What comes ahead of a timed launch: inputs drawn, so many elements, C poisoned, `sums` for the check cleared.
+// What comes ahead of a timed launch: inputs drawn, so many elements, and C poisoned.
 template <class In, class Out>
-__global__ void refresh_product(In* a, In* b, Out* c, double* sums, index_t count_a, index_t count_b, index_t c_bytes,
-                                index_t k, Key key_of_a, Key key_of_b, int kind) {
+__global__ void refresh_product(In* a, In* b, Out* c, index_t count_a, index_t count_b, index_t c_bytes, Key key_of_a,
+                                Key key_of_b, int kind) {
   draw(a, count_a, key_of_a, kind);
   draw(b, count_b, key_of_b, kind);
   poison(c, c_bytes);
-  for (index_t i = first_index(); i < k + 2; i += grid_stride()) sums[i] = 0;
 }
 
 // y[row] = b[row] x, and squares += the sum of all squares, for b of rows x columns.

@@ -69,7 +69,6 @@ class GemmInstance(Instance):
         self._answered: list[tuple[int, int, int]] = []  # the inputs that it is of
         self._digests: dict[int, int] = {}  # of its regions, when it was first used
         super().__init__(gpu, size, dtype, layout)
-        self.tensors["signed"].buffer.fill(b"\0", stream=gpu.stream)
         self.use_scalars(1.0, 0.0)
 
     @classmethod
@@ -111,7 +110,7 @@ class GemmInstance(Instance):
 
     def _refresh(self, seed: int) -> None:
         """All in one kernel. What is timed has beta = 0."""
-        a, b, c, signed = (self.tensors[name] for name in ("a", "b", "c", "signed"))
+        a, b, c = (self.tensors[name] for name in ("a", "b", "c"))
         for name in self.shifted_inputs:
             self.note_drawn(self.tensors[name], f"{seed} {name}")
         elements = max(a.elements, b.elements, c.elements)
@@ -121,11 +120,9 @@ class GemmInstance(Instance):
             int(a.whole.handle),
             int(b.whole.handle),
             c.pointer,
-            signed.pointer,
             a.elements,
             b.elements,
             c.buffer.size,
-            self.k,
             a.key,
             b.key,
             a.kind,

@@ -1,10 +1,11 @@
-// Checks of the stencil: means recomputed in 64 bits, all of them or random stretches.
+// Checks of the stencil: means recomputed in 64 bits, all of them or a stretch of each tile.
 
 #include "harness.cuh"
 
 namespace {
 
-constexpr int stretches = 1024;  // of as many outputs as a block has threads
+constexpr int tile = 1024, stretch = 32;  // outputs: of a block of a kernel, and of those the ones that a warp looks at
+constexpr index_t ends = 256 / stretch;   // stretches in which the outputs end: a halo is shorter
 
 // Error of out[i] = mean(in[i .. i+k]) over the mean of |in|, by sums in 64 bits. From `elements - k` on there are no
 // outputs: nobody may write there, and 1e300 says that somebody did.
@@ -36,16 +37,19 @@ __global__ void compare_stencil(double* maximum, const T* in, const T* out, inde
   raise_to_block(maximum, worst);
 }
 
-// The same of a timed launch: of stretches at random places, and of the end. The input is what was drawn from element
-// `moved` on.
+// The same of a timed launch: of a stretch at a random place in each tile, `stretches` in all, and of the end. The input is
+// what was drawn from element `moved` on.
 template <class T>
 __global__ void check_stretches(CheckResultSlot slot, const T* in, const T* out, index_t elements, int k,
-                                unsigned poison, index_t moved, Key key, int kind) {
+                                unsigned poison, index_t moved, Key key, int kind, index_t stretches) {
+  const index_t tiles = (elements + tile - 1) / tile, lane = threadIdx.x % stretch;
   double worst = 0.0;
-  for (index_t item = blockIdx.x; item <= stretches; item += gridDim.x) {
-    const auto chosen = static_cast<index_t>(mixed(~slot.key, item) % elements);
-    const index_t first = item < stretches ? chosen : elements - blockDim.x, i = first + threadIdx.x;
-    if (i < 0 || i >= elements) continue;
+  for (index_t item = first_index() / stretch; item < stretches + ends; item += grid_stride() / stretch) {
+    const index_t begin = item % tiles * tile, length = min(elements - begin, index_t(tile));
+    const auto chosen = static_cast<index_t>(mixed(~slot.key, item) % tile);
+    const index_t of_tile = begin + (chosen + lane) % length, of_end = elements - (item - stretches) * stretch - lane - 1;
+    const index_t i = item < stretches ? of_tile : of_end;
+    if (i < 0) continue;
     raise(worst, error_at(in, out, i, elements, k, poison));
     raise(worst, error_of_input(in - moved, moved + i, key, kind));
   }

@@ -8,7 +8,11 @@ from ladder.gpu.instance import HarnessCall, Instance, Shapes
 from ladder.model.problem import C_TYPES, Params
 from ladder.problems.stencil import halo
 
-_INSPECTED = 2**18
+TILE, STRETCH = (
+    1024,
+    32,
+)  # elements: a stretch of each tile is looked at, as in check.cu
+_LEAST_STRETCHES = 2**13
 _POISON = 0x7FC0DEAD  # a NaN as fp32; as int32 far outside of any mean of the inputs
 
 
@@ -45,11 +49,13 @@ class StencilInstance(Instance):
         return HarnessCall(entry, self.size["elements"], self._compared(params))
 
     def inspection(self, params: Params, slot: CheckResultSlot) -> HarnessCall:
-        """A quarter of a million outputs in random stretches, and the last ones."""
-        entry = f"check_stretches<{C_TYPES[self.dtype]}>"
+        """A stretch of each tile, a quarter of a million outputs at least, and the last ones."""
+        stretches = max(_LEAST_STRETCHES, -(-self.size["elements"] // TILE))
         given = self.tensors["input"]
         drawn = given.shift, given.key, given.kind
-        return HarnessCall(entry, _INSPECTED, (*self._compared(params), *drawn))
+        arguments = (*self._compared(params), *drawn, stretches)
+        entry = f"check_stretches<{C_TYPES[self.dtype]}>"
+        return HarnessCall(entry, STRETCH * stretches, arguments)
 
 
 INSTANCE = StencilInstance
