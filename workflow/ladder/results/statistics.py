@@ -28,10 +28,10 @@ FEW = 50
 CELL = ["sweep", "variant", "baseline", "dtype", "layout", *SIZE_COLUMNS, "regime"]
 """Columns that say which cell a row is about."""
 
-OVER = ("over_cublas", "over_cublaslt")
-"""Columns of the speed-up over one library alone."""
-BOTH = [name.removeprefix("over_") for name in OVER]
-"""These libraries: the faster of the two is what a choice is over."""
+BOTH = ["cublas", "cublaslt"]
+"""The faster of these two libraries is what a choice is over."""
+OVER = ["over_cublas", "over_cublaslt"]
+"""Columns of the speed-up over one of them alone."""
 
 
 @dataclass(frozen=True)
