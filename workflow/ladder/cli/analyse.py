@@ -78,7 +78,7 @@ def collect(
         if published:
             frames = _stand_in(view, PublishedFolder(published))
         else:
-            frames = collect_sweep(view, *accounts_of(folder, plan))
+            frames = collect_sweep(view, *accounts_of(folder, plan.sweep))
         counts = frames["timings"]["status"].value_counts()
         summary = (
             ", ".join(f"{count} {status}" for status, count in counts.items())

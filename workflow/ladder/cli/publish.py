@@ -69,7 +69,7 @@ def publish(
     commit = commit_of(checkout.root, only) if only else ""
     target = checkout.published(device if given.measures else given.config.published)
     with replaced(target.root) as place:
-        publication = load_publication(given, folder, target, commit)
+        publication = load_publication(given, target, commit)
         objections = publication.objections()
         if objections and not force:
             raise LadderError(
@@ -85,12 +85,12 @@ def _write_tables(publication: Publication, fresh: PublishedFolder) -> None:
     """Records, tables, environment and facts. Raises LadderError where no cell has a result."""
     run, target = publication.run, publication.published
     publication.write_records(fresh)
-    for source in (target, publication.folder):
+    for source in (target, run.folder):
         copy_beside(source, fresh)
     frames = publication.frames()
     if not (frames["timings"]["status"] == "ok").any():
         raise LadderError(
-            f"{publication.folder.root} is not published: no cell of its sweeps has a result"
+            f"{run.folder.root} is not published: no cell of its sweeps has a result"
         )
     tables.write(frames, fresh.tables)
     records = read_archive(fresh.records)

@@ -16,7 +16,8 @@ from ladder.measure.store import Account
 from ladder.model.cell import BACK_TO_BACK, COUNTERS, SUSTAINED
 from ladder.model.folders import RunFolder
 from ladder.model.intervals import abba_ratios, median, median_interval
-from ladder.model.plan import Plan, Task
+from ladder.model.plan import Task
+from ladder.model.problem import Work
 from ladder.model.record import Record
 from ladder.model.schemas import SWEEP_TABLES, Fields, TableRow
 from ladder.problems.registry import PROBLEMS
@@ -40,10 +41,8 @@ OTHER_CODE = "counters made under other code"
 
 def dtype_peaks(gpu: Fields) -> dict[str, float]:
     """Peak TFLOP/s by dtype, as far as they are known of a GPU."""
-    peaks = {
-        **(gpu.get("tensor_peak_tflops") or {}),
-        "fp32": gpu.get("fp32_peak_tflops"),
-    }
+    peaks = dict(gpu.get("tensor_peak_tflops") or {})
+    peaks["fp32"] = gpu.get("fp32_peak_tflops")
     return {dtype: peak for dtype, peak in peaks.items() if peak}
 
 
@@ -77,6 +76,7 @@ def summarised(result: Fields) -> TableRow:
     low, high = median_interval(times)
     row: TableRow = {
         **result,
+        "algorithm": result.get("algorithm") or None,
         "median_us": median(times),
         "median_us_low": low - half_step_us,
         "median_us_high": high + half_step_us,
@@ -241,32 +241,31 @@ class Collector:
             row["reference_is"] = "tied" if choice.result["tied"] else "faster"
         row["status"] = "ok"
         row["regime"] = record.cell.regime
-        row["algorithm"] = result.get("algorithm") or None
         if record.cell.id in self.competitors:
             row["fresh"] = record.cell.id in self.chose
         self.rows["timings"].append(row)
 
+    def work(self, task: Task) -> Work:
+        """What a task has to compute and to move."""
+        cell = task.cell
+        return self.problem.work(cell.size, cell.dtype, cell.params)
+
     def rates(self, task: Task, record: Record, median_us: float) -> TableRow:
-        """TFLOP/s, GB/s, shares of peaks and energy at a median time; None where there is no such number."""
-        cell, gpu = task.cell, self.view.session(record).gpu
-        work = self.problem.work(cell.size, cell.dtype, cell.params)
+        """TFLOP/s, GB/s, shares of peaks and energy at a median time; NaN or absent where there is no such number."""
+        dtype, gpu = task.cell.dtype, self.view.session(record).gpu
+        work = self.work(task)
+        launch_pj = (device_of(record.result).get("launch_j") or math.nan) * 1e12
         row: TableRow = {}
-        launch_j = device_of(record.result).get("launch_j")
         # Integer additions are no floating-point operations: no TFLOP/s for them.
-        if work.operations > 0 and not cell.dtype.startswith("int"):
+        if work.operations > 0 and not dtype.startswith("int"):
             row["tflops"] = work.operations / median_us / 1e6
-            peak = dtype_peaks(gpu).get(cell.dtype)
-            if peak:
-                row["peak_fraction"] = row["tflops"] / peak
-            if launch_j is not None:
-                row["energy_pj_per_flop"] = launch_j * 1e12 / work.operations
+            row["peak_fraction"] = row["tflops"] / dtype_peaks(gpu).get(dtype, math.nan)
+            row["energy_pj_per_flop"] = launch_pj / work.operations
         if work.bytes > 0:
+            peak = gpu.get("memory_peak_gbytes_per_s") or math.nan
             row["gbytes_per_s"] = work.bytes / median_us / 1e3
-            peak = gpu.get("memory_peak_gbytes_per_s")
-            if peak:
-                row["memory_fraction"] = row["gbytes_per_s"] / peak
-            if launch_j is not None:
-                row["energy_pj_per_byte"] = launch_j * 1e12 / work.bytes
+            row["memory_fraction"] = row["gbytes_per_s"] / peak
+            row["energy_pj_per_byte"] = launch_pj / work.bytes
         copy_us = record.result.get("copy_us")
         if copy_us and record.cell.regime not in BACK_TO_BACK:
             row["copy_fraction"] = copy_us / median_us
@@ -287,7 +286,6 @@ class Collector:
                 "regime": reading.cell.regime,
                 "host_gpus": session.host.get("gpus"),
                 "clock_floor_us": session.clock_floor_us,
-                "algorithm": result.get("algorithm") or None,
                 "bound": self.bound(task, row, session.gpu),
             }
             if self.chose.get(reading.cell.id) == reading.session:
@@ -304,20 +302,19 @@ class Collector:
         rate = gpu.get("copy_gbytes_per_s")
         if not rate:
             return None
-        cell = task.cell
-        work = self.problem.work(cell.size, cell.dtype, cell.params)
-        moving_us = work.bytes / 1e3 / rate
-        bounds = set()
-        for side in ("median_us", "reference_median_us"):
-            bounds.add("memory" if moving_us >= times[side] / 2 else "compute")
-        return "mixed" if len(bounds) == 2 else bounds.pop()
+        moving_us = self.work(task).bytes / 1e3 / rate
+        sides = times["median_us"], times["reference_median_us"]
+        by_memory = [moving_us >= us / 2 for us in sides]
+        if all(by_memory):
+            return "memory"
+        return "mixed" if any(by_memory) else "compute"
 
     def typical(self, record: Record) -> Record:
         """For the columns that are of one session: of three or more that with the median time, else the latest."""
         readings = self.readings(record)
         if record.status != "ok" or len(readings) < _FEWEST_SESSIONS:
             return record
-        readings.sort(key=lambda reading: summarised(reading.result)["median_us"])
+        readings.sort(key=lambda reading: median(reading.result["variant_us"]))
         return readings[(len(readings) - 1) // 2]
 
     def note_choice(self, record: Record) -> None:
@@ -343,27 +340,24 @@ _MEASURED, _PROFILED = TypeAdapter(Account), TypeAdapter(dict[str, list[Note]])
 
 
 def accounts_of(
-    folder: RunFolder, plan: Plan
-) -> tuple[list[TableRow], TableRow | None]:
-    """The accounts of the jobs that measured and profiled a sweep, as far as there are any."""
-    job = read_as(_MEASURED, folder.account("measured", plan.sweep))
-    profile = read_as(_PROFILED, folder.account("profiled", plan.sweep))
-    return [job] if job else [], profile
+    folder: RunFolder, sweep: str
+) -> tuple[TableRow | None, TableRow | None]:
+    """The accounts of the jobs that measured and profiled a sweep; None where there is none."""
+    return (
+        read_as(_MEASURED, folder.account("measured", sweep)),
+        read_as(_PROFILED, folder.account("profiled", sweep)),
+    )
 
 
-def _share(job: Fields, part: str, whole: str) -> float | None:
-    if job.get(part) is None or not job.get(whole):
-        return None
-    return float(job[part] / job[whole])
+def _share(part: float | None, whole: float | None) -> float | None:
+    return part / whole if part is not None and whole else None
 
 
 def collect_sweep(
-    view: PlanRecords,
-    jobs: Sequence[Fields] = (),
-    profile: Fields | None = None,
+    view: PlanRecords, job: Fields | None = None, profile: Fields | None = None
 ) -> dict[str, DataFrame]:
-    """Tables of one sweep, by name; `jobs` and `profile` are as `accounts_of` gives them."""
-    collector, sweep = Collector(view), {"sweep": view.plan.sweep}
+    """Tables of one sweep, by name; `job` and `profile` are as `accounts_of` gives them."""
+    collector, sweep = Collector(view), view.plan.sweep
     for task in view.plan.tasks:
         collector.task(task)
     for note in profile["notes"] if profile else ():
@@ -372,12 +366,13 @@ def collect_sweep(
     if unreadable:
         reason = f"{unreadable} unreadable lines were left out"
         collector.note("collect", "records", reason)
-    for job in jobs:
-        row = {**job, **sweep, "gpu_share": _share(job, "gpu_s", "wall_s")}
-        row["check_share"] = _share(job, "check_s", "gpu_s")
+    if job:
+        row = {**job, "sweep": sweep}
+        row["gpu_share"] = _share(job.get("gpu_s"), job.get("wall_s"))
+        row["check_share"] = _share(job.get("check_s"), job.get("gpu_s"))
         collector.rows["jobs"].append(row)
     for facts in view.plan.variants.values():
-        row = {**facts, **sweep, "params": json.dumps(facts["params"])}
+        row = {**facts, "sweep": sweep, "params": json.dumps(facts["params"])}
         row["layout"] = facts["layout"] or None
         collector.rows["resources"].append(row)
     return {name: tables.frame(name, rows) for name, rows in collector.rows.items()}

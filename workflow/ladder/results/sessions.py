@@ -54,7 +54,9 @@ def prepare_sessions(sessions: Frame) -> Frame:
     call = ["dtype", "layout", *SIZE_COLUMNS, "regime", "partner"]
     rows["cell"] = rows.groupby([*call, "variant"], dropna=False).ngroup()
     is_library = rows["reference"].isin(LIBRARIES)
-    rows["kind"] = is_library.map({True: "library", False: "kernel"})
+    # As objects: no text of an empty table could be mapped to numbers.
+    kinds = is_library.map({True: "library", False: "kernel"}).astype(object)
+    rows["kind"] = kinds
     calls = rows.groupby(call, dropna=False).ngroup()
     rows["library"] = calls.where(is_library)
     rows["class"] = _classes(rows)
