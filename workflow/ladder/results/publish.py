@@ -336,7 +336,7 @@ def follows(result: Fields) -> bool:
     if candidates:
         if len(candidates) > 1 and min(len(row["us"]) for row in candidates) < 4:
             return False  # an interval takes two groups of pairs
-        return all(result[name] == value for name, value in decide(candidates).items())
+        return decide(candidates).items() <= result.items()
     variant_us, reference_us = result["variant_us"], result["reference_us"]
     if len(variant_us) != len(reference_us):
         return False

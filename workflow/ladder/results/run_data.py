@@ -364,15 +364,12 @@ class RunData(Origin):
         self, rows: Rows, others: Rows, of: Callable[[Row], float], *match: str
     ) -> Values:
         """A number of each row over that of the row of `others` that agrees in the columns `match`."""
-
-        def ratio(row: Row, other: Row) -> float:
-            number, divisor = of(row), of(other)
-            if not divisor:
-                raise Unmeasured("it would be divided by 0")
-            return number / divisor
-
-        pairs = _partners(rows, others, match)
-        return self._counted(rows.sweep, pairs, ratio, rows.why or others.why)
+        return self._counted(
+            rows.sweep,
+            _partners(rows, others, match),
+            lambda row, other: of(row) / of(other),
+            rows.why or others.why,
+        )
 
     def _counted(
         self,
@@ -385,7 +382,7 @@ class RunData(Origin):
         for rows in operands:
             try:
                 number = float(of(*rows))
-            except Unmeasured as error:
+            except (Unmeasured, ZeroDivisionError) as error:
                 missing[str(error)] += 1
             else:
                 values.append(Value(Estimate(number, number, number), row=rows[0]))
@@ -418,7 +415,7 @@ class RunData(Origin):
         groups = grouped(
             rows, lambda row: len(self.sweeps[row["sweep"]].reference.libraries)
         )
-        return groups[max(groups)] if groups else []
+        return groups[max(groups)]
 
     @cached_property
     def _configurations(self) -> Mapping[str, str]:

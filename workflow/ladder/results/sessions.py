@@ -55,8 +55,7 @@ def prepare_sessions(sessions: Frame) -> Frame:
     rows["cell"] = rows.groupby([*call, "variant"], dropna=False).ngroup()
     is_library = rows["reference"].isin(LIBRARIES)
     # As objects: no text of an empty table could be mapped to numbers.
-    kinds = is_library.map({True: "library", False: "kernel"}).astype(object)
-    rows["kind"] = kinds
+    rows["kind"] = is_library.map({True: "library", False: "kernel"}).astype(object)
     calls = rows.groupby(call, dropna=False).ngroup()
     rows["library"] = calls.where(is_library)
     rows["class"] = _classes(rows)
