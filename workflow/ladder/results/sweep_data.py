@@ -141,21 +141,20 @@ class SweepData(Origin):
     @cached_property
     def own_baselines(self) -> dict[str, str]:
         """Of variants that have another baseline than most of a sweep what sets theirs apart, such as min_blocks=1."""
-        params = {}
+        baselines = {}
         for entry in self.sweep.entries:
             baseline = self.sweep.reference.variant_for(entry.variant)
             if baseline is not None:
-                params[entry.variant.id] = tuple(baseline.params.items())
-        if not params:
-            return {}
-        ((usual, number),) = Counter(params.values()).most_common(1)
-        if 2 * number <= len(params):
+                baselines[entry.variant.id] = tuple(baseline.params.items())
+        counts = Counter(baselines.values())
+        usual = max(counts, key=counts.__getitem__, default=())
+        if 2 * counts[usual] <= len(baselines):
             return {}
         apart = {}
-        for variant, items in params.items():
-            if items != usual:
-                names = [name for name, value in items if (name, value) not in usual]
-                apart[variant] = _assigned(names, dict(items))
+        for variant, params in baselines.items():
+            unusual = [name for name, value in params if (name, value) not in usual]
+            if unusual:
+                apart[variant] = _assigned(unusual, dict(params))
         return apart
 
     @cached_property
@@ -169,9 +168,8 @@ class SweepData(Origin):
     @property
     def fixed_in_reference(self) -> str:
         """transpose_a=0: the parameters that the reference's kernel has whatever the variant has."""
-        return ", ".join(
-            f"{name}={value}" for name, value in self.sweep.reference.params.items()
-        )
+        params = self.sweep.reference.params
+        return _assigned(params, params)
 
     @cached_property
     def size(self) -> dict[str, int]:
@@ -205,10 +203,8 @@ class SweepData(Origin):
     @cached_property
     def unmeasured(self) -> list[tuple[Entry, dict[str, int]]]:
         """Variants and sizes of the sweep that no row is of, not even of a failure."""
-        measured = {
-            (row["variant"], *stats.size_of(row).values())
-            for row in stats.records(self.timings)
-        }
+        columns = ["variant", *self.sweep.problem.size_fields]
+        measured = {*self.timings[columns].itertuples(index=False, name=None)}
         return [
             (entry, dict(size))
             for entry, size in self.sweep.cells
@@ -296,7 +292,8 @@ class SweepData(Origin):
             entry.variant.kernel.name: entry.variant.kernel
             for entry in self.sweep.entries
         }
-        labels = {}  # with dtypes
+        labels = {}
+        dtypes = dict(zip(self.timings["variant"], self.timings["dtype"], strict=True))
         for rows, every_params, needed in self._kernels:
             for row, params in zip(stats.records(rows), every_params, strict=True):
                 kernel = row["kernel"]
@@ -312,16 +309,14 @@ class SweepData(Origin):
                 label = _assigned(named, params)
                 if len(self._kernels) > 1 or not label:
                     label = f"{kernel} {label}".strip()
-                labels[row["variant"]] = row["rung"] or label, row["dtype"]
+                labels[row["variant"]] = row["rung"] or label
         for entry in self.sweep.entries:
-            variant = entry.variant
-            if entry.rung and variant.id not in labels:
-                labels[variant.id] = entry.rung, variant.dtype
-        if len(self.sweep.dtypes) > 1:
-            return {
-                name: f"{label} ({dtype})" for name, (label, dtype) in labels.items()
-            }
-        return {name: label for name, (label, _) in labels.items()}
+            if entry.rung:
+                labels.setdefault(entry.variant.id, entry.rung)
+                dtypes[entry.variant.id] = entry.variant.dtype
+        if len(self.sweep.dtypes) == 1:
+            return labels
+        return {name: f"{label} ({dtypes[name]})" for name, label in labels.items()}
 
 
 class NoDataError(Exception):
