@@ -99,14 +99,12 @@ def summarised(result: Fields) -> TableRow:
 def over_libraries(result: Fields, choice: Record) -> TableRow:
     """The speed-up over one library alone, by the times that the reference was chosen by."""
     times_us = library_times(choice.result)
-    chosen_us = times_us.get(result["reference"])
-    if chosen_us is None:
-        return {}
-    row: TableRow = {}
-    for library in BOTH:
-        if library in times_us:
-            row[f"over_{library}"] = result["speedup"] * times_us[library] / chosen_us
-    return row
+    chosen_us = times_us.get(result["reference"], math.nan)
+    return {
+        f"over_{library}": result["speedup"] * times_us[library] / chosen_us
+        for library in BOTH
+        if library in times_us
+    }
 
 
 class Collector:
@@ -128,8 +126,12 @@ class Collector:
 
     def note(self, stage: str, subject: str, reason: str) -> None:
         """Something that is missing, and why; said once."""
-        row = {"sweep": self.plan.sweep, "stage": stage}
-        row |= {"subject": subject, "reason": reason}
+        row = {
+            "sweep": self.plan.sweep,
+            "stage": stage,
+            "subject": subject,
+            "reason": reason,
+        }
         if row not in self.rows["notes"]:
             self.rows["notes"].append(row)
 
@@ -212,9 +214,14 @@ class Collector:
         self, task: Task, columns: Fields, status: str, reason: str | None
     ) -> None:
         """A task without a result has one row, under the sweep's first regime."""
-        outcome = {"status": status, "reason": reason or None}
-        outcome["regime"] = self.plan.regimes[0]
-        self.rows["timings"].append({**columns, **self.about(task), **outcome})
+        row = {
+            **columns,
+            **self.about(task),
+            "status": status,
+            "reason": reason or None,
+            "regime": self.plan.regimes[0],
+        }
+        self.rows["timings"].append(row)
 
     def reason(self, record: Record) -> str:
         """Why a record has no result; in how many sessions, where others found the kernel right."""
@@ -277,8 +284,11 @@ class Collector:
             session, result = self.view.session(reading), reading.result
             tree = session.tree
             commit = tree.get("commit") or str(tree.get("digest") or "")[:12]
-            row = {**summarised(result), **device_of(result), **self.about(task)}
-            row |= {
+            times = summarised(result)
+            row = {
+                **times,
+                **device_of(result),
+                **self.about(task),
                 "session": reading.session,
                 "started": session.started or None,
                 "commit": commit or None,
@@ -286,7 +296,7 @@ class Collector:
                 "regime": reading.cell.regime,
                 "host_gpus": session.host.get("gpus"),
                 "clock_floor_us": session.clock_floor_us,
-                "bound": self.bound(task, row, session.gpu),
+                "bound": self.bound(task, times, session.gpu),
             }
             if self.chose.get(reading.cell.id) == reading.session:
                 row["chose"] = True
@@ -372,8 +382,12 @@ def collect_sweep(
         row["check_share"] = _share(job.get("check_s"), job.get("gpu_s"))
         collector.rows["jobs"].append(row)
     for facts in view.plan.variants.values():
-        row = {**facts, "sweep": sweep, "params": json.dumps(facts["params"])}
-        row["layout"] = facts["layout"] or None
+        row = {
+            **facts,
+            "sweep": sweep,
+            "params": json.dumps(facts["params"]),
+            "layout": facts["layout"] or None,
+        }
         collector.rows["resources"].append(row)
     return {name: tables.frame(name, rows) for name, rows in collector.rows.items()}
 

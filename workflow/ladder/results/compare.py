@@ -33,15 +33,14 @@ class Comparison:
     @property
     def slower(self) -> DataFrame:
         """Cells that are slower beyond noise, the slowest first."""
-        return self.cells[
-            self.cells["beyond_noise"] & (self.cells["faster"] < 0)
-        ].sort_values("faster")
+        beyond = self.cells[self.cells["beyond_noise"]]
+        return beyond[beyond["faster"] < 0].sort_values("faster")
 
     @property
     def faster(self) -> DataFrame:
         """Cells that are faster beyond noise, the fastest first."""
-        beyond = self.cells[self.cells["beyond_noise"] & (self.cells["faster"] > 0)]
-        return beyond.sort_values("faster", ascending=False)
+        beyond = self.cells[self.cells["beyond_noise"]]
+        return beyond[beyond["faster"] > 0].sort_values("faster", ascending=False)
 
 
 def gpus_of(sessions: DataFrame) -> set[str]:

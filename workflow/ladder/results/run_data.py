@@ -387,9 +387,7 @@ class RunData(Origin):
             else:
                 values.append(Value(Estimate(number, number, number), row=rows[0]))
         if missing and not values:
-            return Values(
-                sweep, [], ": ".join([*missing, *self._notes(sweep, "profile")])
-            )
+            why = ": ".join([*missing, *self._notes(sweep, "profile")])
         left_out = ", ".join(f"{reason} ({count})" for reason, count in missing.items())
         return Values(sweep, values, why, left_out=left_out)
 

@@ -32,7 +32,8 @@ def _classes(rows: Frame) -> "pd.Series[str]":
     shorter = cells[_TIMES].transform("median").min(axis=1)
     lengths = pd.cut(shorter, _EDGES_US, labels=_LENGTHS).astype(object)
     bounds = cells["bound"].transform("first").fillna("compute")
-    return rows["kind"].str.cat([bounds, lengths, rows["regime"]], sep=", ")
+    classes = rows["kind"] + ", " + bounds + ", " + lengths + ", " + rows["regime"]
+    return classes.astype(object)
 
 
 def prepare_sessions(sessions: Frame) -> Frame:

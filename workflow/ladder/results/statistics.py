@@ -189,8 +189,10 @@ def estimate(row: Fields, column: str) -> Estimate:
 
 def predicted(row: Fields) -> Estimate:
     """A row's speed-up between the ends of what another GPU is predicted to read; UNKNOWN where one is missing."""
-    ends = [row.get(name) for name in ("speedup", "predicted_low", "predicted_high")]
-    return UNKNOWN if None in ends else Estimate(*ends)
+    columns = "speedup", "predicted_low", "predicted_high"
+    if any(row.get(name) is None for name in columns):
+        return UNKNOWN
+    return Estimate(*(row[name] for name in columns))
 
 
 def comparable(rows: DataFrame) -> bool:

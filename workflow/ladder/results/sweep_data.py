@@ -10,7 +10,7 @@ from functools import cached_property
 from pandas import DataFrame
 
 from ladder.model.cell import size_label
-from ladder.model.schemas import SIZE_COLUMNS, Fields, TableRow
+from ladder.model.schemas import Fields, TableRow
 from ladder.model.sweep import Entry, Figure, Sweep
 from ladder.results import statistics as stats
 from ladder.results import tables
@@ -235,7 +235,7 @@ class SweepData(Origin):
             name: stats.parameter(self.ok, name)
             for name in self.sweep.problem.parameters
         }
-        place = ["dtype", *SIZE_COLUMNS, *parameters]
+        place = ["dtype", *self.sweep.problem.size_fields, *parameters]
         groups = self.ok.assign(**parameters).groupby(place, dropna=False)
         return int(groups["variant"].nunique().max())
 
@@ -243,7 +243,7 @@ class SweepData(Origin):
     def fastest_by_size(self) -> DataFrame:
         """The fastest variant's row for each dtype at each size."""
         rows = self.against_others if len(self.against_others) else self.ok
-        per = ["dtype", *(name for name in SIZE_COLUMNS if rows[name].notna().any())]
+        per = ["dtype", *self.sweep.problem.size_fields]
         groups = stats.contenders(rows, per).groupby(per, sort=False)
         return rows.loc[[stats.ranking(group).idxmax() for _, group in groups]]
 
