@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from pandas import DataFrame
 from pydantic import TypeAdapter
 
 from ladder.measure.choice import library_times, partners
@@ -114,12 +113,11 @@ class Collector:
         self.view, self.plan = view, view.plan
         self.problem = PROBLEMS[view.plan.problem]
         self.rows: dict[str, list[TableRow]] = {name: [] for name in SWEEP_TABLES}
-        # Of a tuning sweep: which cells may be chosen, and the sessions that chose the fastest. What was chosen as the
+        # Cells of a tuning sweep, each with the session that chose it as one of the fastest. What was chosen as the
         # largest of many reads too high, so that later sessions count.
-        self.competitors = set[str]()
-        self.chose = dict[str, str]()
+        self.chose = dict[str, str | None]()
         for competitors in view.competitors():
-            self.competitors |= {task.cell.id for _, task in competitors}
+            self.chose |= {task.cell.id: None for _, task in competitors}
             for winner in view.fastest(competitors):
                 if winner.fresh:
                     self.chose[winner.record.cell.id] = winner.record.session
@@ -248,8 +246,8 @@ class Collector:
             row["reference_is"] = "tied" if choice.result["tied"] else "faster"
         row["status"] = "ok"
         row["regime"] = record.cell.regime
-        if record.cell.id in self.competitors:
-            row["fresh"] = record.cell.id in self.chose
+        if record.cell.id in self.chose:
+            row["fresh"] = self.chose[record.cell.id] is not None
         self.rows["timings"].append(row)
 
     def work(self, task: Task) -> Work:
@@ -365,7 +363,7 @@ def _share(part: float | None, whole: float | None) -> float | None:
 
 def collect_sweep(
     view: PlanRecords, job: Fields | None = None, profile: Fields | None = None
-) -> dict[str, DataFrame]:
+) -> tables.Frames:
     """Tables of one sweep, by name; `job` and `profile` are as `accounts_of` gives them."""
     collector, sweep = Collector(view), view.plan.sweep
     for task in view.plan.tasks:
@@ -406,7 +404,7 @@ def changed_code(view: PlanRecords) -> dict[str, int]:
     return Counter(kernel for kernel, _ in sorted(changed))
 
 
-def merge(parts: Mapping[str, Mapping[str, DataFrame]]) -> dict[str, DataFrame]:
+def merge(parts: Mapping[str, tables.Frames]) -> tables.Frames:
     """Tables of all sweeps joined in their order, with what the sessions of all of them say together."""
     joined = {}
     for name in SWEEP_TABLES:

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from pandas import DataFrame
 
+from ladder.results import tables
 from ladder.results.published_records import public_uuid
 from ladder.results.statistics import identifier, records
 
@@ -54,9 +55,7 @@ def margin_of(before: DataFrame, after: DataFrame) -> float:
     return WITHIN_A_GPU if gpus == gpus_of(after) and "" not in gpus else BETWEEN_GPUS
 
 
-def compare(
-    before: Mapping[str, DataFrame], after: Mapping[str, DataFrame]
-) -> Comparison:
+def compare(before: tables.Frames, after: tables.Frames) -> Comparison:
     """Compare two runs cell by cell; each has the tables `timings` and `sessions`.
 
     A change is beyond noise where the 95 % intervals within sessions do not overlap, and where it exceeds the share by

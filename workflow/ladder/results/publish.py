@@ -14,7 +14,6 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from pandas import DataFrame
 
 from ladder.catalogue.plans import plan_sweep
 from ladder.catalogue.runs import Run
@@ -233,7 +232,7 @@ class Publication:
             (*map(public, sessions.values()), *self.archive, *self.additions)
         )
 
-    def frames(self) -> dict[str, DataFrame]:
+    def frames(self) -> tables.Frames:
         """The tables of the device with this published, in the order of the project's sweeps."""
         parts = {}
         for name in self.run.every_sweep:
@@ -247,7 +246,7 @@ class Publication:
                 parts[name] = part
         return merge(parts)
 
-    def _sweep_frames(self, view: PlanRecords) -> dict[str, DataFrame]:
+    def _sweep_frames(self, view: PlanRecords) -> tables.Frames:
         """Tables of a sweep of the run. Notes of the profiler and jobs stay as published where the run has none."""
         job, profile = accounts_of(self.run.folder, view.plan.sweep)
         kept = kept_rows(view.plan.sweep, self.published, ("notes", "jobs"))
@@ -410,7 +409,7 @@ def load_publication(
 
 def kept_rows(
     name: str, folder: PublishedFolder, wanted: Sequence[str]
-) -> dict[str, DataFrame]:
+) -> tables.Frames:
     """Published rows of a sweep, table by table; none of a table that is not there."""
     frames = {
         table: tables.read(table, folder.tables, required=False) for table in wanted

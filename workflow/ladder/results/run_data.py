@@ -13,8 +13,6 @@ from pathlib import Path
 from statistics import geometric_mean
 from typing import Any, TypeVar
 
-from pandas import DataFrame
-
 from ladder.model.errors import LadderError
 from ladder.model.folders import PublishedFolder, RunFolder
 from ladder.model.schemas import SCHEMAS, SWEEP_TABLES, Fields, TableRow
@@ -187,7 +185,7 @@ def best(rows: Sequence[Row]) -> Row:
     return max(again or rows, key=lambda row: row["speedup"])
 
 
-def read_frames(folder: Path) -> dict[str, DataFrame]:
+def read_frames(folder: Path) -> tables.Frames:
     """The tables in a folder by name. Raises LadderError where one that every run has is missing."""
     return {
         name: tables.read(name, folder, required=name in SWEEP_TABLES)
@@ -209,7 +207,7 @@ class RunData(Origin):
     def __init__(
         self,
         sweeps: Mapping[str, Sweep],
-        frames: Mapping[str, DataFrame],
+        frames: tables.Frames,
         environment: Fields | None = None,
         precision: float = 0.0,
     ) -> None:
@@ -241,19 +239,20 @@ class RunData(Origin):
         return str(self.gpu.get("name") or self.source["device"])
 
     @cached_property
-    def _code(self) -> Sequence[Row]:
-        return [Row(_names(row)) for row in stats.records(self.frames["resources"])]
+    def _code(self) -> Mapping[tuple[str, str], Row]:
+        """What the compiler says, by sweep and variant."""
+        rows = map(_names, stats.records(self.frames["resources"]))
+        return {(row["sweep"], row["variant"]): Row(row) for row in rows}
 
     @cached_property
     def _timings(self) -> Sequence[Row]:
         """Rows of the timings, those of rungs against their baselines too."""
-        code = {(row["sweep"], row["variant"]): row for row in self._code}
         metrics = stats.metric_table(self.frames["metrics"])
         rows = []
         for row in stats.records(self.frames["timings"]):
-            names = {**code.get((row["sweep"], row["variant"]), {}), **_names(row)}
+            code = self._code.get((row["sweep"], row["variant"]), Row({}))
             size, counted = stats.size_of(row), metrics.get(stats.cell_of(row))
-            rows.append(Row(names, size, counted))
+            rows.append(Row({**code, **_names(row)}, size, counted))
         return rows
 
     @cached_property
@@ -292,7 +291,9 @@ class RunData(Origin):
 
     def compiled(self, sweep: str, kernel: Any = None, **wanted: Any) -> Rows:
         """Variants that compiled, with what their machine code says; this needs no GPU."""
-        return self._select(self._code, sweep, kernel, {**wanted, "status": "ok"})
+        return self._select(
+            self._code.values(), sweep, kernel, {**wanted, "status": "ok"}
+        )
 
     def rows(self, sweep: str, kernel: Any = None, **wanted: Any) -> Sequence[Row]:
         """Cells with a result. Raises Unmeasured where there is none."""

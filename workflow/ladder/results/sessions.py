@@ -1,7 +1,5 @@
 """Sessions of a cell: rows that ranges are made from, and tables that say what all sessions together say."""
 
-from collections.abc import Mapping
-
 import numpy as np
 import pandas as pd
 
@@ -116,7 +114,7 @@ def components(rows: Frame) -> list[TableRow]:
     return records(classes.dropna(subset="deviation").reset_index())
 
 
-def combine_sessions(frames: Mapping[str, Frame]) -> dict[str, Frame]:
+def combine_sessions(frames: tables.Frames) -> tables.Frames:
     """Tables of all sweeps, with each cell's sessions combined in timings.csv; and components.csv and coverage.csv.
 
     A note says where there are too few sessions for these. Reads `timings`, `sessions` and `notes` of all sweeps at

@@ -3,7 +3,7 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -55,9 +55,7 @@ def extent(name: str) -> str:
     return name.upper() if name in ("m", "n", "k") else name
 
 
-def of_sweep(
-    sweep: Sweep, frames: Mapping[str, DataFrame], environment: Fields
-) -> "SweepData":
+def of_sweep(sweep: Sweep, frames: tables.Frames, environment: Fields) -> "SweepData":
     """What the tables of a run say of one sweep."""
     parts = tables.of_sweep(frames, sweep.name, _FRAMES)
     rows = parts.pop("timings")
