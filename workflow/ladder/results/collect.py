@@ -231,10 +231,12 @@ class Collector:
     def add_timing(self, task: Task, record: Record) -> None:
         """A row of timings.csv."""
         result, device = record.result, device_of(record.result)
-        columns = {"throttled": _throttled(device.get("clock_events"))}
-        for part in ("built", "check"):
-            columns |= result.get(part) or {}
-        columns |= device
+        columns = {
+            "throttled": _throttled(device.get("clock_events")),
+            **(result.get("built") or {}),
+            **(result.get("check") or {}),
+            **device,
+        }
         if record.status != "ok":
             self.add_failure(task, columns, record.status, self.reason(record))
             return

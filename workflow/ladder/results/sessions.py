@@ -123,10 +123,11 @@ def combine_sessions(frames: tables.Frames) -> tables.Frames:
     rows = prepare_sessions(frames["sessions"])
     made = {"components": components(rows), "coverage": coverage(rows)}
     missing = " and ".join(name for name in made if not made[name])
-    reasons = []
+    combined = {**frames, "timings": combined_timings(frames["timings"], rows)}
+    for name, table in made.items():
+        combined[name] = tables.frame(name, table)
     if missing and len(rows):
-        reasons.append({"stage": "predict", "subject": missing, "reason": _TOO_FEW})
-    notes = tables.concat([frames["notes"], tables.frame("notes", reasons)], "notes")
-    combined = {name: tables.frame(name, table) for name, table in made.items()}
-    combined["timings"] = combined_timings(frames["timings"], rows)
-    return {**frames, **combined, "notes": notes}
+        note = {"stage": "predict", "subject": missing, "reason": _TOO_FEW}
+        added = tables.frame("notes", [note])
+        combined["notes"] = tables.concat([frames["notes"], added], "notes")
+    return combined

@@ -355,7 +355,7 @@ class FigureData(SweepData):
         """`rows`, or NoDataError with the statuses that explain their absence; they are a `what`, or a result."""
         if len(rows):
             return rows
-        bad = self.timings[self.timings["status"] != "ok"]["status"].value_counts()
+        bad = stats.failures(self.timings)["status"].value_counts()
         counts = ", ".join(f"{count} {status}" for status, count in bad.items())
         why = f" ({counts})" if counts else "; the sweep has not been measured"
         raise NoDataError(f"no {what or f'result at {self.size_text}'}{why}")
