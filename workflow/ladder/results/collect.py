@@ -201,12 +201,20 @@ class Collector:
 
     def add_record(self, task: Task, record: Record) -> None:
         """Rows of timings.csv and sessions.csv, and what is to be said of the reference."""
+        typical = record
         if record.status == "ok":
-            self.add_sessions(task, record)
+            alike = self.view.same_conditions(record)
+            readings = [reading for reading in alike if reading.status == "ok"]
+            for reading in readings:
+                self.add_session(task, reading)
+            # For the columns that are of one session: of three or more that with the median time, else the latest.
+            if len(readings) >= _FEWEST_SESSIONS:
+                readings.sort(key=lambda reading: median(reading.result["variant_us"]))
+                typical = readings[(len(readings) - 1) // 2]
         for reason in record.result.get("notes") or ():
             self.note("reference", task.variant, reason)
         self.note_choice(record)
-        self.add_timing(task, self.typical(record))
+        self.add_timing(task, typical)
 
     def add_failure(
         self, task: Task, columns: Fields, status: str, reason: str | None
@@ -278,34 +286,28 @@ class Collector:
             row["copy_fraction"] = copy_us / median_us
         return row
 
-    def add_sessions(self, task: Task, record: Record) -> None:
-        """Rows of sessions.csv: every record with a result that is like this one."""
-        for reading in self.readings(record):
-            session, result = self.view.session(reading), reading.result
-            tree = session.tree
-            commit = tree.get("commit") or str(tree.get("digest") or "")[:12]
-            times = summarised(result)
-            row = {
-                **times,
-                **device_of(result),
-                **self.about(task),
-                "session": reading.session,
-                "started": session.started or None,
-                "commit": commit or None,
-                "gpu_uuid": session.gpu.get("uuid"),
-                "regime": reading.cell.regime,
-                "host_gpus": session.host.get("gpus"),
-                "clock_floor_us": session.clock_floor_us,
-                "bound": self.bound(task, times, session.gpu),
-            }
-            if self.chose.get(reading.cell.id) == reading.session:
-                row["chose"] = True
-            self.rows["sessions"].append(row)
-
-    def readings(self, record: Record) -> list[Record]:
-        """Every record with a result that is like this one."""
-        records = self.view.same_conditions(record)
-        return [reading for reading in records if reading.status == "ok"]
+    def add_session(self, task: Task, record: Record) -> None:
+        """A row of sessions.csv."""
+        session = self.view.session(record)
+        tree = session.tree
+        commit = tree.get("commit") or str(tree.get("digest") or "")[:12]
+        times = summarised(record.result)
+        row = {
+            **times,
+            **device_of(record.result),
+            **self.about(task),
+            "session": record.session,
+            "started": session.started or None,
+            "commit": commit or None,
+            "gpu_uuid": session.gpu.get("uuid"),
+            "regime": record.cell.regime,
+            "host_gpus": session.host.get("gpus"),
+            "clock_floor_us": session.clock_floor_us,
+            "bound": self.bound(task, times, session.gpu),
+        }
+        if self.chose.get(record.cell.id) == record.session:
+            row["chose"] = True
+        self.rows["sessions"].append(row)
 
     def bound(self, task: Task, times: TableRow, gpu: Fields) -> str | None:
         """What binds a pair, as sessions.csv has it; None where the rate of a copy is not known."""
@@ -318,14 +320,6 @@ class Collector:
         if all(by_memory):
             return "memory"
         return "mixed" if any(by_memory) else "compute"
-
-    def typical(self, record: Record) -> Record:
-        """For the columns that are of one session: of three or more that with the median time, else the latest."""
-        readings = self.readings(record)
-        if record.status != "ok" or len(readings) < _FEWEST_SESSIONS:
-            return record
-        readings.sort(key=lambda reading: median(reading.result["variant_us"]))
-        return readings[(len(readings) - 1) // 2]
 
     def note_choice(self, record: Record) -> None:
         """Notes on the choice of a record's reference: what could not be had, and what ties."""

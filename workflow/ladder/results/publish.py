@@ -7,7 +7,7 @@ the archive. With `only`, the archive keeps the records of one commit; git has t
 import functools
 import shutil
 from collections import defaultdict
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -159,10 +159,10 @@ class Publication:
 
     def _objections_to_losses(self) -> Iterator[str]:
         """Published rows that the new publication would lack."""
-        kept: Container[str] = self.run.every_sweep
+        kept = {*self.run.every_sweep}
         why = f"without a file in {self.run.project.sweeps}"
         if self.only:
-            kept, why = self.views, "and not a sweep of this run"
+            kept, why = {*self.views}, "and not a sweep of this run"
         sweeps = published_column(self.published, "timings", "sweep")
         lost = [name for name in sweeps if name not in kept]
         if lost:
