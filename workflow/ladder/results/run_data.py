@@ -168,7 +168,8 @@ def mean(rows: Sequence[Fields]) -> Gain:
 def _mean(estimates: Sequence[Estimate]) -> Estimate:
     if not all(estimate.known for estimate in estimates):
         return UNKNOWN
-    return Estimate(*map(geometric_mean, zip(*map(astuple, estimates), strict=True)))
+    values, lows, highs = zip(*map(astuple, estimates), strict=True)
+    return Estimate(geometric_mean(values), geometric_mean(lows), geometric_mean(highs))
 
 
 def grouped(items: Iterable[Item], of: Callable[[Item], Any]) -> dict[Any, list[Item]]:

@@ -239,9 +239,13 @@ def fastest(rows: DataFrame) -> dict[str, Any]:
     return records(rows.loc[[ranking(rows).idxmax()]])[0]
 
 
-def metric_table(metrics: DataFrame) -> dict[tuple[Any, ...], dict[str, float]]:
+MetricTable = dict[tuple[Any, ...], dict[str, float]]
+"""Of each cell, as `cell_of` has it, the name of a metric and its value."""
+
+
+def metric_table(metrics: DataFrame) -> MetricTable:
     """By cell the name of a metric and its value. Columns: those of a cell (`cell_of`), metric, value."""
-    by_cell: dict[tuple[Any, ...], dict[str, float]] = {}
+    by_cell: MetricTable = {}
     for row in records(metrics.dropna(subset="value")):
         by_cell.setdefault(cell_of(row), {})[row["metric"]] = row["value"]
     return by_cell
