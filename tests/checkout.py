@@ -10,7 +10,7 @@ import pytest
 from compiling import compile_variant
 from conftest import ROOT
 from ladder.build.variants import variant_facts, variant_request
-from ladder.catalogue.kernels import Catalog
+from ladder.catalogue.kernels import load_kernels
 from ladder.catalogue.runs import Run, load
 from ladder.catalogue.settings import set_up
 from ladder.catalogue.sweeps import load_sweeps
@@ -27,7 +27,7 @@ PUBLISHED = PublishedFolder(ROOT / "results" / "published" / "nvidia-h200")
 @functools.cache
 def catalog() -> Mapping[str, Kernel]:
     """Kernels by name."""
-    return Catalog(ROOT / "kernels")
+    return load_kernels(ROOT / "kernels")
 
 
 def rungs_of(folder: str) -> dict[str, str]:

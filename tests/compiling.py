@@ -214,10 +214,13 @@ def compile_ptx(
 
 def parameter_bytes(request: Request) -> dict[str, list[int]]:
     """Bytes of each parameter of the entries."""
-    code, facts = compile_request(request)
-    return {
-        entry: parameters_of(code, symbol) for entry, symbol in facts["symbols"].items()
-    }
+
+    def make() -> dict[str, list[int]]:
+        code, facts = compile_request(request)
+        symbols = facts["symbols"].items()
+        return {entry: parameters_of(code, symbol) for entry, symbol in symbols}
+
+    return dict(kept(["parameters", request.key], make))
 
 
 def listings(cubins: Sequence[bytes], arch: str) -> list[list[str]]:

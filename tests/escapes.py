@@ -2,7 +2,7 @@
 
 `python tests/escapes.py` prints the table of docs/judge.md; with --write it puts it there.
 
-Square GEMMs of inputs in [-1, 1): a product has a root mean square of R = 1/3, an element of C one of R sqrt(K), and
+GEMMs of inputs in [-1, 1): a product has a root mean square of R = 1/3, an element of C one of R sqrt(K), and
 |A||B| is K / 4. A planted error is normal; what the row check sees of a row is then normal with the error's root mean
 square times the root of how many elements of the row are wrong, and an element that a spot hits is normal as well. What
 both allow is what bounds.py says. Honest errors are far smaller and left out.
@@ -30,7 +30,8 @@ from ladder.problems.gemm.bounds import (  # noqa: E402
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "judge.md"
 BEGIN = "<!-- escapes -->\n"
 END = "<!-- end of escapes -->\n"
-SIZES = (1024, 2048, 4096, 8192, 16384)
+SIZES = (1024, 2048, 4096, 8192, 16384, 65536, 262144)
+LARGEST = 16384  # of which M and N are K; they are 1024 for a longer one
 LAUNCHES = (
     13  # of a variant, the fewest that are timed: 12 pairs and the one that warms up
 )
@@ -57,34 +58,40 @@ class Planted:
     size: float
 
 
+def side(k: int) -> int:
+    """M and N."""
+    return k if k <= LARGEST else 1024
+
+
 def _above(limit: float, spread: float) -> float:
     """The chance that a normal number with this spread is further from 0 than the limit."""
     return math.erfc(limit / spread / math.sqrt(2)) if spread > 0 else 0.0
 
 
 def planted(name: str, dtype: str, k: int) -> Planted:
-    """An error of that name in a GEMM of k x k x k."""
+    """An error of that name in a GEMM of `side` x `side` x k."""
+    n = side(k)
     # Of an element, and of the difference of two.
     spread, other = (
         R * math.sqrt(k),
         R * math.sqrt(2 * k),
     )
-    tiles = max(1, round(0.01 * (k / TILE) ** 2))
+    tiles = max(1, round(0.01 * (n / TILE) ** 2))
     # Of 3 bf16 products, see tests/problems/test_bounds.py.
     narrow = 85 / math.sqrt(k) * 2**-24 * k / 4
     if (bits := _BITS.get(FEWER_BITS[dtype])) is not None:
         narrow = 0.53 * 2.0**-bits * spread
     return {
         "an element of another answer": Planted(1, 1, other),
-        "a row of another answer": Planted(1, k, other),
+        "a row of another answer": Planted(1, n, other),
         "a 128 x 128 tile of another answer": Planted(TILE, TILE, other),
         "a 128 x 128 tile of zeros": Planted(TILE, TILE, spread),
         # Spread over C: in 128 rows each, as good as never in the same ones.
         "1 % of the tiles of another answer": Planted(
-            min(k, TILE * tiles), TILE * max(1, TILE * tiles // k), other
+            min(n, TILE * tiles), TILE * max(1, TILE * tiles // n), other
         ),
-        "1/64 of the products left out": Planted(k, k, R * math.sqrt(k / 64)),
-        "fewer bits": Planted(k, k, narrow),
+        "1/64 of the products left out": Planted(n, n, R * math.sqrt(k / 64)),
+        "fewer bits": Planted(n, n, narrow),
     }[name]
 
 
@@ -102,8 +109,9 @@ NAMES = (
 def row_limit(dtype: str, k: int) -> float:
     """What the sum of a row's errors with random signs may be."""
     rounding = ROUNDING[output_dtype(dtype)] / math.sqrt(3) * R * math.sqrt(k)
+    n = side(k)
     return (
-        chance_factor(k) * math.sqrt(k) * (row_tolerance(dtype, k) * k / 3 + rounding)
+        chance_factor(n) * math.sqrt(n) * (row_tolerance(dtype, k) * k / 3 + rounding)
     )
 
 
@@ -118,7 +126,8 @@ def by_spots(error: Planted, dtype: str, k: int) -> float:
     limit = accumulation_bound(dtype, k) * k / 4 + ROUNDING[
         output_dtype(dtype)
     ] * R * math.sqrt(k)
-    hit = error.rows / k * min(1.0, math.ceil(error.columns / COLUMNS) / (k / COLUMNS))
+    n = side(k)
+    hit = error.rows / n * min(1.0, math.ceil(error.columns / COLUMNS) / (n / COLUMNS))
     seen = 1 - (1 - _above(limit, error.size)) ** min(error.columns, COLUMNS)
     single = 1 - (1 - hit * seen) ** ROWS
     allowed = rms_bound(dtype, k, "uniform", ROWS * COLUMNS) * k / 4
@@ -151,10 +160,13 @@ def lines() -> Iterator[str]:
     for name in NAMES:
         for dtype in PROBLEM.dtypes:
             words = f"fewer bits: {FEWER_BITS[dtype]}" if name == "fewer bits" else name
-            cells = (
-                f"{share(launch)} / {share(run)}"
-                for launch, run in (caught(name, dtype, k) for k in SIZES)
-            )
+            cells = []
+            for k in SIZES:
+                if PROBLEM.unsupported({"k": k}, dtype):
+                    cells.append("-")
+                    continue
+                launch, run = caught(name, dtype, k)
+                cells.append(f"{share(launch)} / {share(run)}")
             yield f"| {words} | {dtype} | {' | '.join(cells)} |"
 
 

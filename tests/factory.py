@@ -18,7 +18,7 @@ from typing import Any
 import pandas as pd
 import yaml
 from ladder.catalogue.config import Config
-from ladder.catalogue.kernels import Catalog
+from ladder.catalogue.kernels import load_kernels
 from ladder.catalogue.plans import plan_sweep
 from ladder.catalogue.settings import read_settings
 from ladder.catalogue.sweeps import load_sweeps
@@ -367,7 +367,7 @@ def _sweeps(
     names: tuple[str, ...] | None,
 ) -> dict[str, Sweep]:
     chosen = None if names is None else list(names)
-    return load_sweeps(project.sweeps, Catalog(project.kernels), chosen)
+    return load_sweeps(project.sweeps, load_kernels(project.kernels), chosen)
 
 
 @functools.cache

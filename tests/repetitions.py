@@ -19,7 +19,7 @@ from typing import Any
 import yaml
 from compiling import compile_variant
 from ladder.build.variants import harness
-from ladder.catalogue.kernels import Catalog
+from ladder.catalogue.kernels import load_kernels
 from ladder.catalogue.plans import plan_sweep
 from ladder.catalogue.settings import read_settings
 from ladder.catalogue.sweeps import load_sweep
@@ -212,7 +212,7 @@ def main(arguments: Sequence[str]) -> int:
         raise SystemExit(
             f"no kernel {', '.join(sorted(unknown))}; accepted: {', '.join(VARIANTS)}"
         )
-    catalog = Catalog(ROOT / "kernels")
+    catalog = load_kernels(ROOT / "kernels")
     config = read_settings(Project(ROOT), (), {})
     compiled = partial(compile_variant, include=ROOT / "kernels" / "include", arch=arch)
     wrong = []

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from amd_isa import main_loop, resources, waits
-from ladder.catalogue.kernels import Catalog
+from ladder.catalogue.kernels import load_kernels
 from ladder.catalogue.sweeps import load_sweeps
 from ladder.model.errors import LadderError
 from ladder.model.kernel import Variant
@@ -110,7 +110,9 @@ class Job:
 def selected() -> list[Job]:
     """Jobs of all variants that SWEEPS names, those that are PTX included."""
     jobs: dict[str, list[Job]] = {}
-    sweeps = load_sweeps(ROOT / "config/sweeps", Catalog(ROOT / "kernels"), [*SWEEPS])
+    sweeps = load_sweeps(
+        ROOT / "config/sweeps", load_kernels(ROOT / "kernels"), [*SWEEPS]
+    )
     for name, given in SWEEPS.items():
         for entry in sweeps[name].entries:
             variant, dtype = entry.variant, sweeps[name].dtypes[0]

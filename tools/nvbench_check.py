@@ -91,7 +91,7 @@ class OurTimer:
         instance, launch = bench.instance(subject.task.cell), subject.task.launch
         assert launch is not None
         self.bench, self.rule, self.subject = bench, bench.rule, subject
-        self.kernel = bench.verified(launch, instance)[0]
+        self.kernel = bench.verified(launch)[0]
         self.checker = LaunchChecker(instance)
         self.side = CheckedSide(launch.params, instance.error_bound(launch.params))
         with instance.writing_to(REFERENCE):

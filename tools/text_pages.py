@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
+import pandas as pd
 from ladder.build.banks import BANKS, LANES, served, wavefronts
-from ladder.catalogue.kernels import Catalog
+from ladder.catalogue.kernels import load_kernels
 from ladder.catalogue.sweeps import load_sweeps
 from ladder.claims.counters import per_request
 from ladder.claims.ledger import overall
@@ -38,6 +39,7 @@ PAGES, TEXTS = ROOT / "docs/texts", Path(__file__).with_name("texts")
 LADDERS = Path(__file__).with_name("ladders")
 FOLDERS = {TEXTS: PAGES, LADDERS: ROOT / "docs/ladders"}
 """Folder of templates -> folder of their pages."""
+UNSEEN = ROOT / "results/unseen/nvidia-h200"
 FILES = ("fp32_files", "hopper_files")
 """Sweeps that time a file which reads alone beside the rung that it spells out."""
 MOVED = 1.05
@@ -78,6 +80,15 @@ class Numbers(Lookups):
         """Such as 1.23 (1.21 to 1.25): a speed, and the range that another GPU of the model should show."""
         ends = gain.predicted if gain.predicted.known else gain.measured
         return f"{gain.value:.2f} ({ends.low:.2f} to {ends.high:.2f})"
+
+    def on_rarer_gpus(self, row: Row) -> str:
+        """A row's speed over its reference as GPUs of the rarer kind read it: see docs/trust.md."""
+        readings = pd.read_csv(UNSEEN / "first_screen.csv")
+        same = ["sweep", "variant", "reference", "regime", "m", "n", "k"]
+        cell = (readings[same] == pd.Series({name: row[name] for name in same})).all(
+            axis=1
+        )
+        return f"{readings.loc[cell, 'speedup'].mean():.2f}"
 
     def over(self, sweep: str, rung: Any, below: Any, n: int = 4096) -> str:
         """`gain` as it is `shown`."""
@@ -302,7 +313,7 @@ class Numbers(Lookups):
 def numbers() -> Numbers:
     """The published tables, with the sweeps of this checkout."""
     project = Project(ROOT)
-    sweeps = load_sweeps(project.sweeps, Catalog(project.kernels), None)
+    sweeps = load_sweeps(project.sweeps, load_kernels(project.kernels), None)
     return Numbers(RunData.read(project.published("nvidia-h200"), sweeps), project)
 
 

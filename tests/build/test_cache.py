@@ -13,7 +13,7 @@ import pytest
 from ladder.build import cubin
 from ladder.build.cache import Cache
 from ladder.build.nvrtc import Request
-from ladder.build.sources import source_digest
+from ladder.build.sources import source_digest, source_files
 from ladder.model.errors import LadderError
 
 GOOD = "template <int k> __global__ void kernel(float* out) { out[threadIdx.x] = k; }"
@@ -35,6 +35,24 @@ class Noted(Request):
         if self.source.stem == "crash":
             os.kill(os.getpid(), signal.SIGSEGV)
         return super().compile()
+
+
+class Saved(Request):
+    """A request whose files are saved by another program when its compiler begins, and by an undo when it ends."""
+
+    def compile(self) -> tuple[bytes, dict[str, Any]]:
+        other, undo = (self.source.parent / name for name in ("other", "undo"))
+        files = source_files(self.source, *self.includes)
+        for path in files:
+            if path.suffix == ".cuh" or len(files) == 1:
+                before = path.read_text()
+                path.write_text(other.read_text())
+                try:
+                    return super().compile()
+                finally:
+                    if undo.exists():
+                        path.write_text(before)
+        raise AssertionError
 
 
 @pytest.fixture
@@ -103,6 +121,45 @@ def test_the_key_follows_source_entry_architecture_and_options(request_of: Any) 
     ]
     assert len(set(keys)) == 5
     assert request_of("a").key == one.key
+
+
+FOUR = "__device__ const int four = 4;\n"
+INCLUDED = '#include "four.cuh"\n' + GOOD.replace("= k", "= k + four")
+
+
+@pytest.mark.parametrize("undo", [True, False])
+@pytest.mark.parametrize(
+    ("text", "other"),
+    [
+        (GOOD, GOOD.replace("= k", "= k + 7")),
+        (GOOD, "half of a file"),
+        (INCLUDED, FOUR.replace("4;", "7;")),
+    ],
+)
+def test_code_that_was_saved_after_the_digest_is_never_kept_under_it(
+    text: str, other: str, undo: bool, tmp_path: Path, request_of: Any
+) -> None:
+    """Nor is an error that it has. Others' answers are, and the right code the next time, once the text is back."""
+    source, cache = tmp_path / "own.cu", Cache(tmp_path / "cache")
+    source.write_text(text)
+    (tmp_path / "four.cuh").write_text(FOUR)
+    (tmp_path / "other").write_text(other)
+    if undo:
+        (tmp_path / "undo").touch()
+    given = (source, source_digest(source, tmp_path), (tmp_path,), ("kernel<1>",))
+    with pytest.raises(
+        LadderError, match=r"own\.cu: it or a file that it includes was saved"
+    ):
+        cache.fill([Saved(*given, "sm_90a"), request_of("another")], 1, 60)
+    assert [path.stem for path in cache.folder.glob("*.json")] == [
+        request_of("another").key
+    ]
+    source.write_text(text)
+    (tmp_path / "four.cuh").write_text(FOUR)
+    request = Request(*given, "sm_90a")
+    (facts,) = cache.fill([request], 1, 60).values()
+    assert facts["status"] == "ok"
+    assert facts["cubin_sha256"] == request.compile()[1]["cubin_sha256"]
 
 
 def test_a_source_that_does_not_compile_is_an_answer(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,15 @@ def test_a_header_in_quotes_or_brackets_is_in_the_digest(
     assert before.compile()[1]["status"] == "ok"
     workshop.header.write_text("#define X 6\n")
     assert source_digest(before.source, workshop.include) != before.source_sha256
+
+
+def test_a_digest_follows_the_includes_that_there_are_now(workshop: Workshop) -> None:
+    """In one process, and also where nothing but what is included changes."""
+    source = workshop.request("#define X 5\n" + KERNEL).source
+    for text in ('#include "scale/x.cuh"\n' + KERNEL, "#define X 5\n" + KERNEL):
+        source.write_text(text)
+        includes_it = workshop.header in include_closure(source, workshop.include)
+        assert includes_it == ("#include" in text)
 
 
 HIDDEN = {
@@ -254,6 +264,52 @@ def test_without_the_compilers_list_nothing_compiles(
     monkeypatch.setattr(nvrtc, "_LIST_FILES", "--use_fast_math")
     with pytest.raises(LadderError, match="does not list the files that it opens"):
         workshop.compile("#define X 5\n" + KERNEL)
+
+
+TEXT = 'constexpr const char* text = "'
+UNSTABLE = {
+    "__TIME__": "constexpr char X = __TIME__[7];\n",
+    "__DATE__": "constexpr char X = __DATE__[1];\n",
+    "__TIMESTAMP__": "constexpr char X = __TIMESTAMP__[1];\n",
+    "__has_include": '#if __has_include("/etc/hostname")\n#define X 1\n#endif\n',
+    "__has_include_next": "#if __has_include_next(<x>)\n#endif\n#define X 1\n",
+}
+BEHIND = {
+    "nothing": "",
+    "a text": TEXT + '/*";\n',
+    "an escape": TEXT + '\\"//"; ',
+    "a character": 'constexpr char quote = \'"\', *text = "//"; ',
+    "a number": "constexpr int many = 1'000 + '\"', *text = \"//\"; ",
+    "a raw text": 'constexpr const char* text = R"x(\n" /* )" )x";\n',
+}
+
+
+@pytest.mark.parametrize("word", UNSTABLE)
+def test_what_depends_on_the_time_or_on_files_of_the_host_is_refused(
+    word: str, workshop: Workshop
+) -> None:
+    """In the source or a header; else one key would have two machine codes."""
+    for text in (UNSTABLE[word] + KERNEL, '#include "scale/x.cuh"\n' + KERNEL):
+        facts = workshop.compile(text)
+        assert facts["status"] == "compile_error"
+        assert re.search(
+            rf"(kernel\d|x).cuh?: {word}: its machine code would follow .* a constant, or a plain #include",
+            facts["reason"],
+        )
+        workshop.header.write_text(UNSTABLE[word])
+
+
+@pytest.mark.parametrize("before", BEHIND)
+def test_such_a_word_is_seen_behind_what_looks_like_a_comment(
+    before: str, workshop: Workshop
+) -> None:
+    facts = workshop.compile(BEHIND[before] + UNSTABLE["__TIME__"] + KERNEL)
+    assert "kernel1.cu: __TIME__: its machine code" in facts["reason"]
+
+
+def test_such_a_word_in_a_comment_is_none(workshop: Workshop) -> None:
+    text = "#define X 1 // not __TIME__\n/* __has_include,\n __DATE__ */\n"
+    assert workshop.compile(text + KERNEL)["status"] == "ok"
 
 
 # One kernel a cubin.

@@ -26,7 +26,7 @@ from ladder.build.cache import Cache
 from ladder.build.nvrtc import Request
 from ladder.build.sources import source_digest
 from ladder.build.triton_request import MISSING, TritonRequest, compiler
-from ladder.build.triton_sources import import_closure, import_digest
+from ladder.build.triton_sources import import_closure
 from ladder.build.variants import CompileRequests, variant_facts, variant_request
 from ladder.catalogue.kernels import load_kernel
 from ladder.catalogue.plans import plan_edges, plan_sweep
@@ -232,13 +232,11 @@ def test_the_digest_follows_what_is_imported(line: str, workshop: Workshop) -> N
         (own / name).write_text("x = 1\n")
     (own / "helper.py").write_text("import other\n")
     workshop.source.write_text(f"{SMALL}\n{line}\n")
-    before = import_digest(workshop.source)
+    before, files = source_digest(workshop.source), import_closure(workshop.source)
     (own / IMPORTS[line]).write_text("x = 2\n")
-    files = import_closure(workshop.source)
     assert own / IMPORTS[line] in files
     assert (own / "other.py" in files) == (IMPORTS[line] == "helper.py")
-    # A file is read once by a process: the digest of the text that is there now.
-    assert import_digest(workshop.source) != before
+    assert source_digest(workshop.source) != before
 
 
 @pytest.mark.parametrize(
@@ -252,7 +250,7 @@ def test_what_no_digest_holds_is_not_imported(line: str, workshop: Workshop) -> 
         LadderError,
         match=r"small.py: line \d+: the import of .* accepted: triton, Python's own",
     ):
-        import_digest(workshop.source)
+        source_digest(workshop.source)
 
 
 def test_a_kernel_is_compiled_again_for_all_that_it_is_made_of(
@@ -287,6 +285,41 @@ def test_without_triton_a_kernel_is_unsupported_and_that_is_not_kept(
     assert (facts["status"], facts["reason"]) == ("unsupported", MISSING)
     assert "pip install -e '.[triton]'" in MISSING
     assert not workshop.cache.folder.exists()
+
+
+IN_PLACE_OF_TRITON = """
+import json, pathlib
+asked = json.loads(pathlib.Path("request.json").read_text())
+exec(pathlib.Path(asked["source"]).read_text())
+pathlib.Path("answer.json").write_text('{"error": "there is no compiler"}')
+"""
+"""It runs the kernel's Python, as Triton does, and compiles nothing."""
+
+
+@pytest.mark.parametrize("name", ["x.pth", "sitecustomize.py", "usercustomize.py"])
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_kernel_that_changes_what_every_python_runs_ends_the_step(
+    name: str,
+    is_there: bool,
+    workshop: Workshop,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No verdict and no measuring follow: the process that measures would run it."""
+    packages = tmp_path / "packages"
+    packages.mkdir()
+    if is_there:
+        (packages / name).write_text("import os\n")
+    monkeypatch.syspath_prepend(str(packages))
+    compiler = tmp_path / "compiler.py"
+    compiler.write_text(IN_PLACE_OF_TRITON)
+    monkeypatch.setattr("ladder.build.triton_request.program.__file__", str(compiler))
+    request = workshop.request()
+    workshop.source.write_text("pass")
+    assert request.compile()[1]["reason"] == "there is no compiler"
+    workshop.source.write_text(f"pathlib.Path({str(packages / name)!r}).write_text('')")
+    with pytest.raises(LadderError, match=rf"small.py: while .*{name} changed, which"):
+        request.compile()
 
 
 def cubin_of(folder: Path) -> tuple[bytes, dict[str, Any]]:

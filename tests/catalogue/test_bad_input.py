@@ -17,7 +17,6 @@ from typing import Any
 import pytest
 from conftest import assert_says, edit, edit_yaml, run_snakemake
 from ladder.build.nvrtc import refuse_options
-from ladder.build.sources import _direct_includes
 from ladder.cli.app import main
 
 CONFIG = "config/config.yaml"
@@ -158,7 +157,6 @@ def source(line: str) -> Callable[[Path], object]:
     def change(project: Path) -> None:
         path = project / SOURCE
         path.write_bytes(f"{line}\n{path.read_text()}".encode("latin-1"))
-        _direct_includes.cache_clear()
 
     return change
 
@@ -632,7 +630,11 @@ MISTAKES = [
     Mistake(
         "two variants of one name",
         alike,
-        (SWEEP, "variants[1].params", "have one name, alone-fp32-aa=1-bb=2"),
+        (
+            SWEEP,
+            "variants[1].params",
+            "'alone-fp32-aa=1-bb=2' is not accepted; another variant has this name",
+        ),
     ),
     *[
         kernel_with(
@@ -690,12 +692,6 @@ MISTAKES = [
         (KERNEL, "the name 'alone' is taken by", "kernels/another/alone.yaml"),
     ),
 ]
-
-
-@pytest.fixture(autouse=True)
-def _fresh() -> None:
-    """Every project has files of the same names."""
-    _direct_includes.cache_clear()
 
 
 def test_a_sweep_may_be_called_sweep(project: Path) -> None:

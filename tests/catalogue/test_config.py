@@ -258,7 +258,7 @@ def test_a_driver_that_does_not_answer_is_an_error_where_there_is_a_gpu(
 def everything(monkeypatch: pytest.MonkeyPatch) -> Run:
     """The checkout; what else is loaded of it shares its kernels and sweeps."""
     run = loaded()
-    monkeypatch.setattr("ladder.catalogue.runs.Catalog", lambda _: run.catalog)
+    monkeypatch.setattr("ladder.catalogue.runs.load_kernels", lambda _: run.catalog)
     monkeypatch.setattr("ladder.catalogue.runs.load_sweeps", lambda *_: run.every_sweep)
     return run
 

@@ -11,7 +11,6 @@ from checkout import loaded
 from conftest import ROOT
 from ladder.catalogue.runs import Run
 from ladder.claims.ledger import CLAIMS, decided
-from ladder.claims.primitives import Part
 from ladder.model.plan import Task
 from ladder.problems.registry import PROBLEMS
 from ladder.results import statistics as stats
@@ -59,11 +58,7 @@ def test_every_pair_that_a_verdict_rests_on_is_repeated(
     )
     for claim in CLAIMS:
         for part in decided(claim, data)[0]:
-            timed = (
-                [row for value in part.values.values for row in value.timed]
-                if isinstance(part, Part)
-                else []
-            )
+            timed = [row for value in part.values.values for row in value.timed]
             parts += bool(timed)
             for row in timed:
                 if (row["sweep"], row["variant"], *row.size.items()) not in repeated:

@@ -76,12 +76,12 @@ def made(
 
 def parts(claim_id: str, data: RunData) -> list[Part]:
     (claim,) = (one for one in CLAIMS if one.id == claim_id)
-    return [one for one in decided(claim, data)[0] if isinstance(one, Part)]
+    return decided(claim, data)[0]
 
 
 def advice(claim_id: str, data: RunData) -> str:
     (claim,) = (one for one in CLAIMS if one.id == claim_id)
-    return decided(claim, data)[1]
+    return decided(claim, data)[2]
 
 
 def test_k_of_the_text_is_the_radius() -> None:

@@ -20,8 +20,7 @@ PUBLISHED = ROOT / "results" / "published" / "nvidia-h200"
 def parts_of(claim_id: str) -> dict[str, Part]:
     """Parts that decide a claim on the published numbers, by label."""
     claim = next(claim for claim in CLAIMS if claim.id == claim_id)
-    parts, _ = decided(claim, published_data())
-    return {part.label: part for part in parts if isinstance(part, Part)}
+    return {part.label: part for part in decided(claim, published_data())[0]}
 
 
 def rows_of(part: Part) -> Iterator[Row]:

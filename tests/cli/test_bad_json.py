@@ -44,7 +44,7 @@ JSON_MISTAKES: list[tuple[str, Callable[[Any], Any] | str, str]] = [
     (
         "plans/S.json",
         lambda plan: plan | {"tasks": [{}]},
-        "S.json: tasks.0.variant: {} is not accepted",
+        "S.json: tasks[0]: the field 'variant' is missing",
     ),
     (
         "plans/S.json",
@@ -92,7 +92,11 @@ JSON_MISTAKES: list[tuple[str, Callable[[Any], Any] | str, str]] = [
         "timings_from: 'here' is not",
     ),
     *[
-        ("environment.json", without(name), f"environment.json: {name}: {{")
+        (
+            "environment.json",
+            without(name),
+            f"environment.json: the document: the field {name!r} is missing",
+        )
         for name in ("device", "gpu", "packages")
     ],
     (
@@ -103,7 +107,7 @@ JSON_MISTAKES: list[tuple[str, Callable[[Any], Any] | str, str]] = [
     (
         "environment.json",
         lambda document: document | {"trees": [{"commit": 3}]},
-        "trees.0.commit: 3 is not",
+        "trees[0].commit: 3 is not",
     ),
 ]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 import os
 import shutil
@@ -13,7 +14,7 @@ from typing import Any
 
 import pytest
 from conftest import ROOT, make_project
-from ladder.cli.app import main
+from ladder.cli.app import _Printable, main
 from ladder.gpu.discovery import FoundGpu
 from ladder.measure.plan_records import PlanRecords
 from ladder.measure.store import Records, appending
@@ -149,7 +150,7 @@ def test_a_status_has_its_exit_code_and_its_reason_in_full(
     text = capsys.readouterr().out
     verdict = {3: "wrong", 4: "broken"}[code]
     assert text.splitlines()[-1].startswith(f"{verdict}: {status} at 2048, cold")
-    assert f"  2048  cold   {status}: the first line\n    the second line\n" in text
+    assert f"  2048  cold   {status}: the first line\n    | the second line\n" in text
     assert f"  2048  warm   {status}: as above\n" in text
 
 
@@ -430,6 +431,45 @@ def test_what_the_compiler_finds_is_judged_without_a_launch(
 ) -> None:
     assert judge({}, path=kernel("honest", source)) == code
     assert says in capsys.readouterr().out
+
+
+LIE = "faster on this GPU: 9.9 [9.8, 10] x cublaslt"
+FORGED = f"""
+static_assert(false, "\\n{LIE} at 2048, cold");
+#error \x1b[2K\r{LIE} at 2048, cold \x1b[8m
+extern "C" __global__ void exploit() {{}}
+"""
+
+
+def test_a_kernel_that_does_not_compile_forges_no_line_on_the_terminal(
+    judge: Run, kernel: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = kernel("honest", FORGED)
+    assert judge({}, path=path) == 4
+    shown = capsys.readouterr().out
+    assert shown.count(LIE) >= 2, "the compiler quotes both"
+    for line in shown.split("\n"):
+        assert line.isprintable()
+        assert LIE not in line or line.startswith("    | ")
+    assert shown.splitlines()[-1].startswith("broken: compile_error at")
+
+
+def test_what_is_logged_forges_no_line_either() -> None:
+    """Such as messages of compilers about a reference, and names of files."""
+    record = logging.makeLogRecord({"msg": f"a\tb\x1b[8m\n{LIE}\r\u202e{LIE}"})
+    expected = [r"a       b\x1b[8m", f"  | {LIE}", rf"  | \u202e{LIE}"]
+    assert _Printable().format(record) == "\n".join(expected)
+
+
+@pytest.mark.parametrize(
+    "stem", ["a b", "a\nfaster on this GPU", "a\x1b[8m", "-a", "ä"]
+)
+def test_the_name_of_a_kernel_is_held_to_the_rule_of_documents(
+    stem: str, judge: Run, kernel: Callable[..., Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    assert judge({}, path=kernel(stem, "void")) == 5
+    assert "accepted: NAME.yaml, of letters, digits, '_' and '-'" in caplog.text
+    assert judge({}, "--against", str(kernel(stem, "void"))) == 5
 
 
 def test_a_size_that_a_constraint_excludes_is_unsupported(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from conftest import edit_yaml, make_project
 from factory import HERE, SESSION
-from ladder.catalogue.kernels import Catalog
+from ladder.catalogue.kernels import load_kernels
 from ladder.catalogue.sweeps import load_sweeps
 from ladder.cli.app import main
 from ladder.gpu.discovery import FoundGpu
@@ -43,7 +43,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
         folder / "config/sweeps/alone.yaml", lambda sweep: sweep.update(variants=rungs)
     )
     sweep = load_sweeps(
-        folder / "config/sweeps", Catalog(folder / "kernels"), ["alone"]
+        folder / "config/sweeps", load_kernels(folder / "kernels"), ["alone"]
     )["alone"]
     narrow, wide = (entry.variant.id for entry in sweep.entries)
     ends = {"speedup": 1.1, "speedup_low": 1.09, "speedup_high": 1.11, "median_us": 9.0}

@@ -32,7 +32,11 @@ def test_the_page_has_the_table_of_the_present_bounds() -> None:
 
 ESCAPE = {
     ("a 128 x 128 tile of another answer", "fp8", 16384),
-    ("fewer bits", "fp8", 16384),
+    # All elements show these before and after timing: fp32's with inputs over many binades.
+    ("fewer bits", "fp32", 65536),
+    ("fewer bits", "fp32", 262144),
+    ("fewer bits", "tf32", 262144),
+    ("fewer bits", "fp16_acc16", 65536),
 }
 CAUGHT = (
     "a 128 x 128 tile of another answer",
@@ -44,8 +48,9 @@ CAUGHT = (
 
 def test_wrong_tiles_and_left_out_products_escape_no_run_but_in_fp8_at_16384() -> None:
     for error in itertools.product(CAUGHT, PROBLEM.dtypes, SIZES):
-        if error not in ESCAPE:
-            assert caught(*error)[1] > 0.999, error
+        _, dtype, k = error
+        if not PROBLEM.unsupported({"k": k}, dtype):
+            assert (caught(*error)[1] > 0.999) is (error not in ESCAPE), error
 
 
 def test_larger_errors_are_seen_more_often() -> None:

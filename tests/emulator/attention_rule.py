@@ -51,12 +51,19 @@ def errors_over_bound(
 ) -> Array:
     """Errors of bits `made` over what is allowed, of the same shape; infinite where it is no number."""
     bits = tuple((one.tobytes(), one.dtype.str, one.shape) for one in inputs)
-    right, allowed = _right_and_allowed(bits, dtype, causal, kind)
-    return np.asarray(
-        np.nan_to_num(
-            np.abs(value(made, output_dtype(dtype)) - right) / allowed, nan=np.inf
-        )
-    )
+    right, allowed, _ = _right_and_allowed(bits, dtype, causal, kind)
+    errors = np.abs(value(made, output_dtype(dtype)) - right)
+    return np.asarray(np.nan_to_num(errors / allowed, nan=np.inf))
+
+
+def rms_of_errors(
+    made: Array, inputs: tuple[Array, Array, Array], dtype: str, causal: int, kind: str
+) -> float:
+    """The root mean square of errors over the root sum of squares of what roundings may do to them."""
+    bits = tuple((one.tobytes(), one.dtype.str, one.shape) for one in inputs)
+    right, _, squared = _right_and_allowed(bits, dtype, causal, kind)
+    errors = (value(made, output_dtype(dtype)) - right) / squared
+    return float(np.sqrt(np.mean(errors**2)))
 
 
 @functools.lru_cache(maxsize=32)
@@ -65,8 +72,8 @@ def _right_and_allowed(
     dtype: str,
     causal: int,
     kind: str,
-) -> tuple[Array, Array]:
-    """The right output and what it may be off by, of inputs by their content: many outputs are held against one."""
+) -> tuple[Array, Array, Array]:
+    """The right output and what it may be off by, at most and by squares, of inputs by their content."""
     q, k, v = (
         value(np.frombuffer(own, of).reshape(shape), dtype) for own, of, shape in inputs
     )
@@ -81,17 +88,19 @@ def _right_and_allowed(
         / np.sqrt(d)
     )
     losses = _EXPONENT_LOSS + by.of_logit * norms
-    losses = losses + np.where(below == 0, losses, 0).max(axis=2, keepdims=True)
+    largest = np.where(below == 0, losses, 0).max(axis=2, keepdims=True)
+    losses = np.hypot(losses, largest)
     losses[below == 0] = 0
     seen = np.isfinite(s)
     more = np.exp(np.minimum(below + losses, _LARGEST_EXPONENT)) - weights
-    off = np.where(seen, by.of_weight * np.maximum(weights, by.smallest) + more, 0) ** 2
+    rounding = by.of_weight * np.maximum(weights, by.smallest)
+    off = np.where(seen, rounding**2 + more**2, 0)
     right = weights @ v / weights.sum(axis=2, keepdims=True)
     least = np.exp(below - losses).sum(axis=2, keepdims=True)
     times = np.minimum(by.times, np.sqrt(seen.sum(axis=2, keepdims=True)))
-    spread = np.sqrt(off @ v**2) + np.abs(right) * np.sqrt(
-        off.sum(axis=2, keepdims=True)
-    )
-    return right, by.of_output * np.maximum(
-        np.abs(right), by.smallest
-    ) + times * spread / least
+    spread, total = off @ v**2, off.sum(axis=2, keepdims=True)
+    of_output = by.of_output * np.maximum(np.abs(right), by.smallest)
+    of_weights = np.sqrt(spread) + np.abs(right) * np.sqrt(total)
+    allowed = of_output + times * of_weights / least
+    squared = of_output**2 + (spread + right**2 * total) / least**2
+    return right, allowed, np.sqrt(squared)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from compiling import compile_text
 from ladder.catalogue.kernels import load_kernel
+from ladder.model.errors import LadderError
 from ladder.model.expressions import whole
 from ladder.model.kernel import Kernel, Variant
 
@@ -109,3 +110,9 @@ def hold(text: str, *assertions: str) -> None:
     inside = "\n".join(f'static_assert({assertion}, "");' for assertion in assertions)
     source = f"{text}\n__global__ void holds() {{\n{inside}\n}}\n"
     compile_text(source, ["holds"], [INCLUDE], ARCH)
+
+
+def refute(text: str, assertion: str) -> None:
+    """The assertion does not hold."""
+    with pytest.raises(LadderError, match="static assertion failed"):
+        hold(text, assertion)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,8 @@ _OF_HOPPER = ("mbarrier", "cp.async.bulk", "ld.acquire")
 _HALVES = {"fp16": "f16", "fp16_acc16": "f16", "bf16": "bf16"}
 ALPHA = 0.75
 LOADS = ("early", "late")
+BOTH = [{"loads": loads} for loads in LOADS]
+"""Ways to launch: copies land as early as they may, and as late."""
 
 
 def words_of(elements: Array) -> Array:
@@ -231,15 +233,19 @@ def planted(
     return {"include": include}
 
 
-def assert_shows(expected: str, *launches: Callable[[], object]) -> None:
-    """One of the launches, which return whether they are wrong, shows a mistake: as "wrong", or by a fault.
+def assert_shows(
+    expected: str,
+    is_wrong: Callable[..., object],
+    ways: Iterable[Mapping[str, Any]] = BOTH,
+) -> None:
+    """A launch in one of the ways, which returns whether it is wrong, shows a mistake: as "wrong", or by a fault.
 
     It is one of the words that `|` separates, or anything where they are none.
     """
     seen = list[str]()
-    for is_wrong in launches:
+    for way in ways:
         try:
-            seen.append("wrong" if is_wrong() else "")
+            seen.append("wrong" if is_wrong(**way) else "")
         except Fault as fault:
             seen.append(str(fault))
         if seen[-1] and any(word in seen[-1] for word in expected.split("|")):

@@ -8,8 +8,8 @@ from ladder.problems.softmax.bounds import FLUSHED, PER_DISTANCE, error_bound
 from emulator.ptx import Array
 
 
-def error_over_bound(made: Array, elements: Array, dtype: str) -> float:
-    """The largest error of `made` over the bound, infinite where it is no number. Both are fp64; no row is all -inf."""
+def errors_over_bound(made: Array, elements: Array, dtype: str) -> Array:
+    """Errors of `made` over the bound, infinite where it is no number. Both are fp64; no row is all -inf."""
     distance = elements.max(axis=1, keepdims=True) - elements
     right = np.exp(-distance)
     right /= right.sum(axis=1, keepdims=True)
@@ -17,6 +17,10 @@ def error_over_bound(made: Array, elements: Array, dtype: str) -> float:
         allowed = np.where(right > 0, PER_DISTANCE * distance * right, 0) + FLUSHED
         beyond = np.abs(made - right) - allowed
         error = np.where(beyond <= 0, 0, beyond / right)
-    return float(np.nan_to_num(error, nan=np.inf).max()) / error_bound(
-        elements.shape[1], dtype
-    )
+    found = np.nan_to_num(error, nan=np.inf)
+    return np.asarray(found / error_bound(elements.shape[1], dtype))
+
+
+def error_over_bound(made: Array, elements: Array, dtype: str) -> float:
+    """The largest."""
+    return float(errors_over_bound(made, elements, dtype).max())

@@ -170,8 +170,14 @@ class TensorMachine(Machine):
             return partial(self._wmma, modifiers, operands)
         if name == "mov" and "{" in to + others[0]:
             return self._move_parts(to, others[0], kind)
-        if opcode in ("ex2.approx.f32", "ex2.approx.ftz.f32", "rcp.rn.f32"):
-            function = np.reciprocal if name == "rcp" else np.exp2
+        if opcode in (
+            "ex2.approx.f32",
+            "ex2.approx.ftz.f32",
+            "lg2.approx.f32",
+            "rcp.rn.f32",
+        ):
+            functions = {"ex2": np.exp2, "lg2": np.log2, "rcp": np.reciprocal}
+            function = functions[name]
 
             def approximate(given: Array) -> Array:
                 exact = function(given.astype(np.float64))

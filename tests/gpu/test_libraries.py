@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 from ladder.gpu import libraries
-from ladder.gpu.instance import Instance
 from ladder.gpu.libraries import Gemm, Libraries
-from ladder.measure.bench import Bench, CellOutcome, References
+from ladder.measure.bench import CellOutcome
+from ladder.measure.references import BenchWithReferences
 from ladder.model.cell import Cell, Partner, Reference
 from ladder.model.errors import LadderError
 from ladder.problems.gemm.instance import GemmInstance
@@ -145,15 +145,18 @@ def gemm(found: Libraries, dtype: str) -> GemmInstance:
     return made
 
 
-def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
-    """A bench without a device, where every result is right."""
+def bench(
+    monkeypatch: pytest.MonkeyPatch, instance: GemmInstance
+) -> BenchWithReferences:
+    """A bench without a device, with this instance, where every result is right."""
 
     class Right:
         correct = True
 
-    monkeypatch.setattr(Bench, "check", lambda *_: (Right(), 1.0))
-    made = Bench.__new__(Bench)
-    made.references, made.external = References(), {}
+    monkeypatch.setattr(BenchWithReferences, "check", lambda *_: (Right(), 1.0))
+    made = BenchWithReferences.__new__(BenchWithReferences)
+    made.external, made.current = {}, instance
+    made.forget_references()
     return made
 
 
@@ -161,36 +164,29 @@ def test_candidates_are_every_algorithm_and_what_is_missing_leaves_a_note(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found, _ = make((66, 30), (7, 20))
-    instance: Instance = gemm(found, "bf16")
-    at = bench(monkeypatch)
+    at = bench(monkeypatch, gemm(found, "bf16"))
     choice = Cell(
         "", {}, "bf16", "TN", {}, "cold", Reference(("cublaslt", "cublaslt_fast"))
     )
-    names = [str(one) for one in at.candidates(choice, instance)]
+    names = [str(one) for one in at.candidates(choice)]
     assert names == [
         "cublaslt id 66 tile 30 workspace 512",
         "cublaslt id 7 tile 20 workspace 512",
     ]
-    assert at.notes() == ["cublaslt_fast: fast accumulation is a setting of fp8"]
+    assert at.noted() == ["cublaslt_fast: fast accumulation is a setting of fp8"]
     with pytest.raises(CellOutcome, match="fast accumulation is a setting of fp8"):
-        bench(monkeypatch).candidates(
-            replace(choice, reference=Reference(("cublaslt_fast",))), instance
-        )
+        at.candidates(replace(choice, reference=Reference(("cublaslt_fast",))))
 
 
 def test_an_algorithm_that_the_list_no_longer_holds_is_no_reference(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found, _ = make((66, 30))
-    at = bench(monkeypatch)
-    assert at.library(Partner("cublaslt", "id 1"), {}, gemm(found, "bf16")) is None
-    assert at.notes() == ["cublaslt id 1: its list of algorithms does not hold 'id 1'"]
-    assert (
-        at.library(
-            Partner("cublaslt", "id 66 tile 30 workspace 512"), {}, gemm(found, "bf16")
-        )
-        is not None
-    )
+    at = bench(monkeypatch, gemm(found, "bf16"))
+    assert at.library(Partner("cublaslt", "id 1"), {}) is None
+    assert at.noted() == ["cublaslt id 1: its list of algorithms does not hold 'id 1'"]
+    algorithm = Partner("cublaslt", "id 66 tile 30 workspace 512")
+    assert at.library(algorithm, {}) is not None
 
 
 def test_a_launch_multiplies_by_one_and_adds_nothing(make: Make) -> None:

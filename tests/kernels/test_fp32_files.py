@@ -6,6 +6,7 @@ Each is held against the kernel with parameters that makes the same rung (sweep 
 from __future__ import annotations
 
 import itertools
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -145,7 +146,7 @@ def test_mistakes_show(
     given = variant(rung, **(DEEP if rung == "8" else {}))
     more = planted(tmp_path, given.kernel.source, "", right, mistake)
     size = (130, 132, k) if k == 44 else (20, 20, k)
-    assert_shows(shows, lambda: wrong(given, size, loads=loads, **more))
+    assert_shows(shows, partial(wrong, given, size, **more), [{"loads": loads}])
 
 
 def test_vectors_read_as_much_of_shared_memory_but_need_fewer_registers() -> None:

@@ -307,11 +307,11 @@ def test_mistakes_show(
     sizes = SEEN_AT.get(name, [((65, 72, 44), 0), ((33, 36, 92), 0)])
     if name == SLICED:
         sizes = [((33, 37, 7), 0), ((31, 35, 90), 0)]
-    launches = [
-        functools.partial(wrong, one, size, beta, loads=loads, clusters=blocks, **more)
+    ways = [
+        {"size": size, "clusters": blocks, "loads": loads, "beta": beta}
         for (size, blocks), loads, beta in itertools.product(sizes, LOADS, (0.5, 0.0))
     ]
-    assert_shows("", *launches)
+    assert_shows("", functools.partial(wrong, one, **more), ways)
 
 
 # Banks, by the addresses the kernel really made and the model that the probes confirm.

@@ -7,7 +7,7 @@ import re
 
 import pytest
 from compiling import compile_ptx
-from emulator.hopper import INCLUDE, WIDTHS, hold
+from emulator.hopper import INCLUDE, WIDTHS, hold, refute
 from ladder.model.errors import LadderError
 
 LINE = 128
@@ -279,8 +279,7 @@ def test_boxes_of_the_wrong_swizzle_are_caught() -> None:
         text = BOX_OF_RESULTS.replace(
             "swizzled<Ring::line>(row", f"swizzled<{wrong}>(row"
         )
-        with pytest.raises(LadderError, match="static assertion failed"):
-            hold(text, f"matrices_land_in_place<{columns}>()")
+        refute(text, f"matrices_land_in_place<{columns}>()")
 
 
 def line_of(columns: int, size: int) -> int:

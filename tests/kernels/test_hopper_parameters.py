@@ -23,6 +23,7 @@ from emulator.hopper import (
     box,
     hold,
     kernel,
+    refute,
     shared_type,
     variant,
 )
@@ -268,11 +269,8 @@ def test_slices_cover_k_evenly() -> None:
     steps = (1, 2, 3, 7, 64, 65, 79, 4096)
     pairs = itertools.product(steps, (2, 3, 4, 6, 8))
     hold(COVERED, *(f"covered({number}, {slices})" for number, slices in pairs))
-    with pytest.raises(LadderError, match="static assertion failed"):
-        hold(
-            COVERED.replace("return next == steps", "return next == steps + 1"),
-            "covered(7, 2)",
-        )
+    mistaken = COVERED.replace("return next == steps", "return next == steps + 1")
+    refute(mistaken, "covered(7, 2)")
 
 
 def test_each_slice_has_a_step() -> None:
@@ -321,5 +319,4 @@ def test_bands_cover_a_tile_in_whole_copies(dtype: str, value: str) -> None:
             arguments = f"{value}, {columns}, {slices}"
             assertions.append(f"covered<{arguments}>({box(one, 'c')[1]})")
     hold(BANDS, *assertions)
-    with pytest.raises(LadderError, match="static assertion failed"):
-        hold(BANDS, f"covered<{value}, 128, 3>(32)")
+    refute(BANDS, f"covered<{value}, 128, 3>(32)")

@@ -416,4 +416,4 @@ def test_mistakes_show(
     more = planted(tmp_path, HOPPER / f"{run[0]}.cu", file, right, mistaken)
     if file == ROLES:  # threads that set up the ring are the last to come
         more["behind"] = range(128)
-    assert_shows(shows, *(partial(is_wrong, run, loads, **more) for loads in LOADS))
+    assert_shows(shows, partial(is_wrong, run, **more))

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import re
 
-import pytest
 from conftest import ROOT
-from emulator.hopper import hold
-from ladder.model.errors import LadderError
+from emulator.hopper import hold, refute
 
 TILES = """
 #include "schedule/tile_scheduler.cuh"
@@ -132,11 +130,8 @@ def test_tiles_of_two_widths_cover_c_and_share_it_out() -> None:
         "longest<8, 240, 1>(2048, 2048) == 256",
         "longest<8, 240, 1>(1, 8) == 240",
     )
-    with pytest.raises(LadderError, match="static assertion failed"):
-        hold(
-            EVEN.replace("Narrow : 256, row", "Narrow + 16 : 256, row"),
-            "longest<8, 240, 1>(4096, 4096) > 0",
-        )
+    mistaken = EVEN.replace("Narrow : 256, row", "Narrow + 16 : 256, row")
+    refute(mistaken, "longest<8, 240, 1>(4096, 4096) > 0")
 
 
 def test_the_head_of_two_widths_counts_blocks_and_their_work_at_4096() -> None:
@@ -174,11 +169,8 @@ def test_the_curve_never_jumps() -> None:
         "curve_is_connected(31, 17)",
         "curve_is_connected(8, 32)",
     )
-    with pytest.raises(LadderError, match="static assertion failed"):
-        hold(
-            TILES.replace("hilbert_position(tile", "tile_position<0>(tile"),
-            "all_curves(12)",
-        )
+    mistaken = TILES.replace("hilbert_position(tile", "tile_position<0>(tile")
+    refute(mistaken, "all_curves(12)")
 
 
 def test_blocks_of_a_cluster_know_whom_they_share_with() -> None:

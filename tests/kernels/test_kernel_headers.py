@@ -13,7 +13,7 @@ from checkout import catalog, every_sweep
 from compiling import compile_request, compile_text
 from elftools.elf.elffile import ELFFile
 from ladder.build.sources import include_closure
-from ladder.build.variants import source_files, variant_request
+from ladder.build.variants import variant_request
 from ladder.model.architecture import lacking
 from ladder.model.kernel import Kernel, Variant
 
@@ -171,7 +171,8 @@ def copies_in_bulk_on_sm_120(kernel: Kernel) -> bool:
     """Whether it may run there, and copies to shared memory in bulk."""
     if kernel.triton is not None or lacking(kernel.min_arch, "sm_120a") is not None:
         return False
-    return bool(BULK_COPIES & {path.name for path in source_files(kernel, INCLUDE)})
+    files = include_closure(kernel.source, INCLUDE, *kernel.includes)
+    return bool(BULK_COPIES & {path.name for path in files})
 
 
 def launched_on_sm_120(name: str) -> Variant | None:

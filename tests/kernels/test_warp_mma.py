@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from checkout import catalog
 from covering import all_pairs
-from emulator.hopper import hold
+from emulator.hopper import hold, refute
 from emulator.launching import LOADS, assert_shows, planted, product, shapes_of, wrong
 from ladder.model.errors import LadderError
 from ladder.model.kernel import Variant
@@ -186,8 +186,7 @@ def test_mistakes_show(
     if one is SHARED:
         size = ODD
         more["clusters"] = 4
-    launches = (partial(wrong, one, size, loads=loads, **more) for loads in LOADS)
-    assert_shows(shows, *launches)
+    assert_shows(shows, partial(wrong, one, size, **more))
 
 
 # Banks: every wide access, by the addresses the kernel really made.
@@ -293,8 +292,7 @@ def test_layouts_are_permutations_and_steps_lead_to_the_right_chunk() -> None:
             f"PanelChunks<{rows}>::offset(3, 8 + 5) == {rows * 128} + 3 * 128 + (5 ^ 3) * 16"
         )
     hold(LAYOUTS, *assertions)
-    with pytest.raises(LadderError, match="static assertion failed"):
-        hold(LAYOUTS, "every_chunk_has_its_own_place<XorChunks<8>, 32, 8>(0)")
+    refute(LAYOUTS, "every_chunk_has_its_own_place<XorChunks<8>, 32, 8>(0)")
 
 
 # What exists, and at which sizes it is right.

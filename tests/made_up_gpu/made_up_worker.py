@@ -47,8 +47,8 @@ class Worker(worker.Worker):
 
     done = 0
 
-    def choose(self, request: Any) -> dict[str, Any]:
-        choice = self.plan.choices[request.index]
+    def choose(self, assignment: Any) -> dict[str, Any]:
+        choice = self.plan.choices[assignment.index]
         one = {
             "reference": choice.reference.libraries[0],
             "algorithm": "",
@@ -68,9 +68,9 @@ class Worker(worker.Worker):
         }
         return {choice.regime: found | decide([one])}
 
-    def measure(self, request: Any) -> dict[str, Any]:
-        task = self.plan.tasks[request.index]
-        regimes = request.regimes
+    def measure(self, assignment: Any) -> dict[str, Any]:
+        task = self.plan.tasks[assignment.index]
+        regimes = assignment.regimes
         hold = Path(os.environ.get("MADE_UP_HOLD", "/nowhere"))
         while self.done and hold.exists():
             time.sleep(0.05)
@@ -85,7 +85,7 @@ class Worker(worker.Worker):
                 [base * numbers.gauss(1, 0.001) for _ in range(12)]
                 for base in (12.0, 10.0)
             )
-            against = request.against.get(regime, {})
+            against = assignment.against.get(regime, {})
             found[regime] = worker._result(
                 Pairs(own, other, "precision"), {**common, **against}
             )
@@ -93,5 +93,5 @@ class Worker(worker.Worker):
 
 
 if __name__ == "__main__":
-    worker.Bench, worker.Worker = Bench, Worker  # type: ignore[assignment,misc]
+    worker.BenchWithReferences, worker.Worker = Bench, Worker  # type: ignore[assignment,misc]
     sys.exit(process.main())

@@ -55,11 +55,11 @@ def _stand_in() -> None:
         ]
         return visible(found, os.environ)
 
-    def command(task: str, path: Path, plan: object, root: Path) -> list[str]:
+    def command(name: str, path: Path, plan: object, root: Path) -> list[str]:
         return [
             sys.executable,
             str(Path(__file__).with_name("made_up_worker.py")),
-            task,
+            name,
             str(path),
             "-",
         ]

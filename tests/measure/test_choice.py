@@ -14,11 +14,11 @@ from conftest import edit_yaml
 from factory import SESSION, Lab, Place
 from ladder.gpu.timing import Pairs
 from ladder.measure import worker
-from ladder.measure.bench import VerifiedReference
+from ladder.measure.assignment import Assignment
 from ladder.measure.candidates import against_quickest
 from ladder.measure.choice import SESSION as COMPONENT
 from ladder.measure.choice import choice_in_words, decide, library_times, partners
-from ladder.measure.request import Request
+from ladder.measure.references import VerifiedReference
 from ladder.measure.schedule import Schedule
 from ladder.model.cell import Partner
 from ladder.model.plan import Plan
@@ -139,7 +139,7 @@ def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plan:
 def choose(plan: Plan, folder: Path, regime: str = "cold") -> Any:
     """What becomes of the first choice, in a regime."""
     plan = replace(plan, choices=(replace(plan.choices[0], regime=regime),))
-    answer = worker.Worker(plan, folder).answer(Request(0, [regime], choice=True))
+    answer = worker.Worker(plan, folder).answer(Assignment(0, [regime], choice=True))
     return answer["results"][regime]
 
 
@@ -181,7 +181,7 @@ def test_a_choice_comes_before_any_variant_in_its_process(
     own = worker.Worker(plan, tmp_path)
     assert test_worker.cold(own)["status"] == "ok"
     with pytest.raises(AssertionError, match="before any variant"):
-        own.answer(Request(0, [plan.choices[0].regime], choice=True))
+        own.answer(Assignment(0, [plan.choices[0].regime], choice=True))
 
 
 @pytest.mark.parametrize("regime", ["warm", "sustained"])
@@ -204,13 +204,14 @@ def test_candidates_that_are_wrong_leave_a_note_and_none_that_is_right_is_unsupp
 ) -> None:
     wrong = {"id 1"}
 
-    def library(self: Any, partner: Partner, params: Any, instance: Any) -> Any:
+    def library(self: Any, partner: Partner, params: Any) -> Any:
         if partner.algorithm not in wrong:
             return VerifiedReference(lambda: None)
-        self.references.notes[str(partner)] = "wrong: 2 of 9"
+        self.notes[str(partner)] = "wrong: 2 of 9"
         return None
 
-    monkeypatch.setattr("ladder.measure.bench.Bench.library", library)
+    bench = "ladder.measure.references.BenchWithReferences"
+    monkeypatch.setattr(f"{bench}.library", library)
     result = choose(plan, tmp_path)
     assert {algorithm for _, algorithm in names(result)} == {"id 2"}
     # What is wrong of several is said once.
@@ -230,13 +231,13 @@ def test_a_task_is_timed_against_what_was_chosen_regime_by_regime(
         "warm": {"reference": "cublaslt", "algorithm": "id 1"},
         "sustained": {"absent": "it is wrong"},
     }
-    results = own.answer(Request(0, [*against], against=against))["results"]
+    results = own.answer(Assignment(0, [*against], against=against))["results"]
     for regime in ("cold", "warm"):
         assert results[regime].items() >= against[regime].items()
     # Whatever its reference.
     assert results["sustained"]["reason"] == "sustained is for kernels from 100 us on"
     absent = {"warm": {"absent": "the reference cublas: it is wrong"}}
-    result = own.answer(Request(0, ["warm"], against=absent))["results"]["warm"]
+    result = own.answer(Assignment(0, ["warm"], against=absent))["results"]["warm"]
     reason = "no reference: the reference cublas: it is wrong"
     assert (result["status"], result["reason"]) == ("unsupported", reason)
 
@@ -275,7 +276,7 @@ def answered(one: Schedule, index: int, **fields: Any) -> None:
     given = {"status": "ok"} | fields
     one.take(
         [
-            one.view.new_choice(
+            one.view.new_decision(
                 one.plan.choices[index], one.on or {}, "session-9", **given
             )
         ]
@@ -293,7 +294,7 @@ def test_choices_come_first_and_cells_name_the_winner_of_their_regime(lab: Lab) 
     one = schedule(lab)
     regimes = [choice.regime for choice in one.plan.choices]
     assert regimes == ["cold", "warm"], "one for all cells of the operands"
-    asked = one.requests(one.due())
+    asked = one.assignments(one.due())
     winners = {
         "cold": [
             candidate("cublaslt", 10.0, algorithm="id 7"),
@@ -305,14 +306,14 @@ def test_choices_come_first_and_cells_name_the_winner_of_their_regime(lab: Lab) 
         ],
     }
     for regime in regimes:
-        request = next(asked)
-        assert (request.choice, request.regimes) == (True, [regime])
-        answered(one, request.index, **won_by(*winners[regime]))
+        assignment = next(asked)
+        assert (assignment.choice, assignment.regimes) == (True, [regime])
+        answered(one, assignment.index, **won_by(*winners[regime]))
     rest = [*asked]
-    assert [request.index for request in rest] == [0, 1]
-    for request in rest:
-        assert not request.choice
-        assert request.against == {
+    assert [assignment.index for assignment in rest] == [0, 1]
+    for assignment in rest:
+        assert not assignment.choice
+        assert assignment.against == {
             "cold": {"reference": "cublaslt", "algorithm": "id 7"},
             "warm": {"reference": "cublas", "algorithm": ""},
         }
@@ -357,9 +358,11 @@ def test_without_a_reference_cells_say_why_and_are_tried_again_once_one_may_be_h
     }
     for index in (0, 1):
         answered(one, index, **lacking)
-    requests = [*one.requests(one.due())]
-    assert {request.choice for request in requests} == {False}, "this run has seen it"
-    assert requests[0].against["cold"] == {"absent": "needs 9 bytes"}
+    assignments = [*one.assignments(one.due())]
+    assert {assignment.choice for assignment in assignments} == {False}, (
+        "this run has seen it"
+    )
+    assert assignments[0].against["cold"] == {"absent": "needs 9 bytes"}
     failed = {
         "status": "unsupported",
         "reason": "no reference: needs 9 bytes",

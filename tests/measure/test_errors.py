@@ -13,7 +13,7 @@ from ladder.problems.gemm.instance import GemmInstance
 from ladder.report.lookups import Lookups
 from ladder.results.run_data import RunData
 from rendering import SWEEPS, made
-from test_worker import plan_of, played, request
+from test_worker import assignment, plan_of, played
 
 __all__ = ["played"]
 
@@ -21,7 +21,7 @@ __all__ = ["played"]
 def of_task(plan: Plan, index: int, folder: Path) -> Any:
     """What the worker answers about a task, in the plan's first regime."""
     answer = worker.Worker(plan, folder).answer(
-        request(plan, index, *plan.regimes_of(plan.tasks[index]))
+        assignment(plan, index, *plan.regimes_of(plan.tasks[index]))
     )
     return answer["results"][plan.regimes[0]]
 

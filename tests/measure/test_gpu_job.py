@@ -1,4 +1,4 @@
-"""How a job runs a task on a GPU: the one program, the GPU that it holds, and what comes back."""
+"""How a job runs a program on a GPU: what is started, the GPU that it holds, and what comes back."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ PLAN: Any = SimpleNamespace(
 )
 PROGRAM = """
 import json, os, sys
-task, plan, cubins, request = sys.argv[1:]
+name, plan, cubins, request = sys.argv[1:]
 {body}
-print(json.dumps({{"task": task, "request": json.loads(request), "gpu": os.environ["CUDA_VISIBLE_DEVICES"]}}))
+print(json.dumps({{"name": name, "request": json.loads(request), "gpu": os.environ["CUDA_VISIBLE_DEVICES"]}}))
 """
 
 
@@ -37,21 +37,19 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., No
     monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
     path = tmp_path / "program.py"
 
-    def command(task: str, plan: Path, _: Any, root: Path) -> list[str]:
-        return [sys.executable, "-S", str(path), task, str(plan), str(root / "cubins")]
+    def command(name: str, plan: Path, _: Any, root: Path) -> list[str]:
+        return [sys.executable, "-S", str(path), name, str(plan), str(root / "cubins")]
 
     monkeypatch.setattr(gpu_job, "process_command", command)
     return lambda body="": path.write_text(PROGRAM.format(body=body))
 
 
-@pytest.mark.parametrize("task", process.TASKS)
-def test_every_task_is_a_function_of_plan_cubins_and_request(task: str) -> None:
-    module = importlib.import_module(f"ladder.measure.{process.TASKS[task]}")
-    assert list(inspect.signature(getattr(module, task)).parameters)[:2] == [
-        "plan",
-        "cubins",
-    ]
-    assert len(inspect.signature(getattr(module, task)).parameters) == 3
+@pytest.mark.parametrize("name", process.PROGRAMS)
+def test_every_program_is_a_function_of_plan_cubins_and_request(name: str) -> None:
+    module = importlib.import_module(f"ladder.measure.{process.PROGRAMS[name]}")
+    parameters = inspect.signature(getattr(module, name)).parameters
+    assert [*parameters][:2] == ["plan", "cubins"]
+    assert len(parameters) == 3
 
 
 def test_the_gpu_is_held_as_long_as_the_program_may_run_and_by_what_it_leaves_behind(
@@ -74,7 +72,7 @@ def test_the_gpu_is_held_as_long_as_the_program_may_run_and_by_what_it_leaves_be
     os.close(descriptor)
 
 
-def test_a_tool_goes_ahead_of_a_task_that_sees_its_gpu_alone(
+def test_a_tool_goes_ahead_of_a_program_that_sees_its_gpu_alone(
     program: Callable[..., None],
 ) -> None:
     program()
@@ -82,7 +80,7 @@ def test_a_tool_goes_ahead_of_a_task_that_sees_its_gpu_alone(
         done = held.run([1], under=["/usr/bin/env", "MADE=up"], capture_output=True)
     assert done.args[:3] == ["/usr/bin/env", "MADE=up", sys.executable]
     assert json.loads(done.stdout) == {
-        "task": "profile",
+        "name": "profile",
         "request": [1],
         "gpu": "GPU-a",
     }

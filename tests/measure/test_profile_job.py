@@ -85,7 +85,7 @@ class Ncu:
         lock = os.open(os.devnull, os.O_RDONLY)
         try:
             program = GpuProgram(FoundGpu(0, "Made-up", "GPU-a", (9, 0)), lock, command)
-            return Profiler(program, timeout_s).count([2, 3], BANKS)
+            return Profiler(program, [2, 3], timeout_s).count(BANKS)
         finally:
             os.close(lock)
 

@@ -21,8 +21,8 @@ from ladder.catalogue.sweeps import make_sweep
 from ladder.gpu.instance import Check
 from ladder.gpu.timing import capture
 from ladder.measure import watch, worker
+from ladder.measure.assignment import Assignment
 from ladder.measure.conditions import tree_conditions
-from ladder.measure.request import Request
 from ladder.model.errors import LadderError
 from ladder.model.plan import Plan
 from measuring import GPUS, measured
@@ -133,7 +133,7 @@ def answer(plan: Plan, folder: Path, *regimes: str) -> dict[str, Any]:
     against = (
         dict.fromkeys(regimes, chosen) if plan.tasks[0].cell.reference.is_choice else {}
     )
-    given = worker.Worker(plan, folder).answer(Request(0, regimes, against=against))
+    given = worker.Worker(plan, folder).answer(Assignment(0, regimes, against=against))
     return {**given["results"], "fatal": given["fatal"]}
 
 
@@ -142,7 +142,7 @@ def choose(plan: Plan, folder: Path, regime: str = "cold") -> dict[str, Any]:
     (index,) = [
         index for index, one in enumerate(plan.choices) if one.regime == regime
     ][:1]
-    given = worker.Worker(plan, folder).answer(Request(index, [regime], choice=True))
+    given = worker.Worker(plan, folder).answer(Assignment(index, [regime], choice=True))
     return {**given["results"][regime], "fatal": given["fatal"]}
 
 
@@ -181,7 +181,9 @@ def test_where_the_answer_depends_on_a_parameter_a_reference_gets_it(
     own = worker.Worker(plan, tmp_path)
     radii = [task.launch.params["radius"] for task in plan.tasks if task.launch]
     for index in (0, *range(4)):
-        assert own.answer(Request(index, ["cold"]))["results"]["cold"]["status"] == "ok"
+        assert (
+            own.answer(Assignment(index, ["cold"]))["results"]["cold"]["status"] == "ok"
+        )
     assert [given[2]["radius"] for given in module_of(plan).calls] == [1, 1, 8, 8], (
         "for both places of outputs"
     )
@@ -204,7 +206,7 @@ def test_a_c_entry_gets_the_same_and_its_setup_is_called_once_a_size(
     own = worker.Worker(plan, tmp_path)
     last = len(plan.tasks) - 1
     for index in (0, 1, last):
-        results = own.answer(Request(index, ["cold", "warm"]))["results"]
+        results = own.answer(Assignment(index, ["cold", "warm"]))["results"]
         assert {one["status"] for one in results.values()} == {"ok"}, results
     library = ctypes.CDLL(str(tmp_path / "libmine.so"))
     a, b, c, *rest = (ctypes.c_int64 * 8).in_dll(library, "seen")

@@ -212,7 +212,10 @@ WRONG: list[tuple[Any, str]] = [
     (changed("record", "result", value={}), "result: the field 'speedup' is missing"),
     (of_result("speedup", float("nan")), "result.speedup: nan is not accepted"),
     (of_result("speedup", "2"), "result.speedup: '2' is not accepted"),
-    (of_result("variant_us", [1.0, float("nan")]), "variant_us.1: nan is not accepted"),
+    (
+        of_result("variant_us", [1.0, float("nan")]),
+        "variant_us[1]: nan is not accepted",
+    ),
     (of_result("check", {"max_error": "0"}), "result.check.max_error: '0' is not"),
     (of_session(id="../a"), "id: '../a' is not accepted"),
     (of_session(started="yesterday"), "started: 'yesterday' is not accepted"),

@@ -183,7 +183,6 @@ class Run:
         schedule = Schedule(view, ON, self.began)
         measuring = Measuring(
             schedule,
-            ON,
             Watch(describe),
             lambda gpu: Session(f"of {gpu['name']}", now()),
             self.account,

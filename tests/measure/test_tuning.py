@@ -263,7 +263,12 @@ class Host:
                     )
                     append(
                         self.schedule.view.new_record(
-                            task, regime, self.on, name, status="ok", result=result
+                            task,
+                            regime,
+                            self.schedule.on,
+                            name,
+                            status="ok",
+                            result=result,
                         )
                     )
                 self.account.measured += 1

@@ -18,6 +18,7 @@ from ladder.measure.worker import Timing
 from ladder.model.cell import Partner
 from ladder.model.plan import Launch
 from ladder.model.problem import COPY
+from ladder.problems.registry import PROBLEMS
 
 BOUND = 0.5
 
@@ -292,16 +293,14 @@ class Lab:
             timer=self.timer,
             instance=lambda cell: instance,
             loaded=lambda task: instance.launcher("variant"),
-            least_us=lambda cell, params, instance: 1.0,
-            places=lambda instance: 1000,
+            least_us=lambda cell, params: 1.0,
+            chain_length=chain_length,
             reference_params=lambda task: {},
             rule=None,
             warm_below_us=200.0,
-            references=SimpleNamespace(notes={}),
-            another=lambda task, partner, instance: instance.launcher(
-                partner.reference
-            ),
-            swapped_reference=lambda task, partner, instance: instance.launcher(
+            notes={},
+            another=lambda task, partner: instance.launcher(partner.reference),
+            swapped_reference=lambda task, partner: instance.launcher(
                 partner.reference
             ),
             external={},
@@ -312,11 +311,13 @@ class Lab:
             launch=launch,
             reference=None,
         )
-        self.timing = Timing(self.bench, task, Partner(name), (once_us, 150.0))
+        launchers = instance.launcher("alone"), instance.launcher("other alone")
+        both_us = once_us, 150.0
+        self.timing = Timing(self.bench, task, Partner(name), launchers, both_us)
 
     def run(self, *regimes: str) -> Any:
-        launchers = [self.instance.launcher(name) for name in ("alone", "other alone")]
-        return self.timing.run(*launchers, regimes)
+        self.timing.run(regimes)
+        return self.timing.timed
 
     def capture(self, stream: str, members: Sequence[Callable[[], None]]) -> FakeGraph:
         assert stream == "stream"
@@ -489,26 +490,39 @@ def test_workspaces_of_a_sustained_chain_are_renewed_at_every_place(
 
 
 @pytest.mark.parametrize(
+    ("problem", "kinds"),
+    [
+        ("gemm", ["positive", "wide"]),
+        ("attention", ["positive", "wide", "equal", "spikes"]),
+    ],
+)
+@pytest.mark.parametrize(
     ("error", "wrong"), [(0.4 * BOUND, False), (0.6 * BOUND, True)]
 )
-def test_one_launch_takes_inputs_of_one_sign_and_their_bound(
-    error: float, wrong: bool, instance: Any, lab: Lab
+def test_one_launch_takes_inputs_of_each_other_kind_and_their_bound(
+    error: float,
+    wrong: bool,
+    problem: str,
+    kinds: list[str],
+    instance: Any,
+    lab: Lab,
 ) -> None:
+    """But for integers, of which long sums are not exact in every type."""
     lab.run("cold")
+    lab.timing.bench.problem = PROBLEMS[problem]
     instance.log.clear()
     instance.harness.error = lambda check: error
     if wrong:
         with pytest.raises(
             CellOutcome, match="with positive inputs: 1 of 1 timed launches"
         ) as outcome:
-            lab.timing.refuse_other_inputs(instance.launcher("alone"))
+            lab.timing.refuse_other_inputs()
         assert outcome.value.result["status"] == "incorrect"
     else:
-        lab.timing.refuse_other_inputs(instance.launcher("alone"))
+        lab.timing.refuse_other_inputs()
     once = [("refresh", 0), ("alone", 0), ("inspect", 0)]
-    assert [entry[:2] for entry in instance.log] == once * (1 if wrong else 2), (
-        "positive and wide"
-    )
+    launched_with = kinds[:1] if wrong else kinds
+    assert [entry[:2] for entry in instance.log] == once * len(launched_with)
     assert instance.inputs == "uniform"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import math
 import os
@@ -12,6 +13,7 @@ from dataclasses import replace
 from importlib import import_module
 from multiprocessing import Pipe
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -25,8 +27,8 @@ from ladder.gpu import timing
 from ladder.gpu.device import RESULT_SLOTS
 from ladder.gpu.instance import Check
 from ladder.measure import bench, beyond, watch, worker
+from ladder.measure.assignment import Assignment
 from ladder.measure.gpu_job import process_command
-from ladder.measure.request import Request
 from ladder.model.errors import LadderError
 from ladder.model.folders import Project
 from ladder.model.kernel import Variant
@@ -131,7 +133,18 @@ class Libraries:
 
 def plan_of(name: str, folder: Path) -> Plan:
     """A sweep's plan with its edges, through its file, as if all had been compiled."""
-    return planned(every_sweep()[name], folder)
+    plan, text = _worked_out(name)
+    (folder / f"{name}.json").write_bytes(text)
+    (folder / "none.cubin").touch()
+    return plan
+
+
+@functools.cache
+def _worked_out(name: str) -> tuple[Plan, bytes]:
+    """The plan and the text of its file."""
+    with TemporaryDirectory() as folder:
+        plan = planned(every_sweep()[name], Path(folder))
+        return plan, Path(folder, f"{name}.json").read_bytes()
 
 
 def planned(sweep: Sweep, folder: Path) -> Plan:
@@ -161,7 +174,7 @@ def planned(sweep: Sweep, folder: Path) -> Plan:
     return made
 
 
-def request(plan: Plan, index: int, *regimes: str) -> Request:
+def assignment(plan: Plan, index: int, *regimes: str) -> Assignment:
     """What a worker is asked for of a task; where there was a choice, the first library won."""
     reference = plan.tasks[index].cell.reference
     first = reference.libraries[0] if reference.is_choice else ""
@@ -169,14 +182,14 @@ def request(plan: Plan, index: int, *regimes: str) -> Request:
         "reference": first,
         "algorithm": "id 1" if first.startswith("cublaslt") else "",
     }
-    return Request(
+    return Assignment(
         index, regimes, against=dict.fromkeys(regimes, against) if first else {}
     )
 
 
 def cold(own: worker.Worker) -> dict[str, Any]:
     """What becomes of the first task of a worker's plan in cold, and whether the context is lost."""
-    answer = own.answer(request(own.plan, 0, "cold"))
+    answer = own.answer(assignment(own.plan, 0, "cold"))
     return answer["results"]["cold"] | {"fatal": answer["fatal"]}
 
 
@@ -281,7 +294,7 @@ def test_tasks_go_through_every_regime(name: str, tmp_path: Path) -> None:
     own = worker.Worker(plan, tmp_path)
     launched = [index for index, task in enumerate(plan.tasks) if task.launch]
     for index in launched[:: max(1, len(launched) // 6)]:
-        answer = own.answer(request(plan, index, "cold", "warm", "sustained"))
+        answer = own.answer(assignment(plan, index, "cold", "warm", "sustained"))
         json.dumps(answer)
         assert not answer["fatal"]
         blocks = answer["results"]["sustained"].get("blocks", {})
@@ -389,9 +402,14 @@ def test_every_edge_is_verified_with_every_kind_of_inputs(
 ) -> None:
     verify_edges(tiles, tmp_path)
     edges = tiles.edges[tiles.tasks[0].variant]
-    assert len(edges) == 13
+    assert len(edges) == 16
+    costly = [edge for edge in edges if PROBLEM.is_costly(edge.size)]
+    assert len(costly) == 3
     for edge in edges:
         at_edge = [one[1:] for one in checked if one[0] == tuple(edge.size.values())]
+        if edge in costly:
+            assert at_edge == [("uniform", (1.0, 0.0))]
+            continue
         usual = [kind for kind, weights in at_edge if weights == (1.0, 0.0)]
         assert {*usual} == {*PROBLEM.inputs}
         # And other weights, or C over infinity.
@@ -418,7 +436,8 @@ def test_a_kernel_without_weights_is_verified_with_alpha_1_and_beta_0_alone(
     plan = replace(tiles, edges={task.variant: edges}, tasks=(task,))
     assert cold(worker.Worker(plan, tmp_path))["status"] == "ok"
     assert {weights for _, _, weights in checked} == {(1.0, 0.0)}
-    assert len(checked) > len(edges) * len(PROBLEM.inputs)
+    costly = sum(PROBLEM.is_costly(edge.size) for edge in edges)
+    assert len(checked) > (len(edges) - costly) * len(PROBLEM.inputs) + costly
 
 
 # What is launched where nothing is mapped.
@@ -448,14 +467,15 @@ def at_ends(monkeypatch: pytest.MonkeyPatch) -> Launched:
 def test_each_variant_is_launched_once_at_both_ends_of_memory_around_which_nothing_is_mapped(
     name: str, tmp_path: Path, at_ends: Launched
 ) -> None:
-    """At every edge and at its own size, there again for another cell; with beta as well, so that C is read."""
+    """At edges that cost little and at its own size, there again for another cell; with beta, so that C is read."""
     plan = plan_of(name, tmp_path)
     own = worker.Worker(plan, tmp_path)
     for _ in range(2):
         result = cold(own)
         assert (result["status"], result["notes"]) == ("ok", [])
     task = plan.tasks[0]
-    sizes = [edge.size for edge in plan.edges[task.variant]]
+    edges = [edge.size for edge in plan.edges[task.variant]]
+    sizes = [size for size in edges if not PROBLEMS[plan.problem].is_costly(size)]
     gemm = plan.problem == "gemm"
     weights = [(1.0, 0.0), (1.0, 0.5)] if gemm else [()]
     assert at_ends == [
@@ -572,8 +592,9 @@ def test_the_least_time_counts_inputs_and_what_of_the_outputs_the_l2_cannot_keep
     own = worker.Worker(plan, tmp_path).bench
     own.gpu.memory_bytes_per_us = rate
     cell = replace(plan.tasks[0].cell, size={"elements": elements})
+    own.instance(cell)
     for regime, expected in (("cold", bytes_of_memory / rate), ("warm", 0.0)):
-        least = own.least_us(cell.in_regime(regime), {"radius": 1}, own.instance(cell))
+        least = own.least_us(cell.in_regime(regime), {"radius": 1})
         assert least == pytest.approx(expected, rel=0.001)
 
 

@@ -7,15 +7,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from emulator.inputs import E4M3, drawn, e4m3
+from conftest import ROOT
+from emulator.inputs import E4M3, drawn, e4m3, value
 from emulator.ptx import Array
 from emulator.tensor_ptx import from_bits, to_bits
-from ladder.problems.gemm import PROBLEM
+from ladder.catalogue.kernels import load_kernel
+from ladder.problems.gemm import PROBLEM, input_dtype
 from ladder.problems.gemm.bounds import (
+    LONGEST_K,
     accumulation_bound,
     chance_factor,
     rms_bound,
     row_tolerance,
+    subnormal_bound,
 )
 from problems.test_mutations import sums
 
@@ -156,3 +160,136 @@ def test_a_row_is_wrong_by_less_than_a_tile_of_it() -> None:
             spread = math.sqrt(k) / 3
             tolerance = chance_factor(k) * row_tolerance(dtype, k) * k / 3 / spread
             assert tolerance * math.sqrt(k) < math.sqrt(128), (dtype, k)
+
+
+# Long K: errors as a share of C, which sums of more products must not overtake.
+
+LOST = 64
+"""The last of so many parts of K is left out."""
+
+
+def long_operands(dtype: str, k: int, side: int) -> tuple[Array, Array]:
+    """A and B transposed (side x k), in fp64."""
+    element = input_dtype(dtype)
+    return tuple(
+        value(drawn(element, side * k, key), element).reshape(side, k) for key in (1, 2)
+    )  # type: ignore[return-value]
+
+
+def kept_bits(x: Array, bits: int, to_integer: Any) -> Array:
+    """To so many bits of mantissa, cut or rounded."""
+    mantissa, exponent = np.frexp(x)
+    return np.asarray(np.ldexp(to_integer(np.ldexp(mantissa, bits)), exponent - bits))
+
+
+def of_all(c: Array, a: Array, b: Array, dtype: str, elements: int = 2**20) -> float:
+    """The root mean square of the errors of C over its bound where C has so many elements."""
+    k = a.shape[1]
+    rms, _ = shares(c, a, b.T)
+    return rms / rms_bound(dtype, k, "uniform", elements)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "k", "together", "bits", "to_integer"),
+    [
+        ("fp16_acc16", 2**15, 1, 11, np.rint),
+        ("fp16_acc16", 2**16, 8, 11, np.rint),
+        ("tf32", 2**18, 4, 24, np.trunc),
+        ("fp16", 2**17, 8, 24, np.trunc),
+        ("bf16", 2**18, 8, 24, np.trunc),
+        ("fp8", 2**15, 32, 14, np.trunc),
+    ],
+)
+def test_long_sums_of_instructions_are_right(
+    dtype: str, k: int, together: int, bits: int, to_integer: Any
+) -> None:
+    """Where the sum so far is cut or rounded after each instruction of so many products."""
+    a, b = long_operands(dtype, k, 12)
+    total = np.zeros((12, 12))
+    for at in range(0, k, together):
+        products = a[:, at : at + together] @ b[:, at : at + together].T
+        total = kept_bits(total + products, bits, to_integer)
+    assert of_all(total, a, b, dtype) < 0.95
+    assert shares(total, a, b.T)[1] < 0.5 * accumulation_bound(dtype, k)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "k", "bits"),
+    [
+        ("tf32", 2**18, 8),
+        ("fp16", 2**17, 8),
+        ("fp16_acc16", 2**15, 4),
+        ("fp16_acc16", 2**16, 4),
+        ("bf16", 2**20, 4),
+    ],
+)
+def test_long_sums_of_products_of_fewer_bits_are_wrong(
+    dtype: str, k: int, bits: int
+) -> None:
+    """Though the sums are exact: 8 bits are bf16's, 4 those of e4m3."""
+    a, b = long_operands(dtype, k, 12)
+    narrow = [kept_bits(x, bits, np.rint) for x in (a, b)]
+    assert of_all(narrow[0] @ narrow[1].T, a, b, dtype, 256**2) > 1.05
+
+
+@pytest.mark.parametrize("k", [2**14, 2**16, 2**18, 2**20])
+@pytest.mark.parametrize("dtype", PROBLEM.dtypes)
+def test_no_bound_overtakes_the_answer(dtype: str, k: int) -> None:
+    """Zeros are wrong in each element, and a split of K without its last part by all of them."""
+    if PROBLEM.unsupported({"m": 1, "n": 1, "k": k}, dtype):
+        assert k > LONGEST_K[dtype]
+        return
+    a, b = long_operands(dtype, k, 8)
+    _, largest = shares(np.zeros((8, 8)), a, b.T)
+    for kind in ("uniform", "wide"):
+        assert largest > accumulation_bound(dtype, k, kind)
+    assert accumulation_bound(dtype, k, "positive") < 1
+    kept = k - k // LOST
+    assert of_all(a[:, :kept] @ b[:, :kept].T, a, b, dtype) > 1.5
+
+
+def test_a_size_that_no_check_can_judge_says_which_k_is_the_longest() -> None:
+    size = {"m": 64, "n": 64, "k": 2**16}
+    assert PROBLEM.unsupported(size, "fp16_acc16") is None
+    reason = PROBLEM.unsupported(size | {"k": 2**16 + 1}, "fp16_acc16")
+    assert reason is not None
+    assert "K = 65536" in reason
+    assert PROBLEM.unsupported(size | {"k": 2**24}, "fp8") is None
+    kernel = load_kernel(ROOT / "tests" / "exploits" / "acc16_honest.yaml")
+    variant = kernel.variant({}, "fp16_acc16")
+    assert variant.absent(size, "sm_90a") is None
+    assert variant.absent(size | {"k": 2**16 + 1}, "sm_90a") == reason
+
+
+def test_sizes_where_kernels_break_reach_the_k_that_users_have() -> None:
+    """But for types whose honest sums may not be right there; none of them is one that no check can judge."""
+    for dtype, longest in {"fp32": 2**20, "bf16": 2**20, "fp8": 2**14}.items():
+        sizes = [size for group in PROBLEM.edges({}, dtype) for size in group]
+        assert 0.99 * longest < max(size["k"] for size in sizes) < 1.01 * longest
+        largest = max(size["k"] * (size["m"] + size["n"]) for size in sizes)
+        assert largest < 2**26
+
+
+@pytest.mark.parametrize("kind", ["uniform", "positive", "wide"])
+@pytest.mark.parametrize("dtype", ["fp16", "fp16_acc16"])
+def test_products_that_are_subnormal_in_fp16_are_right(dtype: str, kind: str) -> None:
+    """At K = 1 and 2, where 2^-25 is more than the share of |A||B| that is allowed."""
+    for k in (1, 2):
+        shape = 2000
+        a, b = (value(drawn("fp16", shape * k, key, kind), "fp16") for key in (3, 4))
+        products = (1e-5 * a * b).reshape(shape, k)
+        total = np.zeros(shape)
+        for product in products.T:
+            total = (total + product).astype(np.float16).astype(float)
+        for alpha in (1.0, -1.5):
+            right = alpha * products.sum(1)
+            made = (alpha * total).astype(np.float16).astype(float)
+            beyond = np.abs(made - right) - 2**-11 * np.abs(right)
+            magnitude = abs(alpha) * np.abs(products).sum(1)
+            bound = accumulation_bound("fp16_acc16", k, kind)
+            assert (beyond > bound * magnitude).any()
+            lost = subnormal_bound("fp16_acc16", k, alpha)
+            assert (beyond - lost <= bound * magnitude).all()
+            stored = right.astype(np.float16).astype(float)
+            off = np.abs(stored - right) - 2**-11 * np.abs(right)
+            assert 0 < off.max() <= subnormal_bound(dtype, k, alpha)

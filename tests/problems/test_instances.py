@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from typing import Any
 
 import pytest
@@ -114,3 +115,29 @@ def test_each_group_of_edges_has_a_size_for_kernels_of_whole_vectors(
 ) -> None:
     for group in PROBLEMS[problem].edges({}):
         assert any(all(size[field] % 8 == 0 for field in fields) for size in group)
+
+
+@pytest.mark.parametrize("problem", ["attention", "softmax"])
+@pytest.mark.parametrize("share", [0.9, 1.1])
+def test_errors_that_are_small_one_by_one_are_wrong_together(
+    problem: str, share: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the kernel has left no large error, and so many squares that their root mean square is near its bound."""
+    made = instance_of(problem)
+    params = PARAMS.get(problem, {})
+    bound = made.error_bound(params)
+    allowed = {
+        "attention": 0.5 * (1 + 3 / 195**0.5),
+        "softmax": 0.2 * (1 + 6 / 4224**0.5),
+    }[problem]
+    elements = {"attention": 195 * 64, "softmax": 4224}[problem]
+    scale = {"attention": 1.0, "softmax": bound}[problem]
+    squares = elements * (share * allowed * scale) ** 2
+    (bits,) = struct.unpack("Q", struct.pack("d", squares))
+    monkeypatch.setattr(
+        made.gpu.harness, "reduce", lambda *_: (0.1 * bound, bits), raising=False
+    )
+    check = made.check(params)
+    assert check.correct is (share < 1)
+    assert ("root mean square" in str(check)) is (share > 1)
+    assert check.max_error == pytest.approx(max(0.1, share if share > 1 else 0) * bound)

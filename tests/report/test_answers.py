@@ -74,7 +74,7 @@ READ = """
 import sys
 from dataclasses import replace
 from pathlib import Path
-from ladder.catalogue.kernels import Catalog
+from ladder.catalogue.kernels import load_kernels
 from ladder.catalogue.sweeps import load_sweeps
 from ladder.model.folders import Project, RunFolder
 from ladder.page.document import render as page
@@ -85,7 +85,7 @@ from ladder.report.lookups import OTHER_GPU, Lookups
 from ladder.results.run_data import RunData
 root, folder = Path(sys.argv[1]), RunFolder(Path(sys.argv[2]))
 project = Project(root)
-data = RunData.read(folder, load_sweeps(project.sweeps, Catalog(project.kernels), sys.argv[3:]))
+data = RunData.read(folder, load_sweeps(project.sweeps, load_kernels(project.kernels), sys.argv[3:]))
 readme, (_, report) = learnt(folder, data, root), next(render(folder, data, {}))
 print(readme, report, page(folder, data, root), titles(data, Links(folder, root, data)), sep="\\x00")
 """

@@ -15,7 +15,7 @@ from ladder.claims.attention import (
     warp_specialisation_of_attention,
 )
 from ladder.claims.ledger import CLAIMS, decided
-from ladder.claims.primitives import HOLDS, NOT_MEASURED, REFUTED, Part, Parts
+from ladder.claims.primitives import HOLDS, NOT_MEASURED, REFUTED, Parts
 from ladder.model.sweep import Entry, Sweep
 from ladder.problems.attention import PROBLEM
 from ladder.report.answers import answers
@@ -213,7 +213,7 @@ def test_what_texts_say_of_attention_is_decided_from_pairs_of_rungs(
     (one,) = (each for each in CLAIMS if each.decide is claim)
 
     def verdicts(of: RunData) -> list[str]:
-        return [part.verdict for part in decided(one, of)[0] if isinstance(part, Part)]
+        return [part.verdict for part in decided(one, of)[0]]
 
     assert {*verdicts(data)} == {HOLDS}
     timings = data.frames["timings"]

@@ -46,21 +46,16 @@ def groups(offsets: Sequence[int], width: int = 4, merges: bool = True) -> list[
     if width not in (1, 2, 4, 8, 16):
         raise ValueError(f"an access is 1, 2, 4, 8 or 16 bytes wide, not {width}")
     # Where nothing merges there is one phase, 2 of 8 bytes a lane, and 4 of 16.
-    lanes, active, joined = (
-        LANES // max(1, width // WORD_BYTES),
-        range(LANES)[: len(offsets)],
-        list[range](),
-    )
+    lanes = LANES // max(1, width // WORD_BYTES)
+    active, joined = range(LANES)[: len(offsets)], list[range]()
     # Only the phases 2i and 2i + 1 merge: the halves of a warp, or the quarters of one half.
-    for pair in (active[start : start + 2 * lanes] for start in active[:: 2 * lanes]):
-        together = (
-            merges and len(pair) > lanes and _in_pairs(offsets[pair.start : pair.stop])
-        )
-        joined += (
-            [pair]
-            if together
-            else [part for part in (pair[:lanes], pair[lanes:]) if part]
-        )
+    for start in active[:: 2 * lanes]:
+        pair = active[start : start + 2 * lanes]
+        together = merges and _in_pairs(offsets[pair.start : pair.stop])
+        if together or len(pair) <= lanes:
+            joined.append(pair)
+        else:
+            joined += [pair[:lanes], pair[lanes:]]
     return joined
 
 

@@ -3,11 +3,10 @@
 import contextlib
 import logging
 import multiprocessing
-import operator
 import resource
 import tempfile
 from collections.abc import Collection, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, TimeoutError
+from concurrent.futures import TimeoutError
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from ladder.build.cubin import (
     persistent_symbols,
 )
 from ladder.build.nvrtc import Request
+from ladder.build.sources import source_digest, source_files
 from ladder.build.triton_request import TritonRequest
 from ladder.model.errors import LadderError, refuse
 from ladder.model.files import read_json, replace_file, sha256, write_json
@@ -31,6 +31,8 @@ _BATCH = 32  # cubins at most that one run of the disassembler counts
 
 
 Compilable = Request | TritonRequest
+_Answer = tuple[Compilable, bytes, dict[str, Any]]
+"""A request, its cubin, which is empty where it does not compile, and its facts."""
 
 
 def _state(cubin: bytes, listing: Sequence[str], tables: Collection[str]) -> str:
@@ -41,6 +43,21 @@ def _state(cubin: bytes, listing: Sequence[str], tables: Collection[str]) -> str
         accepted = "__constant__ memory, an array inside the kernel, or a table that is only read"
         reason += f"; in place of a global variable accepted: {accepted}"
     return reason
+
+
+def _answer(request: Compilable) -> tuple[bytes, dict[str, Any]]:
+    """The answer to a request. Raises LadderError where a file was saved since its digest was taken.
+
+    Its answer would be kept as that of the text before, also where that text comes back.
+    """
+    folders = (request.source, *request.includes)
+    saved = [file.stat().st_ctime_ns for file in source_files(*folders)]
+    answer = request.compile()
+    as_saved = [file.stat().st_ctime_ns for file in source_files(*folders)] == saved
+    if not as_saved or source_digest(*folders) != request.source_sha256:
+        why = "it or a file that it includes was saved after this step had read it"
+        raise LadderError(f"{request.source}: {why}; nothing is kept: start it again")
+    return answer
 
 
 class Cache:
@@ -67,9 +84,7 @@ class Cache:
                 return facts
         return self.published.get(request.keys[-1])
 
-    def _keep(
-        self, answers: Sequence[tuple[Compilable, bytes, dict[str, Any]]]
-    ) -> None:
+    def _keep(self, answers: Sequence[_Answer]) -> None:
         """Count the instructions of cubins for one architecture, and write all down."""
         cubins = [cubin for _, cubin, _ in answers if cubin]
         listings = iter(disassemble(cubins, answers[0][0].arch))
@@ -121,28 +136,25 @@ class Cache:
     def _compile(
         self, missing: Sequence[Compilable], jobs: int, timeout_s: float
     ) -> dict[str, dict[str, Any]]:
-        """Keep the answers; facts of those without one, which are not kept."""
-        without, answers = {}, list[tuple[Compilable, bytes, dict[str, Any]]]()
+        """Keep the answers; facts of those without one, which are not kept.
+
+        Raises the last LadderError of a compiler, behind what the others answer.
+        """
+        without, answers = {}, list[_Answer]()
+        mistake: LadderError | None = None
         memory = f"{_MEMORY_BYTES >> 30} GiB"
-        batch, kept = max(1, min(_BATCH, len(missing) // jobs)), list[Future[None]]()
         # Not forked: the pool replaces a crashed process while this one has threads, and a lock that one of them holds
         # would stay locked in the fork. No fork server: its socket fails under a long TMPDIR.
         context = multiprocessing.get_context("spawn")
-        pool = ProcessPool(
-            jobs,
-            initializer=resource.setrlimit,
-            initargs=(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES)),
-            context=context,
-        )
-        with pool, ThreadPoolExecutor(jobs) as disassemblers:
-            compiling = pool.map(
-                operator.methodcaller("compile"), missing, timeout=timeout_s
-            )
-            results = compiling.result()
+        limit = (resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
+        with ProcessPool(jobs, 0, resource.setrlimit, limit, context) as pool:
+            results = pool.map(_answer, missing, timeout=timeout_s).result()
             for done, request in enumerate(missing, 1):
                 reason = ""
                 try:
                     answers.append((request, *next(results)))
+                except LadderError as error:
+                    mistake = error
                 except TimeoutError:
                     reason = f"the compiler took longer than {timeout_s:g} s (compile.timeout_s)"
                 except MemoryError as error:
@@ -155,9 +167,11 @@ class Cache:
                 if reason:
                     without[request.key] = {"status": "compile_error", "reason": reason}
                 logging.info("[%d/%d] %s", done, len(missing), request.entries[0])
-                if answers and (len(answers) >= batch or done == len(missing)):
-                    kept.append(disassemblers.submit(self._keep, answers))
+                if len(answers) == _BATCH:
+                    self._keep(answers)
                     answers = []
-        for keeping in kept:
-            keeping.result()
+        if answers:
+            self._keep(answers)
+        if mistake is not None:
+            raise mistake
         return without

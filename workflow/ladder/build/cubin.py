@@ -39,17 +39,27 @@ COUNTED = {name: (name.upper(),) for name in _COLUMNS.split()} | {
 }
 """Table column -> SASS opcodes counted in it."""
 
+_RESOURCES = (
+    r"(?P<local_bytes>\d+) bytes stack frame, (?P<spill_store_bytes>\d+) bytes spill stores, "
+    r"(?P<spill_load_bytes>\d+) bytes spill loads\n"
+    r".*: Used (?P<registers>\d+) registers(?:.*?, (?P<shared_bytes_static>\d+) bytes smem)?"
+)
+"""Lines of ptxas about a kernel, by facts; those of a kernel without static shared memory do not name any."""
 _PARTS = re.compile(
     r"(\.rela)?(\.text|\.nv\.(?:constant\d+|shared|global\.init|global|info))(?=\.|$)"
 )
 """Sections of instructions, constants, memory and launch attributes; not of names, debug information and notes."""
 
 
+def _elf(cubin: bytes) -> Any:
+    return ELFFile(io.BytesIO(cubin))
+
+
 def disassemble(cubins: Sequence[bytes], arch: str) -> list[list[str]]:
     """SASS instructions of each cubin, by one run of nvdisasm, which starts slowly. Raises LadderError if it fails."""
     codes = list[bytes]()
     for cubin in cubins:
-        sections = ELFFile(io.BytesIO(cubin)).iter_sections()
+        sections = _elf(cubin).iter_sections()
         texts = [each.data() for each in sections if each.name.startswith(".text")]
         codes.append(b"".join(texts))
     lengths = [len(code) // _INSTRUCTION_BYTES for code in codes]
@@ -76,18 +86,29 @@ def disassemble(cubins: Sequence[bytes], arch: str) -> list[list[str]]:
     return [list(itertools.islice(left, length)) for length in lengths]
 
 
+def resources(log: str, before: str = "") -> dict[str, int]:
+    """Facts of a kernel from the log of ptxas, whose line about it begins with what matches `before`.
+
+    Raises LadderError where it has none.
+    """
+    # The last ones: a warning of the front end, which comes first, may quote anything.
+    lines = [*re.finditer(before + _RESOURCES, log, re.MULTILINE)]
+    if not lines:
+        raise LadderError(f"the compiler's log has no resource lines: {log[:400]}")
+    facts = lines[-1].groupdict("0")
+    return {fact: int(number) for fact, number in facts.items()}
+
+
 def kernel_names(cubin: bytes) -> list[str]:
     """Symbols of the kernels in a cubin, each of which has a section of instructions and one of arguments."""
-    sections = [section.name for section in ELFFile(io.BytesIO(cubin)).iter_sections()]
-    functions = [
-        name.removeprefix(_CODE) for name in sections if name.startswith(_CODE)
-    ]
-    return [name for name in functions if _ARGUMENTS + name in sections]
+    names = [section.name for section in _elf(cubin).iter_sections()]
+    functions = [name.removeprefix(_CODE) for name in names if name.startswith(_CODE)]
+    return [name for name in functions if _ARGUMENTS + name in names]
 
 
 def parameter_bytes(cubin: bytes, kernel: str) -> list[int]:
     """Bytes of each parameter of a kernel, by its symbol, in order."""
-    section: Any = ELFFile(io.BytesIO(cubin)).get_section_by_name(_ATTRIBUTES + kernel)
+    section = _elf(cubin).get_section_by_name(_ATTRIBUTES + kernel)
     data, place, sizes = section.data() if section else b"", 0, dict[int, int]()
     while place < len(data):
         form, attribute, value = struct.unpack_from("<BBH", data, place)
@@ -125,33 +146,33 @@ def persistent_symbols(
 
     `tables`: global variables that are only read, which are no state (ptx.py finds them).
     """
-    elf = ELFFile(io.BytesIO(cubin))
-    symbols: Any = elf.get_section_by_name(".symtab")
-    banks: dict[str, dict[int, str]] = {"4": {}}
-    sections: list[Any] = [*elf.iter_sections()]
-    for section in sections:
-        if bank := _RELOCATED.match(section.name):
-            for relocation in section.iter_relocations():
-                symbol = symbols.get_symbol(relocation["r_info_sym"])
-                names = banks.setdefault(bank[1], {})
-                names[relocation["r_offset"]] = symbol.name
-    # Code takes addresses from constant bank 4, and constants of other banks may be addresses themselves.
-    addresses = banks.pop("4")
-    used = {name for bank in banks.values() for name in bank.values()}
+    elf = _elf(cubin)
+    symbols = elf.get_section_by_name(".symtab")
+    addresses, used = dict[int, str](), set[str]()
+    for section in elf.iter_sections():
+        if (bank := _RELOCATED.match(section.name)) is None:
+            continue
+        for relocation in section.iter_relocations():
+            name = symbols.get_symbol(relocation["r_info_sym"]).name
+            # Code takes addresses from constant bank 4, and constants of other banks may be addresses themselves.
+            if bank[1] == "4":
+                addresses[relocation["r_offset"]] = name
+            else:
+                used.add(name)
     if any(_CONSTANTS.search(line) for line in instructions):
         used.add("constant memory by its address")
     listing = "\n".join(instructions)
     offsets = {name.replace("RZ", "0x0") for name in _ADDRESS.findall(listing)}
     if offsets:
-        functions = list[str]()
+        functions, calls = set[str](), set[str]()
         for symbol in symbols.iter_symbols():
             is_function = symbol["st_info"]["type"] == "STT_FUNC"
             if is_function and symbol["st_shndx"] == "SHN_UNDEF":
-                functions.append(symbol.name)
-        if calls := sorted(
-            name for name in functions if not name.startswith(_SYSTEM_CALLS)
-        ):
-            return calls
+                functions.add(symbol.name)
+                if not symbol.name.startswith(_SYSTEM_CALLS):
+                    calls.add(symbol.name)
+        if calls:
+            return sorted(calls)
         if all(offset.startswith("0x") for offset in offsets):
             # An address is two words.
             used.update(addresses[int(offset, 16) & ~7] for offset in offsets)
@@ -163,11 +184,9 @@ def persistent_symbols(
 
 def global_variables(cubin: bytes) -> set[str]:
     """Names of what lies in a cubin's global memory."""
-    elf = ELFFile(io.BytesIO(cubin))
-    symbols: Any = elf.get_section_by_name(".symtab")
+    elf, variables = _elf(cubin), set[str]()
     names = [section.name for section in elf.iter_sections()]
-    variables = set[str]()
-    for symbol in symbols.iter_symbols():
+    for symbol in elf.get_section_by_name(".symtab").iter_symbols():
         place = symbol["st_shndx"]
         if isinstance(place, int) and names[place].startswith(".nv.global"):
             variables.add(symbol.name)
@@ -177,7 +196,7 @@ def global_variables(cubin: bytes) -> set[str]:
 def machine_code_digest(cubin: bytes) -> str:
     """SHA-256 of instructions, constants, resources and launch attributes; names of symbols do not count."""
     total = hashlib.sha256()
-    for section in ELFFile(io.BytesIO(cubin)).iter_sections():
+    for section in _elf(cubin).iter_sections():
         if part := _PARTS.match(section.name):
             total.update(
                 f"{part[0]}\0{section['sh_flags']}\0{section['sh_size']}\0".encode()

@@ -5,12 +5,11 @@ import functools
 import os
 import re
 import tempfile
-import threading
 import time
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from cuda.bindings import nvrtc
 
@@ -19,19 +18,20 @@ from ladder.build.cubin import (
     kernel_names,
     machine_code_digest,
     parameter_bytes,
+    resources,
 )
 from ladder.build.ptx import tables
-from ladder.build.sources import header_folders, include_closure, read_source
+from ladder.build.sources import (
+    header_folders,
+    include_closure,
+    read_source,
+    without_comments,
+)
 from ladder.model.errors import LadderError
 from ladder.model.files import digest_json, sha256
 
-_RESOURCES = (
-    r"^ptxas info +: Function properties for {symbol}\n"
-    r"ptxas +\. +(?P<local_bytes>\d+) bytes stack frame, (?P<spill_store_bytes>\d+) bytes spill stores, "
-    r"(?P<spill_load_bytes>\d+) bytes spill loads\n"
-    r"ptxas info +: Used (?P<registers>\d+) registers(?:.*?, (?P<shared_bytes_static>\d+) bytes smem)?"
-)
-"""Lines of ptxas about one kernel, by facts; those of a kernel without static shared memory do not name any."""
+_PROPERTIES = r"^ptxas info +: Function properties for {}\nptxas +\. +"
+"""How the lines of ptxas about a symbol begin."""
 _LIST_FILES = "-Xcudafe=--trace_includes"
 """The front end's option that lists the files it opens on standard error, indented by depth."""
 _BUILT_IN = "__nv_"
@@ -41,6 +41,11 @@ _NO_MEMORY = re.compile("out of memory|Memory allocation failure")
 _IGNORED = re.compile(r"\(?\b(C7508|C7511|C7515)\b\)?")
 """ptxas warnings that setmaxnreg was ignored or wgmma serialised: the kernel is not what its source says."""
 
+
+_NOT_OF_THE_FILES = re.compile(
+    r"\b__(?:DATE|TIME|TIMESTAMP)__|\b__has_include(?:_next)?\b"
+)
+"""Words by which one source becomes another machine code: at another time, and where a host has other files."""
 
 _NO_FILE = "cannot open source file"
 _HINT = (
@@ -73,14 +78,10 @@ def nvrtc_version() -> str:
     return f"{major}.{minor}"
 
 
-# A process has one standard error, whatever thread compiles.
-_ONE_FILE = threading.Lock()
-
-
 @contextlib.contextmanager
 def _standard_error() -> Iterator[Any]:
     """Inside, what this process writes to standard error goes to a file."""
-    with _ONE_FILE, tempfile.TemporaryFile() as file:
+    with tempfile.TemporaryFile() as file:
         kept = os.dup(2)
         os.dup2(file.fileno(), 2)
         try:
@@ -98,13 +99,13 @@ def _refuse_other_files(
         raise LadderError(
             f"NVRTC {nvrtc_version()} does not list the files that it opens"
         )
-    known = {_real(file) for file in files}
-    ours = [_real(folder) for folder in folders]
-    cuda = [_real(folder) for folder in header_folders()]
+    digested = {*map(_real, files)}
+    ours, cuda = [*map(_real, folders)], [*map(_real, header_folders())]
     for name in opened:
         path = _real(name)
-        built_in = name.startswith(_BUILT_IN)
-        if built_in or path in known or any(map(path.is_relative_to, cuda)):
+        if name.startswith(_BUILT_IN) or path in digested:
+            continue
+        if any(map(path.is_relative_to, cuda)):
             continue
         if any(map(path.is_relative_to, ours)):
             why = 'by an include that its digest does not follow; accepted: #include "FILE" on a line of its own'
@@ -112,6 +113,15 @@ def _refuse_other_files(
             accepted = "the kernel's folder, of kernels/include, of folders that its description includes, and of CUDA"
             why = f"which is not accepted; accepted: files of {accepted}"
         raise CompileError(f"the compiler opens {name}, {why}")
+
+
+def _refuse_words(files: Collection[Path]) -> None:
+    """Raises CompileError for a word by which the same files become another machine code."""
+    for file in files:
+        if word := _NOT_OF_THE_FILES.search(without_comments(read_source(file))):
+            why = "its machine code would follow from more than the files that its digest holds"
+            accepted = "a constant, or a plain #include, in its place"
+            raise CompileError(f"{file.name}: {word[0]}: {why}; accepted: {accepted}")
 
 
 def _real(name: Path | str) -> Path:
@@ -144,31 +154,32 @@ def compile_source(
     flags = [f"--gpu-architecture={arch}", "--std=c++17", "--ptxas-options=-v"]
     flags += ["--no-cache", _LIST_FILES]
     flags += [f"--include-path={folder}" for folder in [*includes, *header_folders()]]
-    given = [flag.encode() for flag in (*flags, *options)]
-    program = _succeeded(
-        nvrtc.nvrtcCreateProgram(text.encode(), name.encode(), 0, [], [])
-    )
+    encoded = [flag.encode() for flag in (*flags, *options)]
+    created = nvrtc.nvrtcCreateProgram(text.encode(), name.encode(), 0, [], [])
+    program = _succeeded(created)
     try:
         for entry in entries:
             _succeeded(nvrtc.nvrtcAddNameExpression(program, entry.encode()))
         with _standard_error() as listing:
-            (status,) = nvrtc.nvrtcCompileProgram(program, len(given), given)
+            (status,) = nvrtc.nvrtcCompileProgram(program, len(encoded), encoded)
             listing.seek(0)
             written = listing.read().decode(errors="replace")
-        opened, said = list[str](), list[str]()
+        opened, messages = list[str](), list[str]()
         for line in map(str.strip, written.splitlines()):
             is_message = _PTXAS.match(line) and not os.path.exists(line)
-            (said if is_message else opened).append(line)
+            (messages if is_message else opened).append(line)
         if files is not None and status != nvrtc.nvrtcResult.NVRTC_ERROR_INVALID_OPTION:
             # Ahead of the log, which may quote them.
             _refuse_other_files(opened, files, includes)
         # Where ptxas fails, its part of the log is joined by a NUL.
         log_bytes = _output(program, "ProgramLog").rstrip(b"\0 \n").replace(b"\0", b"")
-        log = "\n".join(filter(None, [log_bytes.decode(errors="replace"), *said]))
+        log = "\n".join(filter(None, [log_bytes.decode(errors="replace"), *messages]))
         if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
             no_memory = status == nvrtc.nvrtcResult.NVRTC_ERROR_OUT_OF_MEMORY
             if no_memory or _NO_MEMORY.search(log):
-                raise MemoryError(": ".join(["the compiler ran out of memory", *said]))
+                raise MemoryError(
+                    ": ".join(["the compiler ran out of memory", *messages])
+                )
             raise CompileError(log or status.name)
         symbols = {}
         for entry in entries:
@@ -182,13 +193,12 @@ def compile_source(
 
 def refuse_options(arch: str, options: Sequence[str]) -> None:
     """Raises LadderError for an architecture or an option that this NVRTC does not know."""
-    empty = ("__global__ void empty() {}", "empty.cu", ["empty"], list[Path]())
+    text = "__global__ void empty() {}"
     try:
-        compile_source(*empty, arch, tuple(options))
+        compile_source(text, "empty.cu", ["empty"], [], arch, tuple(options))
     except CompileError as error:
-        raise LadderError(
-            f"compile: NVRTC {nvrtc_version()} takes no {[arch, *options]}: {error}"
-        ) from error
+        refused = f"NVRTC {nvrtc_version()} takes no {[arch, *options]}"
+        raise LadderError(f"compile: {refused}: {error}") from error
 
 
 @dataclass(frozen=True)
@@ -204,6 +214,8 @@ class Request:
     entries: tuple[str, ...]
     arch: str
     options: tuple[str, ...] = ()
+    missing: ClassVar[str] = ""
+    """Why nothing is compiled here: without NVRTC nothing of this package runs."""
 
     @functools.cached_property
     def key(self) -> str:
@@ -216,18 +228,19 @@ class Request:
         """What an answer is kept as."""
         return (self.key,)
 
-    @property
-    def missing(self) -> str:
-        """Why nothing is compiled here, where that is so: without NVRTC nothing of this package runs."""
-        return ""
-
     def compile(self) -> tuple[bytes, dict[str, Any]]:
         """(cubin, facts); no bytes if it does not compile. Raises LadderError without CUDA's headers, MemoryError."""
-        facts: dict[str, Any] = {"status": "ok", "reason": "", "nvrtc": nvrtc_version()}
-        facts |= {"source_sha256": self.source_sha256, "options": self.options}
+        facts: dict[str, Any] = {
+            "status": "ok",
+            "reason": "",
+            "nvrtc": nvrtc_version(),
+            "source_sha256": self.source_sha256,
+            "options": self.options,
+        }
         files = include_closure(self.source, *self.includes)
         start = time.perf_counter()
         try:
+            _refuse_words(files)
             made = compile_source(
                 read_source(self.source),
                 self.source.name,
@@ -241,20 +254,12 @@ class Request:
         except CompileError as error:
             hint = f"\n{_HINT}" if _NO_FILE in str(error) else ""
             facts |= {"status": "compile_error", "reason": f"{error}{hint}"}
-            facts["compile_s"] = round(time.perf_counter() - start, 3)
             return b"", facts
-        facts["symbols"] = made.symbols
-        facts["compile_s"] = round(time.perf_counter() - start, 3)
+        finally:
+            facts["compile_s"] = round(time.perf_counter() - start, 3)
         symbol = made.symbols[self.entries[0]]
-        lines = _RESOURCES.format(symbol=re.escape(symbol))
-        # The last ones: a warning of the front end, which comes first, may quote anything.
-        found = [*re.finditer(lines, made.log, re.MULTILINE)]
-        if not found:
-            raise LadderError(
-                f"the compiler's log has no resource lines: {made.log[:400]}"
-            )
-        for fact, number in found[-1].groupdict().items():
-            facts[fact] = int(number or 0)
+        facts["symbols"] = made.symbols
+        facts |= resources(made.log, _PROPERTIES.format(re.escape(symbol)))
         facts["cubin_sha256"] = sha256(made.cubin)
         facts["machine_code"] = machine_code_digest(made.cubin)
         facts["parameter_bytes"] = parameter_bytes(made.cubin, symbol)

@@ -25,12 +25,10 @@ def _bytes(argument: Argument, triton: bool) -> list[int]:
 
 def _described(kernel: Kernel) -> list[tuple[int, int]]:
     """Of each parameter that a description leads to the argument's number and the bytes."""
-    triton = kernel.triton is not None
-    return [
-        (number, size)
-        for number, one in enumerate(kernel.arguments)
-        for size in _bytes(one, triton)
-    ]
+    described, triton = [], kernel.triton is not None
+    for number, argument in enumerate(kernel.arguments):
+        described += [(number, size) for size in _bytes(argument, triton)]
+    return described
 
 
 def hidden_pointers(kernel: Kernel, takes: Sequence[int]) -> int:

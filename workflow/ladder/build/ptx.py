@@ -55,10 +55,10 @@ def _parts(text: str) -> Iterator[tuple[bool, str]]:
 
 def _result(statement: str, addresses: set[str]) -> str | None:
     """Of a statement that names addresses the register that holds one behind it, "" for none; None if it is refused."""
-    found = _INSTRUCTION.fullmatch(statement)
-    if found is None or addresses & _names(found["before"]):
+    instruction = _INSTRUCTION.fullmatch(statement)
+    if instruction is None or addresses & _names(instruction["before"]):
         return None
-    name, target, sources = found["name"], found["target"], found["sources"]
+    name, target, sources = instruction.group("name", "target", "sources")
     if _LOAD.fullmatch(name) and _PLACE.fullmatch(sources):
         return ""
     *factors, _ = sources.split(",")
@@ -92,14 +92,14 @@ def tables(ptx: str) -> list[str]:
     if any(map(_INNER.search, bodies)):
         return []
     variables, others = set[str](), set[str]()
-    for statement in ";".join(part for is_body, part in parts if not is_body).split(
-        ";"
-    ):
-        found = _VARIABLE.fullmatch(statement)
-        variables |= {found["name"]} if found else set()
-        others |= set() if found else _names(statement)
+    outside = ";".join(part for is_body, part in parts if not is_body)
+    for statement in outside.split(";"):
+        if variable := _VARIABLE.fullmatch(statement):
+            variables.add(variable["name"])
+        else:
+            others |= _names(statement)
     used = (variables - others) & _names("\n".join(bodies))
     functions = [re.split("[;{}]", body) for body in bodies] if used else []
     return sorted(
-        one for one in used if all(_only_read(one, body) for body in functions)
+        name for name in used if all(_only_read(name, body) for body in functions)
     )

@@ -1,4 +1,4 @@
-"""A kernel's source files: the .cu, every project header it includes, and where CUDA's own headers are."""
+"""A kernel's source files: the .cu with every project header it includes, or the .py; and where CUDA's headers are."""
 
 import functools
 import os
@@ -8,11 +8,16 @@ from pathlib import Path
 
 from cuda.pathfinder import find_nvidia_header_directory
 
+from ladder.build.triton_sources import import_closure
 from ladder.model.errors import LadderError
 from ladder.model.files import digest_files, read_text
 
-_UNREAD = re.compile(r'("[^"\n]*")|//[^\n]*|/\*.*?(?:\*/|\Z)', re.DOTALL)
-"""Text in quotes, and comments."""
+_READ_OR_NOT = re.compile(
+    r"""((?:u8|[uUL])?R"([^()\\\s]*)\(.*?\)\2" | "(?:\\.|[^"\\\n])*" | '(?:\\.|[^'\\\n])+' | \d(?:'?\w)* | \w+)
+        | //[^\n]* | /\*.*?(?:\*/|\Z)""",
+    re.DOTALL | re.VERBOSE,
+)
+"""What may hold signs of a comment and is none: texts, characters, numbers such as 1'000, words; else a comment."""
 _DIRECTIVE = re.compile(
     r'^[ \t]*#[ \t]*(include|if|el|endif)\w*[ \t]*(?:"(.+?)"|<(.+?)>|(0)[ \t]*$)?',
     re.MULTILINE,
@@ -24,20 +29,14 @@ _DIRECTIVE = re.compile(
 def header_folders() -> tuple[str, ...]:
     """Folders of CUDA's headers (cuda_fp16.h, mma.h), wheels before a toolkit. Raises LadderError without any."""
     # Wheels may lie in more than one site folder, and each holds only some of the headers.
-    candidates = [
-        Path(entry) / "nvidia" / "cu13" / "include" for entry in sys.path if entry
-    ]
-    homes = [
-        os.environ.get("CUDA_HOME"),
-        os.environ.get("CUDA_PATH"),
-        "/usr/local/cuda",
-    ]
-    toolkits = [
-        find_nvidia_header_directory("cudart"),
-        *(f"{home}/include" for home in homes if home),
-    ]
-    candidates += [Path(folder) for folder in toolkits if folder]
-    folders = list(dict.fromkeys(folder for folder in candidates if folder.is_dir()))
+    candidates = [f"{entry}/nvidia/cu13/include" for entry in sys.path if entry]
+    if wheel_or_toolkit := find_nvidia_header_directory("cudart"):
+        candidates.append(wheel_or_toolkit)
+    for name in ("CUDA_HOME", "CUDA_PATH"):
+        if home := os.environ.get(name):
+            candidates.append(f"{home}/include")
+    candidates.append("/usr/local/cuda/include")
+    folders = [*filter(Path.is_dir, map(Path, dict.fromkeys(candidates)))]
     for needed in ("cuda_fp16.h", "crt/mma.h"):
         if not any((folder / needed).is_file() for folder in folders):
             wheels = "nvidia-cuda-runtime, nvidia-cuda-crt and nvidia-cuda-cccl"
@@ -60,15 +59,20 @@ def read_source(path: Path) -> str:
     return read_text(path).removeprefix("\ufeff")
 
 
+def without_comments(text: str) -> str:
+    """Text of a source or a header without its comments."""
+    return _READ_OR_NOT.sub(lambda match: match[1] or " ", text)
+
+
 @functools.cache
-def _direct_includes(path: Path) -> tuple[tuple[str, bool], ...]:
+def _direct_includes(text: str) -> tuple[tuple[str, bool], ...]:
     """Files included, and whether by quotes, but for those in comments and behind `#if 0`, which the compiler skips.
 
     Includes written in other ways are left to the compiler's own list, which refuses what is not found here.
     """
-    text = _UNREAD.sub(lambda match: match[1] or "", read_source(path))
+    directives = _DIRECTIVE.findall(without_comments(text))
     includes, skipped = list[tuple[str, bool]](), 0  # how many #if deep
-    for directive, quoted, bracketed, never in _DIRECTIVE.findall(text):
+    for directive, quoted, bracketed, never in directives:
         if directive == "include":
             if quoted + bracketed and not skipped:
                 includes.append((quoted or bracketed, bool(quoted)))
@@ -91,7 +95,7 @@ def include_closure(source: Path, *includes: Path) -> list[Path]:
         if (path := todo.pop()) in closure:
             continue
         closure.add(path)
-        for name, quoted in _direct_includes(path):
+        for name, quoted in _direct_includes(read_source(path)):
             places = list[Path]()
             for folder in [path.parent, *folders] if quoted else folders:
                 real = Path(os.path.realpath(folder / name))
@@ -110,9 +114,14 @@ def _is_cudas(name: str) -> bool:
     return any(Path(folder, name).is_file() for folder in header_folders())
 
 
-def source_digest(source: Path, *includes: Path) -> str:
-    """SHA-256 over the names and contents of `source` and of all it includes. Raises LadderError as include_closure."""
+def source_files(source: Path, *folders: Path) -> list[Path]:
+    """`source` and all that it includes, or imports in Triton, sorted. Raises LadderError as both closures."""
+    closure = import_closure if source.suffix == ".py" else include_closure
+    return closure(source, *folders)
+
+
+def source_digest(source: Path, *folders: Path) -> str:
+    """SHA-256 over the names and contents of all files of a source. Raises LadderError as source_files."""
     # A kernel may lie outside of the project.
-    root = os.path.commonpath([*includes, source.parent])
-    closure = include_closure(source, *includes)
-    return digest_files(closure, Path(os.path.normpath(root)))
+    root = os.path.commonpath([*folders, source.parent])
+    return digest_files(source_files(source, *folders), Path(os.path.normpath(root)))

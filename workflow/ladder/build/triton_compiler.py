@@ -48,47 +48,41 @@ class Opened:
         self.unseen: set[str] = set()
         sys.addaudithook(self._note)
 
-    def _note(self, event: str, given: tuple[Any, ...]) -> None:
-        if event == "open" and isinstance(given[0], str | bytes):
-            path = os.path.realpath(os.fsdecode(given[0]))
-            self.files.add(
-                importlib.util.source_from_cache(path)
-                if "__pycache__" in path
-                else path
-            )
+    def _note(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "open" and isinstance(arguments[0], str | bytes):
+            path = os.path.realpath(os.fsdecode(arguments[0]))
+            if "__pycache__" in path:
+                path = importlib.util.source_from_cache(path)
+            self.files.add(path)
         elif event in _PROGRAM:
-            self.programs.add(os.path.realpath(os.fsdecode(given[0])))
+            self.programs.add(os.path.realpath(os.fsdecode(arguments[0])))
         elif event in _UNSEEN:
             self.unseen.add(event)
 
-    def refused(self, known: list[str]) -> str:
-        """What no digest holds, or nothing: a file that is none of `known`, of Python's or of the system's; a program
-        that Triton does not bring; another way to read a file unseen."""
+    def refused(self, digested: list[str]) -> str:
+        """What no digest holds, or nothing: a file that is none of `digested`, of Python's or of the system's; a
+        program that Triton does not bring; another way to read a file unseen."""
         import triton
 
         package = Path(triton.__file__).parent.resolve()
-        if programs := sorted(
-            one for one in self.programs if not Path(one).is_relative_to(package)
-        ):
-            return f"starts {programs[0]}"
+        for program in sorted(self.programs):
+            if not Path(program).is_relative_to(package):
+                return f"starts {program}"
         if self.unseen:
             return f"does {min(self.unseen)}"
-        folders = (
+        folders = [
             sys.prefix,
             sys.base_prefix,
             str(package.parent),
             os.getcwd(),
             *_HOST,
-        )
-        rooms = [os.path.realpath(one) for one in folders]
-        allowed = {os.path.realpath(one) for one in [*known, __file__]}
-        others = (one for one in sorted(self.files - allowed) if Path(one).is_file())
-        opens = (
-            f"opens {one}"
-            for one in others
-            if not any(map(Path(one).is_relative_to, rooms))
-        )
-        return next(opens, "")
+        ]
+        rooms = [*map(os.path.realpath, folders)]
+        allowed = {*map(os.path.realpath, [*digested, __file__])}
+        for path in map(Path, sorted(self.files - allowed)):
+            if path.is_file() and not any(map(path.is_relative_to, rooms)):
+                return f"opens {path}"
+        return ""
 
 
 def _function(asked: dict[str, Any]) -> Any:
@@ -96,20 +90,19 @@ def _function(asked: dict[str, Any]) -> Any:
     from triton.runtime.jit import JITFunction
 
     path = Path(asked["source"])
-    sys.path[:0] = [str(path.parent), *asked["folders"]]
+    sys.path[:0] = [str(path.parent), *asked["includes"]]
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
         raise Refused(f"{path.name} is no Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module
     spec.loader.exec_module(module)
-    found = getattr(module, asked["entry"], None)
-    if not isinstance(found, JITFunction):
-        kind = type(found).__name__
-        raise Refused(
-            f"{asked['entry']} is of type {kind}; accepted: a function under @triton.jit and nothing else"
-        )
-    return found
+    function = getattr(module, asked["entry"], None)
+    if not isinstance(function, JITFunction):
+        accepted = "a function under @triton.jit and nothing else"
+        kind = type(function).__name__
+        raise Refused(f"{asked['entry']} is of type {kind}; accepted: {accepted}")
+    return function
 
 
 def _compile(asked: dict[str, Any]) -> Any:
@@ -139,22 +132,21 @@ def answer(asked: dict[str, Any]) -> dict[str, Any]:
     about = made.metadata
     for name in _NEEDED:
         if value := getattr(about, name, 0):
-            raise Refused(
-                f"needs {name} = {value} of Triton's launcher, which is not provided here; accepted: 0"
-            )
-    maps = [dict(one) for one in getattr(about, "tensordesc_meta", None) or ()]
-    if any(one.get("fp4_padded") or one.get("is_im2col") for one in maps):
-        raise Refused(
-            "has a tensor descriptor of fp4 or im2col; accepted: tiles of other types"
-        )
+            why = "of Triton's launcher, which is not provided here"
+            raise Refused(f"needs {name} = {value} {why}; accepted: 0")
+    maps = list[dict[str, Any]]()
+    for descriptor in map(dict, getattr(about, "tensordesc_meta", None) or ()):
+        if descriptor.get("fp4_padded") or descriptor.get("is_im2col"):
+            why = "has a tensor descriptor of fp4 or im2col"
+            raise Refused(f"{why}; accepted: tiles of other types")
+        box, swizzle = [*descriptor["block_size"]], descriptor["swizzle"]
+        maps.append({"box": box, "swizzle": swizzle})
     Path(CUBIN).write_bytes(made.asm["cubin"])
     return {
         "symbol": about.name,
         "threads": 32 * about.num_warps,
         "shared_bytes": about.shared,
-        "tensor_maps": [
-            {"box": [*one["block_size"]], "swizzle": one["swizzle"]} for one in maps
-        ],
+        "tensor_maps": maps,
     }
 
 
@@ -165,17 +157,16 @@ def main() -> int:
     importlib.import_module("triton.backends")
     asked, opened = json.loads(Path(REQUEST).read_text()), Opened()
     try:
-        found = answer(asked)
+        result = answer(asked)
     except MemoryError:
         raise
     except Exception as error:
         kind = "" if isinstance(error, Refused) else f"{type(error).__name__}: "
-        found = {"error": f"{kind}{error}"}
-    if unseen := opened.refused(
-        asked["files"]
-    ):  # in place of messages, which may quote it
-        found = {"error": f"its file {unseen}, which its digest does not follow"}
-    Path(ANSWER).write_text(json.dumps(found))
+        result = {"error": f"{kind}{error}"}
+    # In place of messages, which may quote it.
+    if unseen := opened.refused(asked["files"]):
+        result = {"error": f"its file {unseen}, which its digest does not follow"}
+    Path(ANSWER).write_text(json.dumps(result))
     return 0
 
 

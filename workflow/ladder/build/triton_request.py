@@ -6,6 +6,7 @@ import importlib.util
 import json
 import os
 import re
+import site
 import subprocess
 import sys
 import tempfile
@@ -23,19 +24,19 @@ from ladder.build.cubin import (
     kernel_names,
     machine_code_digest,
     parameter_bytes,
+    resources,
 )
 from ladder.build.triton_sources import import_closure
 from ladder.model.architecture import arch_number
-from ladder.model.files import digest_json, sha256
+from ladder.model.errors import LadderError
+from ladder.model.files import digest_json, file_sha256, sha256
 
 MISSING = "Triton is not installed: pip install -e '.[triton]', or compile on a host that has it and copy the cache"
-_RESOURCES = (
-    r"(?P<local_bytes>\d+) bytes stack frame, (?P<spill_store_bytes>\d+) bytes spill stores, "
-    r"(?P<spill_load_bytes>\d+) bytes spill loads\n"
-    r".*: Used (?P<registers>\d+) registers(?:.*?, (?P<shared_bytes_static>\d+) bytes smem)?"
-)
-"""Lines of ptxas about a kernel, by facts."""
 _SWIZZLES = ("none", "32B", "64B", "128B")
+_CHANGED = (
+    "{}: while it was compiled, {} changed, which every Python of this environment runs: nothing is measured in it; "
+    "accepted: a kernel that writes no files. Delete that file or install the environment anew"
+)
 _LONGEST = 4000  # of a message of the compiler
 _KEPT = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH")
 """What of the environment the compiler is given."""
@@ -77,17 +78,29 @@ def compiler() -> str:
     return ", ".join(versions)
 
 
+def _run_by_every_python() -> dict[str, str]:
+    """SHA-256 of each file that a Python of this environment runs before anything else, by its path."""
+    names = ("*.pth", "sitecustomize.py", "usercustomize.py")
+    files = dict[str, str]()
+    for folder in {*sys.path, site.getusersitepackages()}:
+        for name in names:
+            for file in Path(folder).glob(name):
+                files[str(file)] = file_sha256(file)
+    return files
+
+
 @dataclass(frozen=True)
 class TritonRequest:
     """What to compile: the function `entry` of a file, for an architecture.
 
-    `folders`: of modules besides the source's own. `types`, `hints`: of the arguments that are no constants, in order:
-    as Triton names them, and whether each is divisible by 16. `options`: num_warps, num_stages, num_ctas.
+    `includes` are folders of modules besides the source's own. `types`, `hints`: of the arguments that are no
+    constants, in order: as Triton names them, and whether each is divisible by 16. `options`: num_warps,
+    num_stages, num_ctas.
     """
 
     source: Path
     source_sha256: str
-    folders: tuple[Path, ...]
+    includes: tuple[Path, ...]
     entry: str
     types: tuple[str, ...]
     hints: tuple[bool, ...]
@@ -101,9 +114,9 @@ class TritonRequest:
         return (self.entry,)
 
     def _key(self, compiler: str) -> str:
-        given = {**asdict(self), "compiler": compiler}
-        del given["source"], given["folders"]
-        return digest_json([given, FACTS_VERSION])[:32]
+        document = {**asdict(self), "compiler": compiler}
+        del document["source"], document["includes"]
+        return digest_json([document, FACTS_VERSION])[:32]
 
     @functools.cached_property
     def key(self) -> str:
@@ -121,13 +134,25 @@ class TritonRequest:
         return "" if self.compiler else MISSING
 
     def compile(self) -> tuple[bytes, dict[str, Any]]:
-        """(cubin, facts); no bytes if it does not compile. Raises ChildProcessError where the compiler crashes."""
-        facts: dict[str, Any] = {"status": "ok", "reason": "", "triton": self.compiler}
-        facts |= {"source_sha256": self.source_sha256, "options": dict(self.options)}
+        """(cubin, facts); no bytes if it does not compile. Raises ChildProcessError where the compiler crashes.
+
+        Raises LadderError where the kernel's Python changed this environment: nothing may follow in it.
+        """
+        facts: dict[str, Any] = {
+            "status": "ok",
+            "reason": "",
+            "triton": self.compiler,
+            "source_sha256": self.source_sha256,
+            "options": dict(self.options),
+        }
         start = time.perf_counter()
         with tempfile.TemporaryDirectory(prefix="ladder-triton-") as folder:
             place = Path(folder)
+            before = _run_by_every_python()
             log = self._run(place)
+            changed = before.items() ^ _run_by_every_python().items()
+            if changed:
+                raise LadderError(_CHANGED.format(self.source, min(changed)[0]))
             facts["compile_s"] = round(time.perf_counter() - start, 3)
             try:
                 answer = json.loads((place / program.ANSWER).read_bytes())
@@ -135,42 +160,34 @@ class TritonRequest:
                     raise ValueError(answer["error"])
                 cubin = (place / program.CUBIN).read_bytes()
                 facts |= self._launch(_Answer.model_validate(answer), cubin)
-                resources = [*re.finditer(_RESOURCES, log)][-1].groupdict()
-            except (OSError, LookupError, ValueError, TypeError) as error:
+                facts |= resources(log)
+            except (LadderError, OSError, LookupError, ValueError, TypeError) as error:
                 reason = str(error)[:_LONGEST]
                 return b"", facts | {"status": "compile_error", "reason": reason}
-        facts |= {name: int(number or 0) for name, number in resources.items()}
         facts["cubin_sha256"] = sha256(cubin)
         facts["machine_code"] = machine_code_digest(cubin)
         return cubin, facts
 
     def _run(self, place: Path) -> str:
         """Have the program compile in an empty folder: what it prints."""
-        files = import_closure(self.source, *self.folders)
-        asked = {
+        files = import_closure(self.source, *self.includes)
+        asked = asdict(self) | {
             "source": str(self.source.resolve()),
-            "folders": [str(folder.resolve()) for folder in self.folders],
+            "includes": [str(folder.resolve()) for folder in self.includes],
             "files": [str(file.resolve()) for file in files],
-            "entry": self.entry,
-            "types": self.types,
-            "hints": self.hints,
-            "constants": self.constants,
-            "options": self.options,
             "arch": arch_number(self.arch),
         }
         (place / program.REQUEST).write_text(json.dumps(asked))
         packages = map(os.path.abspath, filter(None, sys.path))
         # No GPU to look at, and nothing left behind. Line numbers would make a cubin another one in each folder.
-        environment = {
+        environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
+        environment |= {
             "PYTHONPATH": os.pathsep.join(packages),
             "CUDA_VISIBLE_DEVICES": "",
             "TRITON_DUMP_PTXAS_LOG": "1",
             "TRITON_DISABLE_LINE_INFO": "1",
         }
         environment |= dict.fromkeys(("HOME", "TMPDIR", "TRITON_CACHE_DIR"), str(place))
-        for name in _KEPT:
-            if name in os.environ:
-                environment[name] = os.environ[name]
         done = subprocess.run(
             [sys.executable, "-P", "-B", program.__file__],
             cwd=place,

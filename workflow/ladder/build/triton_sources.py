@@ -1,19 +1,17 @@
 """A kernel in Triton as its files say, read and not run: its function, and every Python file that it is made of."""
 
 import ast
-import functools
 import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 from ladder.model.errors import LadderError, refuse_unknown
-from ladder.model.files import digest_files, read_text
+from ladder.model.files import read_text
 
 _TUNERS = ("autotune", "heuristics")
 
 
-@functools.cache
 def _tree(path: Path) -> ast.Module:
     try:
         return ast.parse(read_text(path))
@@ -21,31 +19,29 @@ def _tree(path: Path) -> ast.Module:
         raise LadderError(f"{path}: not valid Python: {error}") from error
 
 
-def _called(decorator: ast.expr) -> str:
-    """The last name of a decorator: jit of @triton.jit and of @triton.jit(...)."""
-    inner = decorator.func if isinstance(decorator, ast.Call) else decorator
-    return inner.attr if isinstance(inner, ast.Attribute) else getattr(inner, "id", "")
+def _decorators(function: ast.FunctionDef) -> list[str]:
+    """The last name of each decorator: jit of @triton.jit and of @triton.jit(...)."""
+    names = []
+    for decorator in function.decorator_list:
+        inner = decorator.func if isinstance(decorator, ast.Call) else decorator
+        names.append(ast.unparse(inner).rpartition(".")[2])
+    return names
 
 
 def function(path: Path, name: str) -> ast.FunctionDef:
     """A function of a file under triton.jit. Raises LadderError where there is none, or where it tunes itself."""
-    functions = {
-        node.name: node
-        for node in _tree(path).body
-        if isinstance(node, ast.FunctionDef)
-    }
-    decorators = {
-        each: [*map(_called, node.decorator_list)] for each, node in functions.items()
-    }
-    kernels = [each for each in functions if "jit" in decorators[each]]
+    kernels = dict[str, ast.FunctionDef]()
+    for node in _tree(path).body:
+        if isinstance(node, ast.FunctionDef) and "jit" in _decorators(node):
+            kernels[node.name] = node
     refuse_unknown(path, "entry", name, kernels, "no such function under @triton.jit")
-    for tuner in decorators[name]:
+    for tuner in _decorators(kernels[name]):
         if tuner in _TUNERS:
             accepted = "parameters in the description, which a sweep tunes"
             raise LadderError(
                 f"{path}: @{tuner} of {name} is not accepted; accepted: {accepted}"
             )
-    return functions[name]
+    return kernels[name]
 
 
 def parameters(node: ast.FunctionDef) -> dict[str, bool]:
@@ -97,12 +93,6 @@ def import_closure(source: Path, *folders: Path) -> list[Path]:
                     f"{path}: line {line}: the import of {name} is not accepted; accepted: {accepted}"
                 )
             todo += files
-            for each in taken if files else ():
-                todo += _module(f"{name}.{each}", places)
+            for member in taken if files else ():
+                todo += _module(f"{name}.{member}", places)
     return sorted(Path(os.path.normpath(file)) for file in closure)
-
-
-def import_digest(source: Path, *folders: Path) -> str:
-    """SHA-256 over the names and contents of `source` and of all it imports. Raises LadderError as import_closure."""
-    root = Path(os.path.normpath(os.path.commonpath([*folders, source.parent])))
-    return digest_files(import_closure(source, *folders), root)

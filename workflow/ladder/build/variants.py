@@ -1,8 +1,7 @@
 """Variants and the compiler: what it must compile for one, and what its facts say."""
 
-import functools
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,9 +10,8 @@ from ladder.build.cache import Compilable
 from ladder.build.nvrtc import Request
 from ladder.build.occupancy import occupancy
 from ladder.build.parameters import hidden_pointers, other_parameters
-from ladder.build.sources import include_closure, source_digest
+from ladder.build.sources import source_digest
 from ladder.build.triton_request import TritonRequest, compiler
-from ladder.build.triton_sources import import_closure, import_digest
 from ladder.model.architecture import TUNED_FOR, limits_of
 from ladder.model.expressions import whole
 from ladder.model.folders import PACKAGE
@@ -42,69 +40,59 @@ def _about(variant: Variant, arch: str) -> dict[str, Any]:
 def variant_facts(
     variant: Variant,
     request: Compilable,
-    found: Mapping[str, Any],
+    compiled: Mapping[str, Any],
     reserved: Collection[str] = (),
 ) -> dict[str, Any]:
-    """Facts of a variant from what was `found` out about its machine code: a row of resources.csv.
+    """Facts of a variant from those of its request: a row of resources.csv.
 
     `reserved` are symbols of the harness, by which timestamps tell its kernels from others.
     """
-    facts: dict[str, Any] = {
-        **_about(variant, request.arch),
-        "cubin": request.key,
-        **found,
-    }
-    if found.get("status") != "ok":
+    facts = _about(variant, request.arch) | {"cubin": request.key, **compiled}
+    if facts.get("status") != "ok":
         return facts
-    kernel, takes = variant.kernel, found.get("parameter_bytes")
-    spilled = found["spill_store_bytes"]
-    refused = ""
-    if taken := sorted({*found["symbols"].values()} & {*reserved}):
-        refused = f"the symbol {taken[0]} is that of a kernel of the harness; accepted: any other name"
-    elif takes is not None and (differ := other_parameters(kernel, takes)):
-        refused = differ
+    kernel, spilled = variant.kernel, facts["spill_store_bytes"]
+    # What was published before parameters were looked at has none.
+    takes = facts.get("parameter_bytes")
+    refused = "" if takes is None else other_parameters(kernel, takes)
+    if taken := {*facts["symbols"].values()} & {*reserved}:
+        refused = f"the symbol {min(taken)} is that of a kernel of the harness; accepted: any other name"
     elif spilled and kernel.spills == "never" and request.arch == TUNED_FOR:
         refused = f"spills {spilled} bytes of registers, and {kernel.path.name} does not say `spills: allowed`"
     if refused:
         return facts | {"status": "compile_error", "reason": refused}
-    # What was published before parameters were looked at has none.
     if takes is not None and kernel.triton:
         facts["hidden_pointers"] = hidden_pointers(kernel, takes)
     # Block and shared memory do not depend on the size.
     geometry = variant.geometry(dict.fromkeys(kernel.problem.size_fields, 4096))
-    threads = found.get("threads") or math.prod(geometry.block)
-    dynamic = found.get("shared_bytes", geometry.shared_bytes)
+    threads = facts.get("threads") or math.prod(geometry.block)
+    dynamic = facts.get("shared_bytes", geometry.shared_bytes)
     facts |= {"threads_per_block": threads, "shared_bytes_dynamic": dynamic}
     if limits := limits_of(request.arch):
-        shared_bytes = found["shared_bytes_static"] + dynamic
-        if shared_bytes > (most := limits.block_shared_bytes):
+        shared_bytes = facts["shared_bytes_static"] + dynamic
+        most = limits.block_shared_bytes
+        if shared_bytes > most:
             reason = f"needs {shared_bytes} bytes of shared memory per block, {request.arch} has {most}"
             return facts | {"status": "unsupported", "reason": reason}
-        facts |= occupancy(limits, threads, found["registers"], shared_bytes)
+        facts |= occupancy(limits, threads, facts["registers"], shared_bytes)
     return facts
 
 
-def source_files(kernel: Kernel, include: Path) -> list[Path]:
-    """All files of a kernel. Raises LadderError for one that is missing, or that no digest would hold."""
-    if kernel.triton:
-        return import_closure(kernel.source, *kernel.includes)
-    return include_closure(kernel.source, include, *kernel.includes)
+def kernel_digest(kernel: Kernel, include: Path) -> str:
+    """SHA-256 over all files of a kernel. Raises LadderError for one that is missing, or that no digest would hold."""
+    folders = kernel.includes if kernel.triton else (include, *kernel.includes)
+    return source_digest(kernel.source, *folders)
 
 
 def _type(argument: Argument, variant: Variant) -> str:
     """An argument's type as Triton names it."""
     if argument.kind == "scalar":
         return _SCALARS[argument.type or ""]
-    own = variant.kernel.dtypes[variant.dtype].get(argument.name, variant.dtype)
-    element = "fp32" if argument.workspace else _TYPES.get(own, own)
+    dtype = variant.kernel.dtypes[variant.dtype].get(argument.name, variant.dtype)
+    element = "fp32" if argument.workspace else _TYPES.get(dtype, dtype)
     if argument.kind != "tensor_map":
         return f"*{element}"
     box = ",".join(str(whole(extent, variant.names())) for extent in argument.box or ())
     return f"tensordesc<{element}[{box}]>"
-
-
-def _digest(of: Callable[..., str], source: Path, folders: Sequence[Path]) -> str:
-    return of(source, *folders)
 
 
 def variant_request(
@@ -112,37 +100,38 @@ def variant_request(
     include: Path,
     arch: str,
     options: Sequence[str] = (),
-    digest_by: Callable[..., str] = _digest,
+    source_sha256: str = "",
 ) -> Compilable:
-    """What the compiler is given for a variant; `options` are NVRTC's. Raises LadderError as source_files."""
-    kernel = variant.kernel
-    if kernel.triton is None:
+    """What the compiler is given for a variant; `options` are NVRTC's. Raises LadderError as kernel_digest.
+
+    `source_sha256`: kernel_digest of the variant's kernel, where that is known.
+    """
+    kernel, rule = variant.kernel, variant.kernel.triton
+    digest = source_sha256 or kernel_digest(kernel, include)
+    if rule is None:
         folders = (include, *kernel.includes)
-        digest = digest_by(source_digest, kernel.source, folders)
-        return Request(
-            kernel.source, digest, folders, (variant.entry,), arch, tuple(options)
-        )
-    names, rule = variant.names(), kernel.triton
+        entries = (variant.entry,)
+        return Request(kernel.source, digest, folders, entries, arch, tuple(options))
+    names = variant.names()
     pointers = ("pointer", "workspace")  # all begin at multiples of 256 bytes
-    hints = [
+    hints = tuple(
         argument.kind in pointers or whole(argument.divisible_by, names) == 16
         for argument in kernel.arguments
-    ]
-    cluster = kernel.launch.cluster or ()
-    asked = {
-        "num_warps": whole(rule.num_warps, names),
-        "num_stages": whole(rule.num_stages, names),
-        "num_ctas": math.prod(whole(extent, names) for extent in cluster),
-    }
+    )
+    cluster = [whole(extent, names) for extent in kernel.launch.cluster or ()]
     return TritonRequest(
         kernel.source,
-        digest_by(import_digest, kernel.source, kernel.includes),
+        digest,
         kernel.includes,
         variant.entry,
         types=tuple(_type(argument, variant) for argument in kernel.arguments),
-        hints=tuple(hints),
+        hints=hints,
         constants=variant.constants,
-        options=asked,
+        options={
+            "num_warps": whole(rule.num_warps, names),
+            "num_stages": whole(rule.num_stages, names),
+            "num_ctas": math.prod(cluster),
+        },
         arch=arch,
         compiler=compiler(),
     )
@@ -151,13 +140,9 @@ def variant_request(
 def harness(problem: Problem, dtype: str, arch: str) -> Request:
     """Our own device kernels for cells of a dtype: those of gpu/harness.cuh, and of the problem's check.cu."""
     include, source = PACKAGE / "gpu", PACKAGE / "problems" / problem.name / "check.cu"
-    return Request(
-        source,
-        source_digest(source, include),
-        (include,),
-        (*HARNESS, *problem.harness(dtype)),
-        arch,
-    )
+    entries = (*HARNESS, *problem.harness(dtype))
+    digest = source_digest(source, include)
+    return Request(source, digest, (include,), entries, arch)
 
 
 class CompileRequests:
@@ -170,35 +155,37 @@ class CompileRequests:
         self, sweep: Sweep, include: Path, arch: str, options: Sequence[str]
     ) -> None:
         unlaunched = sweep.never_launched(arch)
-        launched = [each for each in sweep.variants if each not in unlaunched]
-        dtypes = sorted({variant.dtype for variant in launched})
+        digests, self.variants = dict[str, str](), dict[Variant, Compilable]()
+        for variant in sweep.variants:
+            name = variant.kernel.name
+            if variant in unlaunched:
+                continue
+            if name not in digests:
+                digests[name] = kernel_digest(variant.kernel, include)
+            request = variant_request(variant, include, arch, options, digests[name])
+            self.variants[variant] = request
+        dtypes = sorted({variant.dtype for variant in self.variants})
         self.harness = {dtype: harness(sweep.problem, dtype, arch) for dtype in dtypes}
-        given = (include, arch, options, functools.cache(_digest))
-        self.variants = {each: variant_request(each, *given) for each in launched}
-        self.absent = {
-            variant.id: {
-                **_about(variant, arch),
-                "status": "unsupported",
-                "reason": why,
-            }
-            for variant, why in unlaunched.items()
-        }
+        self.absent = dict[str, dict[str, Any]]()
+        for variant, why in unlaunched.items():
+            row = _about(variant, arch) | {"status": "unsupported", "reason": why}
+            self.absent[variant.id] = row
         self.requests = [*self.harness.values(), *self.variants.values()]
 
-    def planned(self, plan: Plan, found: Mapping[str, Mapping[str, Any]]) -> Plan:
-        """A plan with the facts `found` by key: those of harness and variants, and launches that follow from them."""
+    def planned(self, plan: Plan, compiled: Mapping[str, Mapping[str, Any]]) -> Plan:
+        """A plan with the facts of requests, by key: those of harness and variants, and launches that follow."""
         harness, edges = {}, {}
         reserved, facts = set[str](), dict[str, dict[str, Any]]()
-        for dtype, request in self.harness.items():
-            harness[dtype] = {**found[request.key], "cubin": request.key}
+        for dtype, kernels in self.harness.items():
+            harness[dtype] = {**compiled[kernels.key], "cubin": kernels.key}
             reserved.update(harness[dtype].get("symbols", {}).values())
-        for variant, asked in self.variants.items():
-            known = found[asked.key]
-            facts[variant.id] = variant_facts(variant, asked, known, reserved)
-        for name, at in plan.edges.items():
+        for variant, request in self.variants.items():
+            answer = compiled[request.key]
+            facts[variant.id] = variant_facts(variant, request, answer, reserved)
+        for name, sizes in plan.edges.items():
             edges[name] = tuple(
                 replace(edge, launch=as_compiled(edge.launch, facts[name]))
-                for edge in at
+                for edge in sizes
             )
         return replace(
             plan,

@@ -21,23 +21,38 @@ _OTHER_USES = (
     "gen-opt-lto|optix-ir|fdevice-syntax-only|relocatable-device-code|rdc|device-c|dc|device-w|dw|"
     "extensible-whole-program|ewp"
 )
-_OPTION = (
-    "an NVRTC option that begins with a dash, such as -lineinfo, --use_fast_math or --maxrregcount=64, and concerns no "
-    "other file, no architecture (which is `arch`), no debugging (-G) and no linking (-dlto, -rdc)"
-)
-Option = Annotated[str, *matching(rf"-(?!-?({_OTHER_USES})(?![\w-])).*", _OPTION)]
-Folder = Annotated[str, *matching(r"[^\0]{1,1000}", "a folder")]
+Option = Annotated[
+    str,
+    *matching(
+        rf"-(?!-?({_OTHER_USES})(?![\w-])).*",
+        "an NVRTC option that begins with a dash, such as -lineinfo, --use_fast_math or --maxrregcount=64, and "
+        "concerns no other file, no architecture (which is `arch`), no debugging (-G) and no linking (-dlto, -rdc)",
+    ),
+]
 _NAME = "[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
-_RUN = "a folder name of up to 100 letters, digits, '.', '_' and '-', other than published and null"
-RunName = Annotated[str, *matching(f"(?!(published|null)$){_NAME}", _RUN)]
-_DEVICE = "auto, none, or the slug of a GPU, of up to 100 letters, digits and '-', such as nvidia-h200"
-Device = Annotated[str, *matching("[a-z0-9][a-z0-9-]{0,99}", _DEVICE)]
-_PUBLISHED = "a folder name under results/published, such as nvidia-h200"
-AutoArch = Annotated[str, *matching(f"auto|{ARCH}", f"auto or {AN_ARCH}")]
-_CHOICE = "all, a list of sweep names, or a mapping of sweep names to expressions that keep some of their cells"
+RunName = Annotated[
+    str,
+    *matching(
+        f"(?!(published|null)$){_NAME}",
+        "a folder name of up to 100 letters, digits, '.', '_' and '-', other than published and null",
+    ),
+]
+Device = Annotated[
+    str,
+    *matching(
+        "[a-z0-9][a-z0-9-]{0,99}",
+        "auto, none, or the slug of a GPU, of up to 100 letters, digits and '-', such as nvidia-h200",
+    ),
+]
+Published = Annotated[
+    str,
+    *matching(_NAME, "a folder name under results/published, such as nvidia-h200"),
+]
 Chosen = Annotated[
     Literal["all"] | Some[str] | Annotated[dict[str, str], Field(min_length=1)],
-    *saying(_CHOICE),
+    *saying(
+        "all, a list of sweep names, or a mapping of sweep names to expressions that keep some of their cells"
+    ),
 ]
 
 
@@ -46,7 +61,7 @@ class CompileConfig(Document):
 
     options: list[Option]
     """further NVRTC options for every variant"""
-    cache: Folder
+    cache: Annotated[str, *matching(r"[^\0]{1,1000}", "a folder")]
     """folder of compiled kernels, by what they are made from; all runs share it"""
     timeout_s: PositiveFloat
     """a variant whose compiler takes longer counts as one that does not compile"""
@@ -97,7 +112,7 @@ class Config(Document):
     """name of the run; results go to results/RUN/DEVICE"""
     device: Device
     """GPU to measure on: auto finds it, none does without, a slug plans for one of another host (a cluster)"""
-    arch: AutoArch
+    arch: Annotated[str, *matching(f"auto|{ARCH}", f"auto or {AN_ARCH}")]
     """architecture to compile for; auto is the device's, sm_90a without one"""
     sweeps: Chosen
     """sweeps of the run, or some of their cells: an expression over parameters, kernel, dtype, rung, the size and the
@@ -106,5 +121,5 @@ class Config(Document):
     compile: CompileConfig
     measure: MeasureConfig
     profile: ProfileConfig
-    published: Annotated[str, *matching(_NAME, _PUBLISHED)]
+    published: Published
     """device under results/published whose measurements a host without a GPU reports"""

@@ -1,19 +1,17 @@
 """Reading YAML documents and holding them to their models, with errors a person can act on."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import ValidationError
-from pydantic_core import ErrorDetails
 from ruamel.yaml import YAML
 from ruamel.yaml.constructor import ConstructorError, SafeConstructor
 from ruamel.yaml.error import MarkedYAMLError
 from ruamel.yaml.events import CollectionEndEvent, CollectionStartEvent
 from ruamel.yaml.nodes import MappingNode
 
-from ladder.model.document import NO_FIELD, NOT_ACCEPTED, Document
+from ladder.model.document import Document, reading
 from ladder.model.errors import File, LadderError, refuse, refuse_unknown, within
 from ladder.model.expressions import whole
 from ladder.model.files import read_text
@@ -76,15 +74,19 @@ def parse_yaml(text: str, where: File, as_written: bool = False) -> Any:
         raise LadderError(f"{where}: not valid YAML: {error}") from error
 
 
+def refuse_name(path: Path) -> None:
+    """Raises LadderError for a document's name that is not fit for paths, commands and a terminal."""
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_-]*\.yaml", path.name):
+        accepted = "NAME.yaml, of letters, digits, '_' and '-'"
+        raise refuse(path, "file name", path.name, accepted)
+
+
 def documents_in(folder: Path, pattern: str) -> Iterator[Path]:
-    """YAML files in a folder, sorted. Raises LadderError for a name that is not fit for paths and commands."""
+    """YAML files in a folder, sorted. Raises LadderError as refuse_name."""
     for path in sorted(folder.glob(pattern)):
-        if path.suffix.lower() not in (".yaml", ".yml"):
-            continue
-        if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_-]*\.yaml", path.name):
-            accepted = "NAME.yaml, of letters, digits, '_' and '-'"
-            raise refuse(path, "file name", path.name, accepted)
-        yield path
+        if path.suffix.lower() in (".yaml", ".yml"):
+            refuse_name(path)
+            yield path
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
@@ -97,51 +99,12 @@ def read_yaml(path: Path) -> dict[str, Any]:
     return document
 
 
-_SAID_ANYWAY = re.compile(
-    r"^(Input should be|(List|String) should have) |( after validation)?, not .*$"
-)
-"""What a message of pydantic says around what it accepts."""
-
-
-def _field(loc: Iterable[int | str]) -> str:
-    """A place in a document, such as variants[0].params. Tags of unions, in brackets, are no part of it."""
-    field = ""
-    for part in loc:
-        if isinstance(part, int):
-            field += f"[{part}]"
-        elif not str(part).startswith("["):
-            field += f".{part}"
-    return field.removeprefix(".") or "the document"
-
-
-def _explain(file: File, error: ErrorDetails) -> LadderError:
-    """An error of pydantic as ours: file, field, value and what is accepted."""
-    kind, loc = error["type"], error["loc"]
-    context = error.get("ctx", {})
-    if kind == "missing":
-        *above, name = loc
-        return LadderError(f"{file}: {_field(above)}: the field {name!r} is missing")
-    if kind == NO_FIELD:
-        name, fields = context["name"], context["fields"]
-        return refuse(file, _field(loc), name, fields, "no such field")
-    accepted: Any = _SAID_ANYWAY.sub("", error["msg"])
-    if kind == NOT_ACCEPTED:
-        accepted = context["accepted"]
-    elif kind == "literal_error":
-        accepted = re.findall("'(.*?)'", context["expected"])
-    elif kind == "model_type":  # its own message names a class
-        accepted = "a mapping of fields"
-    return refuse(file, _field(loc), error["input"], accepted)
-
-
 def parse(
     kind: type[Kind], document: Mapping[str, Any], file: File, **context: Any
 ) -> Kind:
     """Hold a document to its model. Raises LadderError for the first mistake; `context` is handed to validators."""
-    try:
+    with reading(file):
         return kind.model_validate(document, context={"file": file, **context})
-    except ValidationError as error:
-        raise _explain(file, error.errors()[0]) from error
 
 
 def parse_size(problem: Problem, given: Any, file: Path, where: str) -> dict[str, int]:

@@ -2,7 +2,6 @@
 
 import keyword
 import re
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from ladder.build.triton_sources import function, parameters
@@ -157,27 +156,22 @@ def _check_complete(kernel: Kernel) -> None:
     """Raises LadderError where no argument names a buffer or a scalar of the problem, unless it is a weight that the
     kernel does without; and where `weights: none` is said in vain."""
     problem, path = kernel.problem, kernel.path
-    named = {
-        (argument.kind == "scalar", argument.name) for argument in kernel.arguments
-    }
-    missing = {}
-    for name in problem.buffers:
-        if (False, name) not in named:
-            missing[name] = f"{{pointer: {name}}}"
-    for name in problem.scalars:
-        if (True, name) not in named:
-            missing[name] = f"{{scalar: {name}, type: float32}}"
+    forms = {name: f"{{pointer: {name}}}" for name in problem.buffers}
+    forms |= {name: f"{{scalar: {name}, type: float32}}" for name in problem.scalars}
+    named = {argument.name for argument in kernel.arguments}
+    missing = {name: form for name, form in forms.items() if name not in named}
     weights = [name for name in problem.scalars if name in WEIGHTS]
     if kernel.weights is not None:
-        taken = [name for name in weights if name not in missing]
-        if taken or not weights:
+        accepted = (
+            "no such field, or a problem with alpha and beta and arguments without them"
+        )
+        if not weights:
             why = f"{problem.name} has no {' and '.join(WEIGHTS)}"
-            if taken:
-                why = f"the arguments have {', '.join(taken)}"
-            accepted = "no such field, or a problem with alpha and beta and arguments without them"
             raise refuse(path, "weights", kernel.weights, accepted, why)
         for name in weights:
-            del missing[name]
+            if missing.pop(name, None) is None:
+                why = f"the arguments have {name}"
+                raise refuse(path, "weights", kernel.weights, accepted, why)
     if not missing:
         return
     wanted = f"add {', '.join(missing.values())}, to the parameters of {kernel.source.name} as well"
@@ -205,39 +199,21 @@ def _try_expressions(kernel: Kernel) -> None:
     launch_of(variant, size)
 
 
-class Catalog(Mapping[str, Kernel]):
-    """Kernels by name, each read when it is first asked for: most commands need few of them.
+def load_kernels(root: Path) -> dict[str, Kernel]:
+    """Every kernel below a folder, by name.
 
-    Raises LadderError for a name that two descriptions have, and for a source without one; of a kernel that is asked
-    for, for the first mistake in its description.
+    Raises LadderError for a name that two descriptions have, for a source without one, and for the first mistake.
     """
-
-    def __init__(self, root: Path) -> None:
-        self._paths: dict[str, Path] = {}
-        for path in documents_in(root, "**/*.[yY]*[mM][lL]"):
-            if (taken := self._paths.setdefault(path.stem, path)) != path:
-                raise LadderError(f"{path}: the name {path.stem!r} is taken by {taken}")
-        if not self._paths:
-            accepted = "NAME.yaml beside NAME.cu or NAME.py"
-            raise LadderError(f"{root}: no kernel ({accepted}) found")
-        for source in sorted(root.rglob("*.cu")):
-            if source.with_suffix(".yaml") not in self._paths.values():
-                name = f"{source.stem}.yaml"
-                raise LadderError(
-                    f"{source}: the description {name} is missing beside it"
-                )
-        self._read: dict[str, Kernel] = {}
-
-    def __getitem__(self, name: str) -> Kernel:
-        if name not in self._read:
-            self._read[name] = load_kernel(self._paths[name])
-        return self._read[name]
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._paths
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._paths)
-
-    def __len__(self) -> int:
-        return len(self._paths)
+    paths: dict[str, Path] = {}
+    for path in documents_in(root, "**/*.[yY]*[mM][lL]"):
+        if (taken := paths.setdefault(path.stem, path)) != path:
+            raise LadderError(f"{path}: the name {path.stem!r} is taken by {taken}")
+    if not paths:
+        accepted = "NAME.yaml beside NAME.cu or NAME.py"
+        raise LadderError(f"{root}: no kernel ({accepted}) found")
+    for source in sorted(root.rglob("*.cu")):
+        description = source.with_suffix(".yaml")
+        if description not in paths.values():
+            why = f"the description {description.name} is missing beside it"
+            raise LadderError(f"{source}: {why}")
+    return {name: load_kernel(path) for name, path in paths.items()}

@@ -1,6 +1,5 @@
 """Plans: what a sweep and the configuration say, worked out for an architecture."""
 
-import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -59,10 +58,11 @@ def launch_of(variant: Variant, size: Size) -> Launch:
     for index, argument in enumerate(variant.kernel.arguments):
         where = f"{variant.kernel.path}: arguments[{index}]"
         arguments.append(_argument(argument, variant, names, where))
-    geometry = vars(variant.geometry(size))
-    given = tuple(arguments)
     return Launch(
-        **geometry, variant=variant.id, params=variant.params, arguments=given
+        **vars(variant.geometry(size)),
+        variant=variant.id,
+        params=variant.params,
+        arguments=tuple(arguments),
     )
 
 
@@ -136,9 +136,9 @@ def _choices(plan: Plan, parameters: Iterable[str]) -> Iterator[Cell]:
 def sizes_to_verify(variant: Variant, arch: str) -> list[Size]:
     """Of each group of sizes at which kernels break the first that a variant takes on `arch`."""
     sizes: list[Size] = []
-    for group in variant.kernel.problem.edges(variant.params):
-        supported = (size for size in group if variant.absent(size, arch) is None)
-        sizes += itertools.islice(supported, 1)
+    for group in variant.kernel.problem.edges(variant.params, variant.dtype):
+        supported = [size for size in group if variant.absent(size, arch) is None]
+        sizes += supported[:1]
     return sizes
 
 
@@ -153,7 +153,7 @@ def plan_edges(sweep: Sweep, arch: str) -> dict[str, tuple[Edge, ...]]:
     for variant in sorted(launched, key=lambda variant: variant.id):
         kernel, sizes = variant.kernel, sizes_to_verify(variant, arch)
         if not sizes:
-            groups = kernel.problem.edges(variant.params)
+            groups = kernel.problem.edges(variant.params, variant.dtype)
             asked = ", ".join(size_label(size) for group in groups for size in group)
             raise LadderError(
                 f"{kernel.path}: constraints: {variant.id} can be verified at none of the sizes {asked}: "

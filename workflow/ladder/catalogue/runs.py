@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ladder.catalogue.kernels import Catalog
+from ladder.catalogue.kernels import load_kernels
 from ladder.catalogue.plans import plan_sweep
 from ladder.catalogue.settings import Setup
 from ladder.catalogue.sweeps import chosen_cells, load_sweeps, named
@@ -29,9 +29,9 @@ class Run(Setup):
 def external_files(plans: Mapping[str, Plan]) -> dict[str, str]:
     """Files of external references, which may lie in any folder, with their digests."""
     return {
-        one.file: one.sha256
+        external.file: external.sha256
         for plan in plans.values()
-        for one in plan.external.values()
+        for external in plan.external.values()
     }
 
 
@@ -39,13 +39,13 @@ def load(setup: Setup) -> Run:
     """Load and check everything a run reads. Raises LadderError for the first mistake found."""
     # CUDA, which those do without who are given a run.
     from ladder.build.nvrtc import refuse_options
-    from ladder.build.variants import source_files
+    from ladder.build.variants import kernel_digest
 
     project, config, arch = setup.project, setup.config, setup.arch
     refuse_options(arch, config.compile.options)
-    catalog = Catalog(project.kernels)
+    catalog = load_kernels(project.kernels)
     for kernel in catalog.values():
-        source_files(kernel, project.include)
+        kernel_digest(kernel, project.include)
     every = load_sweeps(project.sweeps, catalog, None)
     chosen = every if isinstance(config.sweeps, str) else named([*config.sweeps], every)
     chosen = {

@@ -47,7 +47,7 @@ def small_size(variant: Variant) -> Size:
         if all(variant.absent(size) is None for size in sizes):
             *blocks, most = [math.prod(variant.geometry(size).grid) for size in sizes]
             return sizes[blocks.index(most)] if most in blocks else sizes[0]
-    edges = itertools.chain.from_iterable(problem.edges(variant.params))
+    edges = itertools.chain.from_iterable(problem.edges(variant.params, variant.dtype))
     taken = [size for size in edges if variant.absent(size) is None]
     return max(taken, key=lambda size: math.prod(size.values()), default=least)
 

@@ -61,9 +61,9 @@ class Setup:
         installed = {
             path.name for place in sys.path for path in Path(place).glob("*.dist-info")
         }
-        given = [str(self.project.root), *map(tree_digest, folders), sys.version]
+        code = [*map(tree_digest, folders), sys.version, sorted(installed)]
         config = self.config.model_dump(mode="json")
-        return digest_json([given, sorted(installed), config, self.arch])
+        return digest_json([str(self.project.root), code, config, self.arch])
 
     def cached_on_disk(self, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """The result of `make`, as JSON: from a file of this checkout while nothing that was read has changed.
@@ -118,17 +118,17 @@ def read_settings(
 def choose_device(config: Config) -> tuple[str, str]:
     """Device slug and architecture of the run. Raises LadderError for another host's device without architecture."""
     device, arch = config.device, config.arch
-    found = device in ("auto", "none")
-    if not found and arch != "auto":  # a login node of a cluster has no driver
+    is_named = device not in ("auto", "none")
+    if is_named and arch != "auto":  # a login node of a cluster has no driver
         return device, arch
     for gpu in find_gpus() if device != "none" else ():
         if device in ("auto", gpu.slug):
             return gpu.slug, gpu.arch if arch == "auto" else arch
-    if found:
-        return NO_GPU, TUNED_FOR if arch == "auto" else arch
-    why = f"this host has no {device}, whose architecture is needed"
-    accepted = "an architecture such as sm_90a"
-    raise refuse("configuration", "arch", "auto", accepted, why)
+    if is_named:
+        why = f"this host has no {device}, whose architecture is needed"
+        accepted = "an architecture such as sm_90a"
+        raise refuse("configuration", "arch", arch, accepted, why)
+    return NO_GPU, TUNED_FOR if arch == "auto" else arch
 
 
 def set_up(
@@ -147,13 +147,13 @@ def set_up(
     return Setup(project, config, *choose_device(config))
 
 
-def parse_over(given: Iterable[str]) -> dict[str, Any]:
+def parse_over(settings: Iterable[str]) -> dict[str, Any]:
     """Settings given as KEY=VALUE, the value in YAML, for snakemake and the steps alike.
 
     Raises LadderError without a key, or for what is no YAML.
     """
     over: dict[str, Any] = {}
-    for text in given:
+    for text in settings:
         key, equals, value = text.partition("=")
         if not equals or not key:
             accepted = "KEY=VALUE, such as run=quick"

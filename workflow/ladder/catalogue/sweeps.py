@@ -3,13 +3,13 @@
 import itertools
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from annotated_types import Predicate
-from pydantic import Discriminator, Field, Tag
+from pydantic import BeforeValidator, Discriminator, Field, Tag
 
 from ladder.catalogue.documents import documents_in, parse, parse_size, read_yaml
 from ladder.model.cell import SUSTAINED, External
@@ -27,7 +27,7 @@ from ladder.model.errors import LadderError, refuse, refuse_unknown, within
 from ladder.model.expressions import evaluate
 from ladder.model.files import file_sha256
 from ladder.model.kernel import Kernel, ProblemName, Variant
-from ladder.model.problem import ParamValue, Size
+from ladder.model.problem import Size
 from ladder.model.sweep import Entry, Figure, Reference, Selection, SizeText, Sweep
 from ladder.problems.registry import PROBLEMS
 
@@ -35,7 +35,11 @@ Slug = Annotated[
     str, *matching(r"[a-z0-9][a-z0-9-]*", "the slug of a GPU such as nvidia-h200")
 ]
 Axis = Annotated[
-    Value | Some[Value],
+    Some[Value],
+    BeforeValidator(
+        lambda axis: axis if isinstance(axis, list) else [axis],
+        json_schema_input_type=Value | Some[Value],
+    ),
     *saying("a whole number or a word, of printable characters, or a list of them"),
 ]
 Predicted = Annotated[
@@ -77,12 +81,6 @@ class EntryDocument(Document):
     unsupported and the reason"""
 
 
-def _axes(item: EntryDocument) -> list[list[ParamValue]]:
-    """The values of each parameter that an item names."""
-    given = item.params.values()
-    return [values if isinstance(values, list) else [values] for values in given]
-
-
 class ReferenceDocument(Document):
     """A kernel that cells are timed against."""
 
@@ -92,9 +90,13 @@ class ReferenceDocument(Document):
     """its parameters; those not named are the variant's"""
 
 
-_FUNCTION = r"([A-Za-z_]|\{(dtype|layout)\})([A-Za-z0-9_]|\{(dtype|layout)\})*"
-_A_FUNCTION = "the name of a function; {dtype} and {layout} stand for the cell's"
-_Function = Annotated[str, *matching(_FUNCTION, _A_FUNCTION)]
+_Function = Annotated[
+    str,
+    *matching(
+        r"([A-Za-z_]|\{(dtype|layout)\})([A-Za-z0-9_]|\{(dtype|layout)\})*",
+        "the name of a function; {dtype} and {layout} stand for the cell's",
+    ),
+]
 _A_NAME = "letters, digits and any of _ . : + -, a letter or digit first"
 
 
@@ -103,14 +105,6 @@ class ExternalDocument(Document):
 
     name: Annotated[str, *matching("[A-Za-z0-9][A-Za-z0-9_.:+-]*", _A_NAME)] = ""
     """its name in tables (default FILE:ENTRY, the file without folder and ending)"""
-
-    @property
-    def given(self) -> dict[str, str]:
-        """Its fields, with `file`, and with `name` as tables have it."""
-        fields = self.model_dump()
-        file = fields.get("shared_object") or fields["python"]
-        name = f"{Path(file).name.partition('.')[0]}:{fields['entry']}"
-        return {"setup": "", **fields, "file": file, "name": self.name or name}
 
 
 class SharedObjectDocument(ExternalDocument):
@@ -225,6 +219,13 @@ def _names_of(entry: Entry, size: Size) -> dict[str, Any]:
     return about | entry.variant.names(size)
 
 
+def _with_cells(sizes: Iterable[Size], entries: Collection[Entry]) -> tuple[Size, ...]:
+    """Of some sizes those that entries are asked for at."""
+    return tuple(
+        size for size in sizes if any(size in entry.sizes for entry in entries)
+    )
+
+
 class _SweepFile:
     """The fields of one sweep file, checked part by part against the catalogue.
 
@@ -238,27 +239,29 @@ class _SweepFile:
         catalog: Mapping[str, Kernel],
         root: Path,
     ) -> None:
-        self.path, self.catalog, self.root = path, catalog, root
+        self.path, self.root = path, root
         self.document = parse(SweepDocument, fields, path, problems=PROBLEMS)
         self.problem = self.document.problem
+        self.kernels = {
+            name: kernel
+            for name, kernel in catalog.items()
+            if kernel.problem is self.problem
+        }
         self._check_fields()
         self.sizes = self._parse_sizes()
         self._refuse_too_many()
         self.excluded = 0
         self.entries = self._collect_entries()
         self._pair_rungs()
-        entries = self.entries.values()
-        self.sizes_with_cells = tuple(
-            size for size in self.sizes if any(size in entry.sizes for entry in entries)
-        )
+        self.sizes_with_cells = _with_cells(self.sizes, self.entries.values())
 
     def _check_fields(self) -> None:
         """Hold fields to the problem and to one another."""
         path, document, problem = self.path, self.document, self.problem
         for index, dtype in enumerate(document.dtypes):
             refuse_unknown(path, f"dtypes[{index}]", dtype, problem.dtypes)
-        if document.layout is not None and document.layout not in problem.layouts:
-            raise refuse(path, "layout", document.layout, filter(None, problem.layouts))
+        if document.layout is not None:
+            refuse_unknown(path, "layout", document.layout, problem.layouts)
         if len(set(document.regimes)) < len(document.regimes):
             raise refuse(path, "regimes", document.regimes, "each regime once")
         predicting = any(item.predicted for item in document.variants)
@@ -271,9 +274,10 @@ class _SweepFile:
     def _parse_sizes(self) -> list[Size]:
         sizes: list[Size] = []
         for index, text in enumerate(self.document.sizes):
-            size = parse_size(self.problem, text, self.path, f"sizes[{index}]")
+            field = f"sizes[{index}]"
+            size = parse_size(self.problem, text, self.path, field)
             if size in sizes:
-                raise refuse(self.path, f"sizes[{index}]", size, "each size once")
+                raise refuse(self.path, field, size, "each size once")
             sizes.append(size)
         return sizes
 
@@ -282,8 +286,8 @@ class _SweepFile:
         count = 0
         for item in self.document.variants:
             dtypes = item.dtypes or self.document.dtypes
-            combinations = math.prod(map(len, _axes(item)))
-            count += combinations * len(dtypes) * len(self.sizes)
+            lengths = [len(axis) for axis in item.params.values()]
+            count += math.prod(lengths) * len(dtypes) * len(self.sizes)
         if count > _MOST_CELLS:
             raise LadderError(
                 f"{self.path}: variants: {count} combinations of parameters, dtypes and sizes; accepted: at most "
@@ -291,37 +295,32 @@ class _SweepFile:
             )
 
     def _collect_entries(self) -> dict[Variant, Entry]:
-        """The entry of each variant. Raises LadderError for two variants that are equal, or that have one name."""
-        entries: dict[Variant, Entry] = {}
-        names: dict[str, Variant] = {}
+        """The entry of each variant. Raises LadderError for two that are equal, or whose values lead to one name."""
+        entries: dict[str, Entry] = {}
         for index, item in enumerate(self.document.variants):
             field = f"variants[{index}]"
             for entry in self._entries(field, item):
-                variant = entry.variant
-                if variant in entries:
-                    raise refuse(self.path, field, variant.id, "each variant once")
-                entries[variant] = entry
-                same = names.setdefault(variant.id, variant)
-                if same is not variant:
-                    both = f"{dict(same.params)} and {dict(variant.params)} have one name, {variant.id}"
-                    accepted = "values that lead to different names"
-                    raise refuse(self.path, f"{field}.params", both, accepted)
-        return entries
+                name, why = entry.variant.id, "another variant has this name"
+                if name in entries:
+                    accepted = "each variant once, with a name of its own"
+                    raise refuse(self.path, f"{field}.params", name, accepted, why)
+                entries[name] = entry
+        return {entry.variant: entry for entry in entries.values()}
 
     def _pair_rungs(self) -> None:
         """Give each rung that names a baseline the entry of that rung in its dtype."""
         rungs = {
             (entry.rung, entry.variant.dtype): entry for entry in self.entries.values()
         }
-        names = sorted({rung for rung, _ in rungs if rung})
         for index, item in enumerate(self.document.variants):
             if not (name := item.baseline):
                 continue
             field = f"variants[{index}].baseline"
             if not item.rung:
                 raise refuse(self.path, field, name, "a baseline beside `rung` only")
-            others = [rung for rung in names if rung != item.rung]
-            refuse_unknown(self.path, field, name, others, "the sweep has no such rung")
+            others = {rung for rung, _ in rungs} - {"", item.rung}
+            why = "the sweep has no such rung"
+            refuse_unknown(self.path, field, name, sorted(others), why)
             for dtype in self.document.dtypes:
                 if entry := rungs.get((item.rung, dtype)):
                     baseline = rungs.get((name, dtype))
@@ -329,14 +328,9 @@ class _SweepFile:
 
     def _kernel(self, field: str, name: str) -> Kernel:
         """A kernel of the sweep's problem, named in `field`."""
-        refuse_unknown(self.path, field, name, self.catalog, "no such kernel")
-        kernel = self.catalog[name]
-        if kernel.problem is not self.problem:
-            others = self.catalog.values()
-            same = [other.name for other in others if other.problem is self.problem]
-            why = f"its problem is {kernel.problem.name}"
-            raise refuse(self.path, field, name, same, why)
-        return kernel
+        why = f"no such kernel of {self.problem.name}"
+        refuse_unknown(self.path, field, name, self.kernels, why)
+        return self.kernels[name]
 
     def _size(self, text: Any, field: str) -> Size:
         """A size at which the sweep has a variant, as `field` gives it."""
@@ -356,8 +350,8 @@ class _SweepFile:
             why = "the sweep has no such dtype"
             at = f"{field}.dtypes[{index}]"
             refuse_unknown(self.path, at, dtype, self.document.dtypes, why)
-        axes = _axes(item)
-        several = math.prod(map(len, axes)) > 1
+        axes = item.params.values()
+        several = any(len(axis) > 1 for axis in axes)
         if item.rung and several:
             accepted = "a rung for one combination of parameters only"
             raise refuse(self.path, f"{field}.rung", item.rung, accepted)
@@ -385,7 +379,7 @@ class _SweepFile:
                 item.reason,
                 predicted=item.predicted,
             )
-            sizes = list[Size]()
+            sizes: list[Size] = []
             if variant.absent() is None or item.unsupported == "record":
                 with within(f"{self.path}: {field}.where"):
                     for size in self.sizes:
@@ -416,46 +410,51 @@ class _SweepFile:
                 why = f"no variant of {field} ({asked[0].kernel.name}) supports it: {reasons[0]}"
                 raise refuse(self.path, f"sizes[{index}]", dict(size), accepted, why)
 
-    def _external(self, given: ExternalDocument, field: str) -> External:
-        """A reference of one's own, whose file is there; what it does is seen where it is launched."""
+    def _external(
+        self,
+        document: SharedObjectDocument | PythonDocument,
+        field: str,
+        libraries: Sequence[str],
+    ) -> tuple[str, External]:
+        """The name of a reference of one's own, which no library has, and the reference, whose file is there.
+
+        What it does is seen where it is launched.
+        """
         kind: Literal["shared_object", "python"] = "python"
-        if isinstance(given, SharedObjectDocument):
+        if isinstance(document, SharedObjectDocument):
             kind = "shared_object"
-        fields = given.given
-        file = self.root / fields["file"]
+        entry, given = document.entry, getattr(document, kind)
+        file = self.root / given
+        name = document.name or f"{file.name.partition('.')[0]}:{entry}"
+        if name in (*self.problem.libraries, *libraries):
+            accepted = "a name that no other reference has"
+            raise refuse(self.path, f"{field}.name", name, accepted)
         if not file.is_file():
-            accepted = "a file, relative to the project"
-            place, why = f"{field}.{kind}", f"{file} is no file"
-            raise refuse(self.path, place, fields["file"], accepted, why)
-        digest, path = file_sha256(file), os.path.abspath(file)
-        return External(kind, path, fields["entry"], fields["setup"], digest)
+            accepted, why = "a file, relative to the project", f"{file} is no file"
+            raise refuse(self.path, f"{field}.{kind}", given, accepted, why)
+        setup, path = getattr(document, "setup", ""), os.path.abspath(file)
+        return name, External(kind, path, entry, setup, file_sha256(file))
 
     def _reference(self) -> Reference:
         """Libraries and references of one's own, or one kernel."""
-        libraries, kernels = list[str](), list[ReferenceDocument]()
-        external: dict[str, External] = {}
-        for index, given in enumerate(self.document.references):
-            field = f"references[{index}]"
-            if isinstance(given, ReferenceDocument):
-                kernels.append(given)
-            elif isinstance(given, str):
-                why = f"problem {self.problem.name}"
-                refuse_unknown(self.path, field, given, self.problem.libraries, why)
-                libraries.append(given)
-            else:
-                name = given.given["name"]
-                if name in (*self.problem.libraries, *libraries):
-                    accepted = "a name that no other reference has"
-                    raise refuse(self.path, f"{field}.name", name, accepted)
-                external[name] = self._external(given, field)
+        libraries, external = list[str](), dict[str, External]()
+        documents = self.document.references
+        for index, document in enumerate(documents):
+            field, why = f"references[{index}]", f"problem {self.problem.name}"
+            if isinstance(document, str):
+                accepted = self.problem.libraries
+                refuse_unknown(self.path, field, document, accepted, why)
+                libraries.append(document)
+            elif not isinstance(document, ReferenceDocument):
+                name, reference = self._external(document, field, libraries)
+                external[name] = reference
                 libraries.append(name)
-        if not kernels:
-            return Reference(libraries=tuple(libraries), external=external)
-        if len(kernels) + len(libraries) > 1:
-            both = [*libraries, *(given.kernel for given in kernels)]
-            accepted = "libraries and references of one's own, or one kernel"
-            raise refuse(self.path, "references", both, accepted)
-        return self._reference_kernel(kernels[0])
+            elif len(documents) == 1:
+                return self._reference_kernel(document)
+            else:
+                alone = "libraries and references of one's own, or one kernel"
+                raise refuse(self.path, "references", document.kernel, alone)
+        return Reference(tuple(libraries), external)
 
     def _reference_kernel(self, given: ReferenceDocument) -> Reference:
         """A kernel as the reference, which has a variant for each variant of the sweep."""
@@ -481,11 +480,11 @@ class _SweepFile:
             for index, text in enumerate(given.sizes or ())
         ]
         cells: list[tuple[Variant, Size]] = []
-        for variant, entry in self.entries.items():
-            for size in sizes or self.sizes_with_cells[:1]:
-                if variant.absent() is not None or size not in entry.sizes:
-                    continue
-                with within(f"{self.path}: {field}.where"):
+        with within(f"{self.path}: {field}.where"):
+            for variant, entry in self.entries.items():
+                for size in sizes or self.sizes_with_cells[:1]:
+                    if variant.absent() is not None or size not in entry.sizes:
+                        continue
                     if evaluate(given.where or 1, _names_of(entry, size)):
                         cells.append((variant, size))
         if given.where and not cells:
@@ -565,39 +564,34 @@ def chosen_cells(
     if not isinstance(choice, Mapping) or sweep.name not in choice:
         return sweep
     field, where = f"sweeps.{sweep.name}", choice[sweep.name]
-    first, kept = sweep.regimes[0], dict[Variant, Entry]()
 
     def keeps(entry: Entry, size: Size, regime: str) -> bool:
+        names = {**_names_of(entry, size), "regime": regime}
         with within(f"configuration: {field}"):
-            return bool(evaluate(where, {**_names_of(entry, size), "regime": regime}))
+            return bool(evaluate(where, names))
 
-    def some(selection: Selection, regime: str = first) -> Selection:
-        cells = [cell for cell in selection if cell[0] in kept]
-        return tuple(
-            (variant, size)
-            for variant, size in cells
-            if size in kept[variant].sizes and keeps(kept[variant], size, regime)
-        )
-
+    kept: dict[Variant, Entry] = {}
     for entry in sweep.entries:
-        sizes = tuple(size for size in entry.sizes if keeps(entry, size, first))
+        sizes = [size for size in entry.sizes if keeps(entry, size, sweep.regimes[0])]
         if sizes:
-            kept[entry.variant] = replace(entry, sizes=sizes)
+            kept[entry.variant] = replace(entry, sizes=tuple(sizes))
     if not kept:
         raise refuse("configuration", field, where, "an expression that keeps a cell")
     for variant, entry in kept.items():
         if entry.baseline is not None:
             baseline = kept.get(entry.baseline.variant)
             kept[variant] = replace(entry, baseline=baseline)
-    asked = [entry.sizes for entry in kept.values()]
+    sustained = []
+    for variant, size in sweep.sustained:
+        chosen = kept.get(variant)
+        if chosen and size in chosen.sizes and keeps(chosen, size, SUSTAINED):
+            sustained.append((variant, size))
+    entries = tuple(kept.values())
     return replace(
         sweep,
-        entries=tuple(kept.values()),
-        sizes=tuple(size for size in sweep.sizes if any(size in at for at in asked)),
-        counted=some(sweep.counted),
-        sustained=some(sweep.sustained, SUSTAINED),
-        repeated=some(sweep.repeated),
-        errors=some(sweep.errors),
+        entries=entries,
+        sizes=_with_cells(sweep.sizes, entries),
+        sustained=tuple(sustained),
     )
 
 

@@ -23,15 +23,17 @@ def _three_views(
 
     over = "gcd(stride, 32)" if by_stride else "one"
     model = data.numbers(
-        rows, lambda row: row.metric("predicted_wavefronts") / degree(row)
+        rows, lambda row: row.metric("predicted_wavefronts") / degree(row), "x"
     )
     yield decide_part(f"wavefronts of the bank model over {over}", model, near=1)
-    counted = data.numbers(rows, lambda row: per_request(row, access) / degree(row))
+    counted = data.numbers(
+        rows, lambda row: per_request(row, access) / degree(row), "x"
+    )
     yield decide_part(
         f"wavefronts by the profiler over {over}", counted, near=1, margin=ENOUGH - 1
     )
     timed = data.numbers(
-        rows, lambda row: row.metric("cycles_per_access") / degree(row)
+        rows, lambda row: row.metric("cycles_per_access") / degree(row), "x"
     )
     clock: Part = yield decide_part(
         f"cycles by the clock over {over}", timed, near=1, margin=_CYCLES
@@ -84,5 +86,5 @@ def tiled_gemm_conflict_free(data: RunData) -> Parts:
     """
     # The raw conflict counter is not used, because it counts arbitration as well.
     rows = data.timed("fp32_ladder", "gemm_shared_tile", tile=32, n=1024)
-    loads = yield decide_part(LOADS, data.numbers(rows, over_fewest), most=ENOUGH)
+    loads = yield decide_part(LOADS, data.numbers(rows, over_fewest, "x"), most=ENOUGH)
     return f"Look elsewhere for the time of such a tile: its loads take {loads.span} the fewest wavefronts."

@@ -41,8 +41,3 @@ def over_fewest(row: Row) -> float:
     """Wavefronts per shared load over the fewest: one for an LDS.32, two for an LDS.128 with 16 addresses or fewer."""
     words, vectors = row["lds_32"], row["lds_128"]
     return float(per_request(row) * (words + vectors) / (words + 2 * vectors))
-
-
-def shared_bytes(row: Row) -> float:
-    """Shared memory of a block."""
-    return float(row["shared_bytes_static"] + row["shared_bytes_dynamic"])

@@ -1,7 +1,6 @@
 """Claims of `double-buffering`: double buffering, lane maps and bank conflicts of an FP32 GEMM."""
 
 from operator import itemgetter
-from typing import Any
 
 from ladder.claims.counters import (
     ENOUGH,
@@ -19,36 +18,19 @@ from ladder.claims.primitives import (
     decide_part,
     is_faster,
     is_slower,
+    lanes,
     note,
     rung_over,
 )
-from ladder.results.run_data import Rows, RunData
+from ladder.results.run_data import RunData
 
 CONFLICTS = "conflicts a shared load"
 
 
-def _lanes(data: RunData, lane_map: Any, split: Any, **wanted: Any) -> Rows:
-    """Cells of lane maps, with tiles of 128 x 128 that are not interleaved."""
-    given = {
-        "lane_map": lane_map,
-        "split": split,
-        "bm": 128,
-        "tiles": "padded",
-        **wanted,
-    }
-    return data.timed("fp32_lane_maps", "gemm_staged", **given)
-
-
-def _buffering(data: RunData, **wanted: Any) -> Rows:
-    """Cells of register staging that store a tile after the FFMAs."""
-    return data.timed(
-        "fp32_buffering",
-        "gemm_staged",
-        loader="staged",
-        deposits="behind",
-        min_blocks=2,
-        **wanted,
-    )
+def _waits_for_memory(data: RunData, *rungs: str) -> str:
+    rows = data.timed(WRITTEN, rung=rungs, n=4096)
+    waits = data.numbers(rows, stalled("long_scoreboard"))
+    return note("cycles an instruction waits for global memory", waits)
 
 
 def double_buffer_barriers(data: RunData) -> Parts:
@@ -64,13 +46,10 @@ def double_buffer_barriers(data: RunData) -> Parts:
         "BAR in the loop, one pair of tiles",
         data.numbers(one, itemgetter("bar")),
         near=2,
-        unit="",
     )
     # With two pairs there is one barrier more before the loop, after the first pair is filled.
     double = data.numbers(two, lambda row: row["bar"] - 1)
-    part = yield decide_part(
-        "BAR in the loop, two pairs of tiles", double, near=1, unit=""
-    )
+    part = yield decide_part("BAR in the loop, two pairs of tiles", double, near=1)
     return f"Count on {part.span} barrier per tile with two pairs of tiles; it alone does not make the kernel faster."
 
 
@@ -84,18 +63,13 @@ def double_buffer_faster(data: RunData) -> Parts:
     yield note(
         "over prefetch alone",
         rung_over(data, WRITTEN, "double buffer", "prefetch"),
-        "x",
     )
     alone = rung_over(data, WRITTEN, "double buffer, one block", "prefetch, one block")
-    yield note("over prefetch alone, one block a multiprocessor", alone, "x")
-    waits = data.numbers(
-        data.timed(WRITTEN, rung=("kernel 6", "prefetch", "double buffer"), n=4096),
-        stalled("long_scoreboard"),
-    )
-    yield note("cycles an instruction waits for global memory", waits)
+    yield note("over prefetch alone, one block a multiprocessor", alone)
+    yield _waits_for_memory(data, "kernel 6", "prefetch", "double buffer")
     if not alone.values:
         return f"Double buffer kernel 6: {speed.span} the speed."
-    return f"Double buffer where one block fits ({alone.span()} over prefetch alone); with two, prefetch is enough."
+    return f"Double buffer where one block fits ({alone.span} over prefetch alone); with two, prefetch is enough."
 
 
 def store_after_load(data: RunData) -> Parts:
@@ -107,11 +81,7 @@ def store_after_load(data: RunData) -> Parts:
     speed = yield is_faster(
         "speed of storing behind the multiplications over at once", speeds, "n"
     )
-    waits = data.numbers(
-        data.timed(WRITTEN, rung=("kernel 6", "prefetch"), n=4096),
-        stalled("long_scoreboard"),
-    )
-    yield note("cycles an instruction waits for global memory", waits)
+    yield _waits_for_memory(data, "kernel 6", "prefetch")
     return f"Store a tile behind the multiplications of the one before: {speed.span} the speed."
 
 
@@ -121,17 +91,17 @@ def linear_map_conflicts_b(data: RunData) -> Parts:
     Source: double-buffering (lane maps).
     """
     both, a = (
-        _lanes(data, "rows_2x16", "adjacent", n=1024, tiles=one)
+        lanes(data, "rows_2x16", "adjacent", n=1024, tiles=one)
         for one in ("padded", "interleaved")
     )
     part = yield decide_part(
-        f"{CONFLICTS}, A and B", data.numbers(both, conflicts), least=FEW, unit=""
+        f"{CONFLICTS}, A and B", data.numbers(both, conflicts), least=FEW
     )
     # Interleaved B is read in single words without conflicts, and A as before.
     yield decide_part(
-        f"{CONFLICTS}, B interleaved", data.numbers(a, conflicts), most=FEW, unit=""
+        f"{CONFLICTS}, B interleaved", data.numbers(a, conflicts), most=FEW
     )
-    yield note(LOADS, data.numbers(both, over_fewest), "x")
+    yield note(LOADS, data.numbers(both, over_fewest, "x"))
     advice = part.either("Do not number", "Number")
     return f"{advice} a warp's threads 2 x 16: a load has {part.span} conflicts."
 
@@ -141,11 +111,9 @@ def zigzag_map_conflict_free(data: RunData) -> Parts:
 
     Source: double-buffering (lane maps), after maxas.
     """
-    rows = _lanes(data, "zigzag_8x4", "quadrants", n=1024)
-    part = yield decide_part(
-        CONFLICTS, data.numbers(rows, conflicts), most=FEW, unit=""
-    )
-    yield note(LOADS, data.numbers(rows, over_fewest), "x")
+    rows = lanes(data, "zigzag_8x4", "quadrants", n=1024)
+    part = yield decide_part(CONFLICTS, data.numbers(rows, conflicts), most=FEW)
+    yield note(LOADS, data.numbers(rows, over_fewest, "x"))
     return f"{part.either('Use', 'Check')} a zigzag in quadrants: a load has {part.span} conflicts."
 
 
@@ -154,10 +122,10 @@ def plain_map_also_conflict_free(data: RunData) -> Parts:
 
     Source: double-buffering (lane maps).
     """
-    rows = _lanes(data, "rows_4x8", "quadrants", n=1024)
-    yield decide_part(CONFLICTS, data.numbers(rows, conflicts), most=FEW, unit="")
+    rows = lanes(data, "rows_4x8", "quadrants", n=1024)
+    yield decide_part(CONFLICTS, data.numbers(rows, conflicts), most=FEW)
     # Not needed: slower by no more than a slight difference.
-    values = data.speeds(_lanes(data, "rows_4x8", "quadrants"))
+    values = data.speeds(lanes(data, "rows_4x8", "quadrants"))
     speed = yield decide_part(
         "speed over the zigzag", values, least=1 - SLIGHT, per="n"
     )
@@ -179,7 +147,7 @@ def transposed_store_conflicts(data: RunData) -> Parts:
     )
     plain, padded = (rows.only(tiles="padded", pad=pad) for pad in (0, 4))
     stores = yield decide_part(
-        "conflicts a shared store, without padding", plain, least=FEW, unit=""
+        "conflicts a shared store, without padding", plain, least=FEW
     )
     yield note("with four words of padding", padded)
     yield note("XOR-swizzled in groups of four", rows.only(tiles="xor_groups"))
@@ -192,13 +160,14 @@ def compute_first_faster_large(data: RunData) -> Parts:
 
     Source: double-buffering (double buffering).
     """
+    # Register staging that stores a tile behind the FFMAs.
+    given = {"loader": "staged", "deposits": "behind", "min_blocks": 2}
     first, fetch = (
-        _buffering(data, order=order) for order in ("compute_first", "prefetch_first")
+        data.timed("fp32_buffering", n=lambda n: n >= 2048, order=order, **given)
+        for order in ("compute_first", "prefetch_first")
     )
     # Sometimes and slightly: one buffering at one size is enough, and any gain counts.
-    values = data.speeds_over(first, fetch, "n", "stages", "buffers").only(
-        n=lambda n: n >= 2048
-    )
+    values = data.speeds_over(first, fetch, "n", "stages", "buffers")
     speed = yield decide_part(
         "speed over the same kernel that fetches first",
         values,
@@ -214,9 +183,8 @@ def b_swizzle_loses_vectors(data: RunData) -> Parts:
 
     Source: double-buffering (interleaved B, its kernel 7).
     """
-    loads = data.numbers(
-        _lanes(data, "rows_2x16", "adjacent", tiles="interleaved", n=1024), over_fewest
-    )
+    rows = lanes(data, "rows_2x16", "adjacent", tiles="interleaved", n=1024)
+    loads = data.numbers(rows, over_fewest, "x")
     yield decide_part(LOADS, loads, most=ENOUGH)
     own, plain = (
         data.compiled("fp32_lane_maps", tiles=tiles)
@@ -233,7 +201,7 @@ def b_swizzle_loses_vectors(data: RunData) -> Parts:
         "loader",
     )
     yield decide_part("LDS.128 over those of the plain layout", vectors, most=0.99)
-    values = data.speeds(_lanes(data, "rows_2x16", "adjacent", tiles="interleaved"))
+    values = data.speeds(lanes(data, "rows_2x16", "adjacent", tiles="interleaved"))
     speed = yield is_slower("speed over the zigzag in quadrants", values, "n")
     return f"{speed.either('Prefer', 'Compare')} other lane maps: interleaved B has {speed.span} the speed."
 
@@ -249,17 +217,13 @@ def quadrants_vs_contiguous(data: RunData) -> Parts:
     yield note(
         "of a single piece, 256 threads",
         rung_over(data, WRITTEN, "one piece, 256 threads", "four pieces"),
-        "x",
     )
     yield note(
         "with a zigzag of 4 x 8",
-        data.speeds(_lanes(data, "zigzag_4x8", "contiguous")),
-        "x",
+        data.speeds(lanes(data, "zigzag_4x8", "contiguous")),
     )
-    contiguous, quadrants = (
-        data.timed("fp32_ablation", rung=name) for name in ("contiguous warps", "all")
-    )
-    yield note("in the tuned kernel", data.speeds_over(contiguous, quadrants, "n"), "x")
+    tuned = rung_over(data, "fp32_ablation", "contiguous warps", "all")
+    yield note("in the tuned kernel", tuned)
     return f"Let a warp own a piece of each quarter: a single piece has {speed.span} the speed."
 
 
@@ -272,5 +236,5 @@ def async_copy_helps(data: RunData) -> Parts:
     values = data.speeds(data.timed("fp32_async_stages", stages=2, **kernel))
     speed = yield is_faster("speed over register staging", values, "n")
     more = data.timed("fp32_async_stages", stages=(3, 4, 5), n=4096, **kernel)
-    yield note("speed of more stages at 4096", data.speeds(more), "x")
+    yield note("speed of more stages at 4096", data.speeds(more))
     return f"{speed.either('Use', 'Try')} cp.async: {speed.span} the speed of register staging."

@@ -7,7 +7,6 @@ from ladder.claims.counters import (
     LOADS,
     metric,
     over_fewest,
-    shared_bytes,
     stalled,
     wavefronts,
 )
@@ -18,16 +17,20 @@ from ladder.claims.primitives import (
     decide_part,
     is_faster,
     is_slower,
+    lanes,
     note,
     rung_over,
 )
+from ladder.model.problem import ELEMENT_BYTES
 from ladder.results.counters import DRAM_READ
-from ladder.results.run_data import Row, Rows, RunData, Value, Values
+from ladder.results.run_data import Row, RunData, Value, Values
 from ladder.results.statistics import Estimate, estimate, ratio
 
-# Bytes of a multiprocessor of compute capability 9.0; the system takes 1 KiB per block.
+# Bytes of a multiprocessor of compute capability 9.0, and what the system takes of them per block.
 _SHARED = 228 * 1024
+_OF_SYSTEM = 1024
 _STAGED = ("mma_staged", "wmma_staged")
+_TF32 = "tensor_ladder_tf32"
 _PLAIN, _TRANSPOSED = "practice_plain_a", "practice_transposed_a"
 
 
@@ -46,15 +49,9 @@ _TEXTBOOK = (
 """Rungs of fp32_ladder that the text climbs: tiling, vectors, transposing, padding, double buffering."""
 
 
-def _over_two(data: RunData, rung: str) -> Values:
-    """Speed with registers for one block a multiprocessor over that for two, where the grid fills the GPU."""
-    return rung_over(data, WRITTEN, f"{rung}, one block", rung).only(
-        n=lambda n: n >= 2048
-    )
-
-
-def _store_wavefronts(row: Row) -> float:
-    return wavefronts(row, "st")
+def _above_half(shared_bytes: int) -> bool:
+    """Whether a block takes more than half of a multiprocessor's shared memory, all of it dynamic."""
+    return shared_bytes + _OF_SYSTEM > _SHARED / 2
 
 
 def transpose_pays(data: RunData) -> Parts:
@@ -67,15 +64,13 @@ def transpose_pays(data: RunData) -> Parts:
     yield note(
         "with OFFSET 4",
         rung_over(data, WRITTEN, "transposed A, OFFSET 4", "plain A"),
-        "x",
     )
     own, plain = (
         data.timed(WRITTEN, rung=rung, n=4096) for rung in ("transposed A", "plain A")
     )
     yield note(
         "wavefronts of stores over those of plain A",
-        data.ratios(own, plain, _store_wavefronts, "n"),
-        "x",
+        data.ratios(own, plain, lambda row: wavefronts(row, "st"), "n"),
     )
     return f"{speed.either('Transpose A', 'Time both')}: {speed.span} the speed."
 
@@ -91,10 +86,9 @@ def plain_a_needs_four_loads(data: RunData) -> Parts:
         "LDS.32 of the kernel with plain A",
         data.numbers(plain, itemgetter("lds_32")),
         least=1,
-        unit="",
     )
     vectors = data.ratios(plain, own, itemgetter("lds_128"), "dtype")
-    yield note("LDS.128 of plain over those of transposed A", vectors, "x")
+    yield note("LDS.128 of plain over those of transposed A", vectors)
     advice = single.either("Transpose A for vector loads", "Look at the SASS first")
     return f"{advice}: the compiler may load plain A along K, four steps at once."
 
@@ -104,13 +98,8 @@ def stalls_of_conflicts(data: RunData) -> Parts:
 
     Source: gemm-practice (bank conflicts).
     """
-    given = {"bm": 128, "tiles": "padded", "n": 4096}
-    with_, without = (
-        data.timed(
-            "fp32_lane_maps", "gemm_staged", lane_map=lane_map, split=split, **given
-        )
-        for lane_map, split in (("rows_2x16", "adjacent"), ("zigzag_8x4", "quadrants"))
-    )
+    with_ = lanes(data, "rows_2x16", "adjacent", n=4096)
+    without = lanes(data, "zigzag_8x4", "quadrants", n=4096)
     short = data.ratios(with_, without, stalled("short_scoreboard"), "n")
     part = yield decide_part(
         "waits by short scoreboard, with conflicts over without", short, least=ENOUGH
@@ -120,7 +109,6 @@ def stalls_of_conflicts(data: RunData) -> Parts:
         "cycles an instruction waits by MIO throttle, with conflicts",
         queue,
         least=0.1,
-        unit="",
     )
     yield note(
         "cycles an instruction waits by short scoreboard",
@@ -137,7 +125,7 @@ def registers_for_64_sums(data: RunData) -> Parts:
     kernels = data.compiled(WRITTEN, (_PLAIN, _TRANSPOSED))
     registers = data.numbers(kernels, itemgetter("registers"))
     part = yield decide_part(
-        "registers a thread", registers, least=80, most=100, some=True, unit=""
+        "registers a thread", registers, least=80, most=100, some=True
     )
     return f"Plan for {part.span} registers a thread with 64 sums."
 
@@ -156,15 +144,15 @@ def padding_needs_alignment(data: RunData) -> Parts:
         narrow.only(pad=pads) for pads in ((0, 4, 8), (1, 2, 3, 5, 6, 7))
     )
     yield decide_part(
-        "loads narrower than LDS.128 with 0, 4 or 8 words", aligned, near=0, unit=""
+        "loads narrower than LDS.128 with 0, 4 or 8 words", aligned, near=0
     )
     yield decide_part(
-        "loads narrower than LDS.128 with other paddings", others, least=1, unit=""
+        "loads narrower than LDS.128 with other paddings", others, least=1
     )
     broken = data.speeds(
         data.timed("fp32_padding", pad=(1, 2, 3, 5, 6, 7), n=4096, **kernel)
     )
-    return f"Pad by multiples of four words: others have {broken.span()} the speed of none in tiles of 128 x 128."
+    return f"Pad by multiples of four words: others have {broken.span} the speed of none in tiles of 128 x 128."
 
 
 def bcf_still_conflicts(data: RunData) -> Parts:
@@ -173,7 +161,7 @@ def bcf_still_conflicts(data: RunData) -> Parts:
     Source: gemm-practice (bcf).
     """
     rows = data.timed(WRITTEN, rung="transposed A", n=1024)
-    loads = yield decide_part(LOADS, data.numbers(rows, over_fewest), least=ENOUGH)
+    loads = yield decide_part(LOADS, data.numbers(rows, over_fewest, "x"), least=ENOUGH)
     return f"Count wavefronts before you call a kernel conflict-free: this one takes {loads.span} the fewest."
 
 
@@ -185,17 +173,17 @@ def smem_formula(data: RunData) -> Parts:
 
     def over_formula(row: Row) -> float:
         """Without the padding, which is one of rows along N, and in FP32 of rows along M too."""
-        size = {"fp32": 4, "tf32": 4, "fp16": 2}[row["dtype"]]
         lengths = 2 * row["bk"] if row["dtype"] == "fp32" else row["bm"] + row["bk"]
         tile, padding = row["bk"] * (row["bm"] + row["bn"]), lengths * row.get("pad", 0)
-        return float((shared_bytes(row) / size / row["stages"] - padding) / tile)
+        held = row["shared_bytes_dynamic"] / ELEMENT_BYTES[row["dtype"]] / row["stages"]
+        return float((held - padding) / tile)
 
     for name, sweep, kernel in (
         ("FP32", "fp32_async_stages", "gemm_staged"),
         ("TF32", "tensor_stages_swizzle", "mma_staged"),
         ("fp16", "tensor_layouts", _STAGED),
     ):
-        bytes_over = data.numbers(data.compiled(sweep, kernel), over_formula)
+        bytes_over = data.numbers(data.compiled(sweep, kernel), over_formula, "x")
         yield decide_part(
             f"bytes without padding over the formula's, {name}", bytes_over, near=1
         )
@@ -211,25 +199,20 @@ def occupancy_collapse(data: RunData) -> Parts:
         ("FP32", "fp32_async_stages", "gemm_staged"),
         ("tensor", "tensor_tiles", "mma_staged"),
     ):
-        rows = data.compiled(sweep, kernel)
-        above = Rows(
-            sweep,
-            [row for row in rows.rows if shared_bytes(row) + 1024 > _SHARED / 2],
-            rows.why,
-        )
-        blocks = data.numbers(above, itemgetter("blocks_per_sm"))
-        yield decide_part(
-            f"blocks a multiprocessor above half, {name} kernels",
-            blocks,
-            near=1,
-            unit="",
-        )
+        kernels = data.compiled(sweep, kernel)
+        blocks = data.numbers(kernels, itemgetter("blocks_per_sm"))
+        above = blocks.only(shared_bytes_dynamic=_above_half)
+        label = f"blocks a multiprocessor above half, {name} kernels"
+        yield decide_part(label, above, near=1)
     # Registers leave one block here, in place of shared memory: the kernel is the same otherwise.
-    kernels = ("prefetch", "double buffer")
-    ratios = [_over_two(data, rung) for rung in kernels]
-    large = Values(
-        WRITTEN, [one for own in ratios for one in own.values], ratios[0].why
+    one, two = (
+        data.timed(WRITTEN, rung=rungs)
+        for rungs in (
+            ("prefetch, one block", "double buffer, one block"),
+            ("prefetch", "double buffer"),
+        )
     )
+    large = data.speeds_over(one, two, "n", "stages").only(n=lambda n: n >= 2048)
     speed = yield decide_part(
         "speed of one block over two, from 2048 on", large, most=0.9, per="rung"
     )
@@ -268,16 +251,15 @@ def block_swizzle_l2(data: RunData) -> Parts:
             per="n",
         )
     # The text's kernel is WMMA in TF32, and it speaks of 16384.
-    wmma = rung_over(
-        data, "tensor_ladder_tf32", "6 threadblock swizzle", "5 three-stage pipeline"
-    ).only(n=16384)
+    below = "5 three-stage pipeline"
+    wmma = rung_over(data, _TF32, "6 threadblock swizzle", below, n=16384)
     speed = yield decide_part(
         "speed over rows at 16384, WMMA in TF32", wmma, least=1, margin=2 * SLIGHT
     )
     fp32 = data.speeds(
         data.timed("fp32_block_swizzle", strip=lambda strip: strip > 0)
     ).best("n")
-    yield note("speed of the fastest width over rows, FP32", fp32, "x")
+    yield note("speed of the fastest width over rows, FP32", fp32)
     return f"Swizzle large TF32 products: {speed.span} the speed at 16384."
 
 
@@ -290,14 +272,12 @@ def cublas_best_small(data: RunData) -> Parts:
         data.timed("fp32_ladder", n=lambda n: n < 1024, rung=_TEXTBOOK)
     ).best("n")
     part = yield is_slower("best speed over cuBLAS, rungs 4 to 13 in FP32", fp32, "n")
-    wmma = data.speeds(
-        data.timed("tensor_ladder_tf32", "wmma_staged", n=lambda n: n < 1024)
-    ).best("n")
+    wmma = data.speeds(data.timed(_TF32, "wmma_staged", n=lambda n: n < 1024)).best("n")
     yield is_slower("best speed over cuBLAS, WMMA in TF32", wmma, "n")
     small = data.speeds(
         data.timed("fp32_ladder", rung="19c small tile", n=lambda n: n < 1024)
     )
-    yield note("a tile of 32 x 64 made for such sizes", small, "x")
+    yield note("a tile of 32 x 64 made for such sizes", small)
     return f"Below 1024 use cuBLAS or a small tile: the text's rungs have {part.span} its speed."
 
 
@@ -307,7 +287,7 @@ def tf32_overtakes_at_2048(data: RunData) -> Parts:
     Source: gemm-practice (results).
     """
     rows, others = (
-        data.timed("tensor_ladder_tf32", "wmma_staged"),
+        data.timed(_TF32, "wmma_staged"),
         data.timed("fp32_ladder"),
     )
     found = []
@@ -325,9 +305,7 @@ def tf32_overtakes_at_2048(data: RunData) -> Parts:
     speed = yield decide_part(
         "speed of the fastest WMMA rung over FP32 cuBLAS", large, least=1, per="n"
     )
-    yield note(
-        "speed of the fastest rung below 2048", best.only(n=lambda n: n < 2048), "x"
-    )
+    yield note("speed of the fastest rung below 2048", best.only(n=lambda n: n < 2048))
     advice = speed.either("Use TF32 where its precision is enough", "Time TF32")
     return f"{advice}: {speed.span} the speed of FP32 cuBLAS from 2048 on."
 
@@ -337,19 +315,18 @@ def stage3_for_16384(data: RunData) -> Parts:
 
     Source: gemm-practice (stages).
     """
-    wmma = rung_over(
-        data, "tensor_ladder_tf32", "5 three-stage pipeline", "4 two-stage pipeline"
-    )
+    below = "4 two-stage pipeline"
+    wmma = rung_over(data, _TF32, "5 three-stage pipeline", below, n=16384)
     speed = yield decide_part(
         "speed of three stages over two at 16384, WMMA",
-        wmma.only(n=16384),
+        wmma,
         least=1,
         margin=2 * SLIGHT,
     )
     three, two = (
         data.timed("tensor_stages_swizzle", n=16384, stages=stages) for stages in (3, 2)
     )
-    yield note("the same by mma.sync", data.speeds_over(three, two, "n", "strip"), "x")
+    yield note("the same by mma.sync", data.speeds_over(three, two, "n", "strip"))
     return f"Take three stages at 16384: {speed.span} the speed of two."
 
 
@@ -358,7 +335,7 @@ def large_size_retention(data: RunData) -> Parts:
 
     Source: gemm-practice (results).
     """
-    rows = data.timed("tensor_ladder_tf32", rung="6 threadblock swizzle")
+    rows = data.timed(_TF32, rung="6 threadblock swizzle")
 
     def rate(row: Row) -> Estimate:
         time = estimate(row, "median_us")
@@ -369,16 +346,11 @@ def large_size_retention(data: RunData) -> Parts:
             )
         )
 
-    best = max(rows.rows, key=lambda row: float(row["tflops"]), default=None)
-    large = [row for row in rows.rows if row["n"] == 16384]
-    kept = [
-        Value(ratio(rate(row), rate(best)), row=row, timed=(row, best))
-        for row in large
-        if best
-    ]
-    values = Values(rows.sweep, kept, rows.why)
-    part = yield decide_part("rate at 16384 over its best", values, least=26 / 28)
-    yield note("clock", data.numbers(rows, itemgetter("sm_clock_mhz")), "MHz")
+    measured = [Value(rate(row), row=row, timed=(row,)) for row in rows.rows]
+    rates = Values(rows.sweep, measured, rows.why)
+    kept = rates.only(n=16384).over(rates.best("rung"))
+    part = yield decide_part("rate at 16384 over its best", kept, least=26 / 28)
+    yield note("clock", data.numbers(rows, itemgetter("sm_clock_mhz"), "MHz"))
     return f"Expect {part.span} the best rate at 16384, and look at the clock before you blame the kernel."
 
 
@@ -402,10 +374,11 @@ def xor_no_extra_memory(data: RunData) -> Parts:
             / (2 * row["stages"] * row["bk"] * (row["bm"] + row["bn"]))
         )
 
-    loads = data.numbers(
-        data.timed("tensor_layouts", "mma_staged"), over_fewest_ldmatrix
+    rows = data.timed("tensor_layouts", "mma_staged")
+    loads = data.numbers(rows, over_fewest_ldmatrix, "x")
+    memory = data.numbers(
+        data.compiled("tensor_layouts", "mma_staged"), over_tiles, "x"
     )
-    memory = data.numbers(data.compiled("tensor_layouts", "mma_staged"), over_tiles)
     padded = memory.only(pad=(8, 16))
     best = yield decide_part(
         "wavefronts over those without conflicts, XOR",
@@ -422,16 +395,12 @@ def xor_no_extra_memory(data: RunData) -> Parts:
     yield decide_part("bytes over those of the tiles, padded", padded, least=1.01)
     matrices = data.timed("bank_ldmatrix", "bank_matrix", tile_layout="xor")
     model = data.numbers(
-        matrices, lambda row: row.metric("predicted_wavefronts") / row["matrices"]
+        matrices, lambda row: row.metric("predicted_wavefronts") / row["matrices"], "x"
     )
     yield decide_part("wavefronts per matrix by the bank model, XOR", model, near=1)
-    yield note("wavefronts, padded", loads.only(pad=(8, 16)), "x")
-    yield note(
-        "speed over cuBLAS",
-        data.speeds(data.timed("tensor_layouts", "mma_staged")),
-        "x",
-    )
-    return f"Swizzle with XOR: {best.span} the fewest wavefronts; padding takes {padded.span()} the bytes."
+    yield note("wavefronts, padded", loads.only(pad=(8, 16)))
+    yield note("speed over cuBLAS", data.speeds(rows))
+    return f"Swizzle with XOR: {best.span} the fewest wavefronts; padding takes {padded.span} the bytes."
 
 
 def wmma_cannot_xor(data: RunData) -> Parts:
@@ -442,6 +411,6 @@ def wmma_cannot_xor(data: RunData) -> Parts:
     # By the signature of load_matrix_sync, which is a constraint of the kernel.
     cells = data.cells("tensor_layouts", "wmma_staged", swizzle="xor")
     refused = data.numbers(cells, lambda row: row["status"] == "unsupported")
-    yield decide_part("share of cells that are unsupported", refused, near=1, unit="")
+    yield decide_part("share of cells that are unsupported", refused, near=1)
     speeds = data.speeds(data.timed("tensor_layouts", "wmma_staged"))
-    return f"For swizzled tiles use ldmatrix with mma.sync: WMMA without has {speeds.span()} the speed of cuBLAS."
+    return f"For swizzled tiles use ldmatrix with mma.sync: WMMA without has {speeds.span} the speed of cuBLAS."

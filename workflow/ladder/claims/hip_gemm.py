@@ -8,99 +8,91 @@ from ladder.claims.primitives import (
     Parts,
     decide_part,
     is_faster,
+    lanes,
     rung_over,
 )
 from ladder.results.run_data import Rows, RunData
 
 _LADDER, _WRITTEN, _BUFFERING = "fp32_ladder", "fp32_as_written", "fp32_buffering"
-_STEPS = (
-    # step of the source, what it changes, the sweep, its rung, the rung below, and whether it was faster in the source
-    (
-        "2",
+_STEPS = {
+    # step of the source: what it changes, the sweep, its rung, the rung below, and whether it was faster in the source
+    "2": (
         "32 x 32 tiles in shared memory",
         _LADDER,
         "3 shared tile",
         "2 coalesced loads",
         True,
     ),
-    (
-        "3",
+    "3": (
         "several outputs per thread",
         _LADDER,
         "4 register tile",
         "3 shared tile",
         True,
     ),
-    (
-        "3.1",
+    "3.1": (
         "one step of K at a time",
         _LADDER,
         "5 outer product",
         "4 register tile",
         False,
     ),
-    (
-        "3.2",
+    "3.2": (
         "one element of A at a time",
         _LADDER,
         "5b element of A",
         "5 outer product",
         True,
     ),
-    (
-        "3.3",
+    "3.3": (
         "a transposed A and vector loads",
         _LADDER,
         "7 transposed A",
         "5b element of A",
         True,
     ),
-    ("3.4", "split loaders", _LADDER, "7b split loaders", "7 transposed A", False),
-    ("4", "padding", _LADDER, "8 padding", "7 transposed A", True),
-    (
-        "5",
+    "3.4": ("split loaders", _LADDER, "7b split loaders", "7 transposed A", False),
+    "4": ("padding", _LADDER, "8 padding", "7 transposed A", True),
+    "5": (
         "shared memory into registers ahead of the multiplications",
         _WRITTEN,
         "HIP 5",
         "HIP 4",
         True,
     ),
-    (
-        "6",
+    "6": (
         "two shared tiles, in C",
         _LADDER,
         "12 double-buffered tiles",
         "11 register prefetch",
         False,
     ),
-    ("7", "two steps of K at a time", _WRITTEN, "HIP 7", "HIP 5", True),
-    ("7.1", "two-dimensional arrays", _LADDER, "8b declared array", "8 padding", False),
-    ("7.2", "a function that reads shared memory", _WRITTEN, "HIP 7.2", "HIP 7", False),
-    (
-        "7.3",
+    "7": ("two steps of K at a time", _WRITTEN, "HIP 7", "HIP 5", True),
+    "7.1": ("two-dimensional arrays", _LADDER, "8b declared array", "8 padding", False),
+    "7.2": ("a function that reads shared memory", _WRITTEN, "HIP 7.2", "HIP 7", False),
+    "7.3": (
         "stores between FFMAs",
         _BUFFERING,
         "double-buffered tiles and fragments, stores between",
         "double-buffered tiles and fragments, one block",
         True,
     ),
-    (
-        "7.5",
+    "7.5": (
         "two fragments, in C",
         _LADDER,
         "13 double-buffered fragments",
         "12 double-buffered tiles",
         False,
     ),
-    ("7.7", "a warp's outputs side by side", _WRITTEN, "HIP 7.7", "HIP 7", False),
-    ("9", "outputs in four squares of 2 x 2", _WRITTEN, "HIP 9", "HIP 7", False),
-)
+    "7.7": ("a warp's outputs side by side", _WRITTEN, "HIP 7.7", "HIP 7", False),
+    "9": ("outputs in four squares of 2 x 2", _WRITTEN, "HIP 9", "HIP 7", False),
+}
 """7.4, two shared tiles in assembler, and 7.6, two fragments in assembler, have no counterpart in CUDA C++."""
 
 
 def _step(data: RunData, step: str, **condition: Any) -> Part:
     """Speed of a step over the one below it at 4096."""
-    what, sweep, rung, below = next(one[1:5] for one in _STEPS if one[0] == step)
+    what, sweep, rung, below, _ = _STEPS[step]
     label = f"speed with {what} (step {step})"
     return decide_part(label, rung_over(data, sweep, rung, below, n=4096), **condition)
 
@@ -111,7 +103,7 @@ def ladder_order(data: RunData) -> Parts:
     Source: hip-gemm (#1 to #9).
     """
     steps = {}
-    for step, *_, faster in _STEPS:
+    for step, (*_, faster) in _STEPS.items():
         bound = {"least" if faster else "most": 1}
         steps[step] = yield _step(data, step, margin=SLIGHT, **bound)
     paid = [
@@ -153,28 +145,20 @@ def warp_4x16_over_8x8(data: RunData) -> Parts:
 
     Source: hip-gemm (lane maps).
     """
-
-    def lanes(lane_map: str) -> Rows:
-        """With adjacent outputs, as in the source."""
-        given = {
-            "lane_map": lane_map,
-            "split": "adjacent",
-            "bm": 128,
-            "tiles": "padded",
-        }
-        return data.timed("fp32_lane_maps", "gemm_staged", **given)
-
-    shapes = data.speeds_over(lanes("rows_4x16"), lanes("rows_8x8"), "n")
+    # With adjacent outputs, as in the source.
+    rows_4x16, rows_8x8, rows_2x16, zigzag_8x4 = (
+        lanes(data, name, "adjacent")
+        for name in ("rows_4x16", "rows_8x8", "rows_2x16", "zigzag_8x4")
+    )
+    shapes = data.speeds_over(rows_4x16, rows_8x8, "n")
     shape = yield is_faster("speed of 4 x 16 threads over 8 x 8", shapes, "n")
     # Far faster means 20 %; the source saw 70 %.
-    order = data.speeds_over(lanes("zigzag_8x4"), lanes("rows_2x16"), "n")
+    order = data.speeds_over(zigzag_8x4, rows_2x16, "n")
     zigzag = yield decide_part(
         "speed of the zigzag over 2 x 16 threads row by row", order, least=1.2, per="n"
     )
-    first, then = (
-        f"a zigzag ({zigzag.span} the speed of rows of 2 x 16)",
-        f"4 x 16 over 8 x 8 ({shape.span})",
-    )
+    first = f"a zigzag ({zigzag.span} the speed of rows of 2 x 16)"
+    then = f"4 x 16 over 8 x 8 ({shape.span})"
     return f"With a thread's outputs adjacent time {first} first, then {then}."
 
 

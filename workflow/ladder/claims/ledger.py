@@ -44,8 +44,9 @@ def _claims(module: ModuleType) -> Iterator[Claim]:
     Raises LadderError for one that is no claim.
     """
     for name, function in vars(module).items():
-        own = getattr(function, "__module__", "") == module.__name__
-        if not (own and inspect.isfunction(function)) or name[0] == "_":
+        if not inspect.isfunction(function) or name[0] == "_":
+            continue
+        if function.__module__ != module.__name__:
             continue
         words = " ".join((function.__doc__ or "").split())
         statement, _, source = words.partition(" Source: ")
@@ -70,26 +71,29 @@ _MODULES = (
 CLAIMS = tuple(claim for module in _MODULES for claim in _claims(module))
 
 
-def decided(claim: Claim, data: RunData) -> tuple[list[Part | str], str]:
-    """What the claim yields, each of which it gets back, and its advice."""
-    found, answer = list[Part | str](), claim.decide(data)
+def decided(claim: Claim, data: RunData) -> tuple[list[Part], list[str], str]:
+    """The parts of the claim, each of which it gets back, its notes and its advice."""
+    answer = claim.decide(data)
+    parts, notes = list[Part](), list[str]()
+    part: Part | str | None = None
     try:
-        found.append(next(answer))
         while True:
-            found.append(answer.send(found[-1]))
+            part = answer.send(part)
+            if isinstance(part, str):
+                notes.append(part)
+            else:
+                parts.append(part)
     except StopIteration as end:
-        return found, str(end.value)
+        return parts, notes, str(end.value)
     except Unmeasured as error:
-        return found, f"No advice without measurements: {error}."
+        return parts, notes, f"No advice without measurements: {error}."
 
 
 def rows_of(claim: Claim, data: RunData) -> list[dict[str, object]]:
     """A row of claims.csv for each part of the claim."""
-    found, advice = decided(claim, data)
+    parts, notes, advice = decided(claim, data)
     rows = list[dict[str, object]]()
-    for part in found:
-        if isinstance(part, str):
-            continue
+    for part in parts:
         row: dict[str, object] = {
             "id": claim.id,
             "source": claim.source,
@@ -108,7 +112,7 @@ def rows_of(claim: Claim, data: RunData) -> list[dict[str, object]]:
             row["predicted_low"] = elsewhere.low
             row["predicted_high"] = elsewhere.high
         rows.append(row)
-    if notes := [each for each in found if isinstance(each, str)]:
+    if notes:
         rows[-1]["evidence"] = f"{rows[-1]['evidence']} Beside it: {'; '.join(notes)}."
     return rows
 

@@ -1,6 +1,7 @@
 """Claims of what was written about kernels that the memory bounds: sums, transpositions and softmax."""
 
 from collections.abc import Generator
+from dataclasses import replace
 
 from ladder.claims.counters import per_request
 from ladder.claims.primitives import (
@@ -86,8 +87,9 @@ def padding_frees_transposition(data: RunData) -> Parts:
     )
     # What meets other traffic counts as a conflict too, also where all banks differ: 3 to 10 % of accesses.
     left = data.ratios(padded, plain, lambda row: per_request(row) - 1, "m")
+    left = replace(left, unit="")
     yield decide_part(
-        "conflicts of shared loads, of those without padding", left, most=_FEW, unit=""
+        "conflicts of shared loads, of those without padding", left, most=_FEW
     )
     faster = yield is_faster(
         "speed of padded over plain tiles", data.speeds_over(padded, plain, "m"), "m"
@@ -104,10 +106,7 @@ def online_normalizer(data: RunData) -> Parts:
 
     Source: milakov-softmax (abstract; online normalizer over safe softmax).
     """
-    one, two = (
-        data.timed("softmax_fp32", rung=rung) for rung in ("2 online", "1 three passes")
-    )
-    gains = data.speeds_over(one, two, "n")
+    gains = rung_over(data, "softmax_fp32", "2 online", "1 three passes")
     label = "speed of two reads of a row over three"
     faster = yield is_faster(label, gains, "n")
     yield decide_part(f"{label}, at some length", gains, least=1.3, some=True)

@@ -12,7 +12,7 @@ survive Holm's correction (Holm 1979).
 """
 
 import math
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +21,7 @@ from ladder.model.cell import size_label
 from ladder.model.errors import refuse
 from ladder.model.schemas import VERDICTS
 from ladder.results import statistics as stats
-from ladder.results.run_data import RunData, Value, Values
+from ladder.results.run_data import Rows, RunData, Value, Values, grouped
 from ladder.results.statistics import Estimate
 from ladder.results.verdicts import NORMAL, SESSION
 
@@ -41,12 +41,11 @@ class Part:
     where: str
     evidence: str
     values: Values
-    unit: str
     decisive: Value | None = None
 
     @property
     def span(self) -> str:
-        return self.values.span(self.unit)
+        return self.values.span
 
     def either(self, holds: str, otherwise: str) -> str:
         """The first where the part holds, for advice."""
@@ -96,10 +95,10 @@ def verdict_of_value(
     return REFUTED if high < least or low > most else UNDECIDED
 
 
-def _room(value: Estimate, *edges: float) -> float:
-    """How many times its half-width the interval of a value may have before it reaches an edge."""
+def _room(value: Estimate, least: float, most: float) -> float:
+    """How many times its half-width the interval of a value may have before it reaches the nearer edge."""
     rooms = []
-    for edge in filter(math.isfinite, edges):
+    for edge in filter(math.isfinite, (least, most)):
         end = value.high if edge > value.value else value.low
         half = abs(end - value.value)
         rooms.append(abs(value.value - edge) / half if half else math.inf)
@@ -123,20 +122,16 @@ def corrected(
     from scipy.special import ndtri
 
     chance = [place for place, value in enumerate(values) if value.low < value.high]
-
-    def room(place: int) -> float:
-        value = values[place]
-        if some:
-            return _room(value, least, most)
-        # A value that is refuted lies beyond one edge only.
-        return _room(value, least if value.value < least else most)
-
     alone = HOLDS if some else REFUTED
-    hasty = [place for place in chance if verdicts[place] == alone]
-    hasty.sort(key=room, reverse=True)
+    rooms = {
+        place: _room(values[place], least, most)
+        for place in chance
+        if verdicts[place] == alone
+    }
     passed = [*verdicts]
+    hasty = sorted(rooms, key=rooms.__getitem__, reverse=True)
     for rank, place in enumerate(hasty):
-        if NORMAL * room(place) < ndtri(1 - 0.025 / (len(chance) - rank)):
+        if NORMAL * rooms[place] < ndtri(1 - 0.025 / (len(chance) - rank)):
             for later in hasty[rank:]:
                 passed[later] = UNDECIDED
             break
@@ -165,7 +160,6 @@ def decide_part(
     per: str | None = None,
     some: bool = False,
     more: bool = False,
-    unit: str = "x",
 ) -> Part:
     """A part of a statement: every value (with `some`, one) is at least `least`, at most `most`, or near a number.
 
@@ -187,14 +181,15 @@ def decide_part(
         raise refuse(f"part {label!r}", "margin", margin, measured)
     if not values.values:
         evidence = f"Not measured: {values.why or 'no pair of rows'}."
-        return Part(label, NOT_MEASURED, "", evidence, values, unit)
+        return Part(label, NOT_MEASURED, "", evidence, values)
     decisive = [value.deciding for value in values.values]
     alone = [verdict_of_value(value, least, most, equal, more) for value in decisive]
     verdicts = corrected(decisive, alone, least, math.inf if more else most, some)
-    by_key = defaultdict[Any, list[str]](list)
-    for value, verdict in zip(values.values, verdicts, strict=True):
-        by_key[value.row[per] if per else None].append(verdict)
-    groups = {key: combine(inside, some) for key, inside in by_key.items()}
+    pairs = [*zip(values.values, verdicts, strict=True)]
+    by_key = grouped(pairs, lambda pair: pair[0].row[per] if per else None)
+    groups = {}
+    for key, inside in by_key.items():
+        groups[key] = combine((verdict for _, verdict in inside), some)
     whole = combine_groups(groups.values(), some)
 
     def favour(value: Value) -> float:
@@ -203,19 +198,16 @@ def decide_part(
         return value.value if math.isfinite(least) else -value.value
 
     worst = REFUTED if whole == ONLY_WHERE else whole
-    pairs = zip(values.values, verdicts, strict=True)
     deciding = [value for value, verdict in pairs if verdict == worst]
     where = []
     for verdict in VERDICTS if per else ():
         if keys := [str(key) for key in groups if groups[key] == verdict]:
             where.append(f"{verdict} at {per} = {', '.join(keys)}")
-    evidence = _found(values, verdicts, unit)
+    evidence = _found(values, verdicts)
     if values.left_out:
         evidence += f"; left out because of missing data: {values.left_out}"
     least_good = (max if some else min)(deciding, key=favour)
-    return Part(
-        label, whole, "; ".join(where), f"{evidence}.", values, unit, least_good
-    )
+    return Part(label, whole, "; ".join(where), f"{evidence}.", values, least_good)
 
 
 def is_faster(label: str, values: Values, per: str | None = None) -> Part:
@@ -236,7 +228,13 @@ def rung_over(
     return data.speeds_over(rows, others, match)
 
 
-def _shown(values: Values, unit: str, ends: bool) -> list[str]:
+def lanes(data: RunData, lane_map: str, split: str, **wanted: Any) -> Rows:
+    """Cells of lane maps, with tiles of 128 x 128 that are not interleaved."""
+    given = {"lane_map": lane_map, "split": split, "bm": 128, "tiles": "padded"}
+    return data.timed("fp32_lane_maps", "gemm_staged", **given | wanted)
+
+
+def _shown(values: Values, ends: bool) -> list[str]:
     """Each value with its interval, what another GPU is predicted to show, and what sets its row apart."""
     rows = [value.row for value in values.values]
     params = [row.params for row in rows]
@@ -246,7 +244,7 @@ def _shown(values: Values, unit: str, ends: bool) -> list[str]:
     shown = []
     for value, row, of_row in zip(values.values, rows, params, strict=True):
         estimate, elsewhere = value.measured, value.predicted
-        text = f"{number(estimate.value)} {unit}".strip()
+        text = f"{number(estimate.value)} {values.unit}".strip()
         if ends and estimate.low != estimate.high:
             text += f" [{number(estimate.low)}, {number(estimate.high)}]"
         if ends and elsewhere.known:
@@ -262,12 +260,12 @@ def _shown(values: Values, unit: str, ends: bool) -> list[str]:
     return shown
 
 
-def _found(values: Values, verdicts: Sequence[str], unit: str) -> str:
+def _found(values: Values, verdicts: Sequence[str]) -> str:
     """All values where they are few, else the extremes and how many meet the condition."""
-    shown = _shown(values, unit, ends=True)
+    shown = _shown(values, ends=True)
     numbers = [value.value for value in values.values]
     if len(numbers) > 1 and len(set(numbers)) == 1:
-        return f"All {len(numbers)} are {number(numbers[0])} {unit}".strip()
+        return f"All {len(numbers)} are {number(numbers[0])} {values.unit}".strip()
     if len(numbers) <= 4:
         return ", ".join(shown)
     least, most = (shown[numbers.index(choose(numbers))] for choose in (min, max))
@@ -275,10 +273,9 @@ def _found(values: Values, verdicts: Sequence[str], unit: str) -> str:
     return f"From {least} to {most}; of {len(numbers)}: {', '.join(counts)}"
 
 
-def note(label: str, values: Values, unit: str = "") -> str:
+def note(label: str, values: Values) -> str:
     """Numbers printed next to a claim as an explanation; they do not affect its verdict."""
     if not values.values:
         return f"{label}: not measured: {values.why}"
-    return (
-        f"{label}: {stats.listed(_shown(values, unit, ends=False), _MOST_LISTED, ', ')}"
-    )
+    shown = stats.listed(_shown(values, ends=False), _MOST_LISTED, ", ")
+    return f"{label}: {shown}"

@@ -3,6 +3,7 @@
 The k of its k-stencil is the parameter `radius`. Blocks have 1024 threads, as in the text.
 """
 
+from collections.abc import Callable
 from operator import itemgetter
 from typing import Any
 
@@ -17,7 +18,7 @@ from ladder.claims.primitives import (
 )
 from ladder.problems.stencil import halo
 from ladder.results.counters import DRAM_READ, SECTORS
-from ladder.results.run_data import Row, Rows, RunData, Values
+from ladder.results.run_data import Row, Rows, RunData
 
 _CACHE, _SHARED = "stencil_register_cache", "stencil_shared"
 
@@ -26,18 +27,12 @@ def _several(outputs: int) -> bool:
     return outputs > 1
 
 
-def _as_in_the_text(kernel: str, **wanted: Any) -> dict[str, Any]:
-    """What selects the rows of a kernel: int32, blocks of 1024 threads, shuffles with a full mask."""
-    mask = {"mask": "full"} if kernel == _CACHE else {}
-    return {"kernel": kernel, "dtype": "int32", "block": 1024, **mask, **wanted}
-
-
-def _timed(data: RunData, kernel: str, **wanted: Any) -> Rows:
-    return data.timed("stencil_reach", **_as_in_the_text(kernel, **wanted))
-
-
-def _compiled(data: RunData, kernel: str, **wanted: Any) -> Rows:
-    return data.compiled("stencil_reach", **_as_in_the_text(kernel, **wanted))
+def _as_in_the_text(select: Callable[..., Rows], kernel: str, **wanted: Any) -> Rows:
+    """Rows of a kernel with int32, blocks of 1024 threads and shuffles with a full mask, unless others are wanted."""
+    given = {"dtype": "int32", "block": 1024}
+    if kernel == _CACHE:
+        given["mask"] = "full"
+    return select("stencil_reach", kernel, **given | wanted)
 
 
 def register_cache_speedup(data: RunData) -> Parts:
@@ -45,16 +40,18 @@ def register_cache_speedup(data: RunData) -> Parts:
 
     Source: register-cache (results).
     """
-    alone = data.speeds(_timed(data, _CACHE, coarsen=1))
+    alone = data.speeds(_as_in_the_text(data.timed, _CACHE, coarsen=1))
     single = yield is_faster(
         "speed with one output per thread over shared memory", alone, "radius"
     )
-    coarse = data.speeds(_timed(data, _CACHE, coarsen=_several))
+    coarse = data.speeds(_as_in_the_text(data.timed, _CACHE, coarsen=_several))
     label = "speed with several outputs per thread over shared memory with one, at some radius and number"
     best = yield decide_part(label, coarse, least=1.8, some=True)
-    cached, shared = (_timed(data, kernel, coarsen=8) for kernel in (_CACHE, _SHARED))
+    cached, shared = (
+        _as_in_the_text(data.timed, kernel, coarsen=8) for kernel in (_CACHE, _SHARED)
+    )
     fair = data.speeds_over(cached, shared, "radius", "elements")
-    yield note("speed over shared memory, eight outputs per thread in both", fair, "x")
+    yield note("speed over shared memory, eight outputs per thread in both", fair)
     return f"Give each thread several outputs ({best.span}); the register cache by itself brings {single.span}."
 
 
@@ -65,7 +62,7 @@ def register_cache_saturates(data: RunData) -> Parts:
     """
     # An output takes 2 k shuffles or 2 k + 1 shared loads, at 32 lanes a cycle each: these counts predict no
     # growing gain.
-    gains = data.speeds(_timed(data, _CACHE, coarsen=1))
+    gains = data.speeds(_as_in_the_text(data.timed, _CACHE, coarsen=1))
     short, middle, long = (
         gains.only(radius=one) for one in (1, 12, lambda radius: radius > 12)
     )
@@ -82,8 +79,8 @@ def register_cache_saturates(data: RunData) -> Parts:
     for name, pipe in (("ALU", "alu"), ("pipe of loads and shuffles", "lsu")):
         busy = metric(f"sm__inst_executed_pipe_{pipe}.avg.pct_of_peak_sustained_active")
         for kernel in (_CACHE, _SHARED):
-            counted = _timed(data, kernel, coarsen=1, radius=(1, 12, 32))
-            yield note(f"{name} busy in {kernel}", data.numbers(counted, busy), "%")
+            counted = _as_in_the_text(data.timed, kernel, coarsen=1, radius=(1, 12, 32))
+            yield note(f"{name} busy in {kernel}", data.numbers(counted, busy, "%"))
     return f"From radius 1 to 12 the speed-up of a register cache changes by {growth.span}."
 
 
@@ -104,12 +101,12 @@ def redundant_loads(data: RunData) -> Parts:
         (16, {"least": 1.8}),
     )
     for radius, condition in stated:
-        rows = _compiled(data, _CACHE, coarsen=1, radius=radius)
+        rows = _as_in_the_text(data.compiled, _CACHE, coarsen=1, radius=radius)
         label = f"words at radius {radius} over shared memory's, by the formula"
-        words = yield decide_part(label, data.numbers(rows, _words), **condition)
+        words = yield decide_part(label, data.numbers(rows, _words, "x"), **condition)
         # The hardware moves sectors of eight words, so that two words of halo cost a whole sector.
         cached, shared = (
-            _timed(data, kernel, coarsen=1, radius=radius)
+            _as_in_the_text(data.timed, kernel, coarsen=1, radius=radius)
             for kernel in (_CACHE, _SHARED)
         )
         sectors, dram = (
@@ -119,13 +116,10 @@ def redundant_loads(data: RunData) -> Parts:
         yield note(
             f"sectors at radius {radius} over shared memory's, by the profiler",
             sectors,
-            "x",
         )
-        yield note(
-            f"bytes from DRAM at radius {radius} over shared memory's", dram, "x"
-        )
+        yield note(f"bytes from DRAM at radius {radius} over shared memory's", dram)
     return (
-        f"At radius 16 expect {words.span} the words and {sectors.span()} the sectors, but {dram.span()} the bytes "
+        f"At radius 16 expect {words.span} the words and {sectors.span} the sectors, but {dram.span} the bytes "
         "from DRAM."
     )
 
@@ -135,7 +129,10 @@ def coarsening_pays_then_spills(data: RunData) -> Parts:
 
     Source: register-cache (results).
     """
-    one, several = (_timed(data, _CACHE, coarsen=outputs) for outputs in (1, _several))
+    one, several = (
+        _as_in_the_text(data.timed, _CACHE, coarsen=outputs)
+        for outputs in (1, _several)
+    )
     shorter = data.speeds_over(several, one, "radius", "elements").only(
         radius=lambda radius: radius < 25
     )
@@ -149,31 +146,28 @@ def coarsening_pays_then_spills(data: RunData) -> Parts:
     change = at.over(before, "coarsen")
     label = "speed-up over shared memory at radius 25 over that at radius 16, several outputs per thread"
     fall = yield is_slower(label, change, "coarsen")
-
-    def resource(name: str, radius: int, times: float = 1) -> Values:
-        rows = _compiled(data, _CACHE, coarsen=_several, radius=radius)
-        return data.numbers(rows, lambda row: times * row[name])
-
+    code = _as_in_the_text(data.compiled, _CACHE, coarsen=_several, radius=(16, 25))
+    bytes_spilled = data.numbers(code, itemgetter("local_bytes"), "bytes")
+    registers = data.numbers(code, itemgetter("registers"))
+    occupancy = data.numbers(code, lambda row: 100 * row["occupancy"], "%")
     spilled = yield decide_part(
         "bytes spilled at radius 25, at some number of outputs per thread",
-        resource("local_bytes", 25),
+        bytes_spilled.only(radius=25),
         least=1,
         some=True,
         per="coarsen",
-        unit="bytes",
     )
     shares = []
     for radius in (16, 25):
-        yield note(
-            f"registers per thread at radius {radius}", resource("registers", radius)
-        )
-        shares.append(resource("occupancy", radius, 100))
-        yield note(f"occupancy at radius {radius}", shares[-1], "%")
+        held = registers.only(radius=radius)
+        yield note(f"registers per thread at radius {radius}", held)
+        shares.append(occupancy.only(radius=radius))
+        yield note(f"occupancy at radius {radius}", shares[-1])
     advice = speed.either(
         "Give a thread several outputs", "Time several outputs per thread"
     )
     spills = spilled.either("registers spill", "no register spills")
-    before_it, there = (one.span("%") for one in shares)
+    before_it, there = (share.span for share in shares)
     return (
         f"{advice}: {speed.span} the speed of one. At radius 25 the speed-up is {fall.span} that of radius 16: "
         f"{spills}, and the occupancy is {there} ({before_it} at radius 16)."
@@ -187,7 +181,8 @@ def activemask(data: RunData) -> Parts:
     """
     wanted = {"coarsen": 1, "radius": 1}
     full, active = (
-        _compiled(data, _CACHE, mask=mask, **wanted) for mask in ("full", "active")
+        _as_in_the_text(data.compiled, _CACHE, mask=mask, **wanted)
+        for mask in ("full", "active")
     )
     instructions = data.ratios(full, active, itemgetter("instructions"))
     yield decide_part(
@@ -196,7 +191,8 @@ def activemask(data: RunData) -> Parts:
         most=1,
     )
     full, active = (
-        _timed(data, _CACHE, mask=mask, **wanted) for mask in ("full", "active")
+        _as_in_the_text(data.timed, _CACHE, mask=mask, **wanted)
+        for mask in ("full", "active")
     )
     speeds = data.speeds_over(full, active, "elements")
     speed = yield decide_part(

@@ -1,5 +1,6 @@
 """Titles of the sources, from the tables of docs/sources.md."""
 
+import re
 from functools import cache
 from pathlib import Path
 
@@ -11,9 +12,5 @@ def titles() -> dict[str, str]:
     """Key -> title, without emphasis; empty where the page is missing."""
     if not _PAGE.is_file():
         return {}
-    rows = [
-        line.split("|")
-        for line in _PAGE.read_text(encoding="utf-8").splitlines()
-        if line.startswith("| `")
-    ]
-    return {row[1].strip(" `"): row[2].strip().replace("*", "") for row in rows}
+    text = _PAGE.read_text(encoding="utf-8").replace("*", "")
+    return dict(re.findall(r"^\| `(.+?)` *\| *(.+?) *\|", text, re.MULTILINE))

@@ -41,25 +41,18 @@ def _stand_in(view: PlanRecords, published: PublishedFolder) -> dict[str, pd.Dat
     reasons = [(subject, "not in the published run") for subject in missing]
     for kernel, variants in changed_code(view).items():
         number = count(variants, "variant")
-        reasons.append(
-            (kernel, f"machine code differs from the published run's ({number})")
-        )
+        reason = f"machine code differs from the published run's ({number})"
+        reasons.append((kernel, reason))
     if not view.records.by_cell:
         reasons = [(sweep, f"no published measurements in {published.root.name}")]
-    row = {"sweep": sweep, "stage": "published"}
-    rows = [
-        {**row, "subject": subject, "reason": reason} for subject, reason in reasons
-    ]
+    rows = []
+    for subject, reason in reasons:
+        row = {"sweep": sweep, "stage": "published"}
+        rows.append(row | {"subject": subject, "reason": reason})
     kept = kept_rows(sweep, published, ("notes", "jobs"))
-    return (
-        frames
-        | kept
-        | {
-            "notes": tables.concat(
-                [kept["notes"], tables.frame("notes", rows)], "notes"
-            )
-        }
-    )
+    added = tables.frame("notes", rows)
+    kept["notes"] = tables.concat([kept["notes"], added], "notes")
+    return frames | kept
 
 
 def collect(
@@ -80,14 +73,13 @@ def collect(
         else:
             frames = collect_sweep(view, *accounts_of(folder, plan.sweep))
         counts = frames["timings"]["status"].value_counts()
-        summary = (
-            ", ".join(f"{count} {status}" for status, count in counts.items())
-            or "no timings"
-        )
+        statuses = [f"{number} {status}" for status, number in counts.items()]
+        summary = ", ".join(statuses) or "no timings"
         logging.info("[%d/%d] %s: %s", done, len(plans), plan.sweep, summary)
         parts[plan.sweep] = frames
-    tables.write(merge(parts), into or folder.tables)
-    write_samples((into or folder.tables) / SAMPLES, records)
+    target = into or folder.tables
+    tables.write(merge(parts), target)
+    write_samples(target / SAMPLES, records)
     if published is not None and into is None:
         copy_beside(PublishedFolder(published), folder)
 
@@ -102,9 +94,8 @@ def environment(
     folder = RunFolder(folder_)
     if not re.fullmatch(ARCH, arch):
         raise refuse("command line", "--arch", arch, AN_ARCH)
-    measured = measured_on(
-        read_store(folder.records), tables.read("sessions", folder.tables)
-    )
+    records = read_store(folder.records)
+    measured = measured_on(records, tables.read("sessions", folder.tables))
     document = analysed_here(project(context).root, folder.root.name, arch) | measured
     document |= {"timings_from": "measured" if measured else "none", "published": None}
     if published is not None and not (source := PublishedFolder(published)).is_empty:
@@ -118,9 +109,8 @@ def claims(context: typer.Context, folder_: Folder, names: SweepNames) -> None:
     from ladder.claims.ledger import decide_tables
     from ladder.results.statistics import records
 
-    for row in records(
-        decide_tables(RunFolder(folder_).tables, sweeps_of(context, names))
-    ):
+    verdicts = decide_tables(RunFolder(folder_).tables, sweeps_of(context, names))
+    for row in records(verdicts):
         logging.info("%s: %s: %s", row["id"], row["verdict"], row["part"])
 
 
@@ -139,9 +129,8 @@ def figures(
     from ladder.results.run_data import RunData
 
     folder = RunFolder(folder_)
-    frames = {
-        table: tables.read(table, into or folder.tables) for table in SWEEP_TABLES
-    }
+    source = into or folder.tables
+    frames = {table: tables.read(table, source) for table in SWEEP_TABLES}
     environment = measured_on(records_of(folder, published, []), frames["sessions"])
     if published is not None:
         environment = {"published": environment, "timings_from": "published"}

@@ -15,27 +15,46 @@ import typer
 from ladder import __version__
 from ladder.model.errors import LadderError
 
-_MODULES = [
-    ("inspect", "check reference compare"),
-    ("build", "prepare"),
-    ("measure", "measure profile"),
-    ("sanitize", "sanitize"),
-    ("analyse", "collect environment claims figures"),
-    ("report", "report"),
-    ("publish", "publish"),
-    ("judge", "judge reproduce"),
-]
-STEPS = {step: module for module, steps in _MODULES for step in steps.split()}
+STEPS = {
+    "check": "inspect",
+    "reference": "inspect",
+    "compare": "inspect",
+    "prepare": "build",
+    "measure": "measure",
+    "profile": "measure",
+    "sanitize": "sanitize",
+    "collect": "analyse",
+    "environment": "analyse",
+    "claims": "analyse",
+    "figures": "analyse",
+    "report": "report",
+    "publish": "publish",
+    "judge": "judge",
+    "reproduce": "judge",
+}
 """Step -> the module of this folder that holds it as a function."""
 
 # Exit codes: something that the user gave is wrong; the program itself failed.
-MISTAKE, CRASH = (
-    2,
-    3,
-)
-UNJUDGED = (
-    5  # in place of both for `judge`, whose exit codes up to 4 speak of the kernel
-)
+MISTAKE, CRASH = 2, 3
+# In place of both for `judge`, whose exit codes up to 4 speak of the kernel.
+UNJUDGED = 5
+
+
+def printable(text: str) -> str:
+    """Text that moves no terminal's cursor but to a new line: other control characters as \\x1b and the like."""
+    return "".join(
+        character
+        if character.isprintable() or character == "\n"
+        else character.encode("unicode_escape").decode()
+        for character in text.expandtabs()
+    )
+
+
+class _Printable(logging.Formatter):
+    """Messages quote compilers and files: the lines of one are marked behind its first."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return printable("\n  | ".join(super().format(record).splitlines()))
 
 
 def _show_version(wanted: bool) -> None:
@@ -61,7 +80,8 @@ def _app(words: Sequence[str]) -> typer.Typer:
         add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False
     )
     app.callback()(_begin)
-    for name in [step for step in STEPS if step in words] or STEPS:  # all for the help
+    steps = [step for step in STEPS if step in words]
+    for name in steps or STEPS:  # all for the help
         module = importlib.import_module(f"ladder.cli.{STEPS[name]}")
         app.command(name)(getattr(module, name))
     return app
@@ -82,7 +102,9 @@ def _settings_apart(words: Sequence[str]) -> list[str]:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one step and return its exit code."""
-    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    handler = logging.StreamHandler()
+    handler.setFormatter(_Printable())
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
     words = _settings_apart(sys.argv[1:] if arguments is None else arguments)
     if sys.stdout is None:  # closed by who started it
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115

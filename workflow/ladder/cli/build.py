@@ -11,12 +11,11 @@ from ladder.build.cache import Cache
 from ladder.build.nvrtc import refuse_options
 from ladder.build.variants import CompileRequests
 from ladder.catalogue.config import Config as Settings
-from ladder.catalogue.kernels import Catalog
 from ladder.catalogue.plans import plan_edges, plan_sweep
 from ladder.catalogue.runs import Run
 from ladder.catalogue.settings import choose_device, read_settings
-from ladder.catalogue.sweeps import chosen_cells, load_sweeps
-from ladder.cli.load import settings_of
+from ladder.catalogue.sweeps import chosen_cells
+from ladder.cli.load import settings_of, sweeps_of
 from ladder.cli.options import (
     Arch,
     Config,
@@ -36,7 +35,7 @@ from ladder.model.sweep import Sweep
 
 
 def compiled(
-    own: Project,
+    checkout: Project,
     sweep: Sweep,
     settings: Settings,
     arch: str,
@@ -50,17 +49,16 @@ def compiled(
     """
     compiling = settings.compile
     refuse_options(arch, compiling.options)
-    asked = CompileRequests(sweep, own.include, arch, compiling.options)
-    known = read_facts(PublishedFolder(published).facts) if published else None
-    found = Cache(own.root / compiling.cache, known).fill(
-        asked.requests, jobs, compiling.timeout_s
-    )
-    for harness in asked.harness.values():
-        if found[harness.key]["status"] != "ok":
-            raise LadderError(f"{harness.source}: {found[harness.key]['reason']}")
-    return asked.planned(
-        replace(plan_sweep(sweep, settings, arch), edges=plan_edges(sweep, arch)), found
-    )
+    requests = CompileRequests(sweep, checkout.include, arch, compiling.options)
+    facts = read_facts(PublishedFolder(published).facts) if published else None
+    cache = Cache(checkout.root / compiling.cache, facts)
+    answers = cache.fill(requests.requests, jobs, compiling.timeout_s)
+    for harness in requests.harness.values():
+        answer = answers[harness.key]
+        if answer["status"] != "ok":
+            raise LadderError(f"{harness.source}: {answer['reason']}")
+    plan = plan_sweep(sweep, settings, arch)
+    return requests.planned(replace(plan, edges=plan_edges(sweep, arch)), answers)
 
 
 def compiled_facts(run: Run, published: PublishedFolder) -> dict[str, dict[str, Any]]:
@@ -68,20 +66,15 @@ def compiled_facts(run: Run, published: PublishedFolder) -> dict[str, dict[str, 
 
     By the last of a request's keys, which is the same on a host without its compiler.
     """
-    cache = Cache(
-        run.project.root / run.config.compile.cache, read_facts(published.facts)
-    )
-    of = (run.project.include, run.arch, run.config.compile.options)
-    requests = (
-        one
-        for sweep in run.every_sweep.values()
-        for one in CompileRequests(sweep, *of).requests
-    )
-    return {
-        one.keys[-1]: facts
-        for one in requests
-        if (facts := cache.facts(one)) is not None
-    }
+    compiling = run.config.compile
+    cache = Cache(run.project.root / compiling.cache, read_facts(published.facts))
+    facts = dict[str, dict[str, Any]]()
+    target = (run.project.include, run.arch, compiling.options)
+    for sweep in run.every_sweep.values():
+        for request in CompileRequests(sweep, *target).requests:
+            if (answer := cache.facts(request)) is not None:
+                facts[request.keys[-1]] = answer
+    return facts
 
 
 def write_plan(plan: Plan, folder: RunFolder) -> Path:
@@ -103,12 +96,13 @@ def prepare(
 ) -> None:
     """Plan a sweep, and compile its kernels that are not in the cache. What does not compile is recorded as such."""
     # Not the whole run: checking its other sweeps takes ten times as long.
-    own = project(context)
-    settings = read_settings(own, configfile or (), settings_of(config, arch=arch))
-    chosen = load_sweeps(own.sweeps, Catalog(own.kernels), [sweep])[sweep]
-    cells, target = chosen_cells(chosen, settings.sweeps), choose_device(settings)[1]
-    made = compiled(own, cells, settings, target, jobs, published)
-    write_plan(made, RunFolder(folder))
-    for name, facts in made.variants.items():
+    checkout = project(context)
+    settings = read_settings(checkout, configfile or (), settings_of(config, arch=arch))
+    whole = sweeps_of(context, [sweep])[sweep]
+    _, target = choose_device(settings)
+    cells = chosen_cells(whole, settings.sweeps)
+    plan = compiled(checkout, cells, settings, target, jobs, published)
+    write_plan(plan, RunFolder(folder))
+    for name, facts in plan.variants.items():
         if facts["status"] != "ok":
             logging.warning("%s: %s: %s", name, facts["status"], facts["reason"])

@@ -10,7 +10,7 @@ from ladder.catalogue.field_docs import BEGIN, END, field_reference
 from ladder.catalogue.sweeps import SweepDocument
 from ladder.claims.ledger import CLAIMS, check_claims, check_names
 from ladder.cli.load import run_of
-from ladder.cli.options import Config, Configfile, folders, project
+from ladder.cli.options import Config, Configfile, project, with_tables
 from ladder.model.document import Document
 from ladder.model.errors import LadderError
 from ladder.model.files import replace_file, write_json
@@ -56,25 +56,23 @@ def reference(
     if not write:
         print(text, end="")
         return
-    own = project(context)
+    checkout = project(context)
     for name, (_, document) in KINDS.items():
-        write_json(
-            own.config / "schemas" / f"{name}.json", document.model_json_schema()
-        )
+        path = checkout.config / "schemas" / f"{name}.json"
+        write_json(path, document.model_json_schema())
     run = run_of(context, None, None)
-    published = own.published(run.config.published)
+    published = checkout.published(run.config.published)
     data = RunData.read(published, run.every_sweep)
     for readme, lines in (
-        (own.config / "README.md", text),
-        (own.root / "README.md", learnt(published, data, own.root)),
+        (checkout.config / "README.md", text),
+        (checkout.root / "README.md", learnt(published, data, checkout.root)),
     ):
         old = readme.read_text(encoding="utf-8")
         if old.count(BEGIN) != 1 or old.count(END) != 1:
             raise LadderError(f"{readme}: the marks {BEGIN} and {END} are missing")
         before, after = old.split(BEGIN)[0], old.split(END)[1]
-        replace_file(
-            readme, f"{before}{BEGIN}\n\n{lines.strip()}\n\n{END}{after}".encode()
-        )
+        new = f"{before}{BEGIN}\n\n{lines.strip()}\n\n{END}{after}"
+        replace_file(readme, new.encode())
 
 
 RunA = Annotated[
@@ -94,24 +92,24 @@ def compare(run_a: RunA, run_b: RunB, threshold: Threshold = 2.0) -> None:
     """Compare the speed-ups in the tables of two runs; exits 1 on a regression."""
     sides = []
     for path, field in ((run_a, "RUN_A"), (run_b, "RUN_B")):
-        (folder,) = folders([path], field)
+        folder = with_tables(path, field).tables
         names = ("timings", "sessions")
-        sides.append({name: tables.read(name, folder.tables) for name in names})
+        sides.append({name: tables.read(name, folder) for name in names})
     result = comparing.compare(*sides)
     broken = result.others["broken"]
-    if not (
-        len(result.cells)
-        or broken
-        or result.others["repaired"]
-        or result.others["over another library"]
-    ):
-        raise LadderError(
-            f"{run_a} and {run_b} have no cell in common that gave a result"
-        )
+    kinds = ("broken", "repaired", "over another library")
+    if result.cells.empty and not any(result.others[kind] for kind in kinds):
+        why = "have no cell in common that gave a result"
+        raise LadderError(f"{run_a} and {run_b} {why}")
     worse = int((result.slower["faster"] < -threshold / 100).sum())
     gpus = [len(comparing.gpus_of(side["sessions"])) for side in sides]
-    said = {"runs": [("A", run_a, gpus[0]), ("B", run_b, gpus[1])], "result": result}
-    said |= {"threshold": threshold, "worse": worse, "broken": len(broken)}
-    print(TEMPLATES.get_template("compare.j2").render(said), end="")
+    text = TEMPLATES.get_template("compare.j2").render(
+        runs=[("A", run_a, gpus[0]), ("B", run_b, gpus[1])],
+        result=result,
+        threshold=threshold,
+        worse=worse,
+        broken=len(broken),
+    )
+    print(text, end="")
     if worse or broken:
         raise typer.Exit(1)

@@ -11,14 +11,15 @@ from typing import Annotated, Any
 
 import typer
 
-from ladder.catalogue.documents import parse_yaml
-from ladder.catalogue.kernels import Catalog, load_kernel
+from ladder.catalogue.documents import parse_yaml, refuse_name
+from ladder.catalogue.kernels import load_kernel, load_kernels
 from ladder.catalogue.settings import choose_device, read_settings
 from ladder.catalogue.sweeps import make_sweep
+from ladder.cli.app import printable
 from ladder.cli.build import compiled, write_plan
 from ladder.cli.load import settings_of, sweeps_of
 from ladder.cli.options import Config, project
-from ladder.gpu.discovery import FoundGpu, find_gpus, slug_of
+from ladder.gpu.discovery import find_gpus, slug_of
 from ladder.measure import job
 from ladder.measure.plan_records import PlanRecords
 from ladder.measure.store import read_store
@@ -45,13 +46,6 @@ def usual_size(problem: Problem) -> Any:
     return _SIZES.get(problem.name, "2**26" if len(problem.size_fields) == 1 else 8192)
 
 
-def the_gpu() -> FoundGpu:
-    """The first GPU. Raises LadderError without one."""
-    for gpu in find_gpus():
-        return gpu
-    raise LadderError("no GPU is visible, and this step measures on one")
-
-
 def measured(
     checkout: Project, sweep: Sweep, over: Mapping[str, Any]
 ) -> tuple[PlanRecords, str]:
@@ -60,7 +54,10 @@ def measured(
     Raises LadderError without a GPU, and where a kernel that others are timed against does not compile.
     """
     settings = read_settings(checkout, (), {**over, "device": "auto"})
-    gpu, (_, arch) = the_gpu(), choose_device(settings)
+    gpus = find_gpus()
+    if not gpus:
+        raise LadderError("no GPU is visible, and this step measures on one")
+    _, arch = choose_device(settings)
     plan = compiled(checkout, sweep, settings, arch, os.cpu_count() or 1)
     for task in plan.tasks:
         if task.reference is not None:
@@ -72,34 +69,28 @@ def measured(
     with tempfile.TemporaryDirectory(prefix="ladder-") as place:
         folder = RunFolder(Path(place))
         job.measure(write_plan(plan, folder), plan, folder, checkout.root)
-        return PlanRecords(plan, read_store(folder.records)), gpu.name
+        return PlanRecords(plan, read_store(folder.records)), gpus[0].name
 
 
 Words = list[str] | None
 _SIZE = "As in a sweep: 4096 or '{m: 64, n: 128, k: 4096}' (default: a usual one); may be repeated."
-Size = Annotated[Words, typer.Option(metavar="SIZE", help=_SIZE)]
 _REFERENCE = (
     "Library, '{kernel: NAME}' of the catalogue, '{shared_object: FILE.so, entry: NAME}' or "
     "'{python: FILE.py, entry: NAME}' (default: the libraries); may be repeated."
 )
-References = Annotated[Words, typer.Option(metavar="REFERENCE", help=_REFERENCE)]
 _AGAINST = (
     "Another kernel of one's own, such as an older version, in place of --reference."
 )
-Against = Annotated[Path | None, typer.Option(metavar="OTHER.yaml", help=_AGAINST)]
-_KERNEL = "a kernel's description NAME.yaml, beside its source"
-Description = Annotated[
-    Path,
-    typer.Argument(
-        metavar="KERNEL.yaml", help="Description; its source lies beside it."
-    ),
-]
+_BESIDE = "Description; its source lies beside it."
+Description = Annotated[Path, typer.Argument(metavar="KERNEL.yaml", help=_BESIDE)]
 
 
 def described(path: Path, field: str) -> Kernel:
     """The kernel of a description. Raises LadderError for any mistake in it."""
     if path.suffix != ".yaml":
-        raise refuse(LINE, field, str(path), _KERNEL)
+        accepted = "a kernel's description NAME.yaml, beside its source"
+        raise refuse(LINE, field, str(path), accepted)
+    refuse_name(path)
     return load_kernel(Path(os.path.abspath(path)))
 
 
@@ -121,15 +112,15 @@ def references_of(
             raise refuse(LINE, option, path, accepted, why)
         return [{"kernel": other.name}], {kernel.name: kernel, other.name: other}
     words = given or kernel.problem.libraries
-    references = [parse_yaml(word, f"{LINE}: --reference") for word in words]
-    if not references:
+    if not words:
         why = f"the problem {kernel.problem.name} has no library"
-        raise LadderError(
-            f"{LINE}: --reference is missing: {why}; accepted: '{{kernel: NAME}}' and others, see docs/references.md"
-        )
-    mappings = [each for each in references if isinstance(each, Mapping)]
-    names = [each["kernel"] for each in mappings if "kernel" in each]
-    catalog = {**Catalog(checkout.kernels)} if names else {}
+        accepted = "'{kernel: NAME}' and others, see docs/references.md"
+        missing = f"--reference is missing: {why}"
+        raise LadderError(f"{LINE}: {missing}; accepted: {accepted}")
+    references = [parse_yaml(word, f"{LINE}: --reference") for word in words]
+    mappings = [entry for entry in references if isinstance(entry, Mapping)]
+    names = [entry.get("kernel") for entry in mappings]
+    catalog = load_kernels(checkout.kernels) if any(names) else {}
     same = catalog.get(kernel.name, kernel)
     if kernel.name in names and not same.path.samefile(kernel.path):
         why = f"the name {kernel.name!r}, which --reference has, is {same.path}'s"
@@ -137,10 +128,10 @@ def references_of(
     return references, catalog | {kernel.name: kernel}
 
 
-def parameters(given: Words) -> dict[str, Any]:
+def parameters(words: Words) -> dict[str, Any]:
     """Parameters given as NAME=VALUE."""
     values = {}
-    for word in given or ():
+    for word in words or ():
         name, equals, value = word.partition("=")
         values[name] = parse_yaml(value, f"{LINE}: --param: {word!r}")
         if not equals or isinstance(values[name], list):
@@ -152,7 +143,7 @@ def parameters(given: Words) -> dict[str, Any]:
 def judge(
     context: typer.Context,
     path: Description,
-    size: Size = None,
+    size: Annotated[Words, typer.Option(metavar="SIZE", help=_SIZE)] = None,
     param: Annotated[
         Words, typer.Option(metavar="NAME=VALUE", help="Parameter; may be repeated.")
     ] = None,
@@ -162,8 +153,12 @@ def judge(
     layout: Annotated[
         str | None, typer.Option(help="Layout of a GEMM (default: its first).")
     ] = None,
-    reference: References = None,
-    against: Against = None,
+    reference: Annotated[
+        Words, typer.Option(metavar="REFERENCE", help=_REFERENCE)
+    ] = None,
+    against: Annotated[
+        Path | None, typer.Option(metavar="OTHER.yaml", help=_AGAINST)
+    ] = None,
     regime: Annotated[
         Words,
         typer.Option(metavar="REGIME", help="Default: cold and warm; may be repeated."),
@@ -191,7 +186,6 @@ def judge(
     references, catalog = references_of(kernel, checkout, reference, against)
     sizes = [parse_yaml(word, f"{LINE}: --size") for word in size or ()]
     variant = {"kernel": kernel.name, "params": parameters(param)}
-    variant["unsupported"] = "record"
     fields = {
         "title": kernel.name,
         "question": "Is it right, and how fast?",
@@ -199,7 +193,7 @@ def judge(
         "dtypes": [dtype or next(iter(kernel.dtypes))],
         "layout": layout,
         "sizes": sizes or [usual_size(kernel.problem)],
-        "variants": [variant],
+        "variants": [variant | {"unsupported": "record"}],
         "references": references,
         "regimes": regime or ["cold", "warm"],
     }
@@ -209,9 +203,14 @@ def judge(
     published = checkout.published(slug_of(device)).tables
     cells = cells_of(view, tables.read("components", published, required=False))
     verdict, _ = decide(cells)
-    shown = text(view.plan.tasks[0].variant, device, cells)
-    about = {"kernel": kernel.name, "dtype": sweep.dtypes[0], "device": device}
-    document = {**about, "verdict": verdict, "cells": cells}
+    shown = printable(text(view.plan.tasks[0].variant, device, cells))
+    document = {
+        "kernel": kernel.name,
+        "dtype": sweep.dtypes[0],
+        "device": device,
+        "verdict": verdict,
+        "cells": cells,
+    }
     if json_ == Path("-"):
         print(shown, file=sys.stderr)
         print(json.dumps(document, indent=1))
@@ -222,20 +221,15 @@ def judge(
     raise typer.Exit(VERDICTS.index(verdict))
 
 
-Cell = Annotated[
-    str,
-    typer.Argument(
-        metavar="CELL",
-        help="SWEEP/VARIANT@SIZE:REGIME, as the sweep's page or index.html has it.",
-    ),
-]
-Device = Annotated[str, typer.Option(help="Device whose publication is meant.")]
+_CELL = "SWEEP/VARIANT@SIZE:REGIME, as the sweep's page or index.html has it."
 
 
 def reproduce(
     context: typer.Context,
-    cell: Cell,
-    device: Device = "nvidia-h200",
+    cell: Annotated[str, typer.Argument(metavar="CELL", help=_CELL)],
+    device: Annotated[
+        str, typer.Option(help="Device whose publication is meant.")
+    ] = "nvidia-h200",
     config: Config = None,
 ) -> None:
     """Print what is published of a cell, measure it again here, and say whether it lies where it was predicted.

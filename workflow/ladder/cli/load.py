@@ -4,7 +4,7 @@ from typing import Any
 
 import typer
 
-from ladder.catalogue.kernels import Catalog
+from ladder.catalogue.kernels import load_kernels
 from ladder.catalogue.runs import Run, load
 from ladder.catalogue.settings import parse_over, set_up
 from ladder.catalogue.sweeps import load_sweeps
@@ -14,21 +14,22 @@ from ladder.model.sweep import Sweep
 
 def settings_of(given: Config, **options: str | None) -> dict[str, Any]:
     """Settings given as KEY=VALUE, with those on top for which a step has options, as far as they are given."""
-    return parse_over(given or ()) | {
-        name: value for name, value in options.items() if value is not None
-    }
+    settings = parse_over(given or ())
+    for name, value in options.items():
+        if value is not None:
+            settings[name] = value
+    return settings
 
 
 def run_of(
     context: typer.Context, files: Configfile, given: Config, **options: str | None
 ) -> Run:
     """The run that files and settings describe, with `options` on top. Raises LadderError for any mistake."""
-    return load(
-        set_up(project(context).root, files or (), settings_of(given, **options))
-    )
+    settings = settings_of(given, **options)
+    return load(set_up(project(context).root, files or (), settings))
 
 
 def sweeps_of(context: typer.Context, names: list[str] | None) -> dict[str, Sweep]:
     """The named sweeps of the project, or all."""
-    own = project(context)
-    return load_sweeps(own.sweeps, Catalog(own.kernels), names)
+    checkout = project(context)
+    return load_sweeps(checkout.sweeps, load_kernels(checkout.kernels), names)

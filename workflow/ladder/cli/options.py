@@ -29,9 +29,8 @@ def _folder(text: str) -> Path:
     """A folder that is there or will be."""
     path = Path(text)
     if not text or (path.exists() and not path.is_dir()):
-        raise refuse(
-            "command line", "folder", text, "a folder, results/RUN/DEVICE or a new one"
-        )
+        accepted = "a folder, results/RUN/DEVICE or a new one"
+        raise refuse("command line", "folder", text, accepted)
     return path
 
 
@@ -68,23 +67,13 @@ Beside = Annotated[
 ]
 
 
-def folders(given: list[Path] | None, field: str = "--beside") -> list[RunFolder]:
-    """Folders to compare, each of a run or published. Raises LadderError naming `field` for one without tables."""
-    with_tables = list[RunFolder]()
-    for path in given or ():
-        kinds = (RunFolder(path), PublishedFolder(path))
-        candidates = [
-            folder for folder in kinds if (folder.tables / "timings.csv").is_file()
-        ]
-        if not candidates:
-            raise refuse(
-                "command line",
-                field,
-                str(path),
-                "results/RUN/DEVICE or results/published/DEVICE",
-            )
-        with_tables.append(candidates[0])
-    return with_tables
+def with_tables(path: Path, field: str = "--beside") -> RunFolder:
+    """A folder to compare, of a run or published. Raises LadderError naming `field` where it has no tables."""
+    for folder in (RunFolder(path), PublishedFolder(path)):
+        if (folder.tables / "timings.csv").is_file():
+            return folder
+    accepted = "results/RUN/DEVICE or results/published/DEVICE"
+    raise refuse("command line", field, str(path), accepted)
 
 
 def folder_of(plan: Path) -> RunFolder:

@@ -59,25 +59,19 @@ def publish(
     folder = checkout.run(run, device)
     if not folder.root.is_dir():
         raise LadderError(f"{folder.root}: no such run")
-    given = run_of(
-        context,
-        configfile,
-        config,
-        run=run,
-        device="none" if device == NO_GPU else device,
-    )
+    chosen = "none" if device == NO_GPU else device
+    loaded = run_of(context, configfile, config, run=run, device=chosen)
     commit = commit_of(checkout.root, only) if only else ""
-    target = checkout.published(device if given.measures else given.config.published)
+    target = checkout.published(device if loaded.measures else loaded.config.published)
     with replaced(target.root) as place:
-        publication = load_publication(given, target, commit)
+        publication = load_publication(loaded, target, commit)
         objections = publication.objections()
         if objections and not force:
-            raise LadderError(
-                f"{folder.root} is not published (--force overrides): {'; '.join(objections)}"
-            )
+            why = f"(--force overrides): {'; '.join(objections)}"
+            raise LadderError(f"{folder.root} is not published {why}")
         fresh = PublishedFolder(place)
         _write_tables(publication, fresh)
-        _write_pages(given, fresh, target)
+        _write_pages(loaded, fresh, target)
     logging.info("published in %s", target.root)
 
 
@@ -89,9 +83,8 @@ def _write_tables(publication: Publication, fresh: PublishedFolder) -> None:
         copy_beside(source, fresh)
     frames = publication.frames()
     if not (frames["timings"]["status"] == "ok").any():
-        raise LadderError(
-            f"{run.folder.root} is not published: no cell of its sweeps has a result"
-        )
+        why = "is not published: no cell of its sweeps has a result"
+        raise LadderError(f"{run.folder.root} {why}")
     tables.write(frames, fresh.tables)
     records = read_archive(fresh.records)
     write_samples(fresh.tables / SAMPLES, records)
@@ -113,10 +106,10 @@ def _write_pages(run: Run, fresh: PublishedFolder, target: PublishedFolder) -> N
     data = RunData.read(fresh, sweeps)
     named = titles(data, Links(fresh, fresh.root, data))
     list(draw_sweeps(data.parts.values(), fresh.figures, os.cpu_count() or 1, named))
-    publications = [
-        folder for folder in run.project.publications() if folder.root != target.root
-    ]
-    others = [(folder, RunData.read(folder, sweeps)) for folder in publications]
+    others = []
+    for folder in run.project.publications():
+        if folder.root != target.root:
+            others.append((folder, RunData.read(folder, sweeps)))
     write(fresh, data, run.plans, run.folder.root, others)
     name = "/".join(target.root.parts[-2:])
     replace_file(fresh.page, render(fresh, data, root, others, name).encode("utf-8"))

@@ -3,7 +3,7 @@
 import typer
 
 from ladder.cli.load import sweeps_of
-from ladder.cli.options import Beside, Folder, SweepNames, folders, project
+from ladder.cli.options import Beside, Folder, SweepNames, project, with_tables
 from ladder.model.files import replace_file
 from ladder.model.folders import RunFolder
 from ladder.model.plan_file import read_plan
@@ -17,15 +17,11 @@ def report(
 ) -> None:
     """Write report.md, evidence.md, methodology.md, sweeps/NAME.md, and index.html, which holds all tables."""
     folder = RunFolder(folder_)
-    plans = {
-        name: read_plan(folder.plan(name))
-        for name in sweeps
-        if folder.plan(name).is_file()
-    }
-    beside_it = folders(beside)
+    paths = {name: folder.plan(name) for name in sweeps}
+    plans = {name: read_plan(path) for name, path in paths.items() if path.is_file()}
+    runs = [*map(with_tables, beside or ())]
     data = RunData.read(folder, sweeps_of(context, sweeps))
-    others = [(one, RunData.read(one, data.sweeps)) for one in beside_it]
+    others = [(run, RunData.read(run, data.sweeps)) for run in runs]
     write(folder, data, plans, beside=others)
-    replace_file(
-        folder.page, render(folder, data, project(context).root, others).encode("utf-8")
-    )
+    page = render(folder, data, project(context).root, others)
+    replace_file(folder.page, page.encode("utf-8"))

@@ -22,36 +22,33 @@ _LAUNCHED: Any = {
 
 def _prepare_digest(run: Run, sweep: Sweep) -> str:
     """Digest of the plan of a sweep, and of everything that its cubins and their facts depend on."""
-    requests = CompileRequests(
-        sweep, run.project.include, run.arch, run.config.compile.options
-    )
+    options = run.config.compile.options
+    requests = CompileRequests(sweep, run.project.include, run.arch, options)
     keys = {variant.id: request.key for variant, request in requests.variants.items()}
     harness = [request.key for request in requests.harness.values()]
     plan = sha256(to_json(run.plans[sweep.name]))
-    compiler = digest_files(
-        [*PACKAGE.glob("build/*.py"), *PACKAGE.glob("model/*.py")], PACKAGE
-    )
+    code = [*PACKAGE.glob("build/*.py"), *PACKAGE.glob("model/*.py")]
+    compiler = digest_files(code, PACKAGE)
     # A variant is verified at further sizes too, of which the plan says nothing.
-    kernels = {variant.kernel.name: variant.kernel for variant in sweep.variants}
-    launches = {
-        name: kernel.model_dump_json(include=_LAUNCHED)
-        for name, kernel in kernels.items()
-    }
+    launches = dict[str, str]()
+    for variant in sweep.variants:
+        kernel = variant.kernel
+        if kernel.name not in launches:
+            launches[kernel.name] = kernel.model_dump_json(include=_LAUNCHED)
     return digest_json([plan, harness, keys, compiler, launches])
 
 
 def _sweep(run: Run, sweep: Sweep) -> dict[str, Any]:
-    regimes = (*run.plans[sweep.name].regimes, COUNTERS)
+    regimes, problem = run.plans[sweep.name].regimes, sweep.problem.name
+    code = {regime: code_versions(problem, regime) for regime in (*regimes, COUNTERS)}
     return {
         "title": sweep.title,
         "question": sweep.question,
-        "problem": sweep.problem.name,
+        "problem": problem,
         "figures": sweep.figure_names(),
         "variants": len(sweep.variants),
         "counted": bool(sweep.counter_groups),
-        "code": {
-            regime: code_versions(sweep.problem.name, regime) for regime in regimes
-        },
+        "code": code,
         "digest": _prepare_digest(run, sweep),
     }
 
@@ -63,11 +60,9 @@ def rule_inputs(setup: Setup) -> dict[str, Any]:
     """
     run = load(setup)
     check_claims(run.sweeps, run.config.measure.precision)
+    sweeps = {**run.every_sweep, **run.sweeps}
     return {
-        "sweeps": {
-            name: _sweep(run, sweep)
-            for name, sweep in {**run.every_sweep, **run.sweeps}.items()
-        },
+        "sweeps": {name: _sweep(run, sweep) for name, sweep in sweeps.items()},
         "chosen": list(run.sweeps),
         "external": external_files(run.plans),
     }

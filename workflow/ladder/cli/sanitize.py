@@ -34,19 +34,15 @@ def sanitize(
     folder, rows = RunFolder(folder_), list[TableRow]()
     run = run_of(context, configfile, config, arch=arch)
     for name in kernel or ():
-        refuse_unknown(
-            "command line", "kernel", name, run.catalog, why="no such kernel"
-        )
+        refuse_unknown("command line", "kernel", name, run.catalog, "no such kernel")
     gpus, program = sanitizer.needed()
     catalog = {name: run.catalog[name] for name in kernel or run.catalog}
     for sweep in sanitizer_sweeps(catalog, run.every_sweep):
         plan = compiled(run.project, sweep, run.config, run.arch, jobs)
-        rows += sanitizer.sanitize(
-            write_plan(plan, folder), plan, run.project.root, gpus, program
-        )
+        path = write_plan(plan, folder)
+        rows += sanitizer.sanitize(path, plan, run.project.root, gpus, program)
     before = (read_json(folder.sanitizer) or {}) if kernel else {}
     write_json(folder.sanitizer, before | sanitizer.by_kernel(rows))
-    for (tool, status), number in Counter(
-        (row["tool"], row["status"]) for row in rows
-    ).items():
+    outcomes = Counter((row["tool"], row["status"]) for row in rows)
+    for (tool, status), number in outcomes.items():
         logging.info("%s: %d %s", tool, number, status)

@@ -202,6 +202,22 @@ class Instance(ABC):
         error, _ = self._reduce(self.comparison(params), self.gpu.harness.maximum)
         return Check(error, self.error_bound(params))
 
+    def check_squares(self, params: Params, scale: float) -> Check:
+        """`check` with a kernel that also adds up the squares of errors: `scale` times their root is an error too."""
+        entry, elements, arguments = self.comparison(params)
+        harness = self.gpu.harness
+        places = harness.maximum, harness.count
+        largest, bits = harness.reduce(entry, elements, *places, *arguments)
+        (squares,) = struct.unpack("d", struct.pack("Q", bits))
+        bound, together = self.error_bound(params), scale * math.sqrt(squares)
+        if together > bound:
+            largest = max(largest, together)
+            share = f"{together / bound:.3g} times what is allowed"
+            return Check(
+                largest, bound, f"the root mean square of all errors is {share}"
+            )
+        return Check(largest, bound)
+
     def _reduce(self, call: HarnessCall, place: int) -> tuple[float, int]:
         """The maximum and the count that a comparing kernel leaves; `place` is of that which it takes."""
         entry, elements, arguments = call

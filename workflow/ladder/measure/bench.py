@@ -1,25 +1,28 @@
-"""The bench: a GPU, the instance of the current size, kernels verified on it, and what they are timed against."""
+"""The bench: a GPU, the instance of the current size, and kernels verified on it."""
 
 import importlib
 import math
-import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ladder.gpu.device import Gpu, Harness, Launcher, OutOfDeviceMemory
-from ladder.gpu.external import ExternalReference
+from ladder.gpu.device import Gpu, Harness, Launcher
 from ladder.gpu.instance import Check, Instance
 from ladder.gpu.launching import Loaded, load, static_shared_bytes
 from ladder.gpu.stamps import DeviceClock
 from ladder.gpu.tensor import Tensor
-from ladder.gpu.timing import CheckedLaunch, StoppingRule, Timer, TimesDisagree
-from ladder.model.cell import BACK_TO_BACK, Cell, Partner, size_label
+from ladder.gpu.timing import (
+    CheckedLaunch,
+    StoppingRule,
+    Timer,
+    TimesDisagree,
+    chain_length,
+)
+from ladder.model.cell import BACK_TO_BACK, Cell, size_label
 from ladder.model.errors import LadderError
 from ladder.model.plan import Edge, Launch, Plan, Task
-from ladder.model.problem import COPY, GATE, NOTHING, Params
+from ladder.model.problem import GATE, NOTHING, Params
 
 REFERENCE = 1  # where its outputs are: see Instance.writing_to
 
@@ -34,7 +37,6 @@ _WEIGHTS = (
 """alpha, beta, and what C holds ahead of a launch with beta = 0."""
 _BOOST = 1.15  # of a clock over the one that a GPU reports
 _WARM_UP_S = 0.15  # the clocks of an idle GPU take about 0.1 s to rise
-_HELD_S = 0.05  # longer than most launches take
 _SPARE_BYTES = 256 * 1024 * 1024
 _COPY_BYTES = 2**31
 
@@ -63,32 +65,17 @@ def _takes_beta(launch: Launch) -> bool:
     return any(argument.get("scalar") == "beta" for argument in launch.arguments)
 
 
-@dataclass
-class VerifiedReference:
-    """A reference with outputs of its own; `swapped` writes to the variant's. `us`: about how long a launch takes."""
-
-    launcher: Launcher
-    swapped: Launcher | None = None
-    us: float | None = None
-
-
-@dataclass
-class References:
-    """What was verified for the current instance, None where it is missing or wrong, and notes by name."""
-
-    verified: dict[Any, VerifiedReference | None] = field(default_factory=dict)
-    notes: dict[str, str] = field(default_factory=dict)
-    copy_us: float | None = None
-
-
 class Bench:
     """Holds the GPU and the instance of the current size, dtype and layout.
 
     `traced` by a profiler or a sanitizer, which CUPTI does not go with: then there is no device clock.
     """
 
+    current: Instance
+
     def __init__(self, plan: Plan, cubins: Path, traced: bool = False) -> None:
-        self.plan, self.cubins = plan, cubins
+        self.plan = plan
+        self.cubins = cubins
         problem = f"ladder.problems.{plan.problem}"
         self.problem = importlib.import_module(problem).PROBLEM
         settings: Any = plan.settings
@@ -100,29 +87,17 @@ class Bench:
         )
         self.warm_below_us = settings["warm_below_us"]
         self._seed = settings["seed"]
-        first_dtype = next(iter(plan.harness))
-        cubin, symbols = self._compiled_harness(first_dtype)
-        self.gpu = Gpu(cubin, symbols)
-        self._harness_by_dtype: dict[str, Harness] = {first_dtype: self.gpu.harness}
+        dtype, harness = next(iter(plan.harness.items()))
+        symbols = harness["symbols"]
+        self.gpu = Gpu(self._cubin(harness), symbols)
+        self._harness_by_dtype: dict[str, Harness] = {dtype: self.gpu.harness}
         self.timer = Timer(self.gpu, None if traced else self._device_clock(symbols))
         kind = importlib.import_module(f"{problem}.instance").INSTANCE
         self._create = kind.maker(self.timer, settings)
-        self._instance: Instance | None = None
-        self._operands: tuple[Any, ...] | None = None
+        self._operands: tuple[Any, ...] | None = None  # of the current instance
         self._edge_outcomes = dict[str, CellOutcome | None]()
         self._edge_instances = dict[tuple[Any, ...], Instance]()
-        self.external = {
-            name: ExternalReference(given) for name, given in plan.external.items()
-        }
-        # Says ahead of a result what may end the process.
-        self.doing: Callable[[str], None] = lambda subject: None
-        self.references = References()
         self.gpu.l2.warm_up(_WARM_UP_S)
-
-    def _compiled_harness(self, dtype: str) -> tuple[bytes, dict[str, str]]:
-        """Cubin and symbols."""
-        facts = self.plan.harness[dtype]
-        return self._cubin(facts), facts["symbols"]
 
     def _cubin(self, facts: Mapping[str, Any]) -> bytes:
         return (self.cubins / f"{facts['cubin']}.cubin").read_bytes()
@@ -137,15 +112,17 @@ class Bench:
 
     def _use_harness(self, dtype: str) -> None:
         if dtype not in self._harness_by_dtype:
-            cubin, symbols = self._compiled_harness(dtype)
-            self._harness_by_dtype[dtype] = Harness(self.gpu, cubin, symbols)
+            facts = self.plan.harness[dtype]
+            harness = Harness(self.gpu, self._cubin(facts), facts["symbols"])
+            self._harness_by_dtype[dtype] = harness
         self.gpu.harness = self._harness_by_dtype[dtype]
 
     def facts(self) -> dict[str, Any]:
         """The GPU as CUDA sees it: peaks at the boost clock, copy rate (GB/s, both ways), floor of its clock (us)."""
         gpu = self.gpu
         size = min(_COPY_BYTES, gpu.free_bytes() // 4)
-        source, target = gpu.allocate(size), gpu.allocate(size)
+        source = gpu.allocate(size)
+        target = gpu.allocate(size)
         source.fill(0x5BD1E995.to_bytes(4, "little"), stream=gpu.stream)
         copy = partial(gpu.copy, int(target.handle), int(source.handle), size)
         (copy_us,) = self.timer.quick_medians([copy])
@@ -166,9 +143,9 @@ class Bench:
         }
 
     def instance(self, cell: Cell) -> Instance:
-        """The instance of a cell. Raises CellOutcome where it does not fit into memory."""
-        if self._instance is not None and cell.operands == self._operands:
-            return self._instance
+        """The instance of a cell, current from now on. Raises CellOutcome where it does not fit into memory."""
+        if cell.operands == self._operands:
+            return self.current
         self.release()
         needed = self.problem.device_bytes(cell.size, cell.dtype)
         free = self.gpu.free_bytes() - _SPARE_BYTES
@@ -179,24 +156,26 @@ class Bench:
         self._use_harness(cell.dtype)
         instance: Instance = self._create(self.gpu, cell.size, cell.dtype, cell.layout)
         self.draw(instance)
-        self._instance, self._operands = instance, cell.operands
+        self.current = instance
+        self._operands = cell.operands
         return instance
 
     def draw(self, instance: Instance) -> None:
         """Draw the inputs that `check` has an answer for."""
         instance.fill_inputs(self._seed)
 
-    def places(self, instance: Instance) -> int:
-        """How many sets of outputs fit into memory, with those that are allocated."""
-        more = int(self.gpu.free_bytes() // 2 // instance.place_bytes())
-        return max(1, instance.places() + more)
+    def chain_length(self, us: float, sustained: bool) -> int:
+        """Launches of about `us` in a chain, each of which has a set of outputs in memory."""
+        more = int(self.gpu.free_bytes() // 2 // self.current.place_bytes())
+        places = max(1, self.current.places() + more)
+        return min(chain_length(us, sustained), places)
 
     def release(self) -> None:
         """Give up the current instance, and all that was loaded for it."""
-        if self._instance is not None:
-            self._instance.close()
-        self._instance = self._operands = None
-        self.references = References()
+        if self._operands is not None:
+            self.current.close()
+            del self.current
+            self._operands = None
 
     def load(self, launch: Launch, instance: Instance) -> Loaded:
         """A kernel, ready to launch, with its workspaces.
@@ -223,27 +202,22 @@ class Bench:
         assert task.launch is not None
         return self.load(task.launch, self.instance(task.cell))
 
-    def check(
-        self, launcher: Launcher, params: Params, instance: Instance
-    ) -> tuple[Check, float]:
+    def check(self, launcher: Launcher, params: Params) -> tuple[Check, float]:
         """Launch once on poisoned outputs, as in timing, and check every output: the check, and the time in us.
 
         Raises CellOutcome where launches wrote other memory.
         """
-        launch = CheckedLaunch(launcher, instance.poison_outputs)
+        launch = CheckedLaunch(launcher, self.current.poison_outputs)
         launch_us = self.timer.time_once(launch)
-        self.refuse_memory_violation(instance)
+        self.refuse_memory_violation(self.current)
         with self.timer.working():
-            return instance.check(params), launch_us
+            return self.current.check(params), launch_us
 
     def memory_violation(self, *instances: Instance) -> CellOutcome | None:
         """What launches wrote that they must not, in these instances or in all."""
-        looked_at = list(instances)
-        if not looked_at:
-            looked_at += self._edge_instances.values()
-            looked_at += [self._instance] if self._instance else []
+        current = [self.current] if self._operands else []
         with self.timer.working():
-            for instance in looked_at:
+            for instance in instances or [*self._edge_instances.values(), *current]:
                 violation = instance.memory_violation()
                 if violation:
                     return CellOutcome(*violation, spoilt=True)
@@ -255,12 +229,10 @@ class Bench:
         if violation is not None:
             raise violation
 
-    def verified(
-        self, launch: Launch, instance: Instance
-    ) -> tuple[Loaded, Check, float]:
+    def verified(self, launch: Launch) -> tuple[Loaded, Check, float]:
         """Load, run and check: the kernel, its check, its time in us. Raises CellOutcome for a wrong result."""
-        loaded = self.load(launch, instance)
-        check, launch_us = self.check(loaded, launch.params, instance)
+        loaded = self.load(launch, self.current)
+        check, launch_us = self.check(loaded, launch.params)
         if not check.correct:
             raise CellOutcome("incorrect", str(check))
         return loaded, check, launch_us
@@ -273,37 +245,34 @@ class Bench:
         if variant not in self._edge_outcomes:
             self._edge_outcomes[variant] = None
             try:
-                for number, edge in enumerate(self.plan.edges.get(variant, ())):
-                    self._verify_edge(edge, cell, number)
+                for number, (edge, instance) in enumerate(self.edges(variant, cell)):
+                    self._verify_edge(edge, instance, number)
             except CellOutcome as outcome:
                 self._edge_outcomes[variant] = outcome
         failure = self._edge_outcomes[variant]
         if failure is not None:
             raise failure
 
-    def edges(self, variant: str, cell: Cell) -> list[tuple[Launch, Instance]]:
-        """How a variant is launched at each of its edges, and the instance there."""
-        return [
-            (edge.launch, self._edge_instance(edge, cell))
-            for edge in self.plan.edges.get(variant, ())
-        ]
+    def edges(self, variant: str, cell: Cell) -> Iterator[tuple[Edge, Instance]]:
+        """Each edge of a variant with its instance, made when it is first asked for."""
+        instances = self._edge_instances
+        for edge in self.plan.edges.get(variant, ()):
+            key = (cell.dtype, cell.layout, *edge.size.items())
+            if key not in instances:
+                operands = edge.size, cell.dtype, cell.layout
+                instances[key] = self._create(self.gpu, *operands)
+            yield edge, instances[key]
 
-    def _edge_instance(self, edge: Edge, cell: Cell) -> Instance:
-        key = (cell.dtype, cell.layout, *edge.size.items())
-        if key not in self._edge_instances:
-            instance = self._create(self.gpu, edge.size, cell.dtype, cell.layout)
-            self._edge_instances[key] = instance
-        return self._edge_instances[key]
-
-    def _verify_edge(self, edge: Edge, cell: Cell, number: int) -> None:
-        """Check one size with inputs of every kind, alpha = 1 and beta = 0.
+    def _verify_edge(self, edge: Edge, instance: Instance, number: int) -> None:
+        """Check one size with inputs of every kind, or of the first where it is costly, alpha = 1 and beta = 0.
 
         A kernel that takes beta is checked with other alpha and beta too, for one kind: another one at each edge.
         """
-        instance = self._edge_instance(edge, cell)
         kinds = self.problem.inputs
         weighted_kind = kinds[number % len(kinds)]
-        for kind in kinds if self._inputs(instance) else kinds[:1]:
+        if self.problem.is_costly(edge.size) or not self._inputs(instance):
+            kinds = kinds[:1]
+        for kind in kinds:
             with instance.inputs_of_kind(kind):
                 self._verify_weights(edge, instance, 1.0, 0.0, "nan")
                 if kind == weighted_kind and _takes_beta(edge.launch):
@@ -352,194 +321,22 @@ class Bench:
         names = [name for name in self.problem.buffers if name not in instance.outputs]
         return [instance.tensors[name] for name in names]
 
-    def refuse_other_weights(self, launch: Launch, instance: Instance) -> None:
+    def refuse_other_weights(self, launch: Launch) -> None:
         """Raises CellOutcome where a kernel is wrong at this size with other alpha and beta, if it takes any."""
         if not _takes_beta(launch):
             return
+        instance = self.current
         usual = instance.scalars
         alpha, beta, before = _WEIGHTS[0]
         instance.use_scalars(alpha, beta, before)
         self.draw(instance)
         try:
-            check, _ = self.check(self.load(launch, instance), launch.params, instance)
+            check, _ = self.check(self.load(launch, instance), launch.params)
         finally:
             instance.use_scalars(usual["alpha"], usual["beta"])
         if not check.correct:
             weights = f"alpha = {alpha:g}, beta = {beta:g}"
             raise CellOutcome("incorrect", f"with {weights}: {check}")
-
-    def reference(
-        self, task: Task, partner: Partner, instance: Instance
-    ) -> VerifiedReference:
-        """A task's reference. Raises CellOutcome for none or a wrong one."""
-        if task.reference is None:
-            reference = self.library(partner, self.reference_params(task), instance)
-            if reference is None:
-                reason = "no reference: " + "; ".join(self.notes())
-                # An algorithm that was chosen was there, on some GPU of the model.
-                gone = bool(partner.algorithm)
-                raise CellOutcome("unsupported", reason, transient=gone)
-            return reference
-        verified = self.references.verified
-        if partner not in verified:
-            with instance.writing_to(REFERENCE):
-                try:
-                    self.verify_edges(partner.reference, task.cell)
-                    kernel, _, _ = self.verified(task.reference, instance)
-                except CellOutcome as outcome:
-                    raise outcome.of(f"the reference {partner}") from outcome
-            verified[partner] = VerifiedReference(kernel)
-        kernel_reference = verified[partner]
-        assert kernel_reference is not None
-        return kernel_reference
-
-    def reference_params(self, task: Task) -> Params:
-        """What the answer of a task's reference depends on: a kernel's parameters, of others those of the problem."""
-        if task.reference is not None:
-            return task.reference.params
-        assert task.launch is not None
-        return {name: task.launch.params[name] for name in self.problem.parameters}
-
-    def another(self, task: Task, partner: Partner, instance: Instance) -> Launcher:
-        """A task's `reference` anew, for the outputs that are there. Raises LadderError."""
-        if task.reference is not None:
-            return self.load(task.reference, instance)
-        return self.loaded_library(partner, self.reference_params(task), instance)
-
-    def swapped_reference(
-        self, task: Task, partner: Partner, instance: Instance
-    ) -> Launcher:
-        """A task's `reference`, writing to the variant's outputs. One launch has loaded its kernel."""
-        reference = self.reference(task, partner, instance)
-        if reference.swapped is None:
-            reference.swapped = self.another(task, partner, instance)
-            with self.timer.working():
-                # A library may load another kernel for another place.
-                reference.swapped()
-        return reference.swapped
-
-    def reference_us(self, reference: VerifiedReference) -> float:
-        """About how long a launch of a reference takes, in us, once for the current instance."""
-        if reference.us is None:
-            (reference.us,) = self.timer.quick_medians([reference.launcher])
-        return reference.us
-
-    def candidates(self, choice: Cell, instance: Instance) -> list[Partner]:
-        """All that may be the reference of a choice; what is missing leaves a note. Raises CellOutcome for none."""
-        candidates = list[Partner]()
-        for name in choice.reference.libraries:
-            if name in self.external:
-                if self.library(Partner(name), choice.params, instance) is not None:
-                    candidates.append(Partner(name))
-                continue
-            try:
-                algorithms = instance.library(name)
-                candidates += [Partner(name, algorithm) for algorithm in algorithms]
-            except LadderError as error:
-                self.references.notes[name] = str(error)
-        if not candidates:
-            raise CellOutcome("unsupported", "; ".join(self.notes()))
-        return candidates
-
-    def loaded_library(
-        self, partner: Partner, params: Params, instance: Instance
-    ) -> Launcher:
-        """A library or an external reference, for the outputs that are there. Raises LadderError without one."""
-        if partner.reference in self.external:
-            external = self.external[partner.reference]
-            return external.launcher(self.problem, instance, params)
-        algorithms = instance.library(partner.reference)
-        if partner.algorithm not in algorithms:
-            asked = partner.algorithm or "one without a name"
-            raise LadderError(f"its list of algorithms does not hold {asked!r}")
-        return algorithms[partner.algorithm]
-
-    def library(
-        self, partner: Partner, params: Params, instance: Instance
-    ) -> VerifiedReference | None:
-        """A library or an external reference, verified, with outputs of its own; None, and a note, for none."""
-        key = partner, *params.items()
-        verified = self.references.verified
-        if key not in verified:
-            external = partner.reference in self.external
-            verify = self._verify_external if external else self._verify_library
-            with instance.writing_to(REFERENCE):
-                launcher = verify(partner, params, instance)
-            verified[key] = VerifiedReference(launcher) if launcher else None
-        return verified[key]
-
-    def _verify_library(
-        self, partner: Partner, params: Params, instance: Instance
-    ) -> Launcher | None:
-        """A library reference; None, and a note, where there is none or its result is wrong."""
-        try:
-            launcher = self.loaded_library(partner, params, instance)
-        except LadderError as error:
-            self.references.notes[str(partner)] = str(error)
-            return None
-        launcher()  # which loads its kernel
-        if partner.reference == COPY:
-            return launcher
-        check, _ = self.check(launcher, {}, instance)  # libraries have no parameters
-        if check.correct:
-            return launcher
-        self.references.notes[str(partner)] = f"wrong: {check}"
-        return None
-
-    def _verify_external(
-        self, partner: Partner, params: Params, instance: Instance
-    ) -> Launcher | None:
-        """An external reference; None, and a note, where it fails or is wrong.
-
-        Raises CellOutcome, which names it, where memory or the context is spoilt.
-        """
-        name, notes = partner.reference, self.references.notes
-        file = str(self.external[name])
-        subject = f"the reference {name}: {file}"
-        self.doing(subject)
-        try:
-            launcher = self.loaded_library(partner, params, instance)
-            launcher()  # which loads its kernels
-            self.gpu.sync()
-            check, _ = self.check(launcher, params, instance)
-            if not check.correct:
-                notes[name] = f"{file}: wrong: {check}"
-            elif self._enqueues_elsewhere(launcher, params, instance):
-                notes[name] = f"{file}: does not enqueue on its stream"
-            else:
-                return launcher
-        except OutOfDeviceMemory:
-            raise
-        except CellOutcome as outcome:
-            raise outcome.of(subject) from outcome
-        except Exception as error:
-            if not self.recovers():
-                reason = f"{subject}: {type(error).__name__}: {error}"
-                raise CellOutcome("launch_error", reason, spoilt=True) from error
-            if not isinstance(error, LadderError):
-                raise
-            text = str(error)
-            notes[name] = text if file in text else f"{file}: {text}"
-        finally:
-            self.doing("")
-        return None
-
-    def _enqueues_elsewhere(
-        self, launcher: Launcher, params: Params, instance: Instance
-    ) -> bool:
-        """True if the reference launches on another stream.
-
-        It then finishes while our stream is blocked, the poison is written afterwards, and the check fails.
-        """
-
-        def launch() -> None:
-            instance.poison_outputs()
-            launcher()
-            time.sleep(_HELD_S)
-
-        self.timer.time_once(CheckedLaunch(launch))
-        with self.timer.working():
-            return not instance.check(params).correct
 
     def host_is_slow(self) -> bool:
         """Whether even an empty launch ends later by the host's clock than events allow: no kernel is to blame then."""
@@ -559,18 +356,7 @@ class Bench:
             return False
         return True
 
-    def notes(self) -> list[str]:
-        """Which references are missing at these operands or are wrong, and why: what is true of many, once."""
-        names_by_text = dict[str, list[str]]()
-        for name, text in self.references.notes.items():
-            names_by_text.setdefault(text, []).append(name)
-        lines = []
-        for text, (name, *others) in names_by_text.items():
-            more = f" and {len(others)} more" if others else ""
-            lines.append(f"{name}{more}: {text}")
-        return lines
-
-    def least_us(self, cell: Cell, params: Params, instance: Instance) -> float:
+    def least_us(self, cell: Cell, params: Params) -> float:
         """The least time (us) of an honest launch: operations at the peak rate, bytes at the memory's.
 
         Bytes count after a flush: the inputs, and what of the outputs the L2 cannot keep.
@@ -586,14 +372,8 @@ class Bench:
         arithmetic_us: float = operations / tflops / 1e6 if tflops else 0.0
         if cell.regime in BACK_TO_BACK:
             return arithmetic_us
+        instance = self.current
         read = sum(tensor.buffer.size for tensor in self._inputs(instance))
         written = sum(instance.tensors[name].buffer.size for name in instance.outputs)
         moved = read + max(0, written - gpu.l2_bytes)
         return max(arithmetic_us, float(moved / gpu.memory_bytes_per_us))
-
-    def copy_us(self, instance: Instance) -> float | None:
-        """Time (us) of a copy of the instance's data, for problems that have one as a library."""
-        if self.references.copy_us is None and COPY in self.problem.libraries:
-            copy = list(instance.library(COPY).values())
-            self.references.copy_us = self.timer.quick_medians(copy)[0]
-        return self.references.copy_us

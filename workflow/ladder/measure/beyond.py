@@ -1,13 +1,14 @@
 """Accesses beyond buffers that no result shows: a kernel is launched where nothing is mapped behind them."""
 
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from cuda.core import Buffer
 
 from ladder.gpu.instance import Instance
 from ladder.gpu.unmapped import at_ends, mapped
-from ladder.measure.bench import Bench, CellOutcome
+from ladder.measure.bench import CellOutcome
+from ladder.measure.references import BenchWithReferences
 from ladder.model.cell import size_label
 from ladder.model.errors import LadderError
 from ladder.model.plan import Launch
@@ -18,20 +19,20 @@ _WEIGHTS = ((1.0, 0.0), (1.0, 0.5))  # alpha and beta: with the second C is read
 
 
 def refuse_accesses_beyond(
-    bench: Bench, launches: Iterable[tuple[Launch, Instance]]
+    bench: BenchWithReferences, launches: Sequence[tuple[Launch, Instance]]
 ) -> None:
     """Launch what was verified, once more in buffers that begin or end where nothing is mapped beyond.
 
     Raises CellOutcome where a launch fails there, which loses the context. A note says where there is no such memory.
     """
-    launches = list(launches)
     sizes = dict[str, int]()
     for launch, instance in launches:
         for name in _buffers(launch):
             sizes[name] = max(sizes.get(name, 0), instance.tensors[name].buffer.size)
     with contextlib.ExitStack() as memory, bench.timer.working():
         try:
-            needed, most = sum(sizes.values()), bench.gpu.free_bytes() // 2
+            needed = sum(sizes.values())
+            most = bench.gpu.free_bytes() // 2
             if needed > most:
                 raise LadderError(
                     f"that takes {needed} bytes of device memory, of which {most} may be taken"
@@ -42,10 +43,11 @@ def refuse_accesses_beyond(
             }
         except LadderError as error:
             note = f"accesses beyond buffers were not looked for: {error}"
-            bench.references.notes["unmapped memory"] = note
+            bench.notes["unmapped memory"] = note
             return
         for launch, instance in launches:
-            begins, ends = dict[str, Buffer](), dict[str, Buffer]()
+            begins = dict[str, Buffer]()
+            ends = dict[str, Buffer]()
             for name in _buffers(launch):
                 size = instance.tensors[name].buffer.size
                 begins[name], ends[name] = at_ends(*areas[name], size)
@@ -55,12 +57,15 @@ def refuse_accesses_beyond(
 
 def _buffers(launch: Launch) -> set[str]:
     """Those that a kernel takes."""
-    kinds = ("pointer", "tensor_map")
-    return {one[kind] for one in launch.arguments for kind in kinds if kind in one}
+    names = {each.get("pointer", each.get("tensor_map")) for each in launch.arguments}
+    return names - {None}
 
 
 def _launch_in(
-    bench: Bench, launch: Launch, instance: Instance, buffers: dict[str, Buffer]
+    bench: BenchWithReferences,
+    launch: Launch,
+    instance: Instance,
+    buffers: dict[str, Buffer],
 ) -> None:
     usual = instance.scalars
     weights = _WEIGHTS if "beta" in bench.problem.scalars else _WEIGHTS[:1]

@@ -1,15 +1,16 @@
 """The candidates for a reference: each is verified, and timed in pairs against the quickest so far, as cells are."""
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import partial
 from typing import Any
 
 from ladder.gpu.device import Launcher
-from ladder.gpu.timing import CheckedLaunch, Pairs, chain_length
-from ladder.measure.bench import REFERENCE, Bench, CellOutcome
+from ladder.gpu.timing import CheckedLaunch, Pairs
+from ladder.measure.bench import REFERENCE, CellOutcome
 from ladder.measure.choice import CLOSE, decide
+from ladder.measure.references import BenchWithReferences
 from ladder.measure.watch import Chain, CheckedSide, LaunchChecker, at_places, graph
 from ladder.model.cell import BACK_TO_BACK, SUSTAINED, Cell, Partner
 from ladder.model.problem import COPY
@@ -24,8 +25,9 @@ Compare = Callable[[Partner, Partner], Pairs]
 class CandidateTiming:
     """Times the candidates of one choice. Each launches to both places, since a place changes the time of some."""
 
-    def __init__(self, bench: Bench, choice: Cell) -> None:
-        self.bench, self.choice = bench, choice
+    def __init__(self, bench: BenchWithReferences, choice: Cell) -> None:
+        self.bench = bench
+        self.choice = choice
         self.instance = bench.instance(choice)
         self.watch = LaunchChecker(self.instance)
         self.bound = self.instance.error_bound(choice.params)
@@ -35,14 +37,15 @@ class CandidateTiming:
     def run(self) -> dict[str, Any]:
         """The result of the choice. Raises CellOutcome where there is no candidate, and for wrong launches."""
         bench = self.bench
-        quick_us = self._quick_times(bench.candidates(self.choice, self.instance))
+        quick_us = self._quick_times(bench.candidates(self.choice))
         close = self._close_and_right(quick_us)
         if not close:
-            raise CellOutcome("unsupported", "; ".join(bench.notes()))
-        back_to_back = self.choice.regime in BACK_TO_BACK
-        comparing = self._chains if back_to_back else self._single_launches
-        least_us = min(quick_us[partner] for partner in close)
-        with comparing(close, least_us) as compare:
+            raise CellOutcome("unsupported", "; ".join(bench.noted()))
+        with contextlib.ExitStack() as graphs:
+            if self.choice.regime in BACK_TO_BACK:
+                compare = self._by_chains(close, quick_us[close[0]], graphs)
+            else:
+                compare = self._by_single_launches(close, quick_us[close[0]])
             winner, rivals = against_quickest(close, compare)
         self._refuse_wrong()
         # A winner without a rival was timed quickly alone.
@@ -68,7 +71,7 @@ class CandidateTiming:
             **decide(candidates),
             "stopped_by": nearest.stopped_by,
             "clock": nearest.clock,
-            "notes": bench.notes(),
+            "notes": bench.noted(),
             "references": references,
             "check": {
                 "max_error": max(
@@ -90,7 +93,7 @@ class CandidateTiming:
 
     def _load(self, partner: Partner) -> Launcher:
         """A candidate for the outputs that are there."""
-        return self.bench.loaded_library(partner, self.choice.params, self.instance)
+        return self.bench.loaded_library(partner, self.choice.params)
 
     def _side(self, partner: Partner) -> CheckedSide | None:
         """None for a copy, which is no answer."""
@@ -101,7 +104,9 @@ class CandidateTiming:
 
     def _quick_times(self, candidates: Sequence[Partner]) -> dict[Partner, float]:
         """About how long a launch of each candidate takes in the regime, in us: few launches, none checked."""
-        bench, timer, regime = self.bench, self.bench.timer, self.choice.regime
+        bench = self.bench
+        timer = bench.timer
+        regime = self.choice.regime
         launchers = {partner: self._load(partner) for partner in candidates}
         with timer.working():
             for launch in launchers.values():
@@ -114,7 +119,7 @@ class CandidateTiming:
         if regime not in BACK_TO_BACK:
             times = timer.quick_medians([*launchers.values()])
             return dict(zip(launchers, times, strict=True))
-        length = self._chain_length(alone_us)
+        length = bench.chain_length(alone_us, self.sustained)
         with contextlib.ExitStack() as graphs:
             chains = dict[Partner, Launcher]()
             for partner, launch in launchers.items():
@@ -126,13 +131,9 @@ class CandidateTiming:
                     if name not in bench.external:
                         raise
                     why = f"{regime}: not captured in a CUDA graph: {error}"
-                    bench.references.notes[name] = why
+                    bench.notes[name] = why
             times = timer.quick_medians([*chains.values()], "warm") if chains else []
         return {partner: us / length for partner, us in zip(chains, times, strict=True)}
-
-    def _chain_length(self, us: float) -> int:
-        most = max(1, self.bench.places(self.instance))
-        return min(chain_length(us, self.sustained), most)
 
     def _close_and_right(self, quick_us: dict[Partner, float]) -> list[Partner]:
         """What is right and takes no more than CLOSE longer than the fastest that is; what is wrong leaves a note.
@@ -146,15 +147,12 @@ class CandidateTiming:
             first = self.sustained and partner.reference not in libraries
             if not near and not first:
                 continue
-            if self.bench.library(partner, self.choice.params, self.instance):
+            if self.bench.library(partner, self.choice.params):
                 close.append(partner)
         return close
 
-    @contextlib.contextmanager
-    def _single_launches(
-        self, close: Sequence[Partner], us: float
-    ) -> Iterator[Compare]:
-        """Inside, candidates can be compared by single launches; the fastest takes about `us`."""
+    def _by_single_launches(self, close: Sequence[Partner], us: float) -> Compare:
+        """Compares candidates by single launches; the fastest takes about `us`."""
         bench = self.bench
         launches = {partner: self._at_both_places(partner) for partner in close}
 
@@ -169,7 +167,7 @@ class CandidateTiming:
                 us,
             )
 
-        yield compare
+        return compare
 
     def _at_both_places(self, partner: Partner) -> tuple[CheckedLaunch, CheckedLaunch]:
         places = [0, REFERENCE]
@@ -177,30 +175,34 @@ class CandidateTiming:
         with self.bench.timer.working():
             here()  # A library may load another kernel for another place.
             there()
-        side, watch = self._side(partner), self.watch
+        side = self._side(partner)
+        watch = self.watch
         return (
             watch.single_launch(here, side, 0),
             watch.single_launch(there, side, REFERENCE),
         )
 
-    @contextlib.contextmanager
-    def _chains(self, close: Sequence[Partner], us: float) -> Iterator[Compare]:
-        """Inside, candidates can be compared by chains, whose launches each have a place, as those of variants."""
-        timer, length = self.bench.timer, self._chain_length(us)
+    def _by_chains(
+        self, close: Sequence[Partner], us: float, graphs: contextlib.ExitStack
+    ) -> Compare:
+        """Compares candidates by chains, whose launches each have a place, as those of variants."""
+        timer = self.bench.timer
+        length = self.bench.chain_length(us, self.sustained)
         chains = []
         for partner in close:
-            load, side = partial(self._load, partner), self._side(partner)
+            load = partial(self._load, partner)
+            side = self._side(partner)
             chains.append(Chain(load, load(), side, length))
-        with self.watch.chains(chains, self.sustained) as launches:
-            launch_of = dict(zip(close, launches, strict=True))
+        captured = graphs.enter_context(self.watch.chains(chains, self.sustained))
+        launches = dict(zip(close, captured, strict=True))
 
-            def compare(quickest: Partner, other: Partner) -> Pairs:
-                sides = launch_of[quickest], launch_of[other]
-                if self.sustained:
-                    return timer.time_sustained(sides, (length, length))
-                return timer.pairs(sides, self.bench.rule, "warm", scale=length)
+        def compare(quickest: Partner, other: Partner) -> Pairs:
+            sides = launches[quickest], launches[other]
+            if self.sustained:
+                return timer.time_sustained(sides, (length, length))
+            return timer.pairs(sides, self.bench.rule, "warm", scale=length)
 
-            yield compare
+        return compare
 
 
 def against_quickest(

@@ -20,68 +20,65 @@ SESSION = 0.0059
 Source: the published sessions of H200s, 653 pairs of sessions on one GPU, over all classes.
 """
 
-Estimate = tuple[float, float, float]
-"""A ratio with its 95 % interval: (value, low, high)."""
+Candidate = Mapping[str, Any]
+"""`reference` and `algorithm`, its times `us`, two a group, and the winner's in pairs with them (`fastest_us`).
+
+Earlier records lack `fastest_us`: there all candidates were in the same groups.
+"""
 
 
-def longer(candidate: Mapping[str, Any], winner: Mapping[str, Any]) -> Estimate:
-    """By which factor a candidate takes longer than the winner, over the groups that both were timed in.
+def _fastest_us(candidate: Candidate, winner: Candidate) -> list[float]:
+    """The winner's times in pairs with this candidate."""
+    return [*candidate.get("fastest_us", winner["us"])]
 
-    Earlier records lack `fastest_us`: there all candidates were in the same groups.
+
+def _longer(candidate: Candidate, winner: Candidate) -> tuple[float, float, float]:
+    """By which factor a candidate takes longer than the winner, with its 95 % interval: (value, low, high).
+
+    It is over the groups that both were timed in.
     """
     fastest_us = _fastest_us(candidate, winner)
     both = min(len(candidate["us"]), len(fastest_us))
     return ratio_interval(abba_ratios(fastest_us[:both], candidate["us"][:both]))
 
 
-def _fastest_us(
-    candidate: Mapping[str, Any], winner: Mapping[str, Any]
-) -> Sequence[float]:
-    """The winner's times in pairs with this candidate."""
-    times: Sequence[float] = candidate.get("fastest_us", winner["us"])
-    return times
-
-
-def _share(candidate: Mapping[str, Any], winner: Mapping[str, Any]) -> float:
+def _share(candidate: Candidate, winner: Candidate) -> float:
     """How many times as long as the winner a candidate takes, by medians."""
-    share: float = median(candidate["us"]) / median(_fastest_us(candidate, winner))
-    return share
+    us: float = median(candidate["us"])
+    return us / median(_fastest_us(candidate, winner))
 
 
-def ties(ratio: Estimate) -> bool:
-    """Whether a candidate that takes so many times as long as the fastest may be the faster one in the next session."""
-    value, low, _ = ratio
-    return low <= 1.0 or math.log(value) < SESSION
-
-
-def _winner(candidates: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+def _winner(candidates: Sequence[Candidate]) -> Candidate:
     """The one that all others were paired with, in earlier records the one with the least median."""
     unpaired = [candidate for candidate in candidates if "fastest_us" not in candidate]
     return min(unpaired, key=lambda candidate: median(candidate["us"]))
 
 
-def partner(candidate: Mapping[str, Any]) -> Partner:
-    """What a candidate, or a result, names."""
-    return Partner(candidate["reference"], candidate["algorithm"])
+def partner(candidate: Candidate) -> Partner:
+    """What a candidate, or a result, names; it has no reference where none was to be had."""
+    algorithm = candidate.get("algorithm") or ""
+    return Partner(candidate.get("reference", ""), algorithm)
 
 
-def decide(candidates: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What a record says of its candidates, each with `reference`, `algorithm` and its times `us`, two a group.
+def decide(candidates: Sequence[Candidate]) -> dict[str, Any]:
+    """What a record says of its candidates.
 
     `reference` and `algorithm` of the winner; `runner_up`, None if it is alone, with by which factor it takes
-    longer and the interval of that (`longer`, `longer_low`, `longer_high`); `tied`: all that tie with the winner.
+    longer and the interval of that (`longer`, `longer_low`, `longer_high`); `tied`: all that may be the faster ones in
+    the next session.
     """
     winner = _winner(candidates)
     others = [candidate for candidate in candidates if candidate is not winner]
     others.sort(key=lambda candidate: _share(candidate, winner))
-    runner_up, tied = None, []
+    runner_up = None
+    tied = []
     for candidate in others:
-        value, low, high = longer(candidate, winner)
+        value, low, high = _longer(candidate, winner)
         name = asdict(partner(candidate))
         if runner_up is None:
             interval = {"longer": value, "longer_low": low, "longer_high": high}
             runner_up = name | interval
-        if ties((value, low, high)):
+        if low <= 1.0 or math.log(value) < SESSION:
             tied.append(name)
     return asdict(partner(winner)) | {"runner_up": runner_up, "tied": tied}
 

@@ -46,7 +46,8 @@ def choice_conditions(plan: Plan, choice: Cell) -> dict[str, Any]:
     libraries = choice.reference.libraries
     names = list(SETTINGS)
     if choice.regime == COUNTERS:
-        names, libraries = ["seed"], ()
+        names = ["seed"]
+        libraries = ()
     if choice.regime == "warm":
         names.append("warm_below_us")
     if any(name.startswith("cublaslt") for name in libraries):

@@ -1,4 +1,4 @@
-"""How a job runs a task on a GPU: it takes a GPU for itself, and starts `ladder.measure.process` there."""
+"""How a job runs a program on a GPU: it takes a GPU for itself, and starts `ladder.measure.process` there."""
 
 import contextlib
 import json
@@ -19,7 +19,7 @@ from ladder.model.plan import Plan
 
 @dataclass(frozen=True)
 class GpuProgram:
-    """The program of one task, for the GPU that the job holds.
+    """A program of `ladder.measure.process`, for the GPU that the job holds.
 
     command: its command line but for the request. lock: the descriptor that keeps the GPU taken, also by what the
     program leaves behind.
@@ -51,22 +51,23 @@ class GpuProgram:
 
 @contextlib.contextmanager
 def gpu_program(
-    task: str, path: Path, plan: Plan, root: Path, gpus: Sequence[FoundGpu]
+    name: str, path: Path, plan: Plan, root: Path, gpus: Sequence[FoundGpu]
 ) -> Iterator[GpuProgram]:
-    """Wait for one of the GPUs and hold it: the program of a task for the plan at `path`.
+    """Wait for one of the GPUs and hold it: the program of this name for the plan at `path`.
 
     Raises LadderError without a GPU, or where a cubin of the plan is missing.
     """
-    command = process_command(task, path, plan, root)
+    command = process_command(name, path, plan, root)
     with one_gpu(gpus) as (gpu, lock):
         yield GpuProgram(gpu, lock, command)
 
 
-def process_command(task: str, path: Path, plan: Plan, root: Path) -> list[str]:
-    """Command line of a task's program but for its request. Raises LadderError where a cubin is missing."""
-    require_cubins(path, plan, root / plan.job["cubins"])
-    words = ["-m", "ladder.measure.process", task]
-    return [sys.executable, *words, str(path), str(root / plan.job["cubins"])]
+def process_command(name: str, path: Path, plan: Plan, root: Path) -> list[str]:
+    """Command line of a program but for its request. Raises LadderError where a cubin is missing."""
+    cubins = root / plan.job["cubins"]
+    require_cubins(path, plan, cubins)
+    words = ["-m", "ladder.measure.process", name, str(path), str(cubins)]
+    return [sys.executable, *words]
 
 
 def require_cubins(path: Path, plan: Plan, cubins: Path) -> None:

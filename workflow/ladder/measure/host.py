@@ -25,6 +25,8 @@ _PACKAGES = """snakemake cuda-python cuda-core cuda-bindings nvmath-python nvidi
 cupti-python ncu-report triton numpy scipy pandas seaborn matplotlib"""
 _SEARCHED = 50  # commits, for the tree that a host without git measured
 
+Facts = dict[str, Any]
+
 
 def _output(*command: str) -> str | None:
     """What a command prints; None where it fails or there is no such command."""
@@ -42,9 +44,10 @@ def _git(root: Path, *words: str) -> str | None:
     return _output("git", "-C", str(root), *words)
 
 
-def tree(root: Path) -> dict[str, Any]:
+def tree(root: Path) -> Facts:
     """Digest of kernels/, workflow/ and config/, and where git is there the commit and whether they are clean."""
-    commit, clean = _git(root, "rev-parse", "HEAD"), None
+    commit = _git(root, "rev-parse", "HEAD")
+    clean = None
     if commit:
         clean = _git(root, "status", "--porcelain", "--", *TREE_ROOMS) == ""
     return {"digest": tree_digest(root), "commit": commit, "clean": clean}
@@ -60,7 +63,7 @@ def commit_of(root: Path, name: str) -> str:
     return commit
 
 
-def tree_of(root: Path, commit: str) -> dict[str, Any]:
+def tree_of(root: Path, commit: str) -> Facts:
     """What `tree` says in a checkout of a commit without local changes. Raises LadderError without the commit."""
     rooms = _git(root, "ls-tree", "--name-only", commit, "--", *TREE_ROOMS) or ""
     command = ["git", "-C", str(root), "archive", commit, "--", *rooms.split()]
@@ -74,7 +77,7 @@ def tree_of(root: Path, commit: str) -> dict[str, Any]:
         return {"digest": tree_digest(Path(folder)), "commit": commit, "clean": True}
 
 
-def tree_with(root: Path, digest: str) -> dict[str, Any] | None:
+def tree_with(root: Path, digest: str) -> Facts | None:
     """What `tree_of` says of the last commit with such a digest, of those that changed the tree last; None without."""
     count = f"--max-count={_SEARCHED}"
     commits = _git(root, "log", count, "--format=%H", "--", *TREE_ROOMS) or ""
@@ -94,7 +97,7 @@ def unknown_commits(root: Path, commits: Iterable[str]) -> list[str]:
     ]
 
 
-def host() -> dict[str, Any]:
+def host() -> Facts:
     """CPU, usable cores and memory of this host."""
     info = Path("/proc/cpuinfo")
     text = info.read_text(encoding="utf-8") if info.is_file() else ""
@@ -108,9 +111,8 @@ def host() -> dict[str, Any]:
 
 def find_ncu() -> str | None:
     """Nsight Compute's command line, on the path or where the toolkit puts it; None without it."""
-    places = [find_in_toolkit("ncu")]
-    places += sorted(glob.glob("/opt/nvidia/nsight-compute/*/ncu"), reverse=True)
-    return next(filter(None, places), None)
+    versions = sorted(glob.glob("/opt/nvidia/nsight-compute/*/ncu"))
+    return find_in_toolkit("ncu") or (versions[-1] if versions else None)
 
 
 def find_in_toolkit(program: str) -> str | None:
@@ -126,7 +128,7 @@ def ncu_version() -> str | None:
     return text.splitlines()[-1] if text else None
 
 
-def versions() -> dict[str, Any]:
+def versions() -> Facts:
     packages = {name: package_version(name) for name in _PACKAGES.split()}
     return {
         "driver": driver_version(),
@@ -138,7 +140,8 @@ def versions() -> dict[str, Any]:
 
 def session(uuid: str, root: Path, gpu: Mapping[str, Any]) -> Session:
     """The session that a worker begins on the GPU `uuid`; `gpu` is what the worker says of it."""
-    card, facts = card_facts(uuid), dict(gpu)
+    card = card_facts(uuid)
+    facts = dict(gpu)
     return Session(
         id=new_name("session"),
         started=now(),

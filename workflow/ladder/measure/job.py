@@ -13,11 +13,11 @@ from ladder.gpu.clocks import locked_clocks
 from ladder.gpu.discovery import driver_version, find_gpus, of_one_model
 from ladder.gpu.monitor import Monitor
 from ladder.measure import host
+from ladder.measure.assignment import Assignment
 from ladder.measure.choice import choice_in_words
 from ladder.measure.conditions import host_conditions
 from ladder.measure.gpu_job import gpu_program
 from ladder.measure.plan_records import PlanRecords
-from ladder.measure.request import Request
 from ladder.measure.schedule import Due, Schedule
 from ladder.measure.store import Account, Append, appending, now, read_store
 from ladder.measure.supervisor import Supervisor, WorkerAnswer, WorkerProcess
@@ -29,6 +29,7 @@ from ladder.model.intervals import median
 from ladder.model.plan import Plan
 from ladder.model.record import NO_NUMBER, Record, Session
 
+_BESIDE_THE_RESULT = ("status", "reason", "limit_s")  # fields of a record
 _LEAVING_S = 10.0  # a process that was killed is listed until the driver has cleared its context away
 
 
@@ -37,7 +38,6 @@ class Measuring:
     """The loop over what is due. `begin_session` makes a worker's session from what it says of its GPU."""
 
     schedule: Schedule
-    on: Mapping[str, str]
     monitor: Monitor
     begin_session: Callable[[Mapping[str, Any]], Session]
     account: Account
@@ -46,7 +46,8 @@ class Measuring:
     def run(self, due: Due, start: Callable[[], WorkerProcess], append: Append) -> None:
         """Measure what is due. Raises LadderError where no worker starts."""
         worker_pids = set[int]()
-        begun, done = time.monotonic(), 0
+        begun = time.monotonic()
+        done = 0
         most = len(self.schedule.choices(due)) + sum(len(regimes) for _, regimes in due)
 
         def on_start(worker: WorkerProcess) -> None:
@@ -58,16 +59,16 @@ class Measuring:
 
         supervisor = Supervisor(start, self.schedule.plan.job["deadline_s"], on_start)
         try:
-            for request in self.schedule.requests(due):
+            for assignment in self.schedule.assignments(due):
                 asked = time.monotonic()
-                answer = supervisor.measure(request)
+                answer = supervisor.measure(assignment)
                 busy = bool(self.monitor.neighbours(worker_pids))
                 device = {**self.monitor.since(asked), "busy": busy}
-                records = list(self.records(request, answer, device))
+                records = list(self.records(assignment, answer, device))
                 for record in records:
                     append(record)
                 self.schedule.take(records)
-                self.account.measured += not request.choice
+                self.account.measured += not assignment.choice
                 self.account.gpu_s += answer["gpu_s"]
                 self.account.check_s += answer["check_s"]
                 done += len(records)
@@ -78,35 +79,36 @@ class Measuring:
             supervisor.leave()
 
     def records(
-        self, request: Request, answer: WorkerAnswer, device: Mapping[str, Any]
+        self, assignment: Assignment, answer: WorkerAnswer, device: Mapping[str, Any]
     ) -> Iterator[Record]:
         """A record a regime."""
-        view, results = self.schedule.view, answer["results"]
+        view = self.schedule.view
+        results = answer["results"]
+        index = assignment.index
+        on = self.schedule.on or {}
         spent = {"wall_s": answer["wall_s"], "regimes": len(results)}
         common: dict[str, Any] = {"device": device, "spent": spent}
-        if not request.choice:
-            facts = view.plan.variants[view.plan.tasks[request.index].variant]
+        if not assignment.choice:
+            facts = view.plan.variants[view.plan.tasks[index].variant]
             names = ("source_sha256", "cubin_sha256", "nvrtc")
             common["built"] = {name: facts.get(name) for name in names}
         for regime, of_regime in results.items():
             result = self.complete(of_regime) | common
-            fields = {"status": result.pop("status"), "reason": result.pop("reason")}
-            fields |= {"limit_s": result.pop("limit_s", None), "result": result}
-            if request.choice:
-                choice = view.plan.choices[request.index]
-                yield view.new_choice(choice, self.on, self.session, **fields)
+            fields = {name: result.pop(name, None) for name in _BESIDE_THE_RESULT}
+            fields["result"] = result
+            if assignment.choice:
+                choice = view.plan.choices[index]
+                yield view.new_decision(choice, on, self.session, **fields)
             else:
-                task = view.plan.tasks[request.index]
-                yield view.new_record(task, regime, self.on, self.session, **fields)
+                task = view.plan.tasks[index]
+                yield view.new_record(task, regime, on, self.session, **fields)
 
     def complete(self, answered: Mapping[str, Any]) -> dict[str, Any]:
         """A result with power and clock in place of blocks, and JSON's largest number in place of an infinite error."""
         result = {**answered}
-        blocks = result.pop("blocks", None)
-        if blocks:
-            result["sustained"] = {
-                side: self.steady(of_side) for side, of_side in blocks.items()
-            }
+        if "blocks" in result:
+            blocks = result.pop("blocks").items()
+            result["sustained"] = {side: self.steady(each) for side, each in blocks}
         for observation in result.get("observations", ()):
             observation["value"] = min(observation["value"], NO_NUMBER)
         return result
@@ -127,7 +129,8 @@ class Measuring:
 
 def progress(record: Record) -> str:
     """One line about a measured cell, for a person."""
-    head, result = cell_name(record.variant, record.cell), record.result
+    head = cell_name(record.variant, record.cell)
+    result = record.result
     if record.status != "ok":
         reason = (record.reason or "no reason").splitlines()[0]
         return f"{head}: {record.status}: {reason[:120]}"
@@ -145,7 +148,8 @@ def measure(path: Path, plan: Plan, folder: RunFolder, root: Path) -> None:
 
     Raises LadderError without a GPU, or where others use it.
     """
-    account, begun = Account(), time.monotonic()
+    account = Account()
+    begun = time.monotonic()
     # One job, one GPU model: the conditions name it.
     gpus = of_one_model(find_gpus(), folder.root.name)
     model = gpus[0].name if gpus else "none"
@@ -168,10 +172,11 @@ def measure(path: Path, plan: Plan, folder: RunFolder, root: Path) -> None:
             if plan.job["busy"] == "refuse":
                 _refuse_neighbours(monitor)
             used = program.gpu.uuid
-            command, environment = program.command, program.environment
-            start = partial(WorkerProcess, command, environment, [program.lock])
+            start = partial(
+                WorkerProcess, program.command, program.environment, [program.lock]
+            )
             begin = partial(host.session, used, root)
-            measuring = Measuring(schedule, on, monitor, begin, account)
+            measuring = Measuring(schedule, monitor, begin, account)
             with locked_clocks(used, plan.settings["lock_clocks"]):
                 for _ in range(1 if winners else plan.job["sessions"]):
                     due = schedule.due(None if winners else used)
@@ -182,7 +187,8 @@ def measure(path: Path, plan: Plan, folder: RunFolder, root: Path) -> None:
                     schedule.look_at(read_store(folder.records))
     account.finished = now()
     account.wall_s = round(time.monotonic() - begun, 3)
-    account.gpu_s, account.check_s = round(account.gpu_s, 3), round(account.check_s, 3)
+    account.gpu_s = round(account.gpu_s, 3)
+    account.check_s = round(account.check_s, 3)
     file = folder.account("measured", plan.sweep)
     # A job that kept everything leaves the account of the one that measured.
     earlier = None if account.measured else read_json(file)

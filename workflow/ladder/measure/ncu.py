@@ -67,16 +67,17 @@ class ProfilerUnavailable(LadderError):
 
 @dataclass(frozen=True)
 class Profiler:
-    """ncu over the program that launches tasks of a plan on one GPU."""
+    """ncu over the program that launches the tasks at `indices` of a plan on one GPU."""
 
     program: GpuProgram
+    indices: list[int]
     timeout_s: float
 
-    def _run(self, indices: Sequence[int], command: list[str]) -> str:
+    def _run(self, command: list[str]) -> str:
         """What ncu prints. Raises ProfilerUnavailable where it fails for another reason than an unknown metric."""
         options: Any = {"capture_output": True, "text": True, "timeout": self.timeout_s}
         try:
-            done = self.program.run(list(indices), under=command, **options)
+            done = self.program.run(self.indices, under=command, **options)
         except subprocess.TimeoutExpired as error:
             why = f"ncu did not finish within {self.timeout_s:g} s"
             raise ProfilerUnavailable(why) from error
@@ -90,49 +91,45 @@ class Profiler:
             raise ProfilerUnavailable(f"ncu {end}")
         return output
 
-    def _report(
-        self, indices: Sequence[int], metrics: list[str], folder: Path
-    ) -> tuple[Path, list[str]]:
-        """Run ncu. Returns (report, metrics it does not know). Raises ProfilerUnavailable."""
-        ncu, report = find_ncu(), folder / "report.ncu-rep"
+    def _report(self, metrics: list[str], folder: Path) -> tuple[Path, list[str]]:
+        """Run ncu. Returns (report, metrics that it accepts). Raises ProfilerUnavailable."""
+        ncu = find_ncu()
+        report = folder / "report.ncu-rep"
         if ncu is None:
             why = "ncu (Nsight Compute) was not found; it comes with the CUDA toolkit"
             raise ProfilerUnavailable(why)
         # Clocks stay as the user set them; caches are flushed by ncu before each pass.
         options = "--clock-control none --profile-from-start off --force-overwrite"
-        known, missing = list(metrics), list[str]()
-        while known:
-            command = [ncu, *options.split(), "--metrics", ",".join(known)]
-            output = self._run(indices, [*command, "--export", str(report)])
+        accepted = metrics
+        while accepted:
+            command = [ncu, *options.split(), "--metrics", ",".join(accepted)]
+            output = self._run([*command, "--export", str(report)])
             unknown = _UNKNOWN_METRIC.search(output)
             if unknown is None:
                 if not report.is_file():
                     why = f"ncu wrote no report: {output.strip()[-800:]}"
                     raise ProfilerUnavailable(why)
-                return report, missing
-            names = [name for name in re.split(r"[,\s]+", unknown[1]) if name in known]
-            if not names:
+                return report, accepted
+            refused = {*re.split(r"[,\s]+", unknown[1])}
+            if not refused.intersection(accepted):
                 why = f"ncu refused a metric: {output.strip()[-400:]}"
                 raise ProfilerUnavailable(why)
-            missing += names
-            known = [metric for metric in known if metric not in names]
+            accepted = [metric for metric in accepted if metric not in refused]
         raise ProfilerUnavailable("this ncu knows none of the metrics")
 
-    def count(
-        self, indices: Sequence[int], metrics: list[str]
-    ) -> tuple[list[list[Metric]], list[Note]]:
-        """Counters of the tasks at `indices`: the metrics of each, and notes. Raises ProfilerUnavailable."""
+    def count(self, metrics: list[str]) -> tuple[list[list[Metric]], list[Note]]:
+        """Counters: the metrics of each task, and notes. Raises ProfilerUnavailable."""
         with tempfile.TemporaryDirectory() as folder:
-            report, missing = self._report(indices, metrics, Path(folder))
+            report, accepted = self._report(metrics, Path(folder))
             launches = read_report(report, metrics)
-        if len(launches) != len(indices):
-            seen = f"{len(launches)} launches where {len(indices)} were wanted"
+        if len(launches) != len(self.indices):
+            seen = f"{len(launches)} launches where {len(self.indices)} were wanted"
             raise ProfilerUnavailable(f"ncu saw {seen}")
-        reasons = dict.fromkeys(metrics, "the report has no value for this GPU")
+        reasons = dict.fromkeys(metrics, "this ncu does not know the metric")
+        reasons |= dict.fromkeys(accepted, "the report has no value for this GPU")
         for launch in launches:
             for metric in launch:
                 reasons.pop(metric["metric"], None)
-        reasons |= dict.fromkeys(missing, "this ncu does not know the metric")
         return launches, [
             {"subject": name, "reason": reason} for name, reason in reasons.items()
         ]
@@ -153,12 +150,13 @@ def launches(report: Path, metrics: Sequence[str]) -> list[list[Metric]]:
     import ncu_report  # in the process that reads alone
 
     context = ncu_report.load_report(str(report))
-    found = []
+    metrics_of_launches = []
     for number in range(context.num_ranges()):
-        part = context.range_by_idx(number)
-        for index in range(part.num_actions()):
-            found.append(list(_metrics(part.action_by_idx(index), metrics)))
-    return found
+        profiled = context.range_by_idx(number)
+        for index in range(profiled.num_actions()):
+            action = profiled.action_by_idx(index)
+            metrics_of_launches.append(list(_metrics(action, metrics)))
+    return metrics_of_launches
 
 
 def _metrics(action: Any, wanted: Sequence[str]) -> Iterator[Metric]:
@@ -166,8 +164,8 @@ def _metrics(action: Any, wanted: Sequence[str]) -> Iterator[Metric]:
     for name in wanted:
         metric = action.metric_by_name(name) if name in names else None
         if metric is not None and metric.value() is not None:
-            unit, value = metric.unit() or "", float(metric.value())
-            yield {"metric": name, "unit": unit, "value": value}
+            unit = metric.unit() or ""
+            yield {"metric": name, "unit": unit, "value": float(metric.value())}
 
 
 if __name__ == "__main__":

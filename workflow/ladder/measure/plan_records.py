@@ -6,9 +6,10 @@ a later process, and the record that they were chosen by does not count.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import dropwhile
 from typing import Any
 
-from ladder.measure.choice import partners
+from ladder.measure.choice import partner, partners
 from ladder.measure.conditions import choice_conditions, tree_conditions
 from ladder.measure.store import Records, now
 from ladder.model.cell import Cell, Partner
@@ -41,22 +42,16 @@ class Winner:
         return any(record.status == "ok" for record in self.later)
 
 
-def _chosen_under(record: Record, choice: Record) -> bool:
-    """Whether a choice was made under the conditions of a record, which may have more."""
-    if record.conditions.host != choice.conditions.host:
+def _decided_under(record: Record, decision: Record) -> bool:
+    """Whether a decision was made under the conditions of a record, which may have more."""
+    if record.conditions.host != decision.conditions.host:
         return False
-    return choice.conditions.tree.items() <= record.conditions.tree.items()
+    return decision.conditions.tree.items() <= record.conditions.tree.items()
 
 
-def _reference(record: Record) -> Partner:
-    """What a record was timed against."""
-    result = record.result
-    return Partner(result.get("reference", ""), result.get("algorithm") or "")
-
-
-def _partners(choice: Record) -> list[Partner]:
-    """What may be the reference by a choice: none where it failed."""
-    return partners(choice.result) if choice.status == "ok" else []
+def _partners(decision: Record) -> list[Partner]:
+    """What may be the reference by a decision: none where it failed."""
+    return partners(decision.result) if decision.status == "ok" else []
 
 
 def standing(records: Sequence[Record]) -> Record:
@@ -85,34 +80,34 @@ class PlanRecords:
         """Of the problem: those that an answer depends on."""
         return PROBLEMS[self.plan.problem].parameters
 
-    def choice(self, record: Record) -> Record | None:
-        """The choice of a record's reference under its conditions, if there was a choice and its record is there.
+    def decision_behind(self, record: Record) -> Record | None:
+        """The record of the choice of a record's reference under its conditions, if there was a choice.
 
         Each session may choose anew: it is the latest that chose this reference, or ties with it, else the latest.
         """
-        cell = record.cell.choice(self.parameters)
-        if cell is None:
-            return None
+        choice = record.cell.choice(self.parameters)
         latest = None
-        for choice in reversed(self.records.of(cell)):
-            if not _chosen_under(record, choice):
+        for decision in reversed(self.records.of(choice) if choice else []):
+            if not _decided_under(record, decision):
                 continue
-            if _reference(record) in _partners(choice):
-                return choice
-            latest = latest or choice
+            if partner(record.result) in _partners(decision):
+                return decision
+            latest = latest or decision
         return latest and standing(self.records.same_conditions(latest))
 
-    def chosen(self, choice: Cell, on: Mapping[str, Any] | None) -> Record | None:
+    def decision(self, choice: Cell, on: Mapping[str, Any] | None) -> Record | None:
         """The record of a choice of the plan under today's conditions, from a host with the conditions `on` or any."""
         record = self.records.latest(choice, choice_conditions(self.plan, choice), on)
         return record and standing(self.records.same_conditions(record))
 
     def counts(self, record: Record) -> bool:
         """Whether a record is over a reference that was chosen, or one that ties with it; true without a choice."""
-        choice = self.choice(record) if "reference" in record.result else None
-        if choice is None:
+        if "reference" not in record.result:
             return True
-        return _reference(record) in (_partners(choice) or [ABSENT])
+        decision = self.decision_behind(record)
+        if decision is None:
+            return True
+        return partner(record.result) in (_partners(decision) or [ABSENT])
 
     def broken(self, task: Task) -> str | None:
         """Why a task's variant did not compile, or None; a compiler that is missing here hides no earlier record."""
@@ -151,10 +146,11 @@ class PlanRecords:
     ) -> Record:
         """A record, made now, of a launched task in a regime; `more` are its other fields."""
         conditions = Conditions(tree_conditions(self.plan, task, regime), on)
-        cell, sweep = task.cell.in_regime(regime), self.plan.sweep
+        cell = task.cell.in_regime(regime)
+        sweep = self.plan.sweep
         return Record(cell, conditions, task.variant, sweep, session, now(), **more)
 
-    def new_choice(
+    def new_decision(
         self, choice: Cell, on: Mapping[str, Any], session: str, **more: Any
     ) -> Record:
         """A record, made now, of a choice of the plan."""
@@ -172,11 +168,9 @@ class PlanRecords:
 
     def sessions_of(self, record: Record) -> tuple[int, int]:
         """In how many sessions a cell has a record's status, and in how many it was measured, conditions equal."""
-        sessions = dict[str, bool]()
-        for other in self.same_conditions(record):
-            alike = other.status == record.status
-            sessions[other.session] = alike or sessions.get(other.session, False)
-        return sum(sessions.values()), len(sessions)
+        records = self.same_conditions(record)
+        alike = {each.session for each in records if each.status == record.status}
+        return len(alike), len({each.session for each in records})
 
     def session(self, record: Record) -> Session:
         """The session a record is from, as far as it is known."""
@@ -208,10 +202,8 @@ class PlanRecords:
             if record is None or record.status != "ok":
                 continue
             records = self.same_conditions(record)
-            while records[0].status != "ok":
-                del records[0]
-            first = records[0]
-            later = [other for other in records if other.session != first.session]
+            first, *others = dropwhile(lambda each: each.status != "ok", records)
+            later = [other for other in others if other.session != first.session]
             winners.append(Winner(index, first, later))
         if len({winner.record.result.get("reference") for winner in winners}) == 1:
             winners.sort(key=lambda winner: -winner.record.result["speedup"])

@@ -54,17 +54,17 @@ def _count(path: Path, plan: Plan, folder: RunFolder, root: Path) -> list[Note]:
         account = read_json(folder.account("profiled", plan.sweep)) or {}
         return list(account.get("notes", []))
     with gpu_program("profile", path, plan, root, gpus) as program:
-        gpu, profiler = program.gpu, Profiler(program, settings["timeout_s"])
-        metrics = wanted_metrics(plan.counter_groups)
-        counters, notes = profiler.count(indices, metrics)
+        gpu = program.gpu
+        profiler = Profiler(program, indices, settings["timeout_s"])
+        counters, notes = profiler.count(wanted_metrics(plan.counter_groups))
         capability = ".".join(map(str, gpu.capability))
         facts = {"name": gpu.name, "compute_capability": capability}
         session = host.session(gpu.uuid, root, facts)
     with appending(folder.records, f"{plan.sweep}-counters") as append:
         append(session)
         for index, observations in zip(indices, counters, strict=True):
-            task, result = plan.tasks[index], {"observations": observations}
-            more = {"status": "ok", "result": result}
+            task = plan.tasks[index]
+            more = {"status": "ok", "result": {"observations": observations}}
             append(view.new_record(task, COUNTERS, on, session.id, **more))
     logging.info("%s: counters of %d cells", plan.sweep, len(indices))
     return notes

@@ -29,11 +29,15 @@ TOOLS: dict[str, list[str]] = {
 }
 _OPTIONS = ["--demangle", "no", "--show-backtrace", "device", "--print-limit", "2000"]
 _START_S = 120.0
-_SUMMARY, _CUT, _TIMED_OUT = (
-    re.compile(r"SUMMARY: \d+ "),
-    "were not printed",
-    "Timeout (",
+_TIMED_OUT = "Timeout ("  # of faulthandler
+_SUMMARY = re.compile(r"SUMMARY: \d+ ")
+_CUT = "were not printed"  # of reports beyond the limit
+_REPORT = re.compile(
+    rf"^=+ (?!COMPUTE-SANITIZER|.*SUMMARY|.*{_CUT})\S.*(?:\n=+  .*)*", re.MULTILINE
 )
+"""Its first line is not indented, the others are."""
+
+Report = list[str]  # lines
 
 
 def find_sanitizer() -> str | None:
@@ -43,7 +47,8 @@ def find_sanitizer() -> str | None:
 
 def needed() -> tuple[list[FoundGpu], str]:
     """The GPUs, and the path of compute-sanitizer. Raises LadderError without either."""
-    gpus, program = find_gpus(), find_sanitizer()
+    gpus = find_gpus()
+    program = find_sanitizer()
     if not gpus:
         raise LadderError(
             "no GPU is visible: compute-sanitizer launches the kernels on one"
@@ -55,40 +60,33 @@ def needed() -> tuple[list[FoundGpu], str]:
     return gpus, program
 
 
-def reports(log: str) -> list[list[str]]:
-    """The lines of each report of a log; the first is not indented, the others are."""
-    ours = rf"^=+ (?!COMPUTE-SANITIZER|.*SUMMARY|.*{_CUT})\S.*(?:\n=+  .*)*"
-    return [
-        [line.strip("= ") for line in report.splitlines()]
-        for report in re.findall(ours, log, re.MULTILINE)
-    ]
-
-
 def outcomes(log: str, output: str, symbols: Mapping[int, str]) -> dict[int, TableRow]:
     """What became of the tasks with these symbols, as far as one process settled it; the rest is left."""
-    written, known = reports(log), set(symbols.values())
-    by_symbol = dict[str, list[list[str]]]()
-    for report in written:
-        words = re.findall(r"\w+", " ".join(report))
-        named = [word for word in words if word in known]
+    reports: dict[str, list[Report]] = {symbol: [] for symbol in symbols.values()}
+    heads = []
+    for text in _REPORT.findall(log):
+        report = [line.strip("= ") for line in text.splitlines()]
+        heads.append(report[0])
+        named = [word for word in re.findall(r"\w+", text) if word in reports]
         if named:
-            by_symbol.setdefault(named[0], []).append(report)
+            reports[named[0]].append(report)
         else:
             logging.warning("compute-sanitizer names no kernel: %s", report[0])
-    last_lines = output.splitlines()[-3:] + [head for head, *_ in written[-3:]]
+    last_lines = output.splitlines()[-3:] + heads[-3:]
     last_words = " ".join(last_lines)[-500:] or "it printed nothing"
     whole = _SUMMARY.search(log) and _CUT not in log
 
-    said = dict[int, TableRow]()  # the last of each task
+    rows = dict[int, TableRow]()  # the last of each task
     for line in output.splitlines():
         if line.startswith('{"index"'):
             row = json.loads(line)
-            said[row.pop("index")] = row
+            rows[row.pop("index")] = row
     settled = dict[int, TableRow]()
-    for index, row in said.items():
+    for index, row in rows.items():
+        symbol = symbols[index]
         status = row["status"]
-        if symbols[index] in by_symbol:
-            settled[index] = _errors(by_symbol[symbols[index]], symbols[index])
+        if reports[symbol]:
+            settled[index] = _errors(reports[symbol], symbol)
         elif status == "begun":
             ended = "timeout" if _TIMED_OUT in output else "launch_error"
             settled[index] = {"status": ended, "reason": last_words}
@@ -102,10 +100,10 @@ def outcomes(log: str, output: str, symbols: Mapping[int, str]) -> dict[int, Tab
     return {index: {"status": "not run", "reason": why} for index in symbols}
 
 
-def _errors(found: list[list[str]], symbol: str) -> TableRow:
+def _errors(reports: list[Report], symbol: str) -> TableRow:
     """The row of a task with reports, which shows the first one."""
-    head, where, *_ = (line.replace(symbol, "KERNEL") for line in [*found[0], ""])
-    return {"status": "errors", "errors": len(found), "reason": head, "where": where}
+    head, where, *_ = (line.replace(symbol, "KERNEL") for line in [*reports[0], ""])
+    return {"status": "errors", "errors": len(reports), "reason": head, "where": where}
 
 
 def _checked(
@@ -115,10 +113,12 @@ def _checked(
     command: list[str],
 ) -> dict[int, TableRow]:
     """What one tool finds in the tasks with these symbols, launched in as many processes as it takes."""
-    found, left = dict[int, TableRow](), dict(symbols)
+    settled = dict[int, TableRow]()
+    left = dict(symbols)
     while left:
         with tempfile.TemporaryDirectory() as folder:
-            log, output = Path(folder, "log"), Path(folder, "output")
+            log = Path(folder, "log")
+            output = Path(folder, "output")
             log.touch()
             tool = [*command, "--log-file", str(log)]
             limit_s = _START_S + deadline_s * len(left)
@@ -126,9 +126,9 @@ def _checked(
                 streams: Any = {"stdout": file, "stderr": STDOUT}
                 program.run(list(left), under=tool, timeout=limit_s, **streams)
             texts = log.read_text(errors="replace"), output.read_text(errors="replace")
-        found |= outcomes(*texts, left)
-        left = {index: left[index] for index in left if index not in found}
-    return found
+        settled |= outcomes(*texts, left)
+        left = {index: left[index] for index in left if index not in settled}
+    return settled
 
 
 def sanitize(
@@ -147,8 +147,8 @@ def sanitize(
 
     def checked(tool: str) -> dict[int, TableRow]:
         command = [program, "--tool", tool, *TOOLS[tool], *_OPTIONS]
-        with gpu_program("sanitize", path, plan, root, gpus) as held:
-            return _checked(held, symbols, plan.job["deadline_s"], command)
+        with gpu_program("sanitize", path, plan, root, gpus) as launching:
+            return _checked(launching, symbols, plan.job["deadline_s"], command)
 
     with ThreadPoolExecutor(len(gpus)) as pool:
         outcomes_by_tool = dict(zip(TOOLS, pool.map(checked, TOOLS), strict=True))
@@ -169,12 +169,11 @@ def sanitize(
 def by_kernel(rows: Iterable[TableRow]) -> dict[str, dict[str, Any]]:
     """What sanitizer.json says of each kernel: its source's digest, tools without a report, and the other rows."""
     kernels = dict[str, dict[str, Any]]()
-    for given in rows:
-        row = dict(given)
-        source = {"source_sha256": row.pop("source_sha256")}
-        new = {**source, "clean": list(TOOLS), "others": []}
-        entry = kernels.setdefault(row.pop("kernel"), new)
+    for named_row in rows:
+        row = dict(named_row)
+        new = {"source_sha256": row.pop("source_sha256"), "clean": [*TOOLS]}
+        kernel = kernels.setdefault(row.pop("kernel"), {**new, "others": []})
         if row["status"] != "clean":
-            entry["others"].append(row)
-            entry["clean"] = [tool for tool in entry["clean"] if tool != row["tool"]]
+            kernel["others"].append(row)
+            kernel["clean"] = [tool for tool in kernel["clean"] if tool != row["tool"]]
     return kernels

@@ -4,9 +4,9 @@ import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 
+from ladder.measure.assignment import Assignment
 from ladder.measure.choice import partner
 from ladder.measure.plan_records import ABSENT, PlanRecords
-from ladder.measure.request import Request
 from ladder.measure.store import Records, now
 from ladder.model.cell import SUSTAINED, Cell
 from ladder.model.plan import Plan, Task
@@ -14,27 +14,6 @@ from ladder.model.record import Record
 
 Due = list[tuple[int, list[str]]]
 """Tasks by their index in the plan, with the regimes to measure."""
-
-
-def is_final(record: Record, deadline_s: float, run_started: str) -> bool:
-    """Retry timeouts under a longer deadline, and failures of the host or of a launch in the next run."""
-    if record.status == "timeout":
-        return (record.limit_s or 0.0) >= deadline_s
-    if record.result.get("transient") or record.status == "launch_error":
-        return record.time >= run_started
-    return True
-
-
-def is_settled(records: Sequence[Record], deadline_s: float, run_started: str) -> bool:
-    """Whether a cell needs no other try: it has a final record, or its launches failed in two sessions.
-
-    `records` are of one cell under equal conditions.
-    """
-    if any(is_final(record, deadline_s, run_started) for record in records):
-        return True
-    launch_errors = [record for record in records if record.status == "launch_error"]
-    by_kernel = any(not record.result.get("transient") for record in launch_errors)
-    return by_kernel and len({record.session for record in launch_errors}) > 1
 
 
 @dataclass
@@ -69,9 +48,10 @@ class Schedule:
         """What lacks a record, or a session on the GPU `uuid` if one is given, and winners to measure again."""
         regimes_by_task = dict[int, list[str]]()
         for index, task in self.view.launched():
-            for regime in self.plan.regimes_of(task):
-                if self._lacks(task, regime, uuid):
-                    regimes_by_task.setdefault(index, []).append(regime)
+            regimes = self.plan.regimes_of(task)
+            lacking = [each for each in regimes if self._lacks(task, each, uuid)]
+            if lacking:
+                regimes_by_task[index] = lacking
         for index in self._winners(regimes_by_task):
             first = self.plan.regimes[0]
             regimes_by_task[index] = [first, *regimes_by_task.get(index, [])]
@@ -88,33 +68,43 @@ class Schedule:
         # Sustained beside the sweep's own regimes takes long: once is enough.
         if uuid is None or not task.repeated or regime not in self.plan.regimes:
             return False
-        return record.status == "ok" and self._lacks_sessions(record, uuid)
-
-    def _lacks_sessions(self, record: Record, uuid: str) -> bool:
-        """Whether fewer sessions on a GPU than the plan asks for gave a result."""
-        wanted = self.plan.job["sessions"]
-        if wanted == 1:
-            return False
         sessions = set[str]()
         for other in self.view.same_conditions(record):
             gpu = self.view.session(other).gpu
             if other.status == "ok" and gpu.get("uuid") == uuid:
                 sessions.add(other.session)
-        return len(sessions) < int(wanted)
+        wanted = self.plan.job["sessions"]
+        return record.status == "ok" and wanted > 1 and len(sessions) < wanted
+
+    def _is_final(self, record: Record) -> bool:
+        """Retry timeouts under a longer deadline, and failures of the host or of a launch in the next run."""
+        if record.status == "timeout":
+            return bool((record.limit_s or 0.0) >= self.plan.job["deadline_s"])
+        if record.result.get("transient") or record.status == "launch_error":
+            return record.time >= self.began
+        return True
 
     def _is_settled(self, records: Sequence[Record]) -> bool:
-        return is_settled(records, self.plan.job["deadline_s"], self.began)
+        """Whether a cell needs no other try: it has a final record, or its launches failed in two sessions.
+
+        `records` are of one cell under equal conditions.
+        """
+        if any(map(self._is_final, records)):
+            return True
+        errors = [record for record in records if record.status == "launch_error"]
+        by_kernel = any(not record.result.get("transient") for record in errors)
+        return by_kernel and len({record.session for record in errors}) > 1
 
     def _undecided(self, task: Task, regime: str) -> Cell | None:
         """The choice of a task's reference, if there is one and it must be measured first."""
         choice = task.cell.in_regime(regime).choice(self.view.parameters)
         if choice is None:
             return None
-        record = self.view.chosen(choice, self.on)
-        if record is None:
+        decision = self.view.decision(choice, self.on)
+        if decision is None:
             return choice
-        settled = self._is_settled(self.view.records.same_conditions(record))
-        return None if settled else choice
+        decisions = self.view.records.same_conditions(decision)
+        return None if self._is_settled(decisions) else choice
 
     def _winners(self, unmeasured: Mapping[int, list[str]]) -> list[int]:
         """The fastest of competitors that are all measured, until a later process has measured them."""
@@ -123,9 +113,10 @@ class Schedule:
         for competitors in self.view.competitors():
             if any(first in unmeasured.get(index, ()) for index, _ in competitors):
                 continue
-            for winner in self.view.fastest(competitors, self.on):
-                if not self._is_settled(winner.later):
-                    winners.append(winner.index)
+            fastest = self.view.fastest(competitors, self.on)
+            winners += [
+                winner.index for winner in fastest if not self._is_settled(winner.later)
+            ]
         return winners
 
     def in_order(self, due: Due) -> Due:
@@ -154,34 +145,34 @@ class Schedule:
                     undecided.add(self.plan.choices.index(choice))
         return sorted(undecided)
 
-    def requests(self, due: Due) -> Iterator[Request]:
+    def assignments(self, due: Due) -> Iterator[Assignment]:
         """What to ask a worker for, in order; the next one goes by the records of those before it.
 
         References come first: no kernel that is held against one has run in the process that measures it.
         """
         for index in self.choices(due):
-            yield Request(index, [self.plan.choices[index].regime], choice=True)
+            yield Assignment(index, [self.plan.choices[index].regime], choice=True)
         for index, regimes in self.in_order(due):
             # Sustained apart: it takes long, and its failure is not the other regimes'.
             short = [regime for regime in regimes if regime != SUSTAINED]
             if short:
-                yield self._request(index, short)
+                yield self._assignment(index, short)
             if SUSTAINED in regimes:
-                yield self._request(index, [SUSTAINED])
+                yield self._assignment(index, [SUSTAINED])
 
-    def _request(self, index: int, regimes: Sequence[str]) -> Request:
+    def _assignment(self, index: int, regimes: Sequence[str]) -> Assignment:
         task = self.plan.tasks[index]
         against = {regime: self._against(task, regime) for regime in regimes}
-        return Request(index, regimes, against=against)
+        return Assignment(index, regimes, against=against)
 
     def _against(self, task: Task, regime: str) -> dict[str, str]:
-        """What was chosen for a request, or why there is none; nothing where there is no choice."""
+        """What was chosen for a task, or why there is none; nothing where there is no choice."""
         choice = task.cell.in_regime(regime).choice(self.view.parameters)
         if choice is None:
             return {}
-        record = self.view.chosen(choice, self.on)
-        if record is None:
+        decision = self.view.decision(choice, self.on)
+        if decision is None:
             return {"absent": "it was not measured"}
-        if record.status != "ok":
-            return {"absent": record.reason or record.status}
-        return asdict(partner(record.result))
+        if decision.status != "ok":
+            return {"absent": decision.reason or decision.status}
+        return asdict(partner(decision.result))

@@ -15,6 +15,11 @@ from ladder.model.files import read_bytes
 from ladder.model.record import Record, Session, from_text
 
 
+def now() -> str:
+    """UTC time, ISO 8601, to the second."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
 @dataclass
 class Account:
     """What a measuring job did: tasks of the plan, kept and measured, wall and GPU time, and when.
@@ -29,11 +34,12 @@ class Account:
     gpu_s: float = 0.0
     check_s: float = 0.0
     worker_starts: int = 0
-    started: str = field(default_factory=lambda: now())
+    started: str = field(default_factory=now)
     finished: str = ""
 
 
-Append = Callable[[Record | Session], None]
+Entry = Record | Session  # a line of a store
+Append = Callable[[Entry], None]
 
 
 @dataclass
@@ -45,10 +51,10 @@ class Records:
     # Places of lines that are no JSON.
     unreadable: list[str] = field(default_factory=list)
 
-    def add(self, given: Iterable[Record | Session]) -> "Records":
+    def add(self, entries: Iterable[Entry]) -> "Records":
         """Take in records and sessions; returns itself."""
         grown = set[str]()
-        for entry in given:
+        for entry in entries:
             if isinstance(entry, Session):
                 self.sessions[entry.id] = entry
             else:
@@ -81,9 +87,10 @@ class Records:
 
     def of_sessions(self, wanted: Callable[[Session], bool]) -> "Records":
         """The records of some sessions, with these."""
-        sessions = {one.id: one for one in self.sessions.values() if wanted(one)}
-        some = Records(sessions=sessions)
-        return some.add(record for record in self if record.session in some.sessions)
+        sessions = [each for each in self.sessions.values() if wanted(each)]
+        names = {session.id for session in sessions}
+        records = [record for record in self if record.session in names]
+        return Records().add([*sessions, *records])
 
     def latest(
         self,
@@ -103,23 +110,19 @@ class Records:
 
 def read_store(folder: Path) -> Records:
     """Every record of a store; none where there is no such folder. Raises LadderError for a newer version's."""
-    records, read = Records(), list[Record | Session]()
+    records = Records()
+    entries = list[Entry]()
     for path in sorted(folder.glob("*.jsonl")):
         lines = read_bytes(path).decode(errors="replace").splitlines()
         for number, line in enumerate(lines, 1):
             place = f"{path}: line {number}"
             try:
-                read.append(from_text(line, place))
+                entries.append(from_text(line, place))
             except (ValueError, RecursionError):
                 # A last line cut short by a kill is no damage.
                 if number < len(lines):
                     records.unreadable.append(place)
-    return records.add(read)
-
-
-def now() -> str:
-    """UTC time, ISO 8601, to the second."""
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    return records.add(entries)
 
 
 def new_name(word: str) -> str:
@@ -139,7 +142,7 @@ def appending(folder: Path, word: str) -> Iterator[Append]:
     path = folder / f"{new_name(word)}.jsonl"
     with path.open("x", encoding="utf-8") as file:
 
-        def append(entry: Record | Session) -> None:
+        def append(entry: Entry) -> None:
             try:
                 file.write(json.dumps(entry.to_json()) + "\n")
                 file.flush()

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from multiprocessing import Pipe
 from typing import Any
 
-from ladder.measure.request import Request
+from ladder.measure.assignment import Assignment
 from ladder.model.errors import LadderError
 
 _START_DEADLINE_S = 120.0
@@ -21,12 +21,17 @@ _FRESH_STARTS_IN_A_ROW = 3
 _DEADLINES_OF_A_CHOICE = 3
 
 
+WorkerAnswer = dict[str, Any]
+"""`results` by regime; seconds of wall, of the GPU, of the GPU on checks of launches; whether the context is lost."""
+
+
 class WorkerLost(Exception):
     """The worker did not answer: it died, or was killed at its deadline."""
 
     def __init__(self, status: str, reason: str, interrupted: bool = False) -> None:
         super().__init__(reason)
-        self.status, self.interrupted = status, interrupted
+        self.status = status
+        self.interrupted = interrupted
 
 
 class WorkerProcess:
@@ -48,9 +53,10 @@ class WorkerProcess:
         theirs.close()
         self.hello: dict[str, Any] = self._answer(_START_DEADLINE_S)["hello"]
 
-    def _answer(self, seconds: float) -> dict[str, Any]:
+    def _answer(self, seconds: float) -> WorkerAnswer:
         """The next answer. Raises WorkerLost at the deadline or when the worker is gone, saying what it was doing."""
-        until, during = time.monotonic() + seconds, ""
+        until = time.monotonic() + seconds
+        during = ""
         answer = {"doing": ""}
         try:
             while "doing" in answer:
@@ -74,10 +80,10 @@ class WorkerProcess:
             raise LadderError(f"{why}:\n{answer['mistake']}")
         return answer
 
-    def answer(self, request: Request, seconds: float) -> dict[str, Any]:
-        """What becomes of a request. Raises WorkerLost."""
+    def answer(self, assignment: Assignment, seconds: float) -> WorkerAnswer:
+        """What becomes of an assignment. Raises WorkerLost."""
         with contextlib.suppress(OSError):  # Reading finds out how it ended.
-            self._pipe.send(asdict(request))
+            self._pipe.send(asdict(assignment))
         return self._answer(seconds)
 
     def kill(self) -> None:
@@ -93,10 +99,6 @@ class WorkerProcess:
             self.kill()
 
 
-WorkerAnswer = dict[str, Any]
-"""What became of a request: `results` by regime; seconds of wall, of the GPU, of the GPU on checks of launches."""
-
-
 @dataclass
 class Supervisor:
     """Keeps a worker ready. `on_start` is called with each new worker, before its first task."""
@@ -106,24 +108,25 @@ class Supervisor:
     on_start: Callable[[WorkerProcess], None]
     _worker: WorkerProcess | None = field(default=None, init=False)
 
-    def measure(self, request: Request, again: bool = False) -> WorkerAnswer:
-        """One request, tried again if somebody else ended the worker. Raises LadderError where no worker starts."""
-        worker, begun = self._ready_worker(), time.monotonic()
+    def measure(self, assignment: Assignment, again: bool = False) -> WorkerAnswer:
+        """One assignment, tried again if somebody else ended the worker. Raises LadderError where no worker starts."""
+        worker = self._ready_worker()
+        begun = time.monotonic()
         deadline_s = self.deadline_s
-        if request.choice:  # which times more than two
+        if assignment.choice:  # which times more than two
             deadline_s *= _DEADLINES_OF_A_CHOICE
         try:
-            answer = worker.answer(request, deadline_s)
+            answer = worker.answer(assignment, deadline_s)
         except WorkerLost as lost:
             self._worker = None
             if lost.interrupted and not again:
-                return self.measure(request, again=True)
+                return self.measure(assignment, again=True)
             result: dict[str, Any] = {"status": lost.status, "reason": str(lost)}
             if lost.status == "timeout":
                 result["limit_s"] = deadline_s
             if lost.interrupted:
                 result["transient"] = True
-            results = dict.fromkeys(request.regimes, result)
+            results = dict.fromkeys(assignment.regimes, result)
             wall_s = round(time.monotonic() - begun, 3)
             return {"results": results, "gpu_s": 0.0, "check_s": 0.0, "wall_s": wall_s}
         if answer["fatal"]:
@@ -139,12 +142,11 @@ class Supervisor:
         for attempt in range(1, _FRESH_STARTS_IN_A_ROW + 1):
             try:
                 self._worker = self.start_worker()
+                break
             except WorkerLost as lost:
                 if attempt == _FRESH_STARTS_IN_A_ROW:
                     why = f"the measuring worker does not start: {lost}"
                     raise LadderError(why) from lost
-            else:
-                break
         assert self._worker is not None
         self.on_start(self._worker)
         return self._worker

@@ -1,6 +1,6 @@
 """The launches that a tool watches: ncu counts in them, compute-sanitizer looks for races and wrong accesses.
 
-Tasks of `ladder.measure.process`, whose request is a list of indices of tasks in the plan.
+Programs of `ladder.measure.process`, whose request is a list of indices of tasks in the plan.
 """
 
 import faulthandler
@@ -60,7 +60,8 @@ def sanitize(plan: Plan, cubins: Path, indices: Sequence[int]) -> None:
 
 def _launch_unguarded(bench: Bench, task: Task) -> None:
     """Launch a task on buffers without guards: inputs are drawn, outputs are not. Raises what goes wrong."""
-    instance, addresses = bench.instance(task.cell), list[int]()
+    instance = bench.instance(task.cell)
+    addresses = list[int]()
     for name, tensor in instance.tensors.items():
         size = tensor.buffer.size
         address = int(checked(driver.cuMemAlloc(size)))

@@ -134,8 +134,7 @@ class LaunchChecker:
         with contextlib.ExitStack() as graphs:
 
             def enter(members: Sequence[Launcher]) -> Launcher:
-                stream = self.instance.gpu.stream
-                return graphs.enter_context(graph(stream, members))
+                return graphs.enter_context(graph(self.instance.gpu.stream, members))
 
             captured = list[Launcher]()
             for chain in chains:

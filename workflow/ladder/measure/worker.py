@@ -1,6 +1,6 @@
 """The measuring worker: one process, one context, task after task as the supervisor sends them.
 
-Through the pipe come the fields of a Request; back go {"hello": …} once, and per task
+Through the pipe come the fields of a Assignment; back go {"hello": …} once, and per task
 {"results": …} by regime. With "fatal" the context is lost, and it leaves. {"doing": …} says ahead of a result what may
 end the process, or "" after it.
 """
@@ -17,12 +17,14 @@ from pathlib import Path
 from typing import Any
 
 from ladder.gpu.device import Launcher, OutOfDeviceMemory
-from ladder.gpu.instance import Instance
-from ladder.gpu.timing import Blocks, Pairs, TimesDisagree, chain_length
-from ladder.measure.bench import REFERENCE, Bench, CellOutcome
+from ladder.gpu.instance import Check, Instance
+from ladder.gpu.launching import Loaded
+from ladder.gpu.timing import Blocks, Pairs, TimesDisagree
+from ladder.measure.assignment import Assignment
+from ladder.measure.bench import REFERENCE, CellOutcome
 from ladder.measure.beyond import refuse_accesses_beyond
 from ladder.measure.candidates import CandidateTiming
-from ladder.measure.request import Request
+from ladder.measure.references import BenchWithReferences
 from ladder.measure.watch import Chain, CheckedSide, LaunchChecker, NotCaptured
 from ladder.model.cell import BACK_TO_BACK, SUSTAINED, Partner
 from ladder.model.intervals import median
@@ -56,107 +58,106 @@ Timed = dict[str, Pairs | CellOutcome]
 
 
 class Timing:
-    """Times a task against its reference `partner`; every launch is verified.
+    """Times a task's variant against its reference `partner`; every launch is verified.
 
-    launch_us: of a single launch, variant first.
+    launchers: variant first, each at its own place. launch_us: of their single launches.
     """
 
     def __init__(
-        self, bench: Bench, task: Task, partner: Partner, launch_us: tuple[float, float]
+        self,
+        bench: BenchWithReferences,
+        task: Task,
+        partner: Partner,
+        launchers: tuple[Launcher, Launcher],
+        launch_us: tuple[float, float],
     ) -> None:
         assert task.launch is not None
-        self.bench, self.task = bench, task
-        self.partner, self.launch_us = partner, launch_us
+        self.bench = bench
+        self.task = task
+        self.partner = partner
+        self.variant, self.reference = launchers
+        self.launch_us = launch_us
+        self.timed = Timed()
         self.instance = bench.instance(task.cell)
         self.watch = LaunchChecker(self.instance)
         params = task.launch.params
-        self.variant = CheckedSide(params, self.instance.error_bound(params))
-        self.reference: CheckedSide | None = None
+        self.variant_side = CheckedSide(params, self.instance.error_bound(params))
+        self.reference_side: CheckedSide | None = None
         if partner.reference != COPY:  # which is no answer
             params = bench.reference_params(task)
             bound = self.instance.error_bound(params)
-            self.reference = CheckedSide(params, bound, always=False)
-        self.swapped_variant: Launcher | None = None  # writes to the reference's place
+            self.reference_side = CheckedSide(params, bound, always=False)
 
-    def run(
-        self, variant: Launcher, reference: Launcher, regimes: Sequence[str]
-    ) -> Timed:
-        """Pairs by regime, or why there are none: warm is for short kernels only, sustained for long ones.
+    def run(self, regimes: Sequence[str]) -> None:
+        """Fill `timed`: pairs, or why there are none, since warm is for short kernels only, sustained for long ones.
 
         Raises CellOutcome for launches that were wrong.
         """
-        timed = Timed()
         for regime in sorted(regimes, key=BACK_TO_BACK.__contains__):
             unfit = why_unfit(regime, self.launch_us[0], self.bench.warm_below_us)
             if unfit:
-                timed[regime] = CellOutcome("unsupported", unfit)
+                self.timed[regime] = CellOutcome("unsupported", unfit)
                 continue
             back_to_back = regime in BACK_TO_BACK
             time_pairs = self._chains if back_to_back else self._single_launches
-            pairs = timed[regime] = time_pairs(regime, variant, reference)
+            pairs = self.timed[regime] = time_pairs(regime)
             self._refuse_wrong()
             if isinstance(pairs, Pairs):
                 self._refuse_impossible(regime, pairs)
             if isinstance(pairs, Blocks):
                 self._refuse_other_pace(pairs)
-        return timed
 
-    def _single_launches(
-        self, regime: str, variant: Launcher, reference: Launcher
-    ) -> Pairs:
-        bench, watch = self.bench, self.watch
-        if self.swapped_variant is None:
-            with self.instance.writing_to(REFERENCE):
-                self.swapped_variant = bench.loaded(self.task)
-        swapped = bench.swapped_reference(self.task, self.partner, self.instance)
+    def _single_launches(self, regime: str) -> Pairs:
+        bench = self.bench
+        single_launch = self.watch.single_launch
+        with self.instance.writing_to(REFERENCE):
+            variant = bench.loaded(self.task)
+        reference = bench.swapped_reference(self.task, self.partner)
         return bench.timer.time_single_launches(
             (
-                watch.single_launch(variant, self.variant, 0),
-                watch.single_launch(reference, self.reference, REFERENCE),
+                single_launch(self.variant, self.variant_side, 0),
+                single_launch(self.reference, self.reference_side, REFERENCE),
             ),
             (
-                watch.single_launch(self.swapped_variant, self.variant, REFERENCE),
-                watch.single_launch(swapped, self.reference, 0),
+                single_launch(variant, self.variant_side, REFERENCE),
+                single_launch(reference, self.reference_side, 0),
             ),
             bench.rule,
             regime,
             min(self.launch_us),
         )
 
-    def _chains(
-        self, regime: str, variant: Launcher, reference: Launcher
-    ) -> Pairs | CellOutcome:
+    def _chains(self, regime: str) -> Pairs | CellOutcome:
         """Chains, in warm of one length. There are none where an external reference cannot be captured."""
-        bench, task, partner = self.bench, self.task, self.partner
+        bench = self.bench
+        timer = bench.timer
+        name = self.partner.reference
         sustained = regime == SUSTAINED
         variant_us, reference_us = self.launch_us
-        most = bench.places(self.instance)
-        length = min(chain_length(variant_us, sustained), most)
-        reference_length = length
+        length = reference_length = bench.chain_length(variant_us, sustained)
         if sustained:
-            reference_length = min(chain_length(reference_us, sustained), most)
-        load = partial(bench.loaded, task)
-        another = partial(bench.another, task, partner, self.instance)
-        external = partner.reference in bench.external
+            reference_length = bench.chain_length(reference_us, sustained)
+        load = partial(bench.loaded, self.task)
+        another = partial(bench.another, self.task, self.partner)
+        side = self.reference_side
+        external = name in bench.external
         chains = (
-            Chain(load, variant, self.variant, length),
-            Chain(another, reference, self.reference, reference_length, external),
+            Chain(load, self.variant, self.variant_side, length),
+            Chain(another, self.reference, side, reference_length, external),
         )
         try:
             with self.watch.chains(chains, sustained) as (first, second):
-                if sustained:
-                    lengths = length, reference_length
-                    return bench.timer.time_sustained((first, second), lengths)
                 sides = first, second
-                return bench.timer.pairs(sides, bench.rule, regime, scale=length)
+                if sustained:
+                    return timer.time_sustained(sides, (length, reference_length))
+                return timer.pairs(sides, bench.rule, regime, scale=length)
         except NotCaptured as error:
-            bench.references.notes[partner.reference] = f"{regime}: {error}"
-            reason = f"the reference {partner.reference}: {error}"
-            return CellOutcome("unsupported", reason)
+            bench.notes[name] = f"{regime}: {error}"
+            return CellOutcome("unsupported", f"the reference {name}: {error}")
 
     def _refuse_impossible(self, regime: str, pairs: Pairs) -> None:
         cell = self.task.cell.in_regime(regime)
-        least_us = self.bench.least_us(cell, self.variant.params, self.instance)
+        least_us = self.bench.least_us(cell, self.variant_side.params)
         us = median(pairs.variant_us)
         if us < least_us:
             why = f"{regime}: takes {us:.2f} us where the hardware needs {least_us:.2f} at its peak rates"
@@ -167,7 +168,8 @@ class Timing:
 
         Those that rest where nothing counts find a cooler GPU afterwards.
         """
-        alone_us, us = self.launch_us[0], median(blocks.variant_us)
+        alone_us = self.launch_us[0]
+        us = median(blocks.variant_us)
         if us < _REPLAYED * alone_us:
             why = f"sustained: takes {us:.2f} us, of single launches one took {alone_us:.2f}"
             raise CellOutcome("stateful", why, spoilt=True)
@@ -176,27 +178,28 @@ class Timing:
                 why = f"takes {block.us:.2f} us, and {block.settling_us:.2f} ahead of the launches that count"
                 raise CellOutcome("stateful", f"sustained: {why}", spoilt=True)
 
-    def refuse_other_cycles(self, variant: Launcher, timed: Timed) -> None:
+    def refuse_other_cycles(self) -> None:
         """Raises CellOutcome where the cycles that a launch reports are not those of its time.
 
         A launch that makes no access, or stops its clock, would report such cycles.
         """
-        instance, gpu = self.instance, self.bench.gpu
+        instance = self.instance
+        gpu = self.bench.gpu
         if instance.reported_cycles() is None:
             return
         before = gpu.read_clocks()
         for _ in range(_OBSERVED_LAUNCHES):
-            variant()
+            self.variant()
         mhz = gpu.mean_mhz(before, gpu.read_clocks())
         cycles = instance.reported_cycles() or 0
-        least = instance.least_cycles(self.variant.params)
+        least = instance.least_cycles(self.variant_side.params)
         if cycles < _OF_LEAST_CYCLES * least:
             why = f"it reports {cycles} cycles, where its accesses take {least:.0f} at least"
             one_word = "a bank of shared memory has one word a cycle"
             raise CellOutcome("incorrect", f"{why}: {one_word}")
         reported_us = cycles / mhz
         factor, fixed_us = _BESIDE_CYCLES
-        for regime, pairs in timed.items():
+        for regime, pairs in self.timed.items():
             if regime in BACK_TO_BACK or not isinstance(pairs, Pairs):
                 continue
             us = median(pairs.variant_us)
@@ -204,13 +207,18 @@ class Timing:
                 why = f"the cycles that it reports take {reported_us:.2f} us at {mhz:.0f} MHz, a launch {us:.2f}"
                 raise CellOutcome("incorrect", f"{regime}: {why}")
 
-    def refuse_other_inputs(self, variant: Launcher) -> None:
-        """Raises CellOutcome where it is wrong for inputs of one sign, whose errors add up, or over many binades."""
-        params = self.variant.params
-        for kind in ("positive", "wide"):
+    def refuse_other_inputs(self) -> None:
+        """Raises CellOutcome where it is wrong for inputs of one sign, whose errors add up, or of another kind.
+
+        Not for integers: their long sums are not exact in every type.
+        """
+        params = self.variant_side.params
+        for kind in self.bench.problem.inputs:
+            if kind in ("uniform", "integers"):
+                continue
             with self.instance.inputs_of_kind(kind):
                 side = CheckedSide(params, self.instance.error_bound(params))
-                launch = self.watch.single_launch(variant, side, 0)
+                launch = self.watch.single_launch(self.variant, side, 0)
                 with self.bench.timer.working():
                     launch.refresh()
                     launch.launch()
@@ -222,11 +230,13 @@ class Timing:
     def _refuse_wrong(self) -> None:
         """Raises CellOutcome where a launch since the last call gave a wrong result."""
         self.watch.collect_results()
-        if self.reference and self.reference.wrong:
-            reason = f"the reference {self.partner}: {self.reference}"
+        variant = self.variant_side
+        reference = self.reference_side
+        if reference and reference.wrong:
+            reason = f"the reference {self.partner}: {reference}"
             raise CellOutcome("incorrect", reason)
-        if self.variant.wrong:
-            reason = f"right alone, wrong in sequence: {self.variant}"
+        if variant.wrong:
+            reason = f"right alone, wrong in sequence: {variant}"
             raise CellOutcome("stateful", reason, spoilt=True)
 
 
@@ -251,38 +261,32 @@ class Worker:
 
     def __init__(self, plan: Plan, cubins: Path) -> None:
         self.plan = plan
-        self.bench = Bench(plan, cubins)
+        self.bench = BenchWithReferences(plan, cubins)
         self._variants_ran = False
         self._ends_checked = set[str]()  # variants, at their edges
 
-    def choose(self, request: Request) -> dict[str, Result]:
+    def choose(self, assignment: Assignment) -> dict[str, Result]:
         """Hold all against each other that may be the reference of some operands in a regime."""
         if self._variants_ran:
             raise AssertionError(
                 "a choice comes before any variant runs in its process"
             )
-        choice = self.plan.choices[request.index]
+        choice = self.plan.choices[assignment.index]
         return {choice.regime: CandidateTiming(self.bench, choice).run()}
 
-    def measure(self, request: Request) -> dict[str, Result]:
+    def measure(self, assignment: Assignment) -> dict[str, Result]:
         """Verify a task, time it in some regimes, verify it again: a result a regime. Raises what CUDA ran into."""
-        bench, task = self.bench, self.plan.tasks[request.index]
+        bench = self.bench
+        task = self.plan.tasks[assignment.index]
         self._variants_ran = True
         launch = task.launch
         assert launch is not None
         instance = bench.instance(task.cell)
-        bench.verify_edges(task.variant, task.cell)
-        loaded, before, launch_us = bench.verified(launch, instance)
-        launches = [(launch, instance)]
-        if task.variant not in self._ends_checked:
-            launches = bench.edges(task.variant, task.cell) + launches
-        self._ends_checked.add(task.variant)
-        refuse_accesses_beyond(bench, launches)
-
+        loaded, before, launch_us = self._verified(task, launch)
         results = dict[str, Result]()
         regimes_by_partner = dict[Partner, list[str]]()
-        for regime in request.regimes:
-            chosen = request.against.get(regime, {})
+        for regime in assignment.regimes:
+            chosen = assignment.against.get(regime, {})
             if "absent" in chosen:
                 results[regime] = self._without_reference(
                     regime, launch_us, chosen["absent"]
@@ -292,39 +296,57 @@ class Worker:
             regimes_by_partner.setdefault(partner, []).append(regime)
         if not regimes_by_partner:
             return results
-        timings = list[tuple[Timing, Timed]]()
+        timings = list[Timing]()
         for partner, regimes in regimes_by_partner.items():
-            reference = bench.reference(task, partner, instance)
+            reference = bench.reference(task, partner)
+            launchers = loaded, reference.launcher
             both_us = launch_us, bench.reference_us(reference)
-            timing = Timing(bench, task, partner, both_us)
-            timed = timing.run(loaded, reference.launcher, regimes)
-            timings.append((timing, timed))
-        for timing, timed in timings:
-            timing.refuse_other_cycles(loaded, timed)
+            timing = Timing(bench, task, partner, launchers, both_us)
+            timing.run(regimes)
+            timings.append(timing)
+        for timing in timings:
+            timing.refuse_other_cycles()
         observations = _observations(loaded, launch, instance)
-        errors = self._errors(task, launch, loaded, instance, regimes_by_partner)
+        errors = self._errors(task, launch, loaded, regimes_by_partner)
         bench.refuse_memory_violation(instance)  # of any launch so far
-        timing.refuse_other_inputs(loaded)
-        bench.refuse_other_weights(launch, instance)
+        timing.refuse_other_inputs()
+        bench.refuse_other_weights(launch)
         bench.draw(instance)
-        after, _ = bench.check(loaded, launch.params, instance)
+        after, _ = bench.check(loaded, launch.params)
         if not after.correct:
             reason = f"after timing, though right before: {after}"
             raise CellOutcome("incorrect", reason)
 
         max_error = max(before.max_error, after.max_error)
         check = {"max_error": max_error, "error_bound": before.error_bound}
-        common = {"notes": bench.notes(), "copy_us": bench.copy_us(instance)}
-        for timing, timed in timings:
+        common = {"notes": bench.noted(), "copy_us": bench.copy_us()}
+        for timing in timings:
             fields: Result = {
                 **asdict(timing.partner),
-                "check": check | {"launches": timing.variant.checked},
+                "check": check | {"launches": timing.variant_side.checked},
                 "observations": observations + errors[timing.partner],
                 **common,
             }
-            for regime, pairs in timed.items():
+            for regime, pairs in timing.timed.items():
                 results[regime] = _result(pairs, fields)
         return results
+
+    def _verified(self, task: Task, launch: Launch) -> tuple[Loaded, Check, float]:
+        """Verify a variant at its edges and at this size, where it must not leave its buffers: as Bench.verified."""
+        bench = self.bench
+        bench.verify_edges(task.variant, task.cell)
+        verified = bench.verified(launch)
+        launches = [(launch, bench.current)]
+        if task.variant not in self._ends_checked:
+            edges = [
+                (edge.launch, instance)
+                for edge, instance in bench.edges(task.variant, task.cell)
+                if not bench.problem.is_costly(edge.size)
+            ]
+            launches = edges + launches
+        self._ends_checked.add(task.variant)
+        refuse_accesses_beyond(bench, launches)
+        return verified
 
     def _without_reference(self, regime: str, launch_us: float, reason: str) -> Result:
         """The result of a task without a reference; a later run that finds one measures it."""
@@ -339,7 +361,6 @@ class Worker:
         task: Task,
         launch: Launch,
         variant: Launcher,
-        instance: Instance,
         partners: Iterable[Partner],
     ) -> dict[Partner, list[Result]]:
         """The largest errors of the variant and of each reference, by kind of inputs; none where a task asks for none.
@@ -348,17 +369,18 @@ class Worker:
         """
         errors = {partner: list[Result]() for partner in partners}
         bench = self.bench
+        instance = bench.current
         for kind in ERROR_INPUTS if task.errors else ():
             with instance.inputs_of_kind(kind):
                 bench.draw(instance)
-                check, _ = bench.check(variant, launch.params, instance)
+                check, _ = bench.check(variant, launch.params)
                 if not check.correct:
                     raise CellOutcome("incorrect", f"with {kind} inputs: {check}")
                 for partner, observations in errors.items():
-                    reference = bench.reference(task, partner, instance).launcher
+                    reference = bench.reference(task, partner).launcher
                     params = bench.reference_params(task)
                     with instance.writing_to(REFERENCE):
-                        of_reference, _ = bench.check(reference, params, instance)
+                        of_reference, _ = bench.check(reference, params)
                     observations += [
                         _observation(f"max_error_{kind}", None, check.max_error),
                         _observation(
@@ -367,18 +389,24 @@ class Worker:
                     ]
         return errors
 
-    def answer(self, request: Request) -> dict[str, Any]:
+    def answer(self, assignment: Assignment) -> dict[str, Any]:
         """Results by regime, whether the context is lost, and the seconds spent. Raises what a fault of ours raises."""
-        timer, fatal = self.bench.timer, False
+        timer = self.bench.timer
+        fatal = False
         begin = time.perf_counter()
-        busy_us, checking_us = timer.busy_us, timer.checking_us
+        busy_us = timer.busy_us
+        checking_us = timer.checking_us
         try:
-            results = self.choose(request) if request.choice else self.measure(request)
+            results = (
+                self.choose(assignment)
+                if assignment.choice
+                else self.measure(assignment)
+            )
         except _MISTAKES:
             raise
         except Exception as error:
             outcome = self._outcome(error)
-            results = dict.fromkeys(request.regimes, outcome.result)
+            results = dict.fromkeys(assignment.regimes, outcome.result)
             fatal = outcome.spoilt
         return {
             "results": results,
@@ -449,11 +477,12 @@ def _result(pairs: Pairs | CellOutcome, common: Result) -> Result:
 
 
 def measure(plan: Plan, cubins: Path, descriptor: int) -> None:
-    """Task of `ladder.measure.process`: serve until the supervisor closes its pipe, of which this is our end.
+    """Program of `ladder.measure.process`: serve until the supervisor closes its pipe, of which this is our end.
 
     Raises SystemExit after a fatal answer.
     """
-    pipe, worker = Connection(descriptor), Worker(plan, cubins)
+    pipe = Connection(descriptor)
+    worker = Worker(plan, cubins)
     worker.bench.doing = lambda subject: pipe.send({"doing": subject})
     try:
         gpu = worker.bench.facts()
@@ -463,11 +492,11 @@ def measure(plan: Plan, cubins: Path, descriptor: int) -> None:
     pipe.send({"hello": {"pid": os.getpid(), "gpu": gpu}})
     while True:
         try:
-            request = Request(**pipe.recv())
+            assignment = Assignment(**pipe.recv())
         except EOFError:
             return
         try:
-            answer = worker.answer(request)
+            answer = worker.answer(assignment)
         except _MISTAKES:
             pipe.send({"mistake": traceback.format_exc()})
             raise

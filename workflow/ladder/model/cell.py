@@ -3,7 +3,9 @@
 import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
 
 from ladder.model.files import digest_json
 from ladder.model.problem import ParamValue
@@ -54,9 +56,8 @@ class Reference:
     @property
     def is_choice(self) -> bool:
         """Whether it is one of several: of libraries, or of the algorithms of cuBLASLt."""
-        return len(self.libraries) > 1 or any(
-            name.startswith("cublaslt") for name in self.libraries
-        )
+        has_algorithms = any(name.startswith("cublaslt") for name in self.libraries)
+        return has_algorithms or len(self.libraries) > 1
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ class Cell:
     params: Mapping[str, ParamValue]
     dtype: str
     layout: str
-    size: Mapping[str, int]
+    size: Mapping[str, Annotated[int, Field(ge=0, le=2**53)]]
     regime: str
     reference: Reference
     beta: float = 0.0
@@ -90,18 +91,20 @@ class Cell:
     @functools.cached_property
     def id(self) -> str:
         """Digest of everything in which cells differ, whatever the order of parameters."""
-        against = self.reference
-        parts = (
+        parts: list[Any] = [
             self.kernel,
             dict(self.params),
             self.dtype,
             self.layout,
             dict(self.size),
             self.regime,
-        )
-        others = (list(against.libraries), against.kernel, dict(against.params))
-        beta = (self.beta,) if self.beta else ()
-        return digest_json([*parts, *others, *beta])[:20]
+            self.reference.libraries,
+            self.reference.kernel,
+            dict(self.reference.params),
+        ]
+        if self.beta:
+            parts.append(self.beta)
+        return digest_json(parts)[:20]
 
     @property
     def operands(self) -> tuple[Any, ...]:
@@ -115,34 +118,28 @@ class Cell:
         """
         if not self.reference.is_choice or self.regime == COUNTERS:
             return None
-        return replace(
-            self, kernel="", params={name: self.params[name] for name in parameters}
-        )
+        params = {name: self.params[name] for name in parameters}
+        return replace(self, kernel="", params=params)
 
     def in_regime(self, regime: str) -> "Cell":
         """The same cell in another regime; counters are read of a kernel by itself, whatever it is timed against."""
-        return replace(
-            self,
-            regime=regime,
-            reference=Reference() if regime == COUNTERS else self.reference,
-        )
+        reference = Reference() if regime == COUNTERS else self.reference
+        return replace(self, regime=regime, reference=reference)
 
 
 def size_label(size: Mapping[str, int]) -> str:
     """A size as people write it: 4096 for a cube, 512x4096x64 otherwise, powers of two from 2^16 as such."""
-    values = list(size.values())
-    return (
-        count_label(values[0]) if len(set(values)) == 1 else "x".join(map(str, values))
-    )
+    first, *others = size.values()
+    if all(extent == first for extent in others):
+        return count_label(first)
+    return "x".join(map(str, size.values()))
 
 
 def count_label(value: int) -> str:
     """2^28 rather than 268435456."""
-    return (
-        f"2^{value.bit_length() - 1}"
-        if value >= 2**16 and value.bit_count() == 1
-        else str(value)
-    )
+    if value >= 2**16 and value.bit_count() == 1:
+        return f"2^{value.bit_length() - 1}"
+    return str(value)
 
 
 def cell_name(variant: str, cell: Cell) -> str:

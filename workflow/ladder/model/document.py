@@ -1,9 +1,8 @@
 """What documents are made of: fields that are checked, described, and say in words what they accept."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 from annotated_types import Predicate
@@ -16,12 +15,18 @@ from pydantic import (
     WrapValidator,
     model_validator,
 )
-from pydantic_core import PydanticCustomError
+from pydantic_core import ErrorDetails, PydanticCustomError
 
-from ladder.model.errors import LadderError, refuse
+from ladder.model.errors import File, LadderError, refuse
 
-NOT_ACCEPTED, NO_FIELD = "not_accepted", "no_field"
-"""Types of errors: the context says what is accepted, or the fields that there are."""
+NOT_ACCEPTED = "not_accepted"
+"""Type of an error whose context says what is accepted, and for another value than the input which one and why."""
+
+
+def not_accepted(accepted: str | list[str], **of_value: str) -> PydanticCustomError:
+    """What a validator raises; `of_value` may have `value` and `why`."""
+    context: Any = {"accepted": accepted, **of_value}
+    return PydanticCustomError(NOT_ACCEPTED, "{accepted}", context)
 
 
 class Document(BaseModel):
@@ -41,8 +46,8 @@ class Document(BaseModel):
     def _fields_are_known(cls, given: Any) -> Any:
         for name in given if isinstance(given, Mapping) else ():
             if name not in cls.model_fields:
-                known = {"name": name, "fields": sorted(cls.model_fields)}
-                raise PydanticCustomError(NO_FIELD, "no such field", known)
+                fields = sorted(cls.model_fields)
+                raise not_accepted(fields, value=name, why="no such field")
         return given
 
 
@@ -53,8 +58,7 @@ def saying(accepted: str) -> Any:
         try:
             return validate(value)
         except ValidationError:
-            context = {"accepted": accepted}
-            raise PydanticCustomError(NOT_ACCEPTED, "{accepted}", context) from None
+            raise not_accepted(accepted) from None
 
     return WrapValidator(check), Field(json_schema_extra={"x-accepted": accepted})
 
@@ -69,10 +73,9 @@ Item = TypeVar("Item")
 Some = Annotated[list[Item], Field(min_length=1)]
 Text = Annotated[str, Field(min_length=1)]
 Share = Annotated[float, Field(gt=0, le=0.5)]
-_VALUE = "a whole number or a word, of printable characters"
 Value = Annotated[
     int | Annotated[str, Predicate(str.isprintable)],
-    *saying(_VALUE),
+    *saying("a whole number or a word, of printable characters"),
 ]
 _OVER = "an expression over parameters, sizes and ceil_div, align_up, min, max, gcd"
 Expression = Annotated[int | Text, *saying(f"a whole number or {_OVER}")]
@@ -94,15 +97,47 @@ class Condition(Document):
     """why, as the report prints it"""
 
 
+_SAID_ANYWAY = re.compile(
+    r"^(Input should be|(List|String) should have) |( after validation)?, not .*$"
+)
+"""What a message of pydantic says around what it accepts."""
+
+
+def _field(loc: Iterable[int | str]) -> str:
+    """A place in a document, such as variants[0].params. Tags of unions, in brackets, are no part of it."""
+    field = ""
+    for part in loc:
+        if isinstance(part, int):
+            field += f"[{part}]"
+        elif not str(part).startswith("["):
+            field += f".{part}"
+    return field.removeprefix(".") or "the document"
+
+
+def _explain(file: File, error: ErrorDetails) -> LadderError:
+    """An error of pydantic as ours: file, field, value and what is accepted."""
+    kind, loc = error["type"], error["loc"]
+    context = error.get("ctx", {})
+    if kind == "missing":
+        *above, name = loc
+        return LadderError(f"{file}: {_field(above)}: the field {name!r} is missing")
+    if kind == NOT_ACCEPTED:
+        return refuse(file, _field(loc), **{"value": error["input"], **context})
+    accepted: Any = _SAID_ANYWAY.sub("", error["msg"])
+    if kind == "literal_error":
+        accepted = re.findall("'(.*?)'", context["expected"])
+    elif kind == "model_type":  # its own message names a class
+        accepted = "a mapping of fields"
+    return refuse(file, _field(loc), error["input"], accepted)
+
+
 @contextmanager
-def reading(file: Path | str) -> Iterator[None]:
+def reading(file: File) -> Iterator[None]:
     """What is read inside may hold anything: a field that is missing or of another type is a mistake in `file`."""
     try:
         yield
     except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(map(str, first["loc"])) or "the document"
-        raise refuse(file, field, first["input"], first["msg"]) from error
+        raise _explain(file, error.errors()[0]) from error
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise LadderError(
             f"{file}: a field is missing or of another type: {error!r}"

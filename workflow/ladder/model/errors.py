@@ -24,8 +24,10 @@ def refuse(
     file: File, field: str, value: Any, accepted: Iterable[Any] | str, why: str = ""
 ) -> LadderError:
     """Build the error for one refused value; `accepted` is a sentence or the values, of which a near one is named."""
-    names = [] if isinstance(accepted, str) else [str(name) for name in accepted]
-    wanted = accepted if isinstance(accepted, str) else ", ".join(names) or "nothing"
+    names: list[str] = []
+    if not isinstance(accepted, str):
+        names = [str(name) for name in accepted]
+        accepted = ", ".join(names) or "nothing"
     shown = _SHORT.repr(value)
     close = difflib.get_close_matches(shown.strip("'"), names, n=1)
     hint = f" (did you mean {close[0]!r}?)" if close else ""
@@ -33,7 +35,7 @@ def refuse(
         hint = f" (it is {'text' if isinstance(value, str) else 'no text'})"
     reason = f" {why};" if why else ""
     return LadderError(
-        f"{file}: {field}: {shown} is not accepted{hint};{reason} accepted: {wanted}"
+        f"{file}: {field}: {shown} is not accepted{hint};{reason} accepted: {accepted}"
     )
 
 

@@ -6,7 +6,6 @@ There are numbers, strings, the names given and a few integer functions, and no 
 import ast
 import functools
 import math
-import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -35,10 +34,21 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "max": max,
     "min": min,
 }
+_POWER_BITS = 1024  # of a power: products of them stay small
+
+
+def _power(base: float, exponent: float) -> Any:
+    """Raises ValueError for a power that would take long, as 9**3999999 does, before it is worked out."""
+    if math.log2(max(abs(base), 2)) * exponent > _POWER_BITS:
+        raise ValueError(f"a power is too large; accepted: below 2**{_POWER_BITS}")
+    return base**exponent
+
+
 # % would format text.
 _OPERATORS = {
     **DEFAULT_OPERATORS,
     ast.Mod: lambda left, right: divmod(left, right)[1],
+    ast.Pow: _power,
 }
 _NODES = (
     ast.BinOp,
@@ -50,14 +60,11 @@ _NODES = (
     ast.Name,
     ast.UnaryOp,
 )
-# One for all: making one takes longer than most evaluations.
-_INTERPRETER = SimpleEval(_OPERATORS, FUNCTIONS)
-_LOCK = threading.Lock()
 
 
 @functools.cache
-def _parsed(expression: str) -> tuple[ast.expr, frozenset[str], frozenset[str]]:
-    """Syntax tree of an expression, and the names of values and of functions in it."""
+def _parsed(expression: str) -> tuple[ast.expr, frozenset[str]]:
+    """Syntax tree of an expression, and the names in it, but for FUNCTIONS."""
     try:
         if len(expression) > 1000:
             raise ValueError("longer than 1000 characters")
@@ -72,43 +79,36 @@ def _parsed(expression: str) -> tuple[ast.expr, frozenset[str], frozenset[str]]:
                 raise ValueError(f"{type(node).__name__} is not available")
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise LadderError(f"expression {expression!r}: {error}") from error
-    calls = [node.func for node in nodes if isinstance(node, ast.Call)]
-    called = frozenset(name.id for name in calls if isinstance(name, ast.Name))
     names = frozenset(node.id for node in nodes if isinstance(node, ast.Name))
-    return tree, names - called, called
+    return tree, names - FUNCTIONS.keys()
 
 
-def words(expression: str | float) -> tuple[frozenset[str], frozenset[str]]:
-    """Names of values and of functions that an expression uses. Raises LadderError where it is none."""
-    return _parsed(str(expression))[1:]
+def names_in(expression: str | float) -> frozenset[str]:
+    """Names that an expression uses, but for FUNCTIONS. Raises LadderError where it is none."""
+    return _parsed(str(expression))[1]
 
 
 @functools.cache
 def _value(expression: str, *values: Any) -> Any:
-    """Value for just the names it uses. Raises KeyError for an unknown function, also if it need not be called."""
-    tree, used, called = _parsed(expression)
-    if unknown := called - FUNCTIONS.keys():
-        raise KeyError(*unknown)
-    with _LOCK:
-        _INTERPRETER.names = dict(zip(used, values, strict=True))
-        return _INTERPRETER.eval(expression, tree)
+    """Value for just the names it uses."""
+    tree, used = _parsed(expression)
+    names = dict(zip(used, values, strict=True))
+    return SimpleEval(_OPERATORS, FUNCTIONS, names).eval(expression, tree)
 
 
 def evaluate(expression: str | float, names: Mapping[str, Any]) -> Any:
     """Number or truth value over `names`. Raises LadderError for any other, and for an unknown name, reached or not."""
     if isinstance(expression, int | float):
         return expression
-    _, used, _ = _parsed(expression)
+    used = names_in(expression)
+    for name in used - names.keys():
+        where, accepted = f"expression {expression!r}", sorted({*names, *FUNCTIONS})
+        raise refuse(where, "name", name, accepted, "it is not defined")
     try:
         value = _value(expression, *[names[name] for name in used])
         if not math.isfinite(value):
             raise ValueError(f"gives {value}")
         return value
-    except KeyError as error:
-        (name,) = error.args
-        accepted = sorted({*names, *FUNCTIONS})
-        where = f"expression {expression!r}"
-        raise refuse(where, "name", name, accepted, "it is not defined") from error
     except (
         InvalidExpression,
         ArithmeticError,

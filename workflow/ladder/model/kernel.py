@@ -3,7 +3,7 @@
 import functools
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -16,7 +16,6 @@ from pydantic import (
     WithJsonSchema,
     model_validator,
 )
-from pydantic_core import PydanticCustomError
 
 from ladder.model.architecture import (
     MOST_CLUSTER,
@@ -25,7 +24,6 @@ from ladder.model.architecture import (
     limits_of,
 )
 from ladder.model.document import (
-    NOT_ACCEPTED,
     Arch,
     Condition,
     Document,
@@ -36,9 +34,10 @@ from ladder.model.document import (
     Text,
     Value,
     matching,
+    not_accepted,
 )
 from ladder.model.errors import LadderError, refuse, refuse_unknown, within
-from ladder.model.expressions import evaluate, whole, words
+from ladder.model.expressions import evaluate, names_in, whole
 from ladder.model.plan import Geometry
 from ladder.model.problem import ELEMENT_BYTES, ParamValue, Problem, Size
 
@@ -121,9 +120,7 @@ class Argument(Document):
     def _one_kind(self) -> Self:
         optional = "divisible_by" if self.scalar is not None else "l2_promotion"
         if self.model_fields_set - {optional} not in _FORMS:
-            raise PydanticCustomError(
-                NOT_ACCEPTED, "{accepted}", {"accepted": _FORMS_IN_WORDS}
-            )
+            raise not_accepted(_FORMS_IN_WORDS)
         return self
 
     @functools.cached_property
@@ -264,14 +261,6 @@ class Kernel(Document):
         """The layouts that it takes, the default first."""
         return self.layouts or self.problem.layouts[:1]
 
-    def _hints(self) -> Iterator[Condition]:
-        """That arguments are as divisible as the compiler assumes."""
-        for argument in self.arguments:
-            if (divisor := argument.divisible_by) != 1:
-                expr = f"({argument.name}) % ({divisor}) == 0"
-                reason = f"is compiled for {argument.name} divisible by {divisor}"
-                yield Condition(expr=expr, reason=reason)
-
     @functools.cached_property
     def block(self) -> Dims:
         """Threads of a block: expressions."""
@@ -280,12 +269,21 @@ class Kernel(Document):
 
     @functools.cached_property
     def split_constraints(self) -> tuple[list[Condition], list[Condition]]:
-        """Constraints on parameters alone, and those that depend on the size."""
+        """Constraints on parameters alone, and those that depend on the size.
+
+        That arguments are as divisible as the compiler assumes is one of them.
+        """
+        conditions = [*self.constraints]
+        for argument in self.arguments:
+            if (divisor := argument.divisible_by) != 1:
+                expr = f"({argument.name}) % ({divisor}) == 0"
+                reason = f"is compiled for {argument.name} divisible by {divisor}"
+                conditions.append(Condition(expr=expr, reason=reason))
         fixed, sized = list[Condition](), list[Condition]()
-        for condition in (*self.constraints, *self._hints()):
-            names, _ = words(condition.expr)
-            of_size = names.intersection(self.problem.size_fields)
-            (sized if of_size else fixed).append(condition)
+        for condition in conditions:
+            names = names_in(condition.expr)
+            on_size = names.intersection(self.problem.size_fields)
+            (sized if on_size else fixed).append(condition)
         return fixed, sized
 
     def variant(
@@ -375,8 +373,7 @@ class Variant:
                 if not evaluate(condition.expr, names):
                     return condition
         shared = self.kernel.launch.shared_bytes
-        needed, _ = words(shared)
-        if needed <= names.keys():
+        if names_in(shared) <= names.keys():
             with within(f"{self.kernel.path}: launch"):
                 if whole(shared, names) > MOST_SHARED_BYTES:
                     return _MEMORY
@@ -391,29 +388,20 @@ class Variant:
     def constants(self) -> dict[str, Any]:
         """Of a kernel in Triton: the value of each constant."""
         names, values = self.names(), dict[str, Any]()
+        triton = self.kernel.triton or Triton()
         with within(f"{self.kernel.path}: triton.constants"):
-            given = self.kernel.triton.constants if self.kernel.triton else {}
-            for name, text in given.items():
+            for name, text in triton.constants.items():
                 values[name] = names[text] if text in names else evaluate(text, names)
         return values
 
     def absent(self, size: Size | None = None, arch: str = "") -> str | None:
         """Why there is no such variant, at `size` or at none at all, or on `arch`; None where there is."""
-        place = (arch, None if size is None else tuple(size.items()))
-        if place not in self._absent:  # asked for by every step of loading
-            self._absent[place] = self._why_absent(size, arch)
-        return self._absent[place]
-
-    @functools.cached_property
-    def _absent(self) -> dict[Any, str | None]:
-        """What `absent` has found."""
-        return {}
-
-    def _why_absent(self, size: Size | None, arch: str) -> str | None:
         if arch and (why := lacking(self.kernel.min_arch, arch)):
             return why
         if (broken := self.broken(size)) is not None:
             return broken.reason
+        if size and (why := self.kernel.problem.unsupported(size, self.dtype)):
+            return why
         return self._unfit(self.geometry(size), arch) if arch and size else None
 
     def _unfit(self, launch: Geometry, arch: str) -> str | None:

@@ -76,7 +76,15 @@ class Problem(ABC):
         """Taps of a stencil; None elsewhere."""
         return None
 
-    def edges(self, params: Params) -> Sequence[Sequence[Size]]:
+    def unsupported(self, size: Size, dtype: str) -> str | None:
+        """Why no check could tell a right result of a size from a wrong one, if so."""
+        return None
+
+    def is_costly(self, edge: Size) -> bool:
+        """Whether an edge is verified with uniform inputs alone, and not for accesses beyond buffers."""
+        return False
+
+    def edges(self, params: Params, dtype: str = "") -> Sequence[Sequence[Size]]:
         """Groups of sizes at which kernels break: of each, a variant is verified at the first that it takes."""
         groups = []
         for group in self.edge_sizes:

@@ -3,18 +3,25 @@
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Annotated, Any, NotRequired
 
-from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter
+from pydantic import (
+    AfterValidator,
+    ConfigDict,
+    Field,
+    GetPydanticSchema,
+    TypeAdapter,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
 from typing_extensions import TypedDict
 
 from ladder.model.cell import COUNTERS, Cell
 from ladder.model.document import reading
 from ladder.model.errors import LadderError, refuse, refuse_unknown
 from ladder.model.files import digest_json
-from ladder.model.problem import ParamValue
 from ladder.model.schemas import STATUSES
 
 SCHEMA = 2  # version of the records that this code writes; it reads all up to this one
@@ -44,27 +51,42 @@ _Words = Annotated[str, Field(max_length=1000)]
 _Us = Annotated[float, Field(ge=1e-6, le=1e12)]
 _Times = Annotated[list[_Us], Field(min_length=1)]
 _Ratio = Annotated[float, Field(ge=1e-9, le=1e9)]
-_Number = Annotated[float, Field(ge=-1e18, le=1e18, allow_inf_nan=False)] | None
-_Amount = Annotated[float, Field(ge=0, le=1e18, allow_inf_nan=False)] | None
+_Number = Annotated[float, Field(ge=-1e18, le=1e18)] | None
+_Amount = Annotated[float, Field(ge=0, le=1e18)] | None
 _Error = Annotated[float, Field(ge=0, le=NO_NUMBER)] | None
 _Count = Annotated[int, Field(ge=0, le=2**53)]
 _Few = Annotated[int, Field(ge=0, le=2**15 - 1)]
-_OPEN = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)
 
 
-class Tree(TypedDict, total=False):
+def _held_to(kind: type) -> Any:
+    """What a mapping is annotated with to have the fields of a TypedDict. It stays as it was written."""
+
+    def check(mapping: Any, validate: ValidatorFunctionWrapHandler) -> Any:
+        validate(mapping)
+        return mapping
+
+    return GetPydanticSchema(lambda _, schema_of: schema_of(kind)), WrapValidator(check)
+
+
+class _Open(TypedDict):
+    """Some fields, besides what another version adds."""
+
+    __pydantic_config__ = ConfigDict(  # type: ignore[misc]
+        extra="allow", strict=True, allow_inf_nan=False
+    )
+
+
+class Tree(_Open, total=False):
     """The checkout a session ran from: digest of its files, the commit, and whether all is committed."""
 
-    __pydantic_config__ = _OPEN  # type: ignore[misc]
     digest: _Hex | None
     commit: _Hex | None
     clean: bool | None
 
 
-class Card(TypedDict, total=False):
+class Card(_Open, total=False):
     """What is known of a GPU, besides what another version adds."""
 
-    __pydantic_config__ = _OPEN  # type: ignore[misc]
     name: _Line | None
     uuid: Name | None
     sms: _Few | None
@@ -79,42 +101,31 @@ class Card(TypedDict, total=False):
     tensor_peak_tflops: dict[str, _Amount] | None
 
 
-class Host(TypedDict, total=False):
+class Host(_Open, total=False):
     """What is known of a host, besides what another version adds; `gpus` counts all that it has."""
 
-    __pydantic_config__ = _OPEN  # type: ignore[misc]
     cpu: _Words | None
     cores: _Few | None
     memory_bytes: _Amount
     gpus: _Few | None
 
 
-class Versions(TypedDict, total=False):
+class Versions(_Open, total=False):
     """What is known of the software, besides what another version adds; None of a package that is not installed."""
 
-    __pydantic_config__ = _OPEN  # type: ignore[misc]
     driver: _Words | None
     cublas: _Words | None
     python: _Words | None
     packages: dict[str, _Words | None]
 
 
-class _OfSession(TypedDict):
-    gpu: Card
-    host: Host
-    versions: Versions
-    tree: Tree
-
-
-class _Check(TypedDict, total=False):
-    __pydantic_config__ = _OPEN  # type: ignore[misc]
+class _Check(_Open, total=False):
     max_error: _Error
     error_bound: _Error
     launches: _Count
 
 
-class _Device(TypedDict, total=False):
-    __pydantic_config__ = _OPEN  # type: ignore[misc]
+class _Device(_Open, total=False):
     sm_clock_mhz: _Number
     power_w: _Number
     temperature_c: _Number
@@ -122,15 +133,13 @@ class _Device(TypedDict, total=False):
     busy: bool | None
 
 
-class _Observation(TypedDict):
-    __pydantic_config__ = _OPEN  # type: ignore[misc]
+class _Observation(_Open):
     metric: str
     unit: str | None
     value: Annotated[float, Field(ge=-1e18, le=NO_NUMBER)] | None
 
 
-class _Partner(TypedDict):
-    __pydantic_config__ = _OPEN  # type: ignore[misc]
+class _Partner(_Open):
     reference: str
     algorithm: str
 
@@ -146,7 +155,7 @@ class _RunnerUp(_Partner):
     longer_high: _Ratio
 
 
-class Result(TypedDict, total=False):
+class Result(_Open, total=False):
     """What became of a cell with a result, besides what another version adds; times in us.
 
     `variant_us` and `reference_us` are in the order taken.
@@ -156,7 +165,6 @@ class Result(TypedDict, total=False):
     `built`: digests of source and cubin. `transient`: of a failure that came of what else the GPU or host was used for.
     """
 
-    __pydantic_config__ = _OPEN  # type: ignore[misc]
     variant_us: _Times
     reference_us: _Times
     speedup: _Ratio
@@ -181,16 +189,6 @@ class Result(TypedDict, total=False):
     transient: bool
 
 
-class _OfCell(TypedDict):
-    __pydantic_config__ = _OPEN  # type: ignore[misc]
-    size: dict[str, _Count]
-
-
-class _OfRecord(TypedDict):
-    cell: _OfCell
-    result: Result
-
-
 @dataclass(frozen=True)
 class Conditions:
     """What a measurement depends on besides its cell; empty where it is unknown.
@@ -213,10 +211,12 @@ class Session:
 
     id: Name
     started: Time
-    gpu: Mapping[str, Any] = field(default_factory=dict)
-    host: Mapping[str, Any] = field(default_factory=dict)
-    versions: Mapping[str, Any] = field(default_factory=dict)
-    tree: Mapping[str, Any] = field(default_factory=dict)
+    gpu: Annotated[Mapping[str, Any], *_held_to(Card)] = field(default_factory=dict)
+    host: Annotated[Mapping[str, Any], *_held_to(Host)] = field(default_factory=dict)
+    versions: Annotated[Mapping[str, Any], *_held_to(Versions)] = field(
+        default_factory=dict
+    )
+    tree: Annotated[Mapping[str, Any], *_held_to(Tree)] = field(default_factory=dict)
     clock_floor_us: _Amount = None
     note: str = ""
 
@@ -241,7 +241,9 @@ class Record:
     status: str
     reason: str = ""
     limit_s: _Amount = None
-    result: Mapping[str, Any] = field(default_factory=dict)
+    result: Annotated[Mapping[str, Any], *_held_to(Result)] = field(
+        default_factory=dict
+    )
 
     @property
     def key(self) -> str:
@@ -252,21 +254,18 @@ class Record:
 
     def to_json(self) -> dict[str, Any]:
         """The record as a line of a store."""
-        cell = {
-            name: value
-            for name, value in vars(self.cell).items()
-            if name != "id" and (name, value) != ("beta", 0.0)
-        }
-        cell["reference"] = {
-            name: value for name, value in vars(self.cell.reference).items() if value
-        }
-        given = {
+        cell = asdict(self.cell)
+        reference = cell["reference"].items()
+        cell["reference"] = {name: value for name, value in reference if value}
+        if not self.cell.beta:
+            del cell["beta"]
+        fields = {
             **vars(self),
             "key": self.key,
             "cell": cell,
             "conditions": vars(self.conditions),
         }
-        return {"schema": SCHEMA, "record": given}
+        return {"schema": SCHEMA, "record": fields}
 
 
 _FIRST_VERSIONS = {
@@ -289,52 +288,38 @@ _FIRST_VERSIONS = {
 """Digests of the code that checked and timed, in records of schema 1, that are version 1 of each."""
 
 
-def _with_versions(tree: Mapping[str, Any], regime: str) -> dict[str, Any]:
-    """Conditions of a record of schema 1 as schema 2 has them: versions in place of digests of code.
+def _bring_up_to_date(fields: Any) -> None:
+    """Change the fields of a record of schema 1 to those of schema 2.
 
-    A digest that is not known stays: it equals no version, and the record stands for nothing that is measured today.
+    Versions take the place of digests of code. A digest that is not known stays: it equals no version, and the record
+    stands for nothing that is measured today. The parameter k of stencils was the whole halo, and the radius is half of
+    it. An odd halo has no radius: its record stays as it is, and stands for no cell.
     """
-    found = {name: value for name, value in tree.items() if name != "harness"}
-    for name in {"check", "timing"} & {*tree}:
-        found[name] = 1 if tree[name] in _FIRST_VERSIONS else tree[name]
-    if regime == COUNTERS and found.get("check") == 1:
-        del found["check"]
-    return found
+    cell, tree = fields["cell"], fields["conditions"].get("tree", {})
+    tree.pop("harness", None)
+    for name in {"check", "timing"} & tree.keys():
+        if tree[name] in _FIRST_VERSIONS:
+            tree[name] = 1
+    if cell["regime"] == COUNTERS and tree.get("check") == 1:
+        del tree["check"]
 
-
-def _with_radius(record: Record) -> Record:
-    """A stencil's record of schema 1, whose parameter k was the whole halo, with the radius, which is half of it.
-
-    An odd halo has no radius: its record stays as it is, and stands for no cell.
-    """
-    cell, halo = record.cell, record.cell.params.get("k")
-    if not (
-        cell.kernel.startswith("stencil_") and isinstance(halo, int) and halo % 2 == 0
-    ):
-        return record
-
-    def params(given: Mapping[str, ParamValue]) -> dict[str, ParamValue]:
-        others = {name: value for name, value in given.items() if name != "k"}
-        return {"radius": halo // 2, **others} if "k" in given else others
-
-    def named(variant: str) -> str:
-        return re.sub(rf"-k={halo}(?=-|$)", f"-radius={halo // 2}", variant)
-
-    reference = replace(cell.reference, params=params(cell.reference.params))
-    result = {**record.result}
-    if "reference" in result:
-        result["reference"] = named(result["reference"])
-    return replace(
-        record,
-        cell=replace(cell, params=params(cell.params), reference=reference),
-        variant=named(record.variant),
-        result=result,
-    )
+    halo = cell["params"].get("k")
+    is_stencil = cell["kernel"].startswith("stencil_")
+    if not is_stencil or not isinstance(halo, int) or halo % 2:
+        return
+    radius = halo // 2
+    for side in (cell, cell["reference"]):
+        params = side.get("params", {})
+        if "k" in params:
+            del params["k"]
+            side["params"] = {"radius": radius, **params}
+    for place, key in ((fields, "variant"), (fields["result"], "reference")):
+        if key in place:
+            name = re.sub(rf"-k={halo}(?=-|$)", f"-radius={radius}", place[key])
+            place[key] = name
 
 
 _SESSION, _RECORD = TypeAdapter(Session), TypeAdapter(Record)
-_OF_SESSION, _OF_RECORD = TypeAdapter(_OfSession), TypeAdapter(_OfRecord)
-
 
 _NEEDED = (
     "speedup",
@@ -359,11 +344,11 @@ def _refuse_incomplete(record: Record, schema: int, where: str) -> None:
     if record.status != "ok" or record.cell.regime == COUNTERS:
         return
     needed = _NEEDED if record.cell.kernel else _NEEDED_OF_CHOICE
-    missing = [name for name in needed if name not in record.result]
-    if missing:
-        early = ": a record of a release before v3, which this version does not read"
-        why = early if schema == 1 else ""
-        raise LadderError(f"{where}: result: the field {missing[0]!r} is missing{why}")
+    early = ": a record of a release before v3, which this version does not read"
+    why = early if schema == 1 else ""
+    for name in needed:
+        if name not in record.result:
+            raise LadderError(f"{where}: result: the field {name!r} is missing{why}")
 
 
 def from_text(text: str, where: str, **times: Any) -> Record | Session:
@@ -372,19 +357,12 @@ def from_text(text: str, where: str, **times: Any) -> Record | Session:
     Raises ValueError where it is no JSON, and LadderError as `from_json`.
     """
     line = json.loads(text)
-    if (
-        "\\ud" in text.lower()
-    ):  # half of a pair may stand there, which no file in UTF-8 can hold
+    if "\\ud" in text.lower():  # half of a pair may stand there
         try:
             json.dumps(line, ensure_ascii=False).encode()
         except UnicodeEncodeError as error:
             half = error.object[error.start]
-            raise refuse(
-                where,
-                "a text",
-                half,
-                "text that UTF-8 can hold, without halves of pairs",
-            ) from error
+            raise refuse(where, "a text", half, "text that UTF-8 can hold") from error
     if times:
         line["record"]["result"] |= times
     return from_json(line, where)
@@ -397,22 +375,10 @@ def from_json(line: Any, where: str) -> Record | Session:
             wanted = f"this version reads up to {SCHEMA}; update it"
             raise LadderError(f"{where}: records of schema {line['schema']}: {wanted}")
         if "session" in line:
-            session = _SESSION.validate_python(line["session"])
-            known = {
-                name: getattr(session, name) for name in _OfSession.__annotations__
-            }
-            _OF_SESSION.validate_python(known)
-            return session
-        record = _RECORD.validate_python(line["record"])
+            return _SESSION.validate_python(line["session"])
         if line["schema"] == 1:
-            conditions = record.conditions
-            tree = _with_versions(conditions.tree, record.cell.regime)
-            record = _with_radius(
-                replace(record, conditions=replace(conditions, tree=tree))
-            )
-        _OF_RECORD.validate_python(
-            {"cell": {"size": record.cell.size}, "result": record.result}
-        )
+            _bring_up_to_date(line["record"])
+        record = _RECORD.validate_python(line["record"])
         refuse_unknown(where, "status", record.status, STATUSES)
         _refuse_incomplete(record, line["schema"], where)
     return record

@@ -11,8 +11,10 @@ from ladder.model.expressions import evaluate
 from ladder.model.kernel import Kernel, Variant
 from ladder.model.problem import ParamValue, Problem, Size
 
-_SIZE = "a whole number, an expression such as 2**20, or a mapping of size fields"
-SizeText = Annotated[int | Text | dict[str, int | Text], *saying(_SIZE)]
+SizeText = Annotated[
+    int | Text | dict[str, int | Text],
+    *saying("a whole number, an expression such as 2**20, or a mapping of size fields"),
+]
 """A size as documents write it."""
 
 
@@ -59,11 +61,9 @@ class Entry:
 
     def excluded_by_where(self, size: Size) -> str | None:
         """Why `where` leaves it out at `size`, "" if without a row; None where it does not."""
-        return (
-            self.reason
-            if self.where and not evaluate(self.where, self.variant.names(size))
-            else None
-        )
+        if not self.where or evaluate(self.where, self.variant.names(size)):
+            return None
+        return self.reason
 
     def absent(self, size: Size, arch: str = "") -> str | None:
         """Why there is no cell at `size` (on `arch`) although the sweep names it; None where there is one."""
@@ -125,12 +125,10 @@ class Sweep:
     @functools.cached_property
     def variants(self) -> tuple[Variant, ...]:
         """Every variant to compile, those of reference kernels included, without repetition."""
-        own = [
-            entry.variant for entry in self.entries if entry.variant.absent() is None
-        ]
-        return tuple(
-            dict.fromkeys(filter(None, [*own, *map(self.reference.variant_for, own)]))
-        )
+        variants = [entry.variant for entry in self.entries]
+        variants = [variant for variant in variants if variant.absent() is None]
+        references = map(self.reference.variant_for, variants)
+        return tuple(dict.fromkeys([*variants, *filter(None, references)]))
 
     @functools.cached_property
     def cells(self) -> tuple[tuple[Entry, Size], ...]:
@@ -145,15 +143,12 @@ class Sweep:
 
     def absent(self, entry: Entry, size: Size, arch: str) -> str | None:
         """Why an entry, or the kernel that it is timed against, cannot run at `size` on `arch`; None where both can."""
-        if (why := entry.absent(size, arch)) is not None:
+        if why := entry.absent(size, arch):
             return why
         against = self.reference.variant_for(entry.variant)
-        why = against.absent(size, arch) if against is not None else None
-        return (
-            f"its reference {against.id}: {why}"
-            if against is not None and why
-            else None
-        )
+        if against and (why := against.absent(size, arch)):
+            return f"its reference {against.id}: {why}"
+        return None
 
     def never_launched(self, arch: str) -> dict[Variant, str]:
         """Variants that are launched at no size on `arch`, each with a reason: there is nothing to compile."""
@@ -163,15 +158,20 @@ class Sweep:
                 launched |= {entry.variant, self.reference.variant_for(entry.variant)}
             else:
                 why.setdefault(entry.variant, reason)
-        left = [one for one in self.variants if one not in launched]
-        return {one: why.get(one, "nothing is timed against it") for one in left}
+        return {
+            variant: why.get(variant, "nothing is timed against it")
+            for variant in self.variants
+            if variant not in launched
+        }
 
     def shapes(self) -> list[tuple[str, Size]]:
         """Every dtype with every size at which the sweep has a variant in it."""
-        asked = [(entry.variant.dtype, size) for entry, size in self.cells]
-        return list(
-            {(dtype, *size.items()): (dtype, size) for dtype, size in asked}.values()
-        )
+        shapes: list[tuple[str, Size]] = []
+        for entry, size in self.cells:
+            shape = (entry.variant.dtype, size)
+            if shape not in shapes:
+                shapes.append(shape)
+        return shapes
 
     def figure_names(self) -> list[str]:
         """Files of the figures: SWEEP-INDEX-KIND.png."""

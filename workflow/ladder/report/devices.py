@@ -1,10 +1,10 @@
 """Several devices side by side: how fast the same cells are on each, and where a claim's verdict differs."""
 
 from collections.abc import Sequence
+from statistics import geometric_mean
 from typing import Any
 
 import pandas as pd
-from scipy.stats import gmean
 
 from ladder.claims.ledger import overall
 from ladder.claims.primitives import HOLDS, NOT_MEASURED
@@ -31,7 +31,7 @@ def _decided(data: RunData) -> "pd.Series[str]":
 
 def _mean(ratios: "pd.Series[float]") -> float | None:
     """Geometric mean; None of none."""
-    return float(gmean(ratios.dropna())) if ratios.notna().any() else None
+    return geometric_mean(ratios.dropna()) if ratios.notna().any() else None
 
 
 def _row(name: str, here: RunData, there: RunData) -> dict[str, Any]:

@@ -151,11 +151,3 @@ def failures(data: SweepData) -> list[dict[str, str]]:
         }
         for (labels, status, reason), names in lines.items()
     ]
-
-
-def alike_notes(notes: pd.DataFrame) -> list[dict[str, Any]]:
-    """What is missing: the subjects of alike notes, those of one sweep and stage with one reason."""
-    reasons = [cut(reason, 200) for reason in notes["reason"]]
-    notes = notes.fillna("").assign(reason=reasons)
-    alike = notes.groupby(["sweep", "stage", "reason"], sort=False)["subject"].agg(list)
-    return records(alike.reset_index())

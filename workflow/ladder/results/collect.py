@@ -250,7 +250,7 @@ class Collector:
             return
         row = {**summarised(result), **columns, **self.about(task)}
         row |= self.rates(task, record, row["median_us"])
-        choice = self.view.choice(record)
+        choice = self.view.decision_behind(record)
         if choice is not None and choice.status == "ok":
             row |= over_libraries(result, choice)
             row["reference_is"] = "tied" if choice.result["tied"] else "faster"
@@ -323,7 +323,7 @@ class Collector:
 
     def note_choice(self, record: Record) -> None:
         """Notes on the choice of a record's reference: what could not be had, and what ties."""
-        choice = self.view.choice(record)
+        choice = self.view.decision_behind(record)
         if choice is None:
             return
         cell = choice.cell

@@ -103,7 +103,7 @@ class Publication:
                     record = view.current_record(task, regime)
                     for sibling in view.same_conditions(record) if record else []:
                         chosen[id(sibling)] = sibling
-                        choice = view.choice(sibling)
+                        choice = view.decision_behind(sibling)
                         if choice is not None:
                             chosen[id(choice)] = choice
         return list(chosen.values())

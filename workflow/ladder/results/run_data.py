@@ -80,11 +80,12 @@ class Value(Gain):
 
 @dataclass(frozen=True)
 class Values:
-    """A number of several rows; `noise` is the half-width, as a share, to which it is measured."""
+    """A number of several rows, in `unit`; `noise` is the half-width, as a share, to which it is measured."""
 
     sweep: str
     values: Sequence[Value]
     why: str = ""
+    unit: str = "x"
     noise: float = 0.0
     left_out: str = ""  # what rows without the number are without
 
@@ -113,7 +114,7 @@ class Values:
                 timed = value.timed + divisor.timed
                 quotients.append(Value(**vars(quotient), row=value.row, timed=timed))
         why, noise = self.why or other.why, self.noise + other.noise
-        return Values(self.sweep, quotients, why, noise)
+        return Values(self.sweep, quotients, why, noise=noise)
 
     @property
     def least(self) -> float:
@@ -124,9 +125,11 @@ class Values:
     def most(self) -> float:
         return max(self._numbers())
 
-    def span(self, unit: str = "x") -> str:
+    @property
+    def span(self) -> str:
         """1.03 to 1.66 x, for advice."""
-        return f"{stats.from_to(short(self.least), short(self.most))} {unit}".strip()
+        ends = stats.from_to(short(self.least), short(self.most))
+        return f"{ends} {self.unit}".strip()
 
     def _numbers(self) -> list[float]:
         if not self.values:
@@ -342,14 +345,15 @@ class RunData(Origin):
     def speeds(self, rows: Rows) -> Values:
         """Speed over the reference that the sweep names."""
         speeds = [Value(**vars(gain(row)), row=row, timed=(row,)) for row in rows.rows]
-        return Values(rows.sweep, speeds, rows.why, self._noise(rows))
+        return Values(rows.sweep, speeds, rows.why, noise=self._noise(rows))
 
     def speeds_over(self, rows: Rows, others: Rows, *match: str) -> Values:
         """Speed over the row of `others` that agrees in the columns `match`."""
         speeds = [
             self.over(row, other) for row, other in _partners(rows, others, match)
         ]
-        return Values(rows.sweep, speeds, rows.why or others.why, 2 * self._noise(rows))
+        why, noise = rows.why or others.why, 2 * self._noise(rows)
+        return Values(rows.sweep, speeds, why, noise=noise)
 
     def over(self, row: Row, other: Row) -> Value:
         """How many times as fast as another row: of pairs where there are any, else of speeds over one reference."""
@@ -358,9 +362,10 @@ class RunData(Origin):
             return Value(**vars(gain(pair)), row=row, timed=(pair,))
         return Value(**vars(gain_over(row, other)), row=row, timed=(row, other))
 
-    def numbers(self, rows: Rows, of: Callable[[Row], float]) -> Values:
+    def numbers(self, rows: Rows, of: Callable[[Row], float], unit: str = "") -> Values:
         """A number of each row that has it."""
-        return self._counted(rows.sweep, [(row,) for row in rows.rows], of, rows.why)
+        operands = [(row,) for row in rows.rows]
+        return self._counted(rows.sweep, operands, of, rows.why, unit)
 
     def ratios(
         self, rows: Rows, others: Rows, of: Callable[[Row], float], *match: str
@@ -371,6 +376,7 @@ class RunData(Origin):
             _partners(rows, others, match),
             lambda row, other: of(row) / of(other),
             rows.why or others.why,
+            "x",
         )
 
     def _counted(
@@ -379,6 +385,7 @@ class RunData(Origin):
         operands: Sequence[tuple[Row, ...]],
         of: Callable[..., float],
         why: str,
+        unit: str,
     ) -> Values:
         values, missing = [], Counter[str]()
         for rows in operands:
@@ -391,7 +398,7 @@ class RunData(Origin):
         if missing and not values:
             why = ": ".join([*missing, *self._notes(sweep, "profile")])
         left_out = ", ".join(f"{reason} ({count})" for reason, count in missing.items())
-        return Values(sweep, values, why, left_out=left_out)
+        return Values(sweep, values, why, unit, left_out=left_out)
 
     def _noise(self, rows: Rows) -> float:
         if rows.sweep not in self.sweeps:

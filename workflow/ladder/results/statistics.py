@@ -74,7 +74,8 @@ def records(rows: DataFrame) -> list[dict[str, Any]]:
     """
     values = rows.to_numpy(dtype=object, copy=True)
     values[pd.isna(values)] = None
-    return [dict(zip(rows.columns, row, strict=True)) for row in values.tolist()]
+    names = rows.columns.tolist()  # which pandas would make anew for each row
+    return [dict(zip(names, row, strict=True)) for row in values.tolist()]
 
 
 def ok_rows(timings: DataFrame, regime: str) -> DataFrame:

@@ -47,9 +47,11 @@ __device__ double logits_of(index_t key_row, const double (&queries)[rows][d], c
   return sqrt(square) * scale;
 }
 
-// The largest error of the rows from `first` on of a head, over what is allowed.
+// The largest error of the rows from `first` on of a head, over what is allowed. To `of_errors` are added those of errors
+// over the root sum of squares of what each rounding may do.
 template <class T, class O, int d>
-__device__ double error_of_group(const O* output, index_t head, index_t first, const Inputs& in, const Allowance& by) {
+__device__ double error_of_group(const O* output, index_t head, index_t first, const Inputs& in, const Allowance& by,
+                                 double& of_errors) {
   enum Total { ALL, LEAST, SQUARES };  // of a row's weights; the least that their sum may be; of their errors' squares
   __shared__ double queries[rows][d], weights[rows][threads], squares[rows][threads];
   __shared__ double made[rows][d], spread[rows][d], totals[rows][3], norm[rows], largest[rows], loss_of_largest[rows];
@@ -105,12 +107,13 @@ __device__ double error_of_group(const O* output, index_t head, index_t first, c
       const double below = logits[row] - largest[row];
       const bool seen = key < keys && key < visible + in.causal * row;
       const double weight = seen ? exp(below) : 0.0;
-      double loss = exponent_loss + by.of_logit * norm[row] * norm_of_key + loss_of_largest[row];
+      const double of_logit = exponent_loss + by.of_logit * norm[row] * norm_of_key;
+      double loss = sqrt(of_logit * of_logit + loss_of_largest[row] * loss_of_largest[row]);
       if (below == 0.0) loss = 0.0;
       const double more = exp(fmin(below + loss, largest_exponent));
-      const double error = by.of_weight * fmax(weight, by.smallest) + (more - weight);
+      const double rounding = by.of_weight * fmax(weight, by.smallest);
       weights[row][thread] = weight;
-      squares[row][thread] = seen ? error * error : 0.0;
+      squares[row][thread] = seen ? rounding * rounding + (more - weight) * (more - weight) : 0.0;
       all[row] += weight;
       least[row] += seen ? exp(below - loss) : 0.0;
       of_squares[row] += squares[row][thread];
@@ -146,9 +149,12 @@ __device__ double error_of_group(const O* output, index_t head, index_t first, c
     if (first + row >= in.sequence) continue;
     const double right = made[row][column] / totals[row][ALL], size = fabs(right);
     const double times = fmin(by.times, sqrt(static_cast<double>(visible + in.causal * row)));
-    const double of_weights = times * (sqrt(spread[row][column]) + size * sqrt(totals[row][SQUARES])) / totals[row][LEAST];
-    const double allowed = by.of_output * fmax(size, by.smallest) + of_weights;
-    raise(worst, fabs(to_double(output[(begin + first + row) * d + column]) - right) / allowed);
+    const double of_values = sqrt(spread[row][column]) / totals[row][LEAST];
+    const double of_sum = size * sqrt(totals[row][SQUARES]) / totals[row][LEAST];
+    const double of_output = by.of_output * fmax(size, by.smallest);
+    const double error = fabs(to_double(output[(begin + first + row) * d + column]) - right);
+    raise(worst, error / (of_output + times * (of_values + of_sum)));
+    of_errors += error * error / (of_output * of_output + of_values * of_values + of_sum * of_sum);
   }
   return worst;
 }
@@ -157,24 +163,26 @@ __device__ double error_of_group(const O* output, index_t head, index_t first, c
 
 // Every row.
 template <class T, class O, int d>
-__global__ void compare_rows(double* maximum, const O* output, index_t heads, index_t sequence, index_t causal, Key q,
+__global__ void compare_rows(double* maximum, double* squares, const O* output, index_t heads, index_t sequence, index_t causal, Key q,
                              Key k, Key v, int kind, int kind_of_values, double of_output, double of_weight,
                              double of_logit, double smallest, double times) {
   const Inputs in = {heads, sequence, causal, q, k, v, kind, kind_of_values};
   const Allowance by = {of_output, of_weight, of_logit, smallest, times};
   const index_t of_head = (in.sequence + rows - 1) / rows;
-  double worst = 0.0;
+  double worst = 0.0, of_errors = 0.0;
   for (index_t group = blockIdx.x; group < in.heads * of_head; group += gridDim.x) {
-    raise(worst, error_of_group<T, O, d>(output, group / of_head, group % of_head * rows, in, by));
+    raise(worst, error_of_group<T, O, d>(output, group / of_head, group % of_head * rows, in, by, of_errors));
   }
   raise_to_block(maximum, worst);
+  add_to_block(squares, of_errors);
 }
 
-// A group of rows that each block draws by the slot's key, and of all outputs whether they are numbers.
+// A group of rows that each block draws by the slot's key, and of all outputs whether they are numbers. `rms_scale` makes
+// the root of the sum of squares comparable with the largest error.
 template <class T, class O, int d>
 __global__ void check_rows(CheckResultSlot slot, const O* output, index_t heads, index_t sequence, index_t causal, Key q,
                            Key k, Key v, int kind, int kind_of_values, double of_output, double of_weight,
-                           double of_logit, double smallest, double times) {
+                           double of_logit, double smallest, double times, double rms_scale) {
   const Inputs in = {heads, sequence, causal, q, k, v, kind, kind_of_values};
   const Allowance by = {of_output, of_weight, of_logit, smallest, times};
   struct alignas(16) Pack {
@@ -182,10 +190,11 @@ __global__ void check_rows(CheckResultSlot slot, const O* output, index_t heads,
   };
   const index_t of_head = (in.sequence + rows - 1) / rows, packs = in.heads * in.sequence * (d / 8);
   const index_t group = static_cast<index_t>(mixed(slot.key, blockIdx.x) % static_cast<Key>(in.heads * of_head));
-  double worst = error_of_group<T, O, d>(output, group / of_head, group % of_head * rows, in, by);
+  double of_errors = 0.0;
+  double worst = error_of_group<T, O, d>(output, group / of_head, group % of_head * rows, in, by, of_errors);
   for (index_t at = first_index(); at < packs; at += grid_stride()) {
     const Pack pack = reinterpret_cast<const Pack*>(output)[at];
     for (int part = 0; part < 8; ++part) raise(worst, to_sum(pack.element[part]) * 0.0f == 0.0f ? 0.0 : 1e300);
   }
-  write_check_result(slot, worst);
+  write_check_result(slot, worst, of_errors, rms_scale);
 }

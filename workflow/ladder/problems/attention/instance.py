@@ -1,10 +1,12 @@
 """An attention on a device: inputs, and a check of every row, or of rows that a launch cannot foresee, against fp64."""
 
+import math
+
 from ladder.gpu.device import CheckResultSlot
-from ladder.gpu.instance import HarnessCall, Instance, Shapes
+from ladder.gpu.instance import Check, HarnessCall, Instance, Shapes
 from ladder.model.problem import C_TYPES, Params
 from ladder.problems.attention import output_dtype
-from ladder.problems.attention.bounds import allowance
+from ladder.problems.attention.bounds import allowance, rms_bound
 
 _ROWS = 4  # that a block of the check takes together, as in check.cu
 _THREADS = 256  # of that block
@@ -34,7 +36,18 @@ class AttentionInstance(Instance):
         """Errors are over what bounds.py allows."""
         return 1.0
 
-    def _compare(self, kernel: str, blocks: int, params: Params) -> HarnessCall:
+    def check(self, params: Params) -> Check:
+        rows = self.size["heads"] * self.size["sequence"]
+        return self.check_squares(params, self._rms_scale(rows))
+
+    def _rms_scale(self, rows: int) -> float:
+        """What makes the root of the squares of so many rows' errors comparable with the largest error."""
+        allowed = rms_bound(self.inputs, rows)
+        return 1 / (allowed * math.sqrt(rows * self.size["d"]))
+
+    def _compare(
+        self, kernel: str, blocks: int, params: Params, *scale: float
+    ) -> HarnessCall:
         types = f"{C_TYPES[self.dtype]}, {C_TYPES[output_dtype(self.dtype)]}"
         heads, sequence = self.size["heads"], self.size["sequence"]
         arguments = (
@@ -45,6 +58,7 @@ class AttentionInstance(Instance):
             *(self.tensors[name].key for name in "qkv"),
             *(self.tensors[name].kind for name in "kv"),
             *allowance(self.dtype, self.size, self.inputs),
+            *scale,
         )
         entry = f"{kernel}<{types}, {self.size['d']}>"
         return HarnessCall(entry, blocks * _THREADS, arguments)
@@ -55,7 +69,8 @@ class AttentionInstance(Instance):
 
     def inspection(self, params: Params, slot: CheckResultSlot) -> HarnessCall:
         """Every output for whether it was written, and a sample of rows."""
-        return self._compare("check_rows", _SAMPLED, params)
+        scale = self._rms_scale(_SAMPLED * _ROWS)
+        return self._compare("check_rows", _SAMPLED, params, scale)
 
 
 INSTANCE = AttentionInstance

@@ -1,6 +1,9 @@
 """GEMM: C = alpha*A@B + beta*C, row-major. NN: A is M x K, B is K x N. TN: B is stored as N x K."""
 
+from collections.abc import Sequence
+
 from ladder.model.problem import C_TYPES, ELEMENT_BYTES, Params, Problem, Size, Work
+from ladder.problems.gemm.bounds import LONGEST_K
 
 _OUTPUT = {"tf32": "fp32", "fp16_acc16": "fp16", "fp8": "bf16"}
 _EDGES = (
@@ -17,7 +20,11 @@ _EDGES = (
     ((1, 67, 8195), (1, 72, 8200), (1, 80, 8208)),
     ((4, 131, 4099), (4, 136, 4104), (4, 144, 4112)),
     ((16, 33, 2053), (16, 40, 2056), (16, 48, 2064)),
+    ((16, 33, 65531), (16, 48, 65520), (128, 128, 65536)),
+    ((4, 19, 262139), (4, 32, 262128)),
+    ((1, 19, 1048571), (1, 32, 1048560)),
 )
+_COSTLY_K = 65000
 
 
 def input_dtype(dtype: str) -> str:
@@ -42,11 +49,27 @@ class Gemm(Problem):
     scalars = ("alpha", "beta")
     libraries = ("cublas", "cublaslt", "cublaslt_fast")
     place = 1
-    # A dimension of 1, K below a stage, odd and prime sizes, tiles and one more or less, whole tiles, long K, and few
-    # rows of A with a long K. The later sizes of a group are in multiples of 8 (rows of whole 16 bytes), of 16, and of
-    # common tiles.
+    # A dimension of 1, K below a stage, odd and prime sizes, tiles and one more or less, whole tiles, long K, few
+    # rows of A with a long K, and sums as long as those of weight gradients. The later sizes of a group are in
+    # multiples of 8 (rows of whole 16 bytes), of 16, and of common tiles.
     edge_sizes = _EDGES
     packages = ("nvidia-cublas",)  # the reference, and the fp64 answer of the check
+
+    def unsupported(self, size: Size, dtype: str) -> str | None:
+        longest = LONGEST_K.get(dtype)
+        if longest is None or size["k"] <= longest:
+            return None
+        why = "their rounding, or a range that positive inputs leave, hides fewer bits"
+        return f"no check can judge sums of {dtype} beyond K = {longest}: {why}"
+
+    def is_costly(self, edge: Size) -> bool:
+        return edge["k"] >= _COSTLY_K
+
+    def edges(self, params: Params, dtype: str = "") -> Sequence[Sequence[Size]]:
+        """Without long sums for types in which honest ones may lose more than is allowed: see bounds.py."""
+        short = dtype in ("fp8", "fp16_acc16")
+        groups = super().edges(params)
+        return [group for group in groups if not (short and self.is_costly(group[0]))]
 
     def harness(self, dtype: str) -> tuple[str, ...]:
         """The checks' kernels, by the types of input and output."""

@@ -24,12 +24,12 @@ __global__ void widen(double* out, const T* in, index_t rows, index_t columns, i
 }
 
 // Largest normalised error over a region of C: the part of |c - e| that rounding e to the output type (unit roundoff
-// `rounding`) does not explain, over |alpha| (|A||B|) + |beta| |C0|; e = alpha AB + beta C0. To `digest` is added what
+// `rounding`, and `lost` where numbers are subnormal) does not explain, over |alpha| (|A||B|) + |beta| |C0|; e = alpha AB + beta C0. To `digest` is added what
 // tells whether product and magnitude are as they were, with a key that no kernel knew; to `squares` those of the errors.
 template <class T>
 __global__ void compare_product(double* maximum, double* squares, unsigned long long* digest, unsigned long long key,
                                 const T* c, const T* before, const double* product, const double* magnitude, index_t rows, index_t columns, index_t row_stride,
-                                index_t column_stride, double alpha, double beta, double rounding) {
+                                index_t column_stride, double alpha, double beta, double rounding, double lost) {
   double worst = 0.0, own_squares = 0.0;
   unsigned long long own = 0;
   for (index_t i = first_index(); i < rows * columns; i += grid_stride()) {
@@ -39,7 +39,7 @@ __global__ void compare_product(double* maximum, double* squares, unsigned long 
     const double prior = beta != 0.0 ? beta * to_double(before[at]) : 0.0;
     const double expected = alpha * product[i] + prior;
     const double scale = fabs(alpha) * magnitude[i] + fabs(prior);
-    const double error = normalised(to_double(c[at]) - expected, rounding * fabs(expected), scale);
+    const double error = normalised(to_double(c[at]) - expected, rounding * fabs(expected) + lost, scale);
     raise(worst, error);
     own_squares += error * error;
   }
@@ -265,7 +265,7 @@ namespace {
 template <class In, class Out>
 __device__ double worst_of_spots(CheckResultSlot slot, const Out* c, const Out* before, const In* a, const In* b,
                                  int spots, unsigned m, unsigned n, int k, index_t b_by_k, index_t b_by_n, double alpha,
-                                 double beta, double rounding, double& squares) {
+                                 double beta, double rounding, double lost, double& squares) {
   constexpr int slices = block / spot_columns, at_once = 8;
   __shared__ double parts[2][block];
   // A warp has a column where B's columns are contiguous, and neighbouring columns where its rows are.
@@ -305,7 +305,7 @@ __device__ double worst_of_spots(CheckResultSlot slot, const Out* c, const Out* 
     const double prior = beta != 0.0 ? beta * to_double(before[row * n + column]) : 0.0;
     const double expected = alpha * sum + prior, found = to_double(c[row * n + column]);
     const double scale = fabs(alpha) * magnitude + fabs(prior);
-    const double error = normalised(found - expected, rounding * fabs(expected), scale);
+    const double error = normalised(found - expected, rounding * fabs(expected) + lost, scale);
     raise(worst, error);
     squares += error * error;
   }
@@ -323,13 +323,13 @@ template <class In, class Out>
 __global__ void __launch_bounds__(block, 3)
     check_product(CheckResultSlot slot, const Out* c, const Out* before, const In* a, const In* b,
                   const typename Sum<In>::type* y, const typename Sum<In>::type* squares, index_t spots, index_t m,
-                  index_t n, index_t k, index_t b_by_k, index_t b_by_n, double alpha, double beta, double rounding, double chance, double row_scale, double rms_scale,
+                  index_t n, index_t k, index_t b_by_k, index_t b_by_n, double alpha, double beta, double rounding, double lost, double chance, double row_scale, double rms_scale,
                   index_t moved_a, index_t moved_b, Key key_of_a,
                   Key key_of_b, int kind) {
   constexpr double rms_of_rounding = 0.57735;  // at most, of an error of half a unit: 1 / sqrt(3)
   double of_spots = 0.0;
   double worst =
-      worst_of_spots(slot, c, before, a, b, spots, m, n, k, b_by_k, b_by_n, alpha, beta, rounding, of_spots);
+      worst_of_spots(slot, c, before, a, b, spots, m, n, k, b_by_k, b_by_n, alpha, beta, rounding, lost, of_spots);
   // All of this is about A and B as they are now: a sample says whether they are as they were.
   const unsigned long long chosen = mixed(slot.key + 1, first_index());
   const index_t at_a = moved_a + chosen % (m * k), at_b = moved_b + chosen % (n * k);
@@ -351,7 +351,8 @@ __global__ void __launch_bounds__(block, 3)
     if (team.rank != 0) continue;
     // |A||B| is at most the product of the norms of a row and a column.
     const double magnitude = fabs(alpha) * sqrt(sums[2] * *squares) + fabs(beta) * sqrt(squares_before[0]);
-    raise(worst, normalised(sums[0], chance * rms_of_rounding * rounding * sqrt(sums[1]), row_scale * magnitude));
+    const double of_rounding = rms_of_rounding * (rounding * sqrt(sums[1]) + lost * sqrt(static_cast<double>(n)));
+    raise(worst, normalised(sums[0], chance * of_rounding, row_scale * magnitude));
   }
   write_check_result(slot, worst, of_spots, rms_scale);
 }

@@ -22,6 +22,7 @@ from ladder.problems.gemm.bounds import (
     chance_factor,
     rms_bound,
     row_tolerance,
+    subnormal_bound,
 )
 
 _SAMPLED = 64
@@ -159,8 +160,7 @@ class GemmInstance(Instance):
         allowed = rms_bound(self.dtype, self.k, self.inputs, elements)
         if rms <= allowed or self.scalars != {"alpha": 1.0, "beta": 0.0}:
             return Check(largest, bound)
-        sums = "sums of fp32" if self.dtype == "fp32" else "sums of fp16"
-        detail = f"the root mean square of all errors is {rms:.3g}, {sums} have {allowed:.3g} at most"
+        detail = f"the root mean square of all errors is {rms:.3g}, sums of {self.dtype} have {allowed:.3g} at most"
         return Check(max(largest, bound * rms / allowed), bound, detail)
 
     def _compare(self, region: _Region) -> tuple[float, int]:
@@ -244,9 +244,11 @@ class GemmInstance(Instance):
         """Address of what C held before a launch, or 0."""
         return self.pointer("before") if "before" in self.tensors else 0
 
-    def _weights(self) -> tuple[float, float, float]:
-        """alpha, beta, and the unit roundoff of the output."""
-        return self.scalars["alpha"], self.scalars["beta"], ROUNDING[self.output]
+    def _weights(self) -> tuple[float, float, float, float]:
+        """alpha, beta, the unit roundoff of the output, and what subnormal numbers lose."""
+        alpha, beta = self.scalars["alpha"], self.scalars["beta"]
+        lost = subnormal_bound(self.dtype, self.k, alpha)
+        return alpha, beta, ROUNDING[self.output], lost
 
     def _types(self) -> str:
         return f"{C_TYPES[self.input]}, {C_TYPES[self.output]}"

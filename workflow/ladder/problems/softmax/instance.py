@@ -1,9 +1,11 @@
 """A softmax on a device: inputs, a copy of as many bytes, and a check of every output against fp64."""
 
+import math
+
 from ladder.gpu.device import CheckResultSlot
-from ladder.gpu.instance import HarnessCall, Instance, Shapes
+from ladder.gpu.instance import Check, HarnessCall, Instance, Shapes
 from ladder.model.problem import C_TYPES, Params
-from ladder.problems.softmax.bounds import error_bound
+from ladder.problems.softmax.bounds import error_bound, rms_share
 
 _THREADS = 256  # of the check a row, as in check.cu
 
@@ -21,7 +23,16 @@ class SoftmaxInstance(Instance):
     def error_bound(self, params: Params) -> float:
         return error_bound(self.size["n"], self.dtype)
 
-    def _compare(self, kernel: str) -> HarnessCall:
+    def check(self, params: Params) -> Check:
+        return self.check_squares(params, self._rms_scale())
+
+    def _rms_scale(self) -> float:
+        """What makes the root of the squares of all errors comparable with the largest error."""
+        elements = self.size["m"] * self.size["n"]
+        allowed = rms_share(self.dtype, self.inputs, elements)
+        return 1 / (allowed * math.sqrt(elements))
+
+    def _compare(self, kernel: str, *scale: float) -> HarnessCall:
         rows = self.size["m"]
         given = self.tensors["input"]
         arguments = (
@@ -30,6 +41,7 @@ class SoftmaxInstance(Instance):
             self.size["n"],
             given.key,
             given.kind,
+            *scale,
         )
         entry = f"{kernel}<{C_TYPES[self.dtype]}>"
         return HarnessCall(entry, _THREADS * rows, arguments)
@@ -39,7 +51,7 @@ class SoftmaxInstance(Instance):
 
     def inspection(self, params: Params, slot: CheckResultSlot) -> HarnessCall:
         """The same."""
-        return self._compare("check_rows")
+        return self._compare("check_rows", self._rms_scale())
 
 
 INSTANCE = SoftmaxInstance

@@ -23,7 +23,7 @@ class Stencil(Problem):
     check_kernels = ("compare_stencil", "check_stretches")
     parameters = {"radius": "neighbours on each side; taps are 2 radius + 1"}
 
-    def edges(self, params: Params) -> Sequence[Sequence[Size]]:
+    def edges(self, params: Params, dtype: str = "") -> Sequence[Sequence[Size]]:
         """One output, two, a prime, one more and one less than blocks of outputs, or whole blocks instead."""
         more = halo(params)
         groups = [

@@ -1,11 +1,11 @@
-"""What a measuring worker is asked for."""
+"""What the supervisor has a worker measure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
-class Request:
+class Assignment:
     """A task of the plan by its index, to be timed in some regimes; or if `choice` one of the plan's choices.
 
     against: by regime what to time it against where there was a choice, as `reference` and `algorithm`, or why there is
