@@ -617,7 +617,7 @@ class Lab:
     def frames(self, name: str, records: Records | None = None) -> dict[str, Any]:
         """The tables of a sweep."""
         view = self.view(name, records)
-        return collect_sweep(view, *accounts_of(self.folder, view.plan))
+        return collect_sweep(view, *accounts_of(self.folder, view.plan.sweep))
 
     def collect(self, names: list[str] | None = None) -> None:
         """Records to tables, all tables joined, and the environment that follows from the records."""

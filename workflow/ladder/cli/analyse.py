@@ -71,7 +71,7 @@ def collect(
         if published:
             frames = _stand_in(view, PublishedFolder(published))
         else:
-            frames = collect_sweep(view, *accounts_of(folder, plan))
+            frames = collect_sweep(view, *accounts_of(folder, plan.sweep))
         counts = frames["timings"]["status"].value_counts()
         statuses = [f"{number} {status}" for status, number in counts.items()]
         summary = ", ".join(statuses) or "no timings"

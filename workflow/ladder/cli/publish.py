@@ -64,7 +64,7 @@ def publish(
     commit = commit_of(checkout.root, only) if only else ""
     target = checkout.published(device if loaded.measures else loaded.config.published)
     with replaced(target.root) as place:
-        publication = load_publication(loaded, folder, target, commit)
+        publication = load_publication(loaded, target, commit)
         objections = publication.objections()
         if objections and not force:
             why = f"(--force overrides): {'; '.join(objections)}"
@@ -79,12 +79,12 @@ def _write_tables(publication: Publication, fresh: PublishedFolder) -> None:
     """Records, tables, environment and facts. Raises LadderError where no cell has a result."""
     run, target = publication.run, publication.published
     publication.write_records(fresh)
-    for source in (target, publication.folder):
+    for source in (target, run.folder):
         copy_beside(source, fresh)
     frames = publication.frames()
     if not (frames["timings"]["status"] == "ok").any():
         why = "is not published: no cell of its sweeps has a result"
-        raise LadderError(f"{publication.folder.root} {why}")
+        raise LadderError(f"{run.folder.root} {why}")
     tables.write(frames, fresh.tables)
     records = read_archive(fresh.records)
     write_samples(fresh.tables / SAMPLES, records)

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from pandas import DataFrame
 from pydantic import TypeAdapter
 
 from ladder.measure.choice import library_times, partners
@@ -16,7 +15,8 @@ from ladder.measure.store import Account
 from ladder.model.cell import BACK_TO_BACK, COUNTERS, SUSTAINED
 from ladder.model.folders import RunFolder
 from ladder.model.intervals import abba_ratios, median, median_interval
-from ladder.model.plan import Plan, Task
+from ladder.model.plan import Task
+from ladder.model.problem import Work
 from ladder.model.record import Record
 from ladder.model.schemas import SWEEP_TABLES, Fields, TableRow
 from ladder.problems.registry import PROBLEMS
@@ -24,7 +24,7 @@ from ladder.results import tables
 from ladder.results.counters import times_and_counters
 from ladder.results.environment import read_as
 from ladder.results.sessions import combine_sessions
-from ladder.results.statistics import BOTH, OVER, lag_1
+from ladder.results.statistics import BOTH, lag_1
 
 _STEP_US = 0.032
 """Between two of the timestamps by which the GPU's own clock times a launch: all times on an H200 are multiples."""
@@ -40,10 +40,8 @@ OTHER_CODE = "counters made under other code"
 
 def dtype_peaks(gpu: Fields) -> dict[str, float]:
     """Peak TFLOP/s by dtype, as far as they are known of a GPU."""
-    peaks = {
-        **(gpu.get("tensor_peak_tflops") or {}),
-        "fp32": gpu.get("fp32_peak_tflops"),
-    }
+    peaks = dict(gpu.get("tensor_peak_tflops") or {})
+    peaks["fp32"] = gpu.get("fp32_peak_tflops")
     return {dtype: peak for dtype, peak in peaks.items() if peak}
 
 
@@ -77,6 +75,7 @@ def summarised(result: Fields) -> TableRow:
     low, high = median_interval(times)
     row: TableRow = {
         **result,
+        "algorithm": result.get("algorithm") or None,
         "median_us": median(times),
         "median_us_low": low - half_step_us,
         "median_us_high": high + half_step_us,
@@ -99,14 +98,12 @@ def summarised(result: Fields) -> TableRow:
 def over_libraries(result: Fields, choice: Record) -> TableRow:
     """The speed-up over one library alone, by the times that the reference was chosen by."""
     times_us = library_times(choice.result)
-    chosen_us = times_us.get(result["reference"])
-    if chosen_us is None:
-        return {}
-    row: TableRow = {}
-    for column, library in zip(OVER, BOTH, strict=True):
-        if library in times_us:
-            row[column] = result["speedup"] * times_us[library] / chosen_us
-    return row
+    chosen_us = times_us.get(result["reference"], math.nan)
+    return {
+        f"over_{library}": result["speedup"] * times_us[library] / chosen_us
+        for library in BOTH
+        if library in times_us
+    }
 
 
 class Collector:
@@ -116,20 +113,23 @@ class Collector:
         self.view, self.plan = view, view.plan
         self.problem = PROBLEMS[view.plan.problem]
         self.rows: dict[str, list[TableRow]] = {name: [] for name in SWEEP_TABLES}
-        # Of a tuning sweep: which cells may be chosen, and the sessions that chose the fastest. What was chosen as the
+        # Cells of a tuning sweep, each with the session that chose it as one of the fastest. What was chosen as the
         # largest of many reads too high, so that later sessions count.
-        self.competitors = set[str]()
-        self.chose = dict[str, str]()
+        self.chose = dict[str, str | None]()
         for competitors in view.competitors():
-            self.competitors |= {task.cell.id for _, task in competitors}
+            self.chose |= {task.cell.id: None for _, task in competitors}
             for winner in view.fastest(competitors):
                 if winner.fresh:
                     self.chose[winner.record.cell.id] = winner.record.session
 
     def note(self, stage: str, subject: str, reason: str) -> None:
         """Something that is missing, and why; said once."""
-        row = {"sweep": self.plan.sweep, "stage": stage}
-        row |= {"subject": subject, "reason": reason}
+        row = {
+            "sweep": self.plan.sweep,
+            "stage": stage,
+            "subject": subject,
+            "reason": reason,
+        }
         if row not in self.rows["notes"]:
             self.rows["notes"].append(row)
 
@@ -201,20 +201,33 @@ class Collector:
 
     def add_record(self, task: Task, record: Record) -> None:
         """Rows of timings.csv and sessions.csv, and what is to be said of the reference."""
+        typical = record
         if record.status == "ok":
-            self.add_sessions(task, record)
+            alike = self.view.same_conditions(record)
+            readings = [reading for reading in alike if reading.status == "ok"]
+            for reading in readings:
+                self.add_session(task, reading)
+            # For the columns that are of one session: of three or more that with the median time, else the latest.
+            if len(readings) >= _FEWEST_SESSIONS:
+                readings.sort(key=lambda reading: median(reading.result["variant_us"]))
+                typical = readings[(len(readings) - 1) // 2]
         for reason in record.result.get("notes") or ():
             self.note("reference", task.variant, reason)
         self.note_choice(record)
-        self.add_timing(task, self.typical(record))
+        self.add_timing(task, typical)
 
     def add_failure(
         self, task: Task, columns: Fields, status: str, reason: str | None
     ) -> None:
         """A task without a result has one row, under the sweep's first regime."""
-        outcome = {"status": status, "reason": reason or None}
-        outcome["regime"] = self.plan.regimes[0]
-        self.rows["timings"].append({**columns, **self.about(task), **outcome})
+        row = {
+            **columns,
+            **self.about(task),
+            "status": status,
+            "reason": reason or None,
+            "regime": self.plan.regimes[0],
+        }
+        self.rows["timings"].append(row)
 
     def reason(self, record: Record) -> str:
         """Why a record has no result; in how many sessions, where others found the kernel right."""
@@ -226,10 +239,12 @@ class Collector:
     def add_timing(self, task: Task, record: Record) -> None:
         """A row of timings.csv."""
         result, device = record.result, device_of(record.result)
-        columns = {"throttled": _throttled(device.get("clock_events"))}
-        for part in ("built", "check"):
-            columns |= result.get(part) or {}
-        columns |= device
+        columns = {
+            "throttled": _throttled(device.get("clock_events")),
+            **(result.get("built") or {}),
+            **(result.get("check") or {}),
+            **device,
+        }
         if record.status != "ok":
             self.add_failure(task, columns, record.status, self.reason(record))
             return
@@ -241,84 +256,70 @@ class Collector:
             row["reference_is"] = "tied" if choice.result["tied"] else "faster"
         row["status"] = "ok"
         row["regime"] = record.cell.regime
-        row["algorithm"] = result.get("algorithm") or None
-        if record.cell.id in self.competitors:
-            row["fresh"] = record.cell.id in self.chose
+        if record.cell.id in self.chose:
+            row["fresh"] = self.chose[record.cell.id] is not None
         self.rows["timings"].append(row)
 
+    def work(self, task: Task) -> Work:
+        """What a task has to compute and to move."""
+        cell = task.cell
+        return self.problem.work(cell.size, cell.dtype, cell.params)
+
     def rates(self, task: Task, record: Record, median_us: float) -> TableRow:
-        """TFLOP/s, GB/s, shares of peaks and energy at a median time; None where there is no such number."""
-        cell, gpu = task.cell, self.view.session(record).gpu
-        work = self.problem.work(cell.size, cell.dtype, cell.params)
+        """TFLOP/s, GB/s, shares of peaks and energy at a median time; NaN or absent where there is no such number."""
+        dtype, gpu = task.cell.dtype, self.view.session(record).gpu
+        work = self.work(task)
+        launch_pj = (device_of(record.result).get("launch_j") or math.nan) * 1e12
         row: TableRow = {}
-        launch_j = device_of(record.result).get("launch_j")
         # Integer additions are no floating-point operations: no TFLOP/s for them.
-        if work.operations > 0 and not cell.dtype.startswith("int"):
+        if work.operations > 0 and not dtype.startswith("int"):
             row["tflops"] = work.operations / median_us / 1e6
-            peak = dtype_peaks(gpu).get(cell.dtype)
-            if peak:
-                row["peak_fraction"] = row["tflops"] / peak
-            if launch_j is not None:
-                row["energy_pj_per_flop"] = launch_j * 1e12 / work.operations
+            row["peak_fraction"] = row["tflops"] / dtype_peaks(gpu).get(dtype, math.nan)
+            row["energy_pj_per_flop"] = launch_pj / work.operations
         if work.bytes > 0:
+            peak = gpu.get("memory_peak_gbytes_per_s") or math.nan
             row["gbytes_per_s"] = work.bytes / median_us / 1e3
-            peak = gpu.get("memory_peak_gbytes_per_s")
-            if peak:
-                row["memory_fraction"] = row["gbytes_per_s"] / peak
-            if launch_j is not None:
-                row["energy_pj_per_byte"] = launch_j * 1e12 / work.bytes
+            row["memory_fraction"] = row["gbytes_per_s"] / peak
+            row["energy_pj_per_byte"] = launch_pj / work.bytes
         copy_us = record.result.get("copy_us")
         if copy_us and record.cell.regime not in BACK_TO_BACK:
             row["copy_fraction"] = copy_us / median_us
         return row
 
-    def add_sessions(self, task: Task, record: Record) -> None:
-        """Rows of sessions.csv: every record with a result that is like this one."""
-        for reading in self.readings(record):
-            session, result = self.view.session(reading), reading.result
-            tree = session.tree
-            commit = tree.get("commit") or str(tree.get("digest") or "")[:12]
-            row = {**summarised(result), **device_of(result), **self.about(task)}
-            row |= {
-                "session": reading.session,
-                "started": session.started or None,
-                "commit": commit or None,
-                "gpu_uuid": session.gpu.get("uuid"),
-                "regime": reading.cell.regime,
-                "host_gpus": session.host.get("gpus"),
-                "clock_floor_us": session.clock_floor_us,
-                "algorithm": result.get("algorithm") or None,
-                "bound": self.bound(task, row, session.gpu),
-            }
-            if self.chose.get(reading.cell.id) == reading.session:
-                row["chose"] = True
-            self.rows["sessions"].append(row)
-
-    def readings(self, record: Record) -> list[Record]:
-        """Every record with a result that is like this one."""
-        records = self.view.same_conditions(record)
-        return [reading for reading in records if reading.status == "ok"]
+    def add_session(self, task: Task, record: Record) -> None:
+        """A row of sessions.csv."""
+        session = self.view.session(record)
+        tree = session.tree
+        commit = tree.get("commit") or str(tree.get("digest") or "")[:12]
+        times = summarised(record.result)
+        row = {
+            **times,
+            **device_of(record.result),
+            **self.about(task),
+            "session": record.session,
+            "started": session.started or None,
+            "commit": commit or None,
+            "gpu_uuid": session.gpu.get("uuid"),
+            "regime": record.cell.regime,
+            "host_gpus": session.host.get("gpus"),
+            "clock_floor_us": session.clock_floor_us,
+            "bound": self.bound(task, times, session.gpu),
+        }
+        if self.chose.get(record.cell.id) == record.session:
+            row["chose"] = True
+        self.rows["sessions"].append(row)
 
     def bound(self, task: Task, times: TableRow, gpu: Fields) -> str | None:
         """What binds a pair, as sessions.csv has it; None where the rate of a copy is not known."""
         rate = gpu.get("copy_gbytes_per_s")
         if not rate:
             return None
-        cell = task.cell
-        work = self.problem.work(cell.size, cell.dtype, cell.params)
-        moving_us = work.bytes / 1e3 / rate
-        bounds = set()
-        for side in ("median_us", "reference_median_us"):
-            bounds.add("memory" if moving_us >= times[side] / 2 else "compute")
-        return "mixed" if len(bounds) == 2 else bounds.pop()
-
-    def typical(self, record: Record) -> Record:
-        """For the columns that are of one session: of three or more that with the median time, else the latest."""
-        readings = self.readings(record)
-        if record.status != "ok" or len(readings) < _FEWEST_SESSIONS:
-            return record
-        readings.sort(key=lambda reading: summarised(reading.result)["median_us"])
-        return readings[(len(readings) - 1) // 2]
+        moving_us = self.work(task).bytes / 1e3 / rate
+        sides = times["median_us"], times["reference_median_us"]
+        by_memory = [moving_us >= us / 2 for us in sides]
+        if all(by_memory):
+            return "memory"
+        return "mixed" if any(by_memory) else "compute"
 
     def note_choice(self, record: Record) -> None:
         """Notes on the choice of a record's reference: what could not be had, and what ties."""
@@ -343,27 +344,24 @@ _MEASURED, _PROFILED = TypeAdapter(Account), TypeAdapter(dict[str, list[Note]])
 
 
 def accounts_of(
-    folder: RunFolder, plan: Plan
-) -> tuple[list[TableRow], TableRow | None]:
-    """The accounts of the jobs that measured and profiled a sweep, as far as there are any."""
-    job = read_as(_MEASURED, folder.account("measured", plan.sweep))
-    profile = read_as(_PROFILED, folder.account("profiled", plan.sweep))
-    return [job] if job else [], profile
+    folder: RunFolder, sweep: str
+) -> tuple[TableRow | None, TableRow | None]:
+    """The accounts of the jobs that measured and profiled a sweep; None where there is none."""
+    return (
+        read_as(_MEASURED, folder.account("measured", sweep)),
+        read_as(_PROFILED, folder.account("profiled", sweep)),
+    )
 
 
-def _share(job: Fields, part: str, whole: str) -> float | None:
-    if job.get(part) is None or not job.get(whole):
-        return None
-    return float(job[part] / job[whole])
+def _share(part: float | None, whole: float | None) -> float | None:
+    return part / whole if part is not None and whole else None
 
 
 def collect_sweep(
-    view: PlanRecords,
-    jobs: Sequence[Fields] = (),
-    profile: Fields | None = None,
-) -> dict[str, DataFrame]:
-    """Tables of one sweep, by name; `jobs` and `profile` are as `accounts_of` gives them."""
-    collector, sweep = Collector(view), {"sweep": view.plan.sweep}
+    view: PlanRecords, job: Fields | None = None, profile: Fields | None = None
+) -> tables.Frames:
+    """Tables of one sweep, by name; `job` and `profile` are as `accounts_of` gives them."""
+    collector, sweep = Collector(view), view.plan.sweep
     for task in view.plan.tasks:
         collector.task(task)
     for note in profile["notes"] if profile else ():
@@ -372,13 +370,18 @@ def collect_sweep(
     if unreadable:
         reason = f"{unreadable} unreadable lines were left out"
         collector.note("collect", "records", reason)
-    for job in jobs:
-        row = {**job, **sweep, "gpu_share": _share(job, "gpu_s", "wall_s")}
-        row["check_share"] = _share(job, "check_s", "gpu_s")
+    if job:
+        row = {**job, "sweep": sweep}
+        row["gpu_share"] = _share(job.get("gpu_s"), job.get("wall_s"))
+        row["check_share"] = _share(job.get("check_s"), job.get("gpu_s"))
         collector.rows["jobs"].append(row)
     for facts in view.plan.variants.values():
-        row = {**facts, **sweep, "params": json.dumps(facts["params"])}
-        row["layout"] = facts["layout"] or None
+        row = {
+            **facts,
+            "sweep": sweep,
+            "params": json.dumps(facts["params"]),
+            "layout": facts["layout"] or None,
+        }
         collector.rows["resources"].append(row)
     return {name: tables.frame(name, rows) for name, rows in collector.rows.items()}
 
@@ -397,7 +400,7 @@ def changed_code(view: PlanRecords) -> dict[str, int]:
     return Counter(kernel for kernel, _ in sorted(changed))
 
 
-def merge(parts: Mapping[str, Mapping[str, DataFrame]]) -> dict[str, DataFrame]:
+def merge(parts: Mapping[str, tables.Frames]) -> tables.Frames:
     """Tables of all sweeps joined in their order, with what the sessions of all of them say together."""
     joined = {}
     for name in SWEEP_TABLES:

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from pandas import DataFrame
 
+from ladder.results import tables
 from ladder.results.published_records import public_uuid
 from ladder.results.statistics import identifier, records
 
@@ -33,15 +34,14 @@ class Comparison:
     @property
     def slower(self) -> DataFrame:
         """Cells that are slower beyond noise, the slowest first."""
-        return self.cells[
-            self.cells["beyond_noise"] & (self.cells["faster"] < 0)
-        ].sort_values("faster")
+        beyond = self.cells[self.cells["beyond_noise"]]
+        return beyond[beyond["faster"] < 0].sort_values("faster")
 
     @property
     def faster(self) -> DataFrame:
         """Cells that are faster beyond noise, the fastest first."""
-        beyond = self.cells[self.cells["beyond_noise"] & (self.cells["faster"] > 0)]
-        return beyond.sort_values("faster", ascending=False)
+        beyond = self.cells[self.cells["beyond_noise"]]
+        return beyond[beyond["faster"] > 0].sort_values("faster", ascending=False)
 
 
 def gpus_of(sessions: DataFrame) -> set[str]:
@@ -55,9 +55,7 @@ def margin_of(before: DataFrame, after: DataFrame) -> float:
     return WITHIN_A_GPU if gpus == gpus_of(after) and "" not in gpus else BETWEEN_GPUS
 
 
-def compare(
-    before: Mapping[str, DataFrame], after: Mapping[str, DataFrame]
-) -> Comparison:
+def compare(before: tables.Frames, after: tables.Frames) -> Comparison:
     """Compare two runs cell by cell; each has the tables `timings` and `sessions`.
 
     A change is beyond noise where the 95 % intervals within sessions do not overlap, and where it exceeds the share by

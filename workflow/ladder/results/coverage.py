@@ -28,9 +28,7 @@ def against(held: Frame, others: Frame) -> Frame:
         .dropna(subset="predicted_low")
     )
     low, high = readings["predicted_low"], readings["predicted_high"]
-    outside = (low - readings["log"]).clip(lower=0) + (readings["log"] - high).clip(
-        lower=0
-    )
+    outside = (readings["log"] - readings["log"].clip(low, high)).abs()
     return readings.assign(half_width=(high - low) / 2, outside=outside)
 
 
@@ -48,10 +46,8 @@ def _parts(readings: Frame, by: str) -> Iterator[tuple[Any, Frame]]:
     """Readings all together, by kind of reference, by class (small ones pooled), and by what was left out."""
     yield "all", readings
     yield "kernel", readings[readings["kind"] == "kernel"]
-    yield (
-        "library, over 50 us",
-        readings[(readings["kind"] == "library") & (readings["median_us"] > 50)],
-    )
+    over_library = readings[readings["kind"] == "library"]
+    yield "library, over 50 us", over_library[over_library["median_us"] > 50]
     cells = readings.groupby("class")["cell"].transform("nunique")
     yield from readings[cells >= FEW].groupby("class")
     yield f"classes of fewer than {FEW} cells", readings[cells < FEW]
@@ -73,12 +69,15 @@ def coverage(rows: Frame) -> list[TableRow]:
         for part, readings in _parts(left_out(rows, by), by):
             if readings.empty:
                 continue
-            row: TableRow = {"left_out": name, "part": str(part)}
-            row |= {"cells": readings["cell"].nunique(), "readings": len(readings)}
-            row["covered"] = (readings["outside"] == 0).mean()
-            row["half_width"] = readings["half_width"].median()
-            row["interval_score"] = (
-                2 * readings["half_width"] + 40 * readings["outside"]
-            ).mean()
+            half_width, outside = readings["half_width"], readings["outside"]
+            row = {
+                "left_out": name,
+                "part": str(part),
+                "cells": readings["cell"].nunique(),
+                "readings": len(readings),
+                "covered": (outside == 0).mean(),
+                "half_width": half_width.median(),
+                "interval_score": (2 * half_width + 40 * outside).mean(),
+            }
             table.append(row)
     return table

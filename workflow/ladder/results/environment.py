@@ -85,7 +85,7 @@ def measured_on(records: Records, table: DataFrame) -> TableRow:
         uuid = session.gpu.get("uuid") or session.id
         by_gpu.setdefault(uuid, []).append(session)
     gpus = [_gpu(records, of_gpu) for of_gpu in by_gpu.values()]
-    trees = {session.tree.get("digest"): dict(session.tree) for session in sessions}
+    trees = {session.tree.get("digest"): session.tree for session in sessions}
     last = sessions[-1]
     versions = {
         name: version
@@ -96,8 +96,8 @@ def measured_on(records: Records, table: DataFrame) -> TableRow:
         "gpu": gpus[0],
         "gpus": gpus,
         **versions,
-        "host": dict(last.host),
-        "tree": dict(last.tree),
+        "host": last.host,
+        "tree": last.tree,
         "trees": list(trees.values()),
         "started": sessions[0].started,
         "finished": max(gpu["finished"] for gpu in gpus),
@@ -112,7 +112,7 @@ def _gpu(records: Records, sessions: Sequence[Session]) -> TableRow:
     times = [record.time for record in records if record.session in names]
     return {
         **last.gpu,
-        "host": dict(last.host),
+        "host": last.host,
         "clock_floor_us": last.clock_floor_us,
         "driver": last.versions.get("driver"),
         "cublas": last.versions.get("cublas"),

@@ -65,21 +65,16 @@ def half_widths(rows: Frame) -> Frame:
     """
     cells = rows.drop_duplicates("cell").set_index("cell")
     prior = cells["class"].map(class_quantiles(rows))
-    over_library = rows.dropna(subset="library")
-    times = over_library.assign(
-        cell=over_library["library"], log=np.log(over_library["reference_median_us"])
-    )
-    of_library = (
-        _squares(deviations(times)).reindex(cells["library"]).set_axis(cells.index)
-    )
-    read = (
-        _squares(deviations(rows)).reindex(cells.index).fillna(of_library).fillna(0.0)
-    )
+    times = rows.dropna(subset="library")
+    log_us = np.log(times["reference_median_us"])
+    times = times.assign(cell=times["library"], log=log_us)
+    of_library = _squares(deviations(times)).reindex(cells["library"])
+    read = _squares(deviations(rows)).reindex(cells.index)
+    read = read.fillna(of_library.set_axis(cells.index)).fillna(0.0)
     alike = ((prior**2 + NORMAL**2 * read["sum"]) / (1 + read["size"])) ** 0.5
     hosts = rows.groupby("cell")["host"].nunique()
-    return Frame(
-        {"alike": alike, "anywhere": np.hypot(alike, prior.where(hosts == 1, 0.0))}
-    )
+    other_hosts = prior.where(hosts == 1, 0.0)
+    return Frame({"alike": alike, "anywhere": np.hypot(alike, other_hosts)})
 
 
 def ranges(rows: Frame) -> Frame:
@@ -97,7 +92,12 @@ def ranges(rows: Frame) -> Frame:
     measured = (of_mean**2 + entries["launches"].where(sessions == 1, 0.0) ** 2) ** 0.5
     predicted = half["anywhere"].clip(lower=measured)
     value = readings["log"].mean()
-    ends = {"value": value, "low": value - measured, "high": value + measured}
     return Frame(
-        ends | {"predicted_low": value - predicted, "predicted_high": value + predicted}
+        {
+            "value": value,
+            "low": value - measured,
+            "high": value + measured,
+            "predicted_low": value - predicted,
+            "predicted_high": value + predicted,
+        }
     )

@@ -6,14 +6,14 @@ the archive. With `only`, the archive keeps the records of one commit; git has t
 
 import functools
 import shutil
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from pandas import DataFrame
 
 from ladder.catalogue.plans import plan_sweep
 from ladder.catalogue.runs import Run
@@ -86,7 +86,6 @@ class Publication:
     """
 
     run: Run
-    folder: RunFolder
     published: PublishedFolder
     views: Mapping[str, PlanRecords]
     records: Records
@@ -154,16 +153,16 @@ class Publication:
     def _objections_to_plans(self) -> Iterator[str]:
         run = self.run
         for name, view in self.views.items():
-            tasks = plan_sweep(run.every_sweep[name], run.config, run.arch).tasks
-            if view.plan.tasks != tasks_as_compiled(tasks, view.plan.variants):
+            plan = plan_sweep(run.every_sweep[name], run.config, run.arch)
+            if view.plan.tasks != tasks_as_compiled(plan.tasks, view.plan.variants):
                 yield f"the plan of {name} is not that of its file"
 
     def _objections_to_losses(self) -> Iterator[str]:
         """Published rows that the new publication would lack."""
-        kept: Container[str] = self.run.every_sweep
+        kept = {*self.run.every_sweep}
         why = f"without a file in {self.run.project.sweeps}"
         if self.only:
-            kept, why = self.views, "and not a sweep of this run"
+            kept, why = {*self.views}, "and not a sweep of this run"
         sweeps = published_column(self.published, "timings", "sweep")
         lost = [name for name in sweeps if name not in kept]
         if lost:
@@ -171,30 +170,18 @@ class Publication:
 
     def _objections_to_cells(self) -> Iterator[str]:
         """Cells without a record of this checkout, and records that are wrong or do not follow from their times."""
-        cells: dict[str, list[str]] = {
-            "not measured by this checkout: its code, settings or kernels are others": self._unmeasured(),
-            "with an incorrect result": [],
-            "timed but not verified": [],
-            "with an error above its bound": [],
-            "whose speed-up is not that of its times": [],
-        }
+        cells = defaultdict[str, list[str]](list)
+        unmeasured = (
+            "not measured by this checkout: its code, settings or kernels are others"
+        )
+        cells[unmeasured] = self._unmeasured()
         for record in self.chosen:
-            name, result = cell_name(record.variant, record.cell), record.result
-            if record.cell.regime == COUNTERS:
-                continue
-            if record.status == "incorrect":
-                cells["with an incorrect result"].append(name)
-            if record.status == "ok":
-                check = result.get("check") or {}
-                if check.get("max_error") is None:
-                    cells["timed but not verified"].append(name)
-                elif not check["max_error"] <= check.get("error_bound", 0.0):
-                    cells["with an error above its bound"].append(name)
-                if not follows(result):
-                    cells["whose speed-up is not that of its times"].append(name)
-        for what, names in cells.items():
+            if record.cell.regime != COUNTERS:
+                for fault in _faults(record):
+                    cells[fault].append(cell_name(record.variant, record.cell))
+        for fault, names in cells.items():
             if names:
-                yield f"{len(names)} cell(s) {what}: {listed(names, 5)}"
+                yield f"{len(names)} cell(s) {fault}: {listed(names, 5)}"
 
     def _unmeasured(self) -> list[str]:
         """Cells of the plans that no record stands for."""
@@ -209,7 +196,7 @@ class Publication:
 
     def _objections_to_sessions(self) -> Iterator[str]:
         """Sessions on another GPU, of an unknown checkout, or of another commit than `only`."""
-        device, root = self.folder.root.name, self.run.project.root
+        device, root = self.run.device, self.run.project.root
         unnamed, commits = dict[str, None](), []
         for session in self.sessions.values():
             gpu, tree = session.gpu.get("name"), session.tree
@@ -245,7 +232,7 @@ class Publication:
             (*map(public, sessions.values()), *self.archive, *self.additions)
         )
 
-    def frames(self) -> dict[str, DataFrame]:
+    def frames(self) -> tables.Frames:
         """The tables of the device with this published, in the order of the project's sweeps."""
         parts = {}
         for name in self.run.every_sweep:
@@ -259,20 +246,18 @@ class Publication:
                 parts[name] = part
         return merge(parts)
 
-    def _sweep_frames(self, view: PlanRecords) -> dict[str, DataFrame]:
+    def _sweep_frames(self, view: PlanRecords) -> tables.Frames:
         """Tables of a sweep of the run. Notes of the profiler and jobs stay as published where the run has none."""
-        jobs, profile = accounts_of(self.folder, view.plan)
+        job, profile = accounts_of(self.run.folder, view.plan.sweep)
         kept = kept_rows(view.plan.sweep, self.published, ("notes", "jobs"))
         if profile is None:  # all other notes are made from records
             notes = kept["notes"]
-            of_profiler = (notes["stage"] == "profile") & (
-                notes["subject"] != OTHER_CODE
-            )
-            profile = {"notes": records(notes[of_profiler])}
+            notes = notes[notes["stage"] == "profile"]
+            profile = {"notes": records(notes[notes["subject"] != OTHER_CODE])}
         plan = self._with_published_facts(view.plan)
         view = replace(view, plan=plan, records=self.published_records, fall_back=True)
-        part = collect_sweep(view, jobs, profile)
-        return part if jobs else part | {"jobs": kept["jobs"]}
+        part = collect_sweep(view, job, profile)
+        return part if job else part | {"jobs": kept["jobs"]}
 
     def _with_published_facts(self, plan: Plan) -> Plan:
         """The plan, with published facts of the variants whose compiler this run lacked."""
@@ -280,24 +265,20 @@ class Publication:
         from ladder.build.triton_request import MISSING
         from ladder.build.variants import CompileRequests, variant_facts
 
-        lacking = {
-            name
-            for name, facts in plan.variants.items()
-            if facts.get("reason") == MISSING
-        }
-        if not lacking:
+        reasons = {facts.get("reason") for facts in plan.variants.values()}
+        if MISSING not in reasons:
             return plan
         run, published = self.run, read_facts(self.published.facts)
         sweep, options = run.every_sweep[plan.sweep], run.config.compile.options
         requests = CompileRequests(sweep, run.project.include, run.arch, options)
         variants = dict(plan.variants)
+        # Facts that launches follow from; in the plan others have them already.
+        compiled: dict[str, Fields] = {name: {} for name in variants}
         for variant, request in requests.variants.items():
-            key = request.keys[-1]
-            if variant.id in lacking and key in published:
-                variants[variant.id] = variant_facts(variant, request, published[key])
-        compiled = {
-            name: facts if name in lacking else {} for name, facts in variants.items()
-        }
+            known = published.get(request.keys[-1])
+            if known and variants[variant.id].get("reason") == MISSING:
+                facts = variant_facts(variant, request, known)
+                variants[variant.id] = compiled[variant.id] = facts
         tasks = tasks_as_compiled(plan.tasks, compiled)
         return replace(plan, variants=variants, tasks=tasks)
 
@@ -333,13 +314,28 @@ def _identity(record: Record) -> tuple[str, str, str]:
     return record.key, record.session, record.time
 
 
+def _faults(record: Record) -> Iterator[str]:
+    """What of a record speaks against publishing it."""
+    if record.status == "incorrect":
+        yield "with an incorrect result"
+    if record.status != "ok":
+        return
+    check = record.result.get("check") or {}
+    if check.get("max_error") is None:
+        yield "timed but not verified"
+    elif not check["max_error"] <= check.get("error_bound", 0.0):
+        yield "with an error above its bound"
+    if not follows(record.result):
+        yield "whose speed-up is not that of its times"
+
+
 def follows(result: Fields) -> bool:
     """Whether a speed-up with its interval, or a choice, follows from its times."""
     candidates = result.get("candidates")
     if candidates:
         if len(candidates) > 1 and min(len(row["us"]) for row in candidates) < 4:
             return False  # an interval takes two groups of pairs
-        return all(result[name] == value for name, value in decide(candidates).items())
+        return decide(candidates).items() <= result.items()
     variant_us, reference_us = result["variant_us"], result["reference_us"]
     if len(variant_us) != len(reference_us):
         return False
@@ -377,19 +373,21 @@ def is_of(session: Session, wanted: Fields) -> bool:
 
 
 def load_publication(
-    run: Run, folder: RunFolder, published: PublishedFolder, only: str = ""
+    run: Run, published: PublishedFolder, only: str = ""
 ) -> Publication:
     """A run's plans, facts and records; with `only`, a commit, those of this commit from run and archive.
 
     Raises LadderError where a plan or an account is missing, or records of a published session.
     """
     published.refuse_half()
+    folder = run.folder
     records, views = read_store(folder.records), {}
     for name in run.sweeps:
+        needed = [folder.plan(name)]
         # What a run for one commit did not measure may be in the archive.
-        archived = only or not run.measures
-        measured = archived or folder.account("measured", name).is_file()
-        if not folder.plan(name).is_file() or not measured:
+        if run.measures and not only:
+            needed.append(folder.account("measured", name))
+        if not all(path.is_file() for path in needed):
             raise LadderError(
                 f"{folder.root}: the sweep {name} is not measured; the run is not complete"
             )
@@ -403,15 +401,15 @@ def load_publication(
             "of its files; restore them, such as by `git restore`"
         )
     if not only:
-        return Publication(run, folder, published, views, records, archive)
-    wanted = tree_of(run.project.root, only)
-    archive = archive.of_sessions(lambda session: is_of(session, wanted))
-    return Publication(run, folder, published, views, records, archive, wanted)
+        return Publication(run, published, views, records, archive)
+    tree = tree_of(run.project.root, only)
+    archive = archive.of_sessions(lambda session: is_of(session, tree))
+    return Publication(run, published, views, records, archive, tree)
 
 
 def kept_rows(
     name: str, folder: PublishedFolder, wanted: Sequence[str]
-) -> dict[str, DataFrame]:
+) -> tables.Frames:
     """Published rows of a sweep, table by table; none of a table that is not there."""
     frames = {
         table: tables.read(table, folder.tables, required=False) for table in wanted

@@ -20,6 +20,8 @@ from ladder.model.record import Record, Session, from_text
 from ladder.model.schemas import SIZE_COLUMNS
 
 _SIDES = ("variant_us", "reference_us")
+_PLACES = {"variant": np.array([0, 3, 5, 6]), "reference": np.array([1, 2, 4, 7])}
+"""Where a side's launches stand among the eight of two groups."""
 _UUID_LETTERS = 12
 """Characters of a UUID that are published, GPU- included: enough to distinguish GPUs."""
 
@@ -128,14 +130,11 @@ def _samples(records: Sequence[Record]) -> pa.Table:
     for record in records:
         cell = record.cell
         about = {**vars(record), **cell.size, "cell": cell.id, "regime": cell.regime}
-        for place, side in enumerate(_SIDES):
-            us = record.result.get(side) or ()
-            group, second = np.divmod(np.arange(len(us)), 2)
-            # Of a group's four launches a side has the outer two (0 and 3) or the inner two (1 and 2), in turns.
-            is_inner = (group + place) % 2
-            order = 4 * group + np.where(is_inner, 1 + second, 3 * second)
-            times = {"order": order, "side": side.removesuffix("_us"), "us": us}
-            rows.append({**about, **times})
+        for side, places in _PLACES.items():
+            us = record.result.get(f"{side}_us") or ()
+            pair, place = np.divmod(np.arange(len(us)), 4)
+            order = 8 * pair + places[place]
+            rows.append({**about, "order": order, "side": side, "us": us})
     samples = DataFrame(rows, columns=_SAMPLES_SCHEMA.names)
     samples = samples.explode(["order", "us"]).dropna(subset="us")
     table = pa.Table.from_pandas(samples, _SAMPLES_SCHEMA, preserve_index=False)

@@ -95,13 +95,8 @@ def measured_text(row: TableRow, now: Outcome, gpu: str) -> str:
     """What was measured now, and the verdict."""
     status, reason, result = now
     summary = summarised(result)
-    measured = {
-        "status": status,
-        "reason": reason,
-        "reference": summary.get("reference"),
-        "speedup": estimate(summary, "speedup"),
-        "median_us": summary.get("median_us"),
-    }
+    speedup = estimate(summary, "speedup")
+    measured = {**summary, "status": status, "reason": reason, "speedup": speedup}
     return _text("measured", row, now=measured, gpu=gpu, inside=inside(row, now))
 
 

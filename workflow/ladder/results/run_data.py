@@ -13,8 +13,6 @@ from pathlib import Path
 from statistics import geometric_mean
 from typing import Any, TypeVar
 
-from pandas import DataFrame
-
 from ladder.model.errors import LadderError
 from ladder.model.folders import PublishedFolder, RunFolder
 from ladder.model.schemas import SCHEMAS, SWEEP_TABLES, Fields, TableRow
@@ -173,7 +171,8 @@ def mean(rows: Sequence[Fields]) -> Gain:
 def _mean(estimates: Sequence[Estimate]) -> Estimate:
     if not all(estimate.known for estimate in estimates):
         return UNKNOWN
-    return Estimate(*map(geometric_mean, zip(*map(astuple, estimates), strict=True)))
+    values, lows, highs = zip(*map(astuple, estimates), strict=True)
+    return Estimate(geometric_mean(values), geometric_mean(lows), geometric_mean(highs))
 
 
 def grouped(items: Iterable[Item], of: Callable[[Item], Any]) -> dict[Any, list[Item]]:
@@ -190,7 +189,7 @@ def best(rows: Sequence[Row]) -> Row:
     return max(again or rows, key=lambda row: row["speedup"])
 
 
-def read_frames(folder: Path) -> dict[str, DataFrame]:
+def read_frames(folder: Path) -> tables.Frames:
     """The tables in a folder by name. Raises LadderError where one that every run has is missing."""
     return {
         name: tables.read(name, folder, required=name in SWEEP_TABLES)
@@ -212,7 +211,7 @@ class RunData(Origin):
     def __init__(
         self,
         sweeps: Mapping[str, Sweep],
-        frames: Mapping[str, DataFrame],
+        frames: tables.Frames,
         environment: Fields | None = None,
         precision: float = 0.0,
     ) -> None:
@@ -244,19 +243,20 @@ class RunData(Origin):
         return str(self.gpu.get("name") or self.source["device"])
 
     @cached_property
-    def _code(self) -> Sequence[Row]:
-        return [Row(_names(row)) for row in stats.records(self.frames["resources"])]
+    def _code(self) -> Mapping[tuple[str, str], Row]:
+        """What the compiler says, by sweep and variant."""
+        rows = map(_names, stats.records(self.frames["resources"]))
+        return {(row["sweep"], row["variant"]): Row(row) for row in rows}
 
     @cached_property
     def _timings(self) -> Sequence[Row]:
         """Rows of the timings, those of rungs against their baselines too."""
-        code = {(row["sweep"], row["variant"]): row for row in self._code}
         metrics = stats.metric_table(self.frames["metrics"])
         rows = []
         for row in stats.records(self.frames["timings"]):
-            names = {**code.get((row["sweep"], row["variant"]), {}), **_names(row)}
+            code = self._code.get((row["sweep"], row["variant"]), Row({}))
             size, counted = stats.size_of(row), metrics.get(stats.cell_of(row))
-            rows.append(Row(names, size, counted))
+            rows.append(Row({**code, **_names(row)}, size, counted))
         return rows
 
     @cached_property
@@ -295,7 +295,9 @@ class RunData(Origin):
 
     def compiled(self, sweep: str, kernel: Any = None, **wanted: Any) -> Rows:
         """Variants that compiled, with what their machine code says; this needs no GPU."""
-        return self._select(self._code, sweep, kernel, {**wanted, "status": "ok"})
+        return self._select(
+            self._code.values(), sweep, kernel, {**wanted, "status": "ok"}
+        )
 
     def rows(self, sweep: str, kernel: Any = None, **wanted: Any) -> Sequence[Row]:
         """Cells with a result. Raises Unmeasured where there is none."""
@@ -369,15 +371,13 @@ class RunData(Origin):
         self, rows: Rows, others: Rows, of: Callable[[Row], float], *match: str
     ) -> Values:
         """A number of each row over that of the row of `others` that agrees in the columns `match`."""
-
-        def ratio(row: Row, other: Row) -> float:
-            number, divisor = of(row), of(other)
-            if not divisor:
-                raise Unmeasured("it would be divided by 0")
-            return number / divisor
-
-        pairs = _partners(rows, others, match)
-        return self._counted(rows.sweep, pairs, ratio, rows.why or others.why, "x")
+        return self._counted(
+            rows.sweep,
+            _partners(rows, others, match),
+            lambda row, other: of(row) / of(other),
+            rows.why or others.why,
+            "x",
+        )
 
     def _counted(
         self,
@@ -391,13 +391,12 @@ class RunData(Origin):
         for rows in operands:
             try:
                 number = float(of(*rows))
-            except Unmeasured as error:
+            except (Unmeasured, ZeroDivisionError) as error:
                 missing[str(error)] += 1
             else:
                 values.append(Value(Estimate(number, number, number), row=rows[0]))
         if missing and not values:
             why = ": ".join([*missing, *self._notes(sweep, "profile")])
-            return Values(sweep, [], why)
         left_out = ", ".join(f"{reason} ({count})" for reason, count in missing.items())
         return Values(sweep, values, why, unit, left_out=left_out)
 
@@ -423,7 +422,7 @@ class RunData(Origin):
         groups = grouped(
             rows, lambda row: len(self.sweeps[row["sweep"]].reference.libraries)
         )
-        return groups[max(groups)] if groups else []
+        return groups[max(groups)]
 
     @cached_property
     def _configurations(self) -> Mapping[str, str]:

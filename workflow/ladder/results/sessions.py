@@ -1,23 +1,23 @@
 """Sessions of a cell: rows that ranges are made from, and tables that say what all sessions together say."""
 
-from collections.abc import Mapping
-from itertools import pairwise
-
 import numpy as np
 import pandas as pd
 
-from ladder.model.schemas import TableRow
+from ladder.model.schemas import SIZE_COLUMNS, TableRow
 from ladder.results import tables
 from ladder.results.coverage import coverage
 from ladder.results.prediction import class_quantiles, ranges
 from ladder.results.statistics import BOTH, CELL, OVER, records
-from ladder.results.verdicts import kind_of
+from ladder.results.verdicts import LIBRARIES
 
 Frame = pd.DataFrame
 
 _TIMES = ["median_us", "reference_median_us"]
-_EDGES_US = (20, 100, 1000)
+_EDGES_US = [0, 20, 100, 1000, np.inf]
+_LENGTHS = ["below 20 us", "20 to 100 us", "100 to 1000 us", "over 1000 us"]
+_ENDS = ["median_us_low", "median_us_high"]
 _RATES = ["tflops", "peak_fraction", "gbytes_per_s", "copy_fraction", "memory_fraction"]
+_ENERGIES = ["energy_pj_per_flop", "energy_pj_per_byte"]
 _TOO_FEW = "too few sessions of a cell: a range takes two GPUs and its check three"
 
 
@@ -26,47 +26,37 @@ def _classes(rows: Frame) -> "pd.Series[str]":
 
     A pair of which nothing says what binds it counts as "compute".
     """
-    shorter = rows.groupby("cell")[_TIMES].transform("median").min(axis=1)
-    between = [f"{low} to {high} us" for low, high in pairwise(_EDGES_US)]
-    spans = np.array([f"below {_EDGES_US[0]} us", *between, f"over {_EDGES_US[-1]} us"])
-    bounds = rows.groupby("cell")["bound"].transform("first").fillna("compute")
-    words = zip(
-        rows["kind"],
-        bounds,
-        spans[np.searchsorted(_EDGES_US, shorter)],
-        rows["regime"],
-        strict=True,
-    )
-    return pd.Series([", ".join(each) for each in words], rows.index, dtype=object)
+    cells = rows.groupby("cell")
+    shorter = cells[_TIMES].transform("median").min(axis=1)
+    lengths = pd.cut(shorter, _EDGES_US, labels=_LENGTHS).astype(object)
+    bounds = cells["bound"].transform("first").fillna("compute")
+    classes = rows["kind"] + ", " + bounds + ", " + lengths + ", " + rows["regime"]
+    return classes.astype(object)
 
 
 def prepare_sessions(sessions: Frame) -> Frame:
     """The rows of sessions.csv, one per entry and session, with these columns more:
 
     entry: a number for each value of `CELL`, as timings.csv has rows. cell: a number for each cell, in whatever sweep.
-    library: a number for each call of a library; missing over a kernel. kind: library or kernel; libraries choose
-    among algorithms, and may choose another one next time. class: see `_classes`. gpu: text; an unknown GPU is the
-    session's own. host: the number of its GPUs, 0 where unknown. log: of the speed-up. launches: half-width of the
-    session's own interval, as a logarithm.
+    partner: the reference, one name for libraries that were chosen among. library: a number for each call of a library;
+    missing over a kernel. kind: library or kernel; libraries choose among algorithms, and may choose another one next
+    time. class: see `_classes`. gpu: text; an unknown GPU is the session's own. host: the number of its GPUs, 0 where
+    unknown. log: of the speed-up. launches: half-width of the session's own interval, as a logarithm.
 
     A session that chose the cell as one of the fastest is left out: its number is too high by chance.
     """
-    kept = sessions[~sessions["chose"].fillna(False)].dropna(
-        subset=["speedup", *_TIMES]
-    )
+    kept = sessions[~sessions["chose"].fillna(False)]
+    kept = kept.dropna(subset=["speedup", *_TIMES])
     rows = kept.drop_duplicates([*CELL, "session"], keep="last", ignore_index=True)
     rows["entry"] = rows.groupby(CELL, dropna=False).ngroup()
-    partner = rows["reference"].replace(dict.fromkeys(BOTH, "the faster of both"))
-    call = [rows[name] for name in CELL if name not in ("sweep", "baseline", "variant")]
-    rows["cell"] = rows.groupby(
-        [*call, partner, rows["variant"]], dropna=False
-    ).ngroup()
-    rows["kind"] = rows["reference"].map(kind_of).astype(object)
-    rows["library"] = (
-        rows.groupby([*call, partner], dropna=False)
-        .ngroup()
-        .where(rows["kind"] == "library")
-    )
+    rows["partner"] = rows["reference"].replace(BOTH, "the faster of both")
+    call = ["dtype", "layout", *SIZE_COLUMNS, "regime", "partner"]
+    rows["cell"] = rows.groupby([*call, "variant"], dropna=False).ngroup()
+    is_library = rows["reference"].isin(LIBRARIES)
+    # As objects: no text of an empty table could be mapped to numbers.
+    rows["kind"] = is_library.map({True: "library", False: "kernel"}).astype(object)
+    calls = rows.groupby(call, dropna=False).ngroup()
+    rows["library"] = calls.where(is_library)
     rows["class"] = _classes(rows)
     rows["gpu"] = rows["gpu_uuid"].fillna(rows["session"]).astype(str)
     rows["host"] = rows["host_gpus"].astype(float).fillna(0.0)
@@ -100,20 +90,19 @@ def combined_timings(timings: Frame, rows: Frame) -> Frame:
     columns = {"value": "speedup", "low": "speedup_low", "high": "speedup_high"}
     entries = entries.join(ranges(rows).apply(np.exp).rename(columns=columns))
     names = [*entries.columns.difference(CELL)]
-    updated = (
-        timings[CELL].merge(entries, "left", CELL)[names].astype(timings.dtypes[names])
-    )
+    updated = timings[CELL].merge(entries, "left", CELL)[names]
+    updated = updated.astype(timings.dtypes[names])
     updated = updated.where(timings["status"] == "ok").fillna(timings[names])
     faster = _change(updated["speedup"], timings["speedup"])
     longer = _change(updated["median_us"], timings["median_us"])
     hotter = _change(updated["power_w"], timings["power_w"])
     energy = (longer * hotter).fillna(1.0)
-    factors = dict.fromkeys(("median_us_low", "median_us_high"), longer)
-    factors |= dict.fromkeys(("energy_pj_per_flop", "energy_pj_per_byte"), energy)
-    factors |= dict.fromkeys(OVER, faster)
-    scaled = {name: timings[name] / longer for name in _RATES}
-    scaled |= {name: timings[name] * factor for name, factor in factors.items()}
-    return timings.assign(**updated, **scaled)
+    combined = timings.assign(**updated)
+    combined[_RATES] = combined[_RATES].div(longer, axis=0)
+    combined[_ENDS] = combined[_ENDS].mul(longer, axis=0)
+    combined[_ENERGIES] = combined[_ENERGIES].mul(energy, axis=0)
+    combined[OVER] = combined[OVER].mul(faster, axis=0)
+    return combined
 
 
 def components(rows: Frame) -> list[TableRow]:
@@ -125,7 +114,7 @@ def components(rows: Frame) -> list[TableRow]:
     return records(classes.dropna(subset="deviation").reset_index())
 
 
-def combine_sessions(frames: Mapping[str, Frame]) -> dict[str, Frame]:
+def combine_sessions(frames: tables.Frames) -> tables.Frames:
     """Tables of all sweeps, with each cell's sessions combined in timings.csv; and components.csv and coverage.csv.
 
     A note says where there are too few sessions for these. Reads `timings`, `sessions` and `notes` of all sweeps at
@@ -134,10 +123,11 @@ def combine_sessions(frames: Mapping[str, Frame]) -> dict[str, Frame]:
     rows = prepare_sessions(frames["sessions"])
     made = {"components": components(rows), "coverage": coverage(rows)}
     missing = " and ".join(name for name in made if not made[name])
-    reasons = []
+    combined = {**frames, "timings": combined_timings(frames["timings"], rows)}
+    for name, table in made.items():
+        combined[name] = tables.frame(name, table)
     if missing and len(rows):
-        reasons.append({"stage": "predict", "subject": missing, "reason": _TOO_FEW})
-    notes = tables.concat([frames["notes"], tables.frame("notes", reasons)], "notes")
-    combined = {name: tables.frame(name, table) for name, table in made.items()}
-    combined["timings"] = combined_timings(frames["timings"], rows)
-    return {**frames, **combined, "notes": notes}
+        note = {"stage": "predict", "subject": missing, "reason": _TOO_FEW}
+        added = tables.frame("notes", [note])
+        combined["notes"] = tables.concat([frames["notes"], added], "notes")
+    return combined

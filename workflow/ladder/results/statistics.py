@@ -28,10 +28,10 @@ FEW = 50
 CELL = ["sweep", "variant", "baseline", "dtype", "layout", *SIZE_COLUMNS, "regime"]
 """Columns that say which cell a row is about."""
 
-OVER = ("over_cublas", "over_cublaslt")
-"""Columns of the speed-up over one library alone."""
-BOTH = [name.removeprefix("over_") for name in OVER]
-"""These libraries: the faster of the two is what a choice is over."""
+BOTH = ["cublas", "cublaslt"]
+"""The faster of these two libraries is what a choice is over."""
+OVER = ["over_cublas", "over_cublaslt"]
+"""Columns of the speed-up over one of them alone."""
 
 
 @dataclass(frozen=True)
@@ -190,12 +190,10 @@ def estimate(row: Fields, column: str) -> Estimate:
 
 def predicted(row: Fields) -> Estimate:
     """A row's speed-up between the ends of what another GPU is predicted to read; UNKNOWN where one is missing."""
-    value, low, high = (
-        row.get(name) for name in ("speedup", "predicted_low", "predicted_high")
-    )
-    if value is None or low is None or high is None:
+    columns = "speedup", "predicted_low", "predicted_high"
+    if any(row.get(name) is None for name in columns):
         return UNKNOWN
-    return Estimate(value, low, high)
+    return Estimate(*(row[name] for name in columns))
 
 
 def comparable(rows: DataFrame) -> bool:
@@ -239,17 +237,16 @@ def contenders(rows: DataFrame, per: Sequence[str] = ()) -> DataFrame:
 def fastest(rows: DataFrame) -> dict[str, Any]:
     """The row of the fastest of the contenders; columns as of `contenders` and `ranking`."""
     rows = contenders(rows)
-    return row_with_most(rows, ranking(rows))
+    return records(rows.loc[[ranking(rows).idxmax()]])[0]
 
 
-def row_with_most(rows: DataFrame, of: "pd.Series[float]") -> dict[str, Any]:
-    """The row at which a series is the largest."""
-    return records(rows.loc[[of.idxmax()]])[0]
+MetricTable = dict[tuple[Any, ...], dict[str, float]]
+"""Of each cell, as `cell_of` has it, the name of a metric and its value."""
 
 
-def metric_table(metrics: DataFrame) -> dict[tuple[Any, ...], dict[str, float]]:
+def metric_table(metrics: DataFrame) -> MetricTable:
     """By cell the name of a metric and its value. Columns: those of a cell (`cell_of`), metric, value."""
-    by_cell: dict[tuple[Any, ...], dict[str, float]] = {}
+    by_cell: MetricTable = {}
     for row in records(metrics.dropna(subset="value")):
         by_cell.setdefault(cell_of(row), {})[row["metric"]] = row["value"]
     return by_cell
@@ -267,28 +264,23 @@ def access_costs(rows: DataFrame, metrics: DataFrame) -> DataFrame:
     costs = []
     for row in records(rows):
         counted = by_cell.get(cell_of(row), {})
-        loads, stores = (
-            counted.get(SHARED_WAVEFRONTS_OF.format(name), 0.0) for name in ("ld", "st")
-        )
+        loads = counted.get(SHARED_WAVEFRONTS_OF.format("ld"), 0.0)
+        stores = counted.get(SHARED_WAVEFRONTS_OF.format("st"), 0.0)
         # A kernel that writes reads each word back once: what it does more often is what it is about.
         operation = "ld" if loads >= stores else "st"
-        wavefronts = counted.get(
-            SHARED_WAVEFRONTS_OF.format(operation),
-            counted.get(SHARED_WAVEFRONTS, math.nan),
-        )
+        both = counted.get(SHARED_WAVEFRONTS)
+        wavefronts = counted.get(SHARED_WAVEFRONTS_OF.format(operation), both)
         # ldmatrix counts its wavefronts but not its requests: then the kernel's own number of accesses stands in.
-        requests = max(
-            counted.get(SHARED_REQUESTS_OF.format(operation), 0.0),
-            counted.get("accesses", 0.0),
-        )
-        costs.append(
-            {
-                "cycles": counted.get("cycles_per_access", math.nan),
-                "wavefronts": wavefronts / (requests or math.nan),
-                "model": counted.get("predicted_wavefronts", math.nan),
-            }
-        )
-    return rows.assign(**DataFrame(costs, rows.index, COSTS))
+        requests = counted.get(SHARED_REQUESTS_OF.format(operation), 0.0)
+        requests = max(requests, counted.get("accesses", 0.0))
+        cost = {
+            "cycles": counted.get("cycles_per_access"),
+            "model": counted.get("predicted_wavefronts"),
+        }
+        if wavefronts is not None and requests:
+            cost["wavefronts"] = wavefronts / requests
+        costs.append(cost)
+    return rows.assign(**DataFrame(costs, rows.index, COSTS, dtype=float))
 
 
 def against_itself(sessions: DataFrame) -> DataFrame:

@@ -3,14 +3,14 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from pandas import DataFrame
 
 from ladder.model.cell import size_label
-from ladder.model.schemas import SIZE_COLUMNS, Fields, TableRow
+from ladder.model.schemas import Fields, TableRow
 from ladder.model.sweep import Entry, Figure, Sweep
 from ladder.results import statistics as stats
 from ladder.results import tables
@@ -55,9 +55,7 @@ def extent(name: str) -> str:
     return name.upper() if name in ("m", "n", "k") else name
 
 
-def of_sweep(
-    sweep: Sweep, frames: Mapping[str, DataFrame], environment: Fields
-) -> "SweepData":
+def of_sweep(sweep: Sweep, frames: tables.Frames, environment: Fields) -> "SweepData":
     """What the tables of a run say of one sweep."""
     parts = tables.of_sweep(frames, sweep.name, _FRAMES)
     rows = parts.pop("timings")
@@ -141,21 +139,20 @@ class SweepData(Origin):
     @cached_property
     def own_baselines(self) -> dict[str, str]:
         """Of variants that have another baseline than most of a sweep what sets theirs apart, such as min_blocks=1."""
-        params = {}
+        baselines = {}
         for entry in self.sweep.entries:
             baseline = self.sweep.reference.variant_for(entry.variant)
             if baseline is not None:
-                params[entry.variant.id] = tuple(baseline.params.items())
-        if not params:
-            return {}
-        ((usual, number),) = Counter(params.values()).most_common(1)
-        if 2 * number <= len(params):
+                baselines[entry.variant.id] = tuple(baseline.params.items())
+        counts = Counter(baselines.values())
+        usual = max(counts, key=counts.__getitem__, default=())
+        if 2 * counts[usual] <= len(baselines):
             return {}
         apart = {}
-        for variant, items in params.items():
-            if items != usual:
-                names = [name for name, value in items if (name, value) not in usual]
-                apart[variant] = _assigned(names, dict(items))
+        for variant, params in baselines.items():
+            unusual = [name for name, value in params if (name, value) not in usual]
+            if unusual:
+                apart[variant] = _assigned(unusual, dict(params))
         return apart
 
     @cached_property
@@ -169,9 +166,8 @@ class SweepData(Origin):
     @property
     def fixed_in_reference(self) -> str:
         """transpose_a=0: the parameters that the reference's kernel has whatever the variant has."""
-        return ", ".join(
-            f"{name}={value}" for name, value in self.sweep.reference.params.items()
-        )
+        params = self.sweep.reference.params
+        return _assigned(params, params)
 
     @cached_property
     def size(self) -> dict[str, int]:
@@ -205,10 +201,8 @@ class SweepData(Origin):
     @cached_property
     def unmeasured(self) -> list[tuple[Entry, dict[str, int]]]:
         """Variants and sizes of the sweep that no row is of, not even of a failure."""
-        measured = {
-            (row["variant"], *stats.size_of(row).values())
-            for row in stats.records(self.timings)
-        }
+        columns = ["variant", *self.sweep.problem.size_fields]
+        measured = {*self.timings[columns].itertuples(index=False, name=None)}
         return [
             (entry, dict(size))
             for entry, size in self.sweep.cells
@@ -239,7 +233,7 @@ class SweepData(Origin):
             name: stats.parameter(self.ok, name)
             for name in self.sweep.problem.parameters
         }
-        place = ["dtype", *SIZE_COLUMNS, *parameters]
+        place = ["dtype", *self.sweep.problem.size_fields, *parameters]
         groups = self.ok.assign(**parameters).groupby(place, dropna=False)
         return int(groups["variant"].nunique().max())
 
@@ -247,7 +241,7 @@ class SweepData(Origin):
     def fastest_by_size(self) -> DataFrame:
         """The fastest variant's row for each dtype at each size."""
         rows = self.against_others if len(self.against_others) else self.ok
-        per = ["dtype", *(name for name in SIZE_COLUMNS if rows[name].notna().any())]
+        per = ["dtype", *self.sweep.problem.size_fields]
         groups = stats.contenders(rows, per).groupby(per, sort=False)
         return rows.loc[[stats.ranking(group).idxmax() for _, group in groups]]
 
@@ -296,7 +290,8 @@ class SweepData(Origin):
             entry.variant.kernel.name: entry.variant.kernel
             for entry in self.sweep.entries
         }
-        labels = {}  # with dtypes
+        labels = {}
+        dtypes = dict(zip(self.timings["variant"], self.timings["dtype"], strict=True))
         for rows, every_params, needed in self._kernels:
             for row, params in zip(stats.records(rows), every_params, strict=True):
                 kernel = row["kernel"]
@@ -312,16 +307,14 @@ class SweepData(Origin):
                 label = _assigned(named, params)
                 if len(self._kernels) > 1 or not label:
                     label = f"{kernel} {label}".strip()
-                labels[row["variant"]] = row["rung"] or label, row["dtype"]
+                labels[row["variant"]] = row["rung"] or label
         for entry in self.sweep.entries:
-            variant = entry.variant
-            if entry.rung and variant.id not in labels:
-                labels[variant.id] = entry.rung, variant.dtype
-        if len(self.sweep.dtypes) > 1:
-            return {
-                name: f"{label} ({dtype})" for name, (label, dtype) in labels.items()
-            }
-        return {name: label for name, (label, _) in labels.items()}
+            if entry.rung:
+                labels.setdefault(entry.variant.id, entry.rung)
+                dtypes[entry.variant.id] = entry.variant.dtype
+        if len(self.sweep.dtypes) == 1:
+            return labels
+        return {name: f"{label} ({dtypes[name]})" for name, label in labels.items()}
 
 
 class NoDataError(Exception):
@@ -362,7 +355,7 @@ class FigureData(SweepData):
         """`rows`, or NoDataError with the statuses that explain their absence; they are a `what`, or a result."""
         if len(rows):
             return rows
-        bad = self.timings[self.timings["status"] != "ok"]["status"].value_counts()
+        bad = stats.failures(self.timings)["status"].value_counts()
         counts = ", ".join(f"{count} {status}" for status, count in bad.items())
         why = f" ({counts})" if counts else "; the sweep has not been measured"
         raise NoDataError(f"no {what or f'result at {self.size_text}'}{why}")

@@ -17,6 +17,9 @@ from ladder.model.files import replace_file
 from ladder.model.schemas import Fields
 from ladder.results.counters import TIMES_AND_COUNTERS
 
+Frames = dict[str, DataFrame]
+"""Tables by name."""
+
 _KINDS: dict[str, Any] = {
     "text": pd.StringDtype("python"),
     "float": np.dtype("float64"),
@@ -44,7 +47,7 @@ def frame(table: str, rows: Sequence[Fields]) -> DataFrame:
     return DataFrame(columns)
 
 
-def write(frames: Mapping[str, DataFrame], folder: Path) -> None:
+def write(frames: Frames, folder: Path) -> None:
     """Write each frame as FOLDER/NAME.csv and .parquet, each file replaced whole."""
     for name, data in frames.items():
         ordered = data[list(SCHEMAS[name])]
@@ -103,9 +106,7 @@ def _parsed(table: str, data: bytes) -> DataFrame:
     return rows
 
 
-def of_sweep(
-    frames: Mapping[str, DataFrame], sweep: str, names: Sequence[str]
-) -> dict[str, DataFrame]:
+def of_sweep(frames: Frames, sweep: str, names: Sequence[str]) -> Frames:
     """Rows of a sweep, of some tables by name."""
     return {name: frames[name][frames[name]["sweep"] == sweep] for name in names}
 

@@ -39,11 +39,6 @@ on one H200.
 """
 
 
-def kind_of(reference: str) -> str:
-    """library or kernel: libraries choose among algorithms, and may choose another one next time."""
-    return "library" if reference in LIBRARIES else "kernel"
-
-
 @dataclass(frozen=True)
 class Gain:
     """A speed-up with its 95 % interval, and the interval that another GPU is predicted to read; or another number."""
