@@ -110,7 +110,11 @@ class FakeTorch(SimpleNamespace):
 
     def __init__(self, **functions: Any) -> None:
         super().__init__(
-            float32=np.float32, bfloat16=np.float16, streams=[], **functions
+            float32=np.float32,
+            float16=np.float16,
+            bfloat16=np.float16,
+            streams=[],
+            **functions,
         )
         self.cuda = SimpleNamespace(
             stream=self._on, ExternalStream=lambda pointer: pointer
@@ -201,7 +205,7 @@ class Words(FakeTensor):
 
 def play_torch(monkeypatch: pytest.MonkeyPatch) -> FakeTorch:
     """torch, which notes the backends that it is asked for."""
-    fake = played(monkeypatch, float16=np.float16, backends=[])
+    fake = played(monkeypatch, backends=[])
     fake.as_tensor = lambda array, device: Words(array)
 
     @contextlib.contextmanager
