@@ -43,6 +43,10 @@ from ladder.results import tables
 from ladder.results.collect import accounts_of, collect_sweep, merge
 from ladder.results.environment import measured_on
 
+Fields = dict[str, Any]
+"""Those of a record, a row, a document or facts."""
+Change = Callable[[Any, Fields], Fields | None]
+"""What a test makes of the record at a place; None is none."""
 DEVICE = "nvidia-h200"
 CUBLAS_TFLOPS = {"fp32": 51.4, "fp16": 750.0}
 SPEED = {
@@ -54,7 +58,7 @@ SPEED = {
 }
 
 
-def _axis(*values: int | str, default: int | str | None = None) -> dict[str, Any]:
+def _axis(*values: int | str, default: int | str | None = None) -> Fields:
     return {
         "values": list(values),
         "default": values[0] if default is None else default,
@@ -62,9 +66,7 @@ def _axis(*values: int | str, default: int | str | None = None) -> dict[str, Any
     }
 
 
-def _kernel(
-    problem: str, dtypes: list[str], parameters: dict[str, Any], **more: Any
-) -> dict[str, Any]:
+def _kernel(problem: str, dtypes: list[str], parameters: Fields, **more: Any) -> Fields:
     pointers = [{"pointer": name} for name in PROBLEMS[problem].buffers]
     scalars = [
         {"scalar": name, "type": "float32"} for name in PROBLEMS[problem].scalars
@@ -117,7 +119,7 @@ KERNELS = {
     ),
 }
 
-SWEEPS: dict[str, dict[str, Any]] = {
+SWEEPS: dict[str, Fields] = {
     "fp32_ladder": {
         "title": "The FP32 ladder",
         "question": "What does each rung buy?",
@@ -290,7 +292,7 @@ SESSION = Session(
     clock_floor_us=2.1,
 )
 FINISHED = "2026-11-20T10:20:00Z"
-HERE: dict[str, Any] = {
+HERE: Fields = {
     "device": DEVICE,
     "arch": "sm_90a",
     "nvrtc": "13.0",
@@ -386,7 +388,7 @@ class Lab:
     session: Session = SESSION
     host: dict[str, str] = field(default_factory=lambda: dict(HOST))
     finished: str = FINISHED
-    settings: dict[str, Any] = field(default_factory=dict)
+    settings: Fields = field(default_factory=dict)
     harness: dict[str, str] = field(default_factory=dict)
     libraries_us: dict[str, float] | None = field(default_factory=dict)
     """By library its time in us; of others 100 us, and 5 us more for each that a sweep names ahead of it.
@@ -446,9 +448,7 @@ class Lab:
     def compile(
         self,
         sweep: Sweep,
-        facts: Callable[[Variant, dict[str, Any]], dict[str, Any]] = lambda _, given: (
-            given
-        ),
+        facts: Callable[[Variant, Fields], Fields] = lambda _, given: given,
     ) -> None:
         """Write the plan of a sweep and what was compiled for it."""
         code = self.harness.get(
@@ -480,12 +480,8 @@ class Lab:
     def record(
         self,
         names: list[str] | None = None,
-        change: Callable[
-            [Place, dict[str, Any]], dict[str, Any] | None
-        ] = lambda _, record: record,
-        facts: Callable[[Variant, dict[str, Any]], dict[str, Any]] = lambda _, given: (
-            given
-        ),
+        change: Callable[[Place, Fields], Fields | None] = lambda _, record: record,
+        facts: Callable[[Variant, Fields], Fields] = lambda _, given: given,
         metrics: bool = True,
     ) -> None:
         """Write plans, facts, records and accounts; `change` may alter what was measured, or drop it (None)."""
@@ -524,9 +520,7 @@ class Lab:
             )
             write_json(self.folder.account("profiled", name), {"notes": notes})
 
-    def _records(
-        self, plan: Plan, task: Any, measured: dict[str, Any]
-    ) -> Iterator[Record]:
+    def _records(self, plan: Plan, task: Any, measured: Fields) -> Iterator[Record]:
         shared = {
             name: measured[name]
             for name in ("check", "device", "observations", "copy_us", "built")
@@ -594,7 +588,7 @@ class Lab:
             result=result,
         )
 
-    def _counted(self, plan: Plan, task: Any, metrics: list[dict[str, Any]]) -> Record:
+    def _counted(self, plan: Plan, task: Any, metrics: list[Fields]) -> Record:
         tree = tree_conditions(plan, task, COUNTERS)
         known = (task.variant, plan.sweep, self.session.id, self.finished, "ok")
         host = {**self.host, "ncu": NCU}
@@ -614,7 +608,7 @@ class Lab:
         known = read_store(self.folder.records) if records is None else records
         return PlanRecords(read_plan(self.folder.plan(name)), known)
 
-    def frames(self, name: str, records: Records | None = None) -> dict[str, Any]:
+    def frames(self, name: str, records: Records | None = None) -> Fields:
         """The tables of a sweep."""
         view = self.view(name, records)
         return collect_sweep(view, *accounts_of(self.folder, view.plan.sweep))
@@ -635,7 +629,7 @@ class Lab:
         """environment.json, with some of it replaced."""
         write_json(self.folder.environment, self.environment() | over)
 
-    def environment(self, records: Records | None = None) -> dict[str, Any]:
+    def environment(self, records: Records | None = None) -> Fields:
         """What environment.json says, of the records of the run, unless they were read before."""
         store = read_store(self.folder.records) if records is None else records
         here = HERE | {"device": self.device, "arch": self.arch}
@@ -651,7 +645,7 @@ class Lab:
         }
 
 
-def make_facts(variant: Variant) -> dict[str, Any]:
+def make_facts(variant: Variant) -> Fields:
     """Facts as the compiler writes them."""
     params = variant.params
     radius = int(params.get("radius", 0))
@@ -699,7 +693,7 @@ def make_record(
     speedup: float,
     reference_us: float,
     random_numbers: random.Random,
-) -> dict[str, Any]:
+) -> Fields:
     """What was measured of a variant at a size: a result a regime, and what they share."""
     variant = place.variant
     against = sweep.reference.variant_for(variant)
@@ -723,7 +717,7 @@ def make_record(
             "speedup_high": speedup * 1.002,
             "stopped_by": "precision",
         }
-    record: dict[str, Any] = {
+    record: Fields = {
         "status": "ok",
         "reason": None,
         "check": {"max_error": 1e-6, "error_bound": 1e-5},
@@ -752,7 +746,7 @@ def make_record(
     return record
 
 
-def over(record: dict[str, Any], speedup: float) -> dict[str, Any]:
+def over(record: Fields, speedup: float) -> Fields:
     """The same, timed against something that is so much faster than the reference."""
     for regime in record["regimes"].values():
         for name in ("speedup", "speedup_low", "speedup_high"):
@@ -760,16 +754,16 @@ def over(record: dict[str, Any], speedup: float) -> dict[str, Any]:
     return record
 
 
-def failed(status: str, reason: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
+def failed(status: str, reason: str) -> Callable[[Fields], Fields]:
     """Turn a record into one of a failed cell."""
 
-    def change(record: dict[str, Any]) -> dict[str, Any]:
+    def change(record: Fields) -> Fields:
         return record | {"status": status, "reason": reason, "regimes": {}}
 
     return change
 
 
-def make_profile(place: Place) -> list[dict[str, Any]]:
+def make_profile(place: Place) -> list[Fields]:
     """What the profiler counted, with ncu's names."""
     degree = conflict_degree(int(place.variant.params.get("stride", 1)))
     requests = 1_000_000
@@ -784,7 +778,7 @@ def make_profile(place: Place) -> list[dict[str, Any]]:
     ]
 
 
-def make_job(cells: int) -> dict[str, Any]:
+def make_job(cells: int) -> Fields:
     """job.json of a measuring job."""
     return {
         "cells": cells,

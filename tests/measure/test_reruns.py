@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from conftest import edit_yaml
-from factory import FINISHED, NCU, SESSION, Lab, failed
+from factory import FINISHED, NCU, SESSION, Fields, Lab, failed
 from ladder.measure.plan_records import PlanRecords
 from ladder.measure.profile_job import uncounted
 from ladder.measure.schedule import Schedule
@@ -28,13 +28,13 @@ class Measured:
 
     lab: Lab
     packages: dict[str, str] = field(default_factory=dict)
-    made: Callable[[Any, dict[str, Any]], dict[str, Any]] = lambda _, facts: facts
+    made: Callable[[Any, Fields], Fields] = lambda _, facts: facts
     patch: pytest.MonkeyPatch = field(default_factory=pytest.MonkeyPatch)
 
-    def sweep(self, name: str, change: Callable[[dict[str, Any]], object]) -> None:
+    def sweep(self, name: str, change: Callable[[Fields], object]) -> None:
         edit_yaml(self.lab.project.sweeps / f"{name}.yaml", change)
 
-    def kernel(self, name: str, change: Callable[[dict[str, Any]], object]) -> None:
+    def kernel(self, name: str, change: Callable[[Fields], object]) -> None:
         edit_yaml(self.lab.project.kernels / f"{name}.yaml", change)
 
     def settings(self, **measure: Any) -> None:
@@ -90,7 +90,7 @@ AFTER = "2026-11-20T11:00:00Z"
 PACKAGES = {"nvidia-cublas": "13.1"}
 
 
-def thinned(sweep: dict[str, Any]) -> None:
+def thinned(sweep: Fields) -> None:
     """A few cells of each kind: many alike depend on the same."""
     sweep["sizes"] = [size for size in sweep["sizes"] if size not in (512, 2048)]
     for variant in sweep["variants"]:
@@ -347,7 +347,7 @@ def test_cublaslts_algorithms_matter_where_it_is_a_reference(
 )
 def test_which_failures_are_tried_again(
     status: str,
-    more: dict[str, Any],
+    more: Fields,
     tries: int,
     began: str,
     again: bool,
@@ -369,7 +369,7 @@ def test_which_failures_are_tried_again(
 def test_a_variant_that_did_not_compile_is_measured_once_it_does(
     tmp_path: Path,
 ) -> None:
-    def broken(variant: Any, facts: dict[str, Any]) -> dict[str, Any]:
+    def broken(variant: Any, facts: Fields) -> Fields:
         lost = {"status": "compile_error", "reason": "expected a ;", "machine_code": ""}
         return facts | (lost if variant.kernel.name == "wmma_tile" else {})
 
@@ -404,7 +404,7 @@ def test_sustained_beside_the_regimes_of_a_sweep_is_measured_once(
             regimes |= {*of_task} if tasks[index].repeated else set()
         return regimes
 
-    def with_sustained(_: Any, given: dict[str, Any]) -> dict[str, Any]:
+    def with_sustained(_: Any, given: Fields) -> Fields:
         regimes = given["regimes"]
         return given | {"regimes": regimes | {"sustained": regimes["cold"]}}
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from factory import SESSION, Lab, Place, failed
+from factory import SESSION, Fields, Lab, Place, failed
 from ladder.measure.store import appending
 from ladder.model.record import Conditions
 from ladder.results.collect import merge
@@ -23,7 +23,7 @@ def again(lab: Lab, number: int, change: Any = lambda _, record: record) -> None
     lab.record([SWEEP], change)
 
 
-def slower(place: Place, record: dict[str, Any]) -> dict[str, Any]:
+def slower(place: Place, record: Fields) -> Fields:
     """Every kernel takes 1.25 times as long."""
     for timed in record["regimes"].values():
         timed |= {
@@ -37,7 +37,7 @@ def slower(place: Place, record: dict[str, Any]) -> dict[str, Any]:
 def wrong(status: str) -> Any:
     """One of the kernels fails."""
 
-    def change(place: Place, record: dict[str, Any]) -> dict[str, Any]:
+    def change(place: Place, record: Fields) -> Fields:
         bad = place.variant.kernel.name == CHANGED
         return failed(status, "3 of 9 elements are wrong")(record) if bad else record
 

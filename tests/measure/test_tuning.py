@@ -6,14 +6,13 @@ import calendar
 import contextlib
 import json
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import ROOT, edit_yaml
-from factory import FINISHED, SESSION, Lab, Place, failed
+from factory import FINISHED, SESSION, Change, Fields, Lab, Place, failed
 from ladder.gpu.discovery import FoundGpu
 from ladder.measure import job
 from ladder.measure.schedule import Due, Schedule
@@ -30,7 +29,6 @@ FIRST, SECOND, THIRD, FOURTH = (
     "coalesced",
 )
 """Its rungs, the fastest first."""
-Change = Callable[[Place, dict[str, Any]], "dict[str, Any] | None"]
 
 
 def tuned(root: Path, name: str = SWEEP, **more: Any) -> Lab:
@@ -58,7 +56,7 @@ def again(
 def only(*rungs: str, times: float = 1.0, size: int | None = None) -> Change:
     """Some rungs, at one size or all, so many times as fast as they were."""
 
-    def change(place: Place, record: dict[str, Any]) -> dict[str, Any] | None:
+    def change(place: Place, record: Fields) -> Fields | None:
         if place.entry.rung not in rungs or size not in (None, place.size["m"]):
             return None
         for timed in record["regimes"].values():
@@ -108,7 +106,7 @@ def test_one_that_fails_when_measured_again_is_not_tried_for_ever(
     lab = tuned(tmp_path, sizes=[4096])
     lab.record([SWEEP])
 
-    def fails(place: Place, record: dict[str, Any]) -> dict[str, Any] | None:
+    def fails(place: Place, record: Fields) -> Fields | None:
         record = (
             failed(status, "because")(record) if place.entry.rung == SECOND else record
         )
@@ -141,7 +139,7 @@ def test_against_two_libraries_time_decides(tmp_path: Path) -> None:
         "cublaslt": 100.0,
     }
 
-    def slow_reference(place: Place, record: dict[str, Any]) -> dict[str, Any]:
+    def slow_reference(place: Place, record: Fields) -> Fields:
         if place.entry.rung == FOURTH:
             record["regimes"]["cold"] |= {"reference": "cublaslt", "speedup": 5.0}
         return record

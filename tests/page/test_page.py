@@ -15,7 +15,7 @@ from urllib.parse import quote
 import pandas as pd
 import pytest
 from checkout import PUBLISHED, published_data
-from factory import Lab, failed
+from factory import Fields, Lab, failed
 from ladder.claims.ledger import overall
 from ladder.cli.app import UNJUDGED, main
 from ladder.model.schemas import SIZE_COLUMNS
@@ -33,14 +33,14 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def embedded(text: str) -> dict[str, Any]:
+def embedded(text: str) -> Fields:
     found = re.search(r'id="data">(.*?)</script>', text, re.DOTALL)
     assert found
-    document: dict[str, Any] = json.loads(found[1])
+    document: Fields = json.loads(found[1])
     return document
 
 
-def decoded(columns: dict[str, Any]) -> pd.DataFrame:
+def decoded(columns: Fields) -> pd.DataFrame:
     """A table as the page's scripts read it."""
     return pd.DataFrame(
         {
@@ -508,7 +508,7 @@ def test_two_runs_stand_side_by_side(
         column = other["timings"][f"speedup{end}"]
         other["timings"][f"speedup{end}"] = [value and 2 * value for value in column]
     both = tmp_path / "index.html"
-    empty: dict[str, Any] = {
+    empty: Fields = {
         name: {} for name in ("timings", "sessions", "metrics", "sweeps")
     } | {"uses": []}
     none = document["runs"][0] | empty | {"gpu": "NVIDIA B100", "measured": False}

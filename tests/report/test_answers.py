@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from checkout import PUBLISHED, every_sweep, published_data, published_of
 from conftest import edit_yaml, environment
-from factory import Lab, over
+from factory import Fields, Lab, over
 from ladder.catalogue.plans import plan_sweep
 from ladder.catalogue.settings import set_up
 from ladder.catalogue.sweeps import chosen_cells
@@ -206,7 +206,7 @@ def test_what_to_use_has_a_column_a_size_names_ties_and_leaves_out_what_is_far_b
     """The ladder's fastest rung ties with the library at 1024, wins at 2048, and is far behind elsewhere."""
     factors = {1024: 0.66, 2048: 0.5}
 
-    def change(cell: Any, record: dict[str, Any]) -> dict[str, Any]:
+    def change(cell: Any, record: Fields) -> Fields:
         return over(record, factors.get(cell.size.get("m", 0), 1.0))
 
     lab = Lab(tmp_path)
@@ -243,7 +243,7 @@ def test_what_to_use_does_not_depend_on_the_order_of_sweeps(published: RunData) 
 
 
 def test_a_speed_up_over_one_of_two_libraries_alone_does_not_count() -> None:
-    def row(sweep: str, regime: str, variant: str, value: float) -> dict[str, Any]:
+    def row(sweep: str, regime: str, variant: str, value: float) -> Fields:
         size = {"m": 4096, "n": 4096, "k": 4096}
         about = {"sweep": sweep, "regime": regime, "variant": variant, "speedup": value}
         return {
@@ -283,7 +283,7 @@ def test_a_speed_up_over_one_of_two_libraries_alone_does_not_count() -> None:
 def test_what_is_fastest_for_seconds_is_chosen_apart(tmp_path: Path) -> None:
     """Whatever it does in single launches; what the power limit takes is said of what was launched both ways."""
 
-    def change(cell: Any, record: dict[str, Any]) -> dict[str, Any] | None:
+    def change(cell: Any, record: Fields) -> Fields | None:
         record["regimes"]["sustained"] = dict(record["regimes"]["cold"])
         if cell.size.get("m") == 4096 and cell.entry.rung == "register tile":
             over({"regimes": {"one": record["regimes"]["sustained"]}}, 0.5)
@@ -327,9 +327,7 @@ def test_what_is_fastest_for_seconds_is_chosen_apart(tmp_path: Path) -> None:
 
 
 def test_what_fails_of_a_text_about_another_gpu_is_not_refuted() -> None:
-    def line(
-        name: str, source: str, part: str, verdict: str, effect: float
-    ) -> dict[str, Any]:
+    def line(name: str, source: str, part: str, verdict: str, effect: float) -> Fields:
         about = {
             "id": name,
             "source": source,

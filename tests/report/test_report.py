@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 import yaml
 from checkout import published_of
-from factory import Lab, failed
+from factory import Fields, Lab, failed
 from ladder.cli.app import main
 from ladder.model.files import replace_file, write_json
 from ladder.model.folders import RunFolder
@@ -91,7 +91,7 @@ def test_when_and_where_it_was_measured_is_a_sentence_whatever_is_known(
     lab: Lab,
     tmp_path: Path,
     source: str,
-    cards: list[dict[str, Any]],
+    cards: list[Fields],
     says: str,
     row: str,
 ) -> None:
@@ -110,7 +110,7 @@ def test_when_and_where_it_was_measured_is_a_sentence_whatever_is_known(
     assert row in section(pages["methodology"], "Environment")
 
 
-def without_tables(root: Path, environment: dict[str, Any]) -> dict[str, str]:
+def without_tables(root: Path, environment: Fields) -> dict[str, str]:
     """The pages of a run of which only environment.json is there."""
     folder = RunFolder(root)
     write_json(folder.environment, environment)
@@ -192,7 +192,7 @@ def test_fastest_is_the_largest_speed_up_and_who_has_the_most_tflops_is_said_bes
 ) -> None:
     """A higher clock shortens the times of a variant and of its reference alike."""
 
-    def change(cell: Any, record: dict[str, Any]) -> dict[str, Any]:
+    def change(cell: Any, record: Fields) -> Fields:
         if cell.entry.rung == "register tile":
             for regime in record["regimes"].values():
                 for side in ("variant_us", "reference_us"):
@@ -214,7 +214,7 @@ def test_fastest_is_the_largest_speed_up_and_who_has_the_most_tflops_is_said_bes
 def failing(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Pages of a ladder with a result of its register tile alone, and of a sweep that was measured in part."""
 
-    def change(cell: Any, record: dict[str, Any]) -> dict[str, Any] | None:
+    def change(cell: Any, record: Fields) -> Fields | None:
         if cell.variant.params.get("bm") == 64:
             return None
         if cell.entry.rung in ("naive", "coalesced"):
@@ -223,7 +223,7 @@ def failing(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         wrong = failed("incorrect", "7 elements | wrong")(record) | {"check": check}
         return wrong if cell.entry.rung == "transposed A" else record
 
-    def facts(variant: Any, given: dict[str, Any]) -> dict[str, Any]:
+    def facts(variant: Any, given: Fields) -> Fields:
         if variant.kernel.name != "gemm_shared_tile":
             return given
         reason = "x.cu(1): error: no\n" * 200
@@ -507,7 +507,7 @@ def test_text_of_documents_shows_as_it_is(tmp_path: Path) -> None:
     document["variants"][0] |= {"rung": f"R {hostile}", "technique": f"K {hostile}"}
     path.write_text(yaml.safe_dump(document))
 
-    def change(place: Any, record: dict[str, Any]) -> dict[str, Any]:
+    def change(place: Any, record: Fields) -> Fields:
         spoilt = place.size.get("m") == 512 and place.entry.rung.startswith("R ")
         return failed("launch_error", f"E {hostile}")(record) if spoilt else record
 

@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from conftest import edit_yaml
-from factory import CUBLAS_TFLOPS, SESSION, Lab, Place, failed
+from factory import CUBLAS_TFLOPS, SESSION, Fields, Lab, Place, failed
 from ladder.catalogue.plans import plan_sweep
 from ladder.cli.app import main
 from ladder.measure.plan_records import PlanRecords
@@ -90,7 +90,7 @@ def test_integers_have_no_tflops_but_a_share_of_the_copy(lab: Lab) -> None:
 def test_a_cell_is_throttled_where_nvml_says_so_whatever_the_clock(
     events: list[str] | None, mhz: float, throttled: bool | None, tmp_path: Path
 ) -> None:
-    def change(_: Place, record: dict[str, Any]) -> dict[str, Any]:
+    def change(_: Place, record: Fields) -> Fields:
         record["device"] |= {"clock_events": events, "sm_clock_mhz": mhz}
         return record
 
@@ -219,7 +219,7 @@ def test_a_failed_cell_keeps_its_reason_and_has_no_time(
 ) -> None:
     lab = Lab(tmp_path)
 
-    def change(place: Any, record: dict[str, Any]) -> dict[str, Any]:
+    def change(place: Any, record: Fields) -> Fields:
         return (
             failed(status, "because")(record)
             if place.variant.kernel.name == "gemm_naive"
@@ -239,7 +239,7 @@ def test_a_variant_that_does_not_compile_has_rows_without_being_measured(
 ) -> None:
     lab = Lab(tmp_path)
 
-    def broken(variant: Any, facts: dict[str, Any]) -> dict[str, Any]:
+    def broken(variant: Any, facts: Fields) -> Fields:
         if variant.kernel.name != "gemm_shared_tile":
             return facts
         lost = {
@@ -322,7 +322,7 @@ def test_a_size_the_sweep_leaves_out_is_recorded_with_its_reason(
     assert list(bad["reason"]) == ["a launch takes a second"]
 
 
-def narrow_when_deep(kernel: dict[str, Any]) -> None:
+def narrow_when_deep(kernel: Fields) -> None:
     """A constraint on parameters alone."""
     kernel["constraints"].append(
         {"expr": "bm * bk <= 1024", "reason": "deep tiles are narrow"}
@@ -513,7 +513,7 @@ def again(lab: Lab, speedup: float, **session: Any) -> None:
     )
     lab.finished = "2026-11-21T10:20:00Z"
 
-    def change(place: Any, record: dict[str, Any]) -> dict[str, Any]:
+    def change(place: Any, record: Fields) -> Fields:
         for regime in record["regimes"].values():
             regime["speedup"] = speedup
         return record
@@ -525,7 +525,7 @@ def again(lab: Lab, speedup: float, **session: Any) -> None:
 def test_the_algorithm_of_the_reference_stands_beside_its_name(tmp_path: Path) -> None:
     lab, names = Lab(tmp_path), iter(["id 66 tile 20", "id 66 tile 30"])
 
-    def change(place: Any, record: dict[str, Any]) -> dict[str, Any]:
+    def change(place: Any, record: Fields) -> Fields:
         for regime, name in zip(
             record["regimes"].values(), ("", next(names, "")), strict=False
         ):
@@ -561,9 +561,7 @@ def test_of_three_sessions_that_with_the_median_time_stands_for_the_columns_of_o
     for factor in (1.0, 3.0, 2.0):
         lab.session = replace(SESSION, id=f"session {factor}")
 
-        def change(
-            place: Any, record: dict[str, Any], factor: float = factor
-        ) -> dict[str, Any]:
+        def change(place: Any, record: Fields, factor: float = factor) -> Fields:
             for regime in record["regimes"].values():
                 regime["variant_us"] = [factor * one for one in regime["variant_us"]]
             return record
@@ -692,7 +690,7 @@ class TestWithoutAGpu:
     def test_machine_code_that_changed_since_then_is_noted_and_a_comment_is_not(
         self, here: Lab
     ) -> None:
-        def changed(variant: Any, facts: dict[str, Any]) -> dict[str, Any]:
+        def changed(variant: Any, facts: Fields) -> Fields:
             comment = {"source_sha256": "b" * 64}
             code = {"machine_code": "b" * 64, "cubin_sha256": "b" * 64}
             return (

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from factory import SESSION, Lab, failed
+from factory import SESSION, Change, Fields, Lab, failed
 from ladder.cli.app import main
 from ladder.model.record import Session
 from ladder.results import tables
@@ -17,10 +16,10 @@ from ladder.results.compare import WITHIN_A_GPU, margin_of
 SWEEP = ["tensor_ladder"]
 
 
-def slower(share: float) -> Callable[[Any, dict[str, Any]], dict[str, Any]]:
+def slower(share: float) -> Change:
     """Make the tile kernel slower by a share, against the same reference."""
 
-    def change(place: Any, record: dict[str, Any]) -> dict[str, Any]:
+    def change(place: Any, record: Fields) -> Fields:
         if place.variant.kernel.name == "wmma_tile":
             for regime in record["regimes"].values():
                 regime["variant_us"] = [
@@ -46,7 +45,7 @@ def other(base: Lab, change: Any, **more: Any) -> Lab:
     return lab
 
 
-def unchanged(_: Any, record: dict[str, Any]) -> dict[str, Any]:
+def unchanged(_: Any, record: Fields) -> Fields:
     return record
 
 
@@ -93,12 +92,10 @@ def test_noise_is_no_regression(base: Lab) -> None:
     assert compare(base, lab, "--threshold", "0") == 0
 
 
-def over(
-    library: str, share: float = 0.0
-) -> Callable[[Any, dict[str, Any]], dict[str, Any]]:
+def over(library: str, share: float = 0.0) -> Change:
     """The tile kernel over that library, by a share slower."""
 
-    def change(place: Any, record: dict[str, Any]) -> dict[str, Any]:
+    def change(place: Any, record: Fields) -> Fields:
         if place.variant.kernel.name == "wmma_tile":
             for regime in record["regimes"].values():
                 regime["reference"] = library

@@ -15,7 +15,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from conftest import ROOT, edit_yaml
-from factory import DEVICE, SESSION, Lab, failed, make_facts
+from factory import DEVICE, SESSION, Fields, Lab, failed, make_facts
 from ladder.build.triton_request import MISSING
 from ladder.build.variants import CompileRequests
 from ladder.catalogue.settings import set_up
@@ -35,7 +35,7 @@ from ladder.results.run_data import RunData
 SWEEPS = ["tensor_ladder", "bank_stride"]
 
 
-def settled(record: dict[str, Any] | None) -> dict[str, Any] | None:
+def settled(record: Fields | None) -> Fields | None:
     """A record whose times give its speed-up, and the interval that they give."""
     for regime in (record or {"regimes": {}})["regimes"].values():
         scale = (
@@ -48,7 +48,7 @@ def settled(record: dict[str, Any] | None) -> dict[str, Any] | None:
     return record
 
 
-def unchanged(_: Any, record: dict[str, Any]) -> dict[str, Any]:
+def unchanged(_: Any, record: Fields) -> Fields:
     return record
 
 
@@ -69,7 +69,7 @@ class Run(Lab):
             self.git("add", "kernels", "config")
             self.git("commit", "-qm", "all")
 
-    def configure(self, config: dict[str, Any]) -> None:
+    def configure(self, config: Fields) -> None:
         config.update(device=DEVICE, arch="sm_90a", sweeps="all")
 
     def git(self, *words: str) -> str:
@@ -227,7 +227,7 @@ def test_publishing_again_adds_nothing(released: Run) -> None:
     )
 
 
-def slower(_: Any, record: dict[str, Any]) -> dict[str, Any]:
+def slower(_: Any, record: Fields) -> Fields:
     for regime in record["regimes"].values():
         regime["speedup"] = 0.01
     return record
@@ -495,7 +495,7 @@ def test_an_incorrect_cell_is_refused_by_name(
     assert "and 28 more" in caplog.text
 
 
-def forge(run: Run, kind: str, change: Callable[[dict[str, Any]], Any]) -> None:
+def forge(run: Run, kind: str, change: Callable[[Fields], Any]) -> None:
     """Change every line of a kind in the run's store."""
     for path in run.folder.records.iterdir():
         lines = [json.loads(line) for line in path.read_text().splitlines()]
@@ -505,18 +505,18 @@ def forge(run: Run, kind: str, change: Callable[[dict[str, Any]], Any]) -> None:
         path.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
-def ten_times_faster(record: dict[str, Any]) -> None:
+def ten_times_faster(record: Fields) -> None:
     for name in ("speedup", "speedup_low", "speedup_high"):
         if name in record["result"]:
             record["result"][name] *= 10
 
 
-def surer(record: dict[str, Any]) -> None:
+def surer(record: Fields) -> None:
     if "speedup" in record["result"]:
         record["result"]["speedup_low"] = record["result"]["speedup"] * 0.9999
 
 
-FORGED: list[tuple[str, Callable[[dict[str, Any]], Any], str]] = [
+FORGED: list[tuple[str, Callable[[Fields], Any], str]] = [
     (
         "record",
         ten_times_faster,
@@ -549,7 +549,7 @@ FORGED: list[tuple[str, Callable[[dict[str, Any]], Any], str]] = [
 def test_what_does_not_follow_from_what_was_measured_is_refused(
     run: Run,
     kind: str,
-    change: Callable[[dict[str, Any]], Any],
+    change: Callable[[Fields], Any],
     says: str,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -560,7 +560,7 @@ def test_what_does_not_follow_from_what_was_measured_is_refused(
 
 
 def test_a_failed_variant_alone_is_no_objection(tmp_path: Path) -> None:
-    def change(place: Any, record: dict[str, Any]) -> dict[str, Any]:
+    def change(place: Any, record: Fields) -> Fields:
         return (
             failed("timeout", "60 s")(record)
             if place.variant.kernel.name == "wmma_naive"
@@ -655,7 +655,7 @@ def test_what_is_published_of_variants_stays_where_their_compiler_is_missing(
     }
     replace_file(released.target / "facts.json", facts_to_json(known))
 
-    def published() -> list[list[dict[str, Any]]]:
+    def published() -> list[list[Fields]]:
         columns = {
             "resources": ["status", *NUMBERS],
             "timings": ["status", "sessions", "speedup"],
@@ -666,7 +666,7 @@ def test_what_is_published_of_variants_stays_where_their_compiler_is_missing(
         ]
         return [one.to_dict("records") for one in rows]
 
-    def facts(variant: Variant, given: dict[str, Any]) -> dict[str, Any]:
+    def facts(variant: Variant, given: Fields) -> Fields:
         if variant.id != kernel:
             return given
         return {
