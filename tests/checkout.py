@@ -36,6 +36,11 @@ def rungs_of(folder: str) -> dict[str, str]:
     return {path.stem[0]: path.stem for path in paths}
 
 
+def cases_of(files: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Rungs of such a ladder with each of their dtypes."""
+    return [(rung, dtype) for rung in files for dtype in catalog()[files[rung]].dtypes]
+
+
 @functools.cache
 def every_sweep() -> Mapping[str, Sweep]:
     """Sweeps by name."""

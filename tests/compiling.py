@@ -105,7 +105,7 @@ def _with_headers(text: str, folders: Sequence[Path]) -> list[list[str]]:
             if path is None or path in read:
                 continue  # CUDA's own belong to NVRTC's version.
             read.add(path)
-            included = Path(path).read_text(encoding="utf-8")
+            included = Path(path).read_text()
             digests.add((name, sha256(included.encode())))
             todo.append((included, [os.path.dirname(path), *everywhere]))
     return sorted(map(list, digests))
@@ -203,7 +203,7 @@ def compile_ptx(
     source: Path, entry: str, includes: Sequence[Path], text: str | None = None
 ) -> str:
     """PTX of one instance of a template for compute_90; `text` stands in for the source."""
-    source_text = text or source.read_text(encoding="utf-8")
+    source_text = text or source.read_text()
     folders = [source.parent, *includes]
 
     def make() -> str:

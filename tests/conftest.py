@@ -82,20 +82,32 @@ def run_snakemake(folder: Path, *arguments: str, gpu: bool = False) -> Outcome:
     return Outcome(done.returncode, done.stdout)
 
 
+def output_of(command: list[str], folder: Path, **variables: str) -> str:
+    """What a command prints that must end well, in a folder, with more variables of the environment."""
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env=environment() | variables,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
 def edit(path: Path, old: str, new: str) -> None:
     """Replace `old`, which must stand in the file, everywhere in it."""
-    text = path.read_text(encoding="utf-8")
+    text = path.read_text()
     assert old in text, f"{path} does not contain {old!r}"
-    path.write_text(text.replace(old, new), encoding="utf-8")
+    path.write_text(text.replace(old, new))
 
 
 def edit_yaml(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
     """Change a YAML document in place."""
-    document = yaml.load(path.read_text(encoding="utf-8"), yaml.CSafeLoader)
+    document = yaml.load(path.read_text(), yaml.CSafeLoader)
     change(document)
-    path.write_text(
-        yaml.dump(document, Dumper=yaml.CSafeDumper, sort_keys=False), encoding="utf-8"
-    )
+    path.write_text(yaml.dump(document, Dumper=yaml.CSafeDumper, sort_keys=False))
 
 
 def make_project(folder: Path) -> Path:

@@ -251,6 +251,6 @@ def written(page: str) -> str:
 
 if __name__ == "__main__":
     if "--write" in sys.argv:
-        PAGE.write_text(written(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+        PAGE.write_text(written(PAGE.read_text()))
     else:
         print(*lines(), "", *tile_lines(), sep="\n")

@@ -613,6 +613,12 @@ class Lab:
         view = self.view(name, records)
         return collect_sweep(view, *accounts_of(self.folder, view.plan.sweep))
 
+    def record_and_collect(
+        self, names: list[str] | None = None, *more: Any, **options: Any
+    ) -> None:
+        self.record(names, *more, **options)
+        self.collect(names)
+
     def collect(self, names: list[str] | None = None) -> None:
         """Records to tables, all tables joined, and the environment that follows from the records."""
         records = read_store(self.folder.records)

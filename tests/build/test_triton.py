@@ -54,7 +54,7 @@ def small(a, b, c, m, n, k, alpha, beta, TILE: tl.constexpr):
     tl.store(c + places, tl.load(a + places) * alpha, mask=places < m * n)
 """
 """No product, but a kernel that compiles in a second."""
-DOCUMENT: dict[str, Any] = yaml.safe_load(GEMM.read_text(encoding="utf-8"))
+DOCUMENT: dict[str, Any] = yaml.safe_load(GEMM.read_text())
 DOCUMENT |= {
     "entry": "small",
     "triton": {"num_warps": 4, "constants": {"TILE": "tile"}},

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
-from conftest import assert_says
+from conftest import ROOT, assert_says
 from ladder.catalogue.config import Config
 from ladder.catalogue.kernels import load_kernel
 from ladder.catalogue.plans import plan_edges, plan_sweep
@@ -18,7 +18,6 @@ from ladder.model.folders import Project
 from ladder.model.kernel import Kernel
 from ladder.model.plan import Plan
 
-ROOT = Path(__file__).resolve().parents[2]
 BUFFERS = [{"pointer": name} for name in "abc"]
 WEIGHTS = [{"scalar": name, "type": "float32"} for name in ("alpha", "beta")]
 DOCUMENT: dict[str, Any] = {

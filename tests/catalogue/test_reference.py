@@ -26,9 +26,7 @@ def test_every_field_of_every_document_is_described(kind: str) -> None:
 
 
 def between_marks(readme: Path) -> str:
-    return (
-        readme.read_text(encoding="utf-8").partition(BEGIN)[2].partition(END)[0].strip()
-    )
+    return readme.read_text().partition(BEGIN)[2].partition(END)[0].strip()
 
 
 def test_the_numbers_of_readme_are_those_of_the_published_tables() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from checkout import every_sweep
+from conftest import ROOT
 from factory import Lab
 from ladder.claims import ledger
 from ladder.claims.ledger import (
@@ -44,7 +45,6 @@ from ladder.results.statistics import Estimate
 from ladder.results.verdicts import NORMAL
 from tiles import cell, made
 
-ROOT = Path(__file__).resolve().parents[2]
 PUBLISHED = ROOT / "results" / "published" / "nvidia-h200"
 WAVES = "wavefronts"
 
@@ -535,8 +535,7 @@ def test_the_step_writes_a_row_for_each_part_and_follows_the_data(
     tmp_path: Path,
 ) -> None:
     lab = Lab(tmp_path)
-    lab.record(["bank_stride"])
-    lab.collect(["bank_stride"])
+    lab.record_and_collect(["bank_stride"])
 
     def verdicts() -> list[str]:
         assert main(["--root", str(lab.root), "claims", *lab.collected()]) == 0
@@ -573,7 +572,7 @@ def test_every_module_with_claims_is_asked_for_them() -> None:
     written = {
         file.stem
         for file in Path(ledger.__file__).parent.glob("*.py")
-        for one in ast.parse(file.read_text(encoding="utf-8")).body
+        for one in ast.parse(file.read_text()).body
         if isinstance(one, ast.FunctionDef)
         and one.name[0] != "_"
         and "Source: " in (ast.get_docstring(one) or "")

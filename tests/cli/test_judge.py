@@ -22,7 +22,7 @@ from ladder.model.folders import PublishedFolder, RunFolder
 from ladder.model.plan import Plan
 from ladder.model.plan_file import read_plan
 from ladder.results import tables
-from measuring import GPUS
+from measuring import on_hopper
 
 EXPLOITS = ROOT / "tests" / "exploits"
 Run = Callable[..., int]
@@ -103,8 +103,8 @@ def kernel(checkout: Path) -> Iterator[Kernel]:
 
     def place(name: str = "honest", source: str | None = None) -> Path:
         shutil.copy(EXPLOITS / "exploit.yaml", folder / f"{name}.yaml")
-        text = source or (EXPLOITS / f"{name}.cu").read_text(encoding="utf-8")
-        (folder / f"{name}.cu").write_text(text, encoding="utf-8")
+        text = source or (EXPLOITS / f"{name}.cu").read_text()
+        (folder / f"{name}.cu").write_text(text)
         return folder / f"{name}.yaml"
 
     yield place
@@ -399,7 +399,7 @@ def test_two_kernels_of_ones_own_are_compared(
 
 
 def test_docs_name_every_field_and_exit_code() -> None:
-    page = (ROOT / "docs" / "judge.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "judge.md").read_text()
     assert all(
         f"`{name}`" in page
         for name in [*COLUMNS, "kernel", "dtype", "device", "verdict", "cells"]
@@ -594,8 +594,7 @@ def test_without_a_kernel_an_option_or_a_gpu_there_is_no_judgement(
     assert main([*begin, str(kernel())]) == 5
 
 
-@pytest.mark.gpu
-@pytest.mark.skipif(not GPUS or GPUS[0].arch != ARCH, reason="needs a Hopper GPU")
+@on_hopper
 def test_on_a_gpu_a_right_a_wrong_and_a_broken_kernel(
     checkout: Path,
     kernel: Kernel,

@@ -23,7 +23,7 @@ from problems.test_mutations import by_elements, by_signs, drawn, roundoff, stor
 
 def test_the_page_has_the_tables_of_the_present_bounds() -> None:
     """`python tests/escapes.py --write` puts them there."""
-    page = PAGE.read_text(encoding="utf-8")
+    page = PAGE.read_text()
     assert escapes.written(page) == page
 
 

@@ -1,21 +1,19 @@
 """What only a GPU can show: statuses of kernels that go wrong, tensor maps, and runs killed while they measure."""
 
-import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOT, environment, make_project
+from conftest import ROOT, make_project, output_of
 from ladder.measure.sanitizer import TOOLS, find_sanitizer
 from ladder.model.files import read_json
 from ladder.model.folders import RunFolder
 from ladder.model.record import Record
 from ladder.problems.registry import PROBLEMS
-from measuring import GPUS, ladder, measured
+from measuring import GPUS, PACKAGES, ladder, measured
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not GPUS, reason="needs a GPU")]
 
@@ -198,16 +196,7 @@ def run_probe(script: str, source: str = "") -> str:
     """What a script prints that is given the architecture and a file of gpu_probes."""
     file = str(ROOT / "tests" / "gpu_probes" / source)
     command = [sys.executable, "-c", script, GPUS[0].arch, file]
-    path = f"{ROOT / 'workflow'}:{os.environ.get('PYTHONPATH', '')}"
-    done = subprocess.run(
-        command,
-        env=environment() | {"PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return output_of(command, ROOT, PYTHONPATH=PACKAGES)
 
 
 def test_no_kernel_finds_what_another_left_in_shared_memory() -> None:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, make_project
+from conftest import ROOT, make_project, output_of
 from emulator.hopper import RING, RUNGS
 from ladder.model.record import Record
-from measuring import GPUS, measured
+from measuring import GPUS, PACKAGES, measured
 
 pytestmark = [
     pytest.mark.gpu,
@@ -29,13 +27,7 @@ def test_two_hundred_repetitions_on_fresh_inputs_are_right() -> None:
         GPUS[0].arch,
         "200",
     ]
-    path = os.environ | {
-        "PYTHONPATH": f"{ROOT / 'workflow'}:{os.environ.get('PYTHONPATH', '')}"
-    }
-    done = subprocess.run(
-        command, env=path, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    output_of(command, ROOT, PYTHONPATH=PACKAGES)
 
 
 @pytest.mark.parametrize("name", RUNGS)

@@ -244,7 +244,7 @@ def test_the_default_sweeps_load_and_every_cell_is_supported() -> None:
 
 def test_kernels_stay_readable() -> None:
     for kernel in catalog().values():
-        text = kernel.source.read_text(encoding="utf-8")
+        text = kernel.source.read_text()
         comment = text.startswith(("// ", "# "))
         assert comment, f"{kernel.source}: what it computes comes first"
         assert text.count("\n") < 160, f"{kernel.source}: longer than two screenfuls"

@@ -25,13 +25,13 @@ from ladder.measure.assignment import Assignment
 from ladder.measure.conditions import tree_conditions
 from ladder.model.errors import LadderError
 from ladder.model.plan import Plan
-from measuring import GPUS, measured
+from measuring import measured, on_gpu
 from test_worker import planned, played
 
 __all__ = ["played"]  # a fixture that every test here has
 
 CC, NVCC = shutil.which("cc"), shutil.which("nvcc")
-PAGE = (ROOT / "docs" / "references.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "references.md").read_text()
 
 LIBRARY = """
 #include <stdint.h>
@@ -105,14 +105,14 @@ def own_plan(folder: Path, references: Sequence[Any], **fields: Any) -> Plan:
 
 
 def python_file(folder: Path, text: str = PYTHON) -> str:
-    (folder / "mine.py").write_text(text, encoding="utf-8")
+    (folder / "mine.py").write_text(text)
     return "mine.py"
 
 
 def shared_object(folder: Path) -> str:
     if CC is None:
         pytest.skip("needs a C compiler, cc")
-    (folder / "lib.c").write_text(LIBRARY, encoding="utf-8")
+    (folder / "lib.c").write_text(LIBRARY)
     subprocess.run(
         [CC, "-shared", "-fPIC", "-o", folder / "libmine.so", folder / "lib.c"],
         check=True,
@@ -428,7 +428,7 @@ def build_example(folder: Path) -> str:
     if NVCC is None:
         pytest.skip("needs nvcc")
     source = folder / "mine.cu"
-    source.write_text(examples()["cuda"], encoding="utf-8")
+    source.write_text(examples()["cuda"])
     command = [
         NVCC,
         "-shared",
@@ -455,7 +455,9 @@ def gpu_project(tmp_path: Path) -> Path:
     return folder
 
 
-def on_gpu(folder: Path, mine: dict[str, str], **fields: Any) -> dict[str, Any]:
+def measured_on_gpu(
+    folder: Path, mine: dict[str, str], **fields: Any
+) -> dict[str, Any]:
     """The first record of the tests' own kernel against a reference, by regime."""
     more = {
         "references": [{**mine, "name": "mine"}],
@@ -473,21 +475,19 @@ def on_gpu(folder: Path, mine: dict[str, str], **fields: Any) -> dict[str, Any]:
     return {record.cell.regime: record for record in records}
 
 
-@pytest.mark.gpu
-@pytest.mark.skipif(not GPUS, reason="needs a GPU")
+@on_gpu
 def test_on_a_gpu_the_shared_object_of_the_page_is_a_reference(
     gpu_project: Path,
 ) -> None:
     mine = {"shared_object": build_example(gpu_project), "entry": "gemm_{dtype}"}
-    assert set(on_gpu(gpu_project, mine)) == {"cold", "warm"}
+    assert set(measured_on_gpu(gpu_project, mine)) == {"cold", "warm"}
 
 
-@pytest.mark.gpu
-@pytest.mark.skipif(not GPUS, reason="needs a GPU")
+@on_gpu
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs torch")
 def test_on_a_gpu_the_callable_of_the_page_is_a_reference(gpu_project: Path) -> None:
     mine = {"python": python_file(gpu_project, examples()["python"]), "entry": "matmul"}
-    assert set(on_gpu(gpu_project, mine)) == {"cold", "warm"}
+    assert set(measured_on_gpu(gpu_project, mine)) == {"cold", "warm"}
 
 
 FAULTS: dict[str, Callable[[str], str]] = {
@@ -506,8 +506,7 @@ FAULTS: dict[str, Callable[[str], str]] = {
 }
 
 
-@pytest.mark.gpu
-@pytest.mark.skipif(not GPUS, reason="needs a GPU")
+@on_gpu
 @pytest.mark.parametrize("fault", FAULTS)
 def test_on_a_gpu_a_reference_that_goes_wrong_is_named(
     gpu_project: Path, fault: str

@@ -46,7 +46,7 @@ from ladder.problems.gemm.bounds import (
     row_tolerance,
 )
 from ladder.problems.gemm.instance import INSTANCE, GemmInstance
-from measuring import GPUS
+from measuring import GPUS, on_gpu
 
 DTYPES = PROBLEM.dtypes
 DEPTHS = [64, 256, 1024, 4096, 16384]
@@ -542,7 +542,7 @@ def own_entries(dtype: str) -> dict[str, str]:
 @functools.cache
 def own_kernels(dtype: str, arch: str) -> tuple[bytes, dict[str, str]]:
     """Cubin of mutations.cu, and a symbol for each type that sums are made in."""
-    entries, text = own_entries(dtype), OWN.read_text(encoding="utf-8")
+    entries, text = own_entries(dtype), OWN.read_text()
     cubin, symbols, *_ = compile_source(
         text, OWN.name, [*entries.values()], [PACKAGE / "gpu"], arch
     )
@@ -552,9 +552,7 @@ def own_kernels(dtype: str, arch: str) -> tuple[bytes, dict[str, str]]:
 def test_the_kernel_that_is_wrong_on_demand_compiles_for_all_types() -> None:
     for dtype in ("fp32", "fp8"):
         entries = [*own_entries(dtype).values()]
-        assert compile_text(
-            OWN.read_text(encoding="utf-8"), entries, [PACKAGE / "gpu"], "sm_90a"
-        )
+        assert compile_text(OWN.read_text(), entries, [PACKAGE / "gpu"], "sm_90a")
 
 
 @pytest.fixture(scope="module")
@@ -572,8 +570,7 @@ def instances(bench: Bench, dtype: str, layout: str) -> Iterator[GemmInstance]:
         made.close()
 
 
-@pytest.mark.gpu
-@pytest.mark.skipif(not GPUS, reason="needs a GPU")
+@on_gpu
 @pytest.mark.parametrize(
     ("dtype", "layout"), [(one, layout) for one in DTYPES for layout in PROBLEM.layouts]
 )
@@ -597,8 +594,7 @@ def test_a_right_product_passes_both_checks(
             assert timed < 1
 
 
-@pytest.mark.gpu
-@pytest.mark.skipif(not GPUS, reason="needs a GPU")
+@on_gpu
 @pytest.mark.parametrize(
     ("dtype", "layout"), [(one, layout) for one in DTYPES for layout in PROBLEM.layouts]
 )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 
 import pytest
 from checkout import PUBLISHED, every_sweep, published_data, published_of
-from conftest import edit_yaml, environment
+from conftest import ROOT, edit_yaml, output_of
 from factory import Fields, Lab, over
 from ladder.catalogue.plans import plan_sweep
 from ladder.catalogue.settings import set_up
@@ -34,7 +33,6 @@ from ladder.results.statistics import UNKNOWN, Estimate, records, size_of
 from ladder.results.verdicts import NO_GAIN
 from rendering import made, report, section
 
-ROOT = Path(__file__).resolve().parents[2]
 MOST_WORDS = 4000
 """Of the report."""
 
@@ -52,7 +50,7 @@ def published() -> RunData:
 def pages(published: RunData) -> dict[str, str]:
     front = itertools.islice(render(PUBLISHED, published, {}), 3)
     return {path.stem: text for path, text in front} | {
-        "README": (ROOT / "README.md").read_text(encoding="utf-8")
+        "README": (ROOT / "README.md").read_text()
     }
 
 
@@ -102,7 +100,7 @@ def test_a_ninth_question_is_a_line_and_a_template_and_stands_everywhere(
     shutil.copytree(
         ROOT / "workflow", copy, ignore=shutil.ignore_patterns("__pycache__")
     )
-    with (copy / "ladder/report/answers.py").open("a", encoding="utf-8") as answering:
+    with (copy / "ladder/report/answers.py").open("a") as answering:
         answering.write(NINTH)
     (copy / "report/answers/ninth.j2").write_text(SAID)
     command = [
@@ -113,12 +111,8 @@ def test_a_ninth_question_is_a_line_and_a_template_and_stands_everywhere(
         str(lab.folder.root),
         "fp32_ladder",
     ]
-    there = environment() | {"PYTHONPATH": str(copy)}
-    done = subprocess.run(
-        command, env=there, cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    readme, written, page, titled = done.stdout.split("\x00")
+    printed = output_of(command, tmp_path, PYTHONPATH=str(copy))
+    readme, written, page, titled = printed.split("\x00")
     assert re.search(r"\| What is the ninth\? \| It has \d lives\. \|", readme)
     assert re.search(r"What is the ninth\? \*\*It has \d lives\.\*\*", written)
     assert re.search(r"It has \d lives\.", page)
@@ -210,8 +204,7 @@ def test_what_to_use_has_a_column_a_size_names_ties_and_leaves_out_what_is_far_b
         return over(record, factors.get(cell.size.get("m", 0), 1.0))
 
     lab = Lab(tmp_path)
-    lab.record(["fp32_ladder"], change)
-    lab.collect(["fp32_ladder"])
+    lab.record_and_collect(["fp32_ladder"], change)
     part = section(report(lab)["report"], "What to use")
     large, small = (line for line in part.splitlines() if line.startswith("|fp32 NN|"))
     assert "|dtype, layout|2048|" in part
@@ -296,8 +289,7 @@ def test_what_is_fastest_for_seconds_is_chosen_apart(tmp_path: Path) -> None:
         lab.project.sweeps / "fp32_ladder.yaml",
         lambda sweep: sweep.update(sustained=held),
     )
-    lab.record(["fp32_ladder"], change)
-    lab.collect(["fp32_ladder"])
+    lab.record_and_collect(["fp32_ladder"], change)
     data = RunData.read(lab.folder, lab.sweeps(["fp32_ladder"]))
     choice = next(
         one for one in choices(data) if (one.kind, one.size) == ("fp32", 4096)

@@ -48,8 +48,7 @@ Sweeps = Mapping[str, SweepData]
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
     lab = Lab(tmp_path_factory.mktemp("lab"))
-    lab.record()
-    lab.collect()
+    lab.record_and_collect()
     return lab
 
 
@@ -375,8 +374,7 @@ def test_what_is_wrong_with_a_picture_is_said(
         lab.project.sweeps / "tensor_ladder.yaml",
         lambda sweep: sweep["variants"][0].update(rung=rung),
     )
-    lab.record(["tensor_ladder"])
-    lab.collect(["tensor_ladder"])
+    lab.record_and_collect(["tensor_ladder"])
     parts = RunData.read(lab.folder, lab.sweeps(["tensor_ladder"])).parts
     registry.draw_sweep(parts["tensor_ladder"], tmp_path, {})
     picture = tmp_path / "tensor_ladder-1-ladder.png"

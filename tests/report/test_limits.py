@@ -67,8 +67,7 @@ def lab(
             return record | {"observations": seen}
         return record
 
-    made.record(["fp32_ladder"], change, metrics=bool(counted))
-    made.collect(["fp32_ladder"])
+    made.record_and_collect(["fp32_ladder"], change, metrics=bool(counted))
     return made
 
 

@@ -29,8 +29,6 @@ from ladder.results.verdicts import Gain
 from markdown_it import MarkdownIt
 from rendering import SWEEPS, claim, made, report, section
 
-ROOT = Path(__file__).resolve().parents[2]
-
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
@@ -299,8 +297,7 @@ def test_a_large_sweep_shows_its_best_and_worst(tmp_path: Path) -> None:
     document = yaml.safe_load(path.read_text())
     document["variants"][0]["params"]["coarsen"] = [1, 2, 4, 8]
     path.write_text(yaml.safe_dump(document))
-    lab.record(["stencil_reach"])
-    lab.collect(["stencil_reach"])
+    lab.record_and_collect(["stencil_reach"])
     part = report(lab)["stencil_reach"]
     assert (
         "the 10 farthest ahead of their reference and the 3 farthest behind of 56 variants"
@@ -321,8 +318,7 @@ def test_a_sweep_over_shapes_shows_the_fastest_at_each(tmp_path: Path) -> None:
     document["figures"] = [{"kind": "shapes", "caption": "Every size."}]
     document["regimes"] = ["cold", "warm"]
     path.write_text(yaml.safe_dump(document))
-    lab.record(["fp32_ladder"])
-    lab.collect(["fp32_ladder"])
+    lab.record_and_collect(["fp32_ladder"])
     part = report(lab)["fp32_ladder"]
     timed = lab.frames("fp32_ladder")["timings"]
     cold = timed[(timed["regime"] == "cold") & (timed["status"] == "ok")]
@@ -511,8 +507,7 @@ def test_text_of_documents_shows_as_it_is(tmp_path: Path) -> None:
         spoilt = place.size.get("m") == 512 and place.entry.rung.startswith("R ")
         return failed("launch_error", f"E {hostile}")(record) if spoilt else record
 
-    lab.record(["fp32_ladder", "fp32_transpose"], change)
-    lab.collect(["fp32_ladder", "fp32_transpose"])
+    lab.record_and_collect(["fp32_ladder", "fp32_transpose"], change)
     environment = lab.environment()
     lab.write_environment(
         gpu={**environment["gpu"], "name": f"G {hostile}"}, nvrtc=f"N {hostile}"

@@ -31,8 +31,7 @@ from ladder.results.statistics import at_size, rate_column
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
     lab = Lab(tmp_path_factory.mktemp("lab"))
-    lab.record()
-    lab.collect()
+    lab.record_and_collect()
     return lab
 
 
@@ -47,8 +46,7 @@ def timings(lab: Lab, sweep: str) -> pd.DataFrame:
 
 def collected(lab: Lab, sweep: str, *change: Any) -> pd.DataFrame:
     """timings.csv of a sweep, after it was measured."""
-    lab.record([sweep], *change)
-    lab.collect([sweep])
+    lab.record_and_collect([sweep], *change)
     return timings(lab, sweep)
 
 
@@ -131,19 +129,6 @@ def test_what_the_kernel_and_the_profiler_report_becomes_metrics(lab: Lab) -> No
     ]
     assert stride["predicted_wavefronts"] == 16
     assert stride["l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum"] == 16_000_000
-
-
-def test_the_notes_of_the_profiler_are_kept(lab: Lab) -> None:
-    notes = lab.frames("fp32_transpose")["notes"]
-    assert ("profile", "ncu", "ncu was not found") in set(
-        notes[["stage", "subject", "reason"]].itertuples(index=False, name=None)
-    )
-
-
-def test_a_job_knows_its_gpu_share(lab: Lab) -> None:
-    job = lab.frames("bank_stride")["jobs"].iloc[0]
-    assert job["gpu_share"] == pytest.approx(0.83)
-    assert job["check_share"] == pytest.approx(0.1)
 
 
 def test_merging_keeps_every_row_and_each_variant_once_a_sweep(lab: Lab) -> None:
@@ -253,8 +238,7 @@ def test_a_variant_that_does_not_compile_has_rows_without_being_measured(
             name: value for name, value in facts.items() if name != "machine_code"
         } | lost
 
-    fresh.record(["fp32_ladder"], facts=broken)
-    fresh.collect(["fp32_ladder"])
+    fresh.record_and_collect(["fp32_ladder"], facts=broken)
     bad = timings(fresh, "fp32_ladder").query("kernel == 'gemm_shared_tile'")
     assert list(bad["status"]) == ["compile_error"] * 5
     assert set(bad["reason"]) == {"error: expected a ';'"}
@@ -503,8 +487,7 @@ def again(lab: Lab, speedup: float, **session: Any) -> None:
             regime["speedup"] = speedup
         return record
 
-    lab.record(["tensor_ladder"], change)
-    lab.collect(["tensor_ladder"])
+    lab.record_and_collect(["tensor_ladder"], change)
 
 
 def test_the_algorithm_of_the_reference_stands_beside_its_name(tmp_path: Path) -> None:
@@ -550,8 +533,7 @@ def test_of_three_sessions_that_with_the_median_time_stands_for_the_columns_of_o
                 regime["variant_us"] = [factor * one for one in regime["variant_us"]]
             return record
 
-        lab.record(["tensor_ladder"], change)
-        lab.collect(["tensor_ladder"])
+        lab.record_and_collect(["tensor_ladder"], change)
         found = timings(lab, "tensor_ladder").query("regime == 'cold'")["median_us"]
         seen[factor] = found.tolist()
     assert seen[3.0] == pytest.approx([3 * one for one in seen[1.0]]), (
@@ -596,8 +578,7 @@ def test_the_environment_names_every_tree_driver_and_the_whole_time(
 def published_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A project with a publication; to look at only."""
     measured = Lab(tmp_path_factory.mktemp("published"))
-    measured.record()
-    measured.collect()
+    measured.record_and_collect()
     published = measured.project.published("nvidia-h200")
     tables.write(
         {name: tables.read(name, measured.folder.tables) for name in SWEEP_TABLES},

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from conftest import ROOT
 from factory import ONE_CELL, SESSION, Lab, Place
 from ladder.model.folders import Project
 from ladder.model.schemas import SAMPLES, SWEEP_TABLES
@@ -23,7 +24,6 @@ from ladder.results.statistics import FEW, lag_1
 from ladder.results.verdicts import NORMAL
 from ladder.results.verdicts import SESSION as AMONG_SESSIONS
 
-ROOT = Path(__file__).resolve().parents[2]
 LAUNCHES, GPUS, HOSTS = 0.001, 0.004, 0.006
 """Standard deviations of the synthetic log speed-ups within a session, from GPU to GPU, and between kinds of host."""
 
@@ -328,12 +328,7 @@ def test_combining_twice_changes_no_digit(tmp_path: Path) -> None:
         )
         assert all(len(frames[name]) for name in ("timings", "components", "coverage"))
         tables.write(frames, tmp_path)
-        found.append(
-            {
-                path.name: path.read_text(encoding="utf-8")
-                for path in tmp_path.glob("*.csv")
-            }
-        )
+        found.append({path.name: path.read_text() for path in tmp_path.glob("*.csv")})
     assert found[0] == found[1]
 
 
@@ -468,7 +463,7 @@ def test_what_clocks_and_kinds_of_host_add_is_what_the_published_sessions_say() 
     sessions = tables.read("sessions", Project(ROOT).published("nvidia-h200").root)
     empty_us = 0.7  # what an empty kernel takes itself, of the clock's floor
     floors = sessions.groupby("host_gpus")["clock_floor_us"].median() - empty_us
-    said = " ".join((ROOT / "docs/trust.md").read_text(encoding="utf-8").split())
+    said = " ".join((ROOT / "docs/trust.md").read_text().split())
     assert (
         f"add {floors[1]:.0f} µs on a GPU alone in its host, and {floors[2]:.0f} µs on one of two"
         in said

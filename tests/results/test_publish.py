@@ -33,6 +33,7 @@ from ladder.results.published_records import read_archive
 from ladder.results.run_data import RunData
 
 SWEEPS = ["tensor_ladder", "bank_stride"]
+SECOND = {"id": "session-2", "started": "2026-11-21T09:00:00Z"}
 
 
 def settled(record: Fields | None) -> Fields | None:
@@ -236,9 +237,7 @@ def slower(_: Any, record: Fields) -> Fields:
 def test_a_subset_replaces_nothing_else(released: Run) -> None:
     before = released.published()
     released.run, released.finished = "subset", "2026-11-21T10:00:00Z"
-    released.measure(
-        ["tensor_ladder"], slower, id="session-2", started="2026-11-21T09:00:00Z"
-    )
+    released.measure(["tensor_ladder"], slower, **SECOND)
     assert released.publish("--config", "sweeps=[tensor_ladder]") == 0
     after = released.published()
     both = [
@@ -272,12 +271,8 @@ def measure_next_commit(
         changes.write("next\n")
     lab.git("add", "kernels")
     lab.git("commit", "-q", "-m", "next")
-    given = {
-        "id": "session-2",
-        "started": "2026-11-21T09:00:00Z",
-        "versions": {"driver": "590.1"},
-    }
-    lab.measure(names, slower, **given | session)
+    given = SECOND | {"versions": {"driver": "590.1"}} | session
+    lab.measure(names, slower, **given)
 
 
 def replacing(
@@ -675,8 +670,7 @@ def test_what_is_published_of_variants_stays_where_their_compiler_is_missing(
 
     before = published()
     released.run, released.finished = "without", "2026-11-21T10:00:00Z"
-    recorded, started = {"facts": facts}, "2026-11-21T09:00:00Z"
-    released.measure(recorded=recorded, id="session-2", started=started)
+    released.measure(recorded={"facts": facts}, **SECOND)
     assert released.publish() == 0
     assert published() == before
     assert set(read_facts(released.target / "facts.json")) >= set(known)
@@ -766,7 +760,7 @@ def test_an_archive_that_lacks_published_sessions_is_refused(
     released: Run, caplog: pytest.LogCaptureFixture
 ) -> None:
     released.finished = "2026-11-21T10:00:00Z"
-    released.measure(["tensor_ladder"], id="session-2", started="2026-11-21T09:00:00Z")
+    released.measure(["tensor_ladder"], **SECOND)
     assert released.publish() == 0
     first = min((released.target / "records").iterdir())
     first.unlink()
