@@ -21,7 +21,7 @@ from ladder.model.plan_file import read_facts
 from ladder.model.sweep import Sweep
 from ladder.results.run_data import RunData
 
-PUBLISHED = PublishedFolder(ROOT / "results" / "published" / "nvidia-h200")
+PUBLISHED = PublishedFolder(ROOT / "results/published/nvidia-h200")
 
 
 @functools.cache
@@ -44,7 +44,7 @@ def cases_of(files: Mapping[str, str]) -> list[tuple[str, str]]:
 @functools.cache
 def every_sweep() -> Mapping[str, Sweep]:
     """Sweeps by name."""
-    return load_sweeps(ROOT / "config" / "sweeps", catalog(), None)
+    return load_sweeps(ROOT / "config/sweeps", catalog(), None)
 
 
 def in_triton(sweep: str) -> list[Variant]:
@@ -60,7 +60,7 @@ def published_facts() -> Mapping[str, dict[str, Any]]:
 
 def facts_of(variant: Variant) -> dict[str, Any]:
     """Facts of a variant for Hopper: what is published of the very same request, or else what the compiler says."""
-    include = ROOT / "kernels" / "include"
+    include = ROOT / "kernels/include"
     request = variant_request(variant, include, TUNED_FOR)
     if (known := published_facts().get(request.key)) is not None:
         return variant_facts(variant, request, known)

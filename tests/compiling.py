@@ -30,7 +30,7 @@ from ladder.model.files import digest_json, replace_file, sha256
 from ladder.model.kernel import Variant
 
 _ROOT = Path(__file__).resolve().parents[1]
-KEPT = _ROOT / ".cache" / "tests"
+KEPT = _ROOT / ".cache/tests"
 DAYS = 30
 """How long what no test uses is kept."""
 
@@ -167,7 +167,7 @@ def compile_variant(
 
 def compiled_without_spills(variants: Sequence[Variant]) -> list[bytes]:
     """Cubins of variants for Hopper."""
-    found = compile_variants(variants, _ROOT / "kernels" / "include", "sm_90a")
+    found = compile_variants(variants, _ROOT / "kernels/include", "sm_90a")
     for variant, (_, facts) in zip(variants, found, strict=True):
         assert facts["status"] == "ok", (variant.id, facts["reason"])
         assert (facts["spill_store_bytes"], facts["local_bytes"]) == (0, 0), variant.id

@@ -47,7 +47,7 @@ class Outcome:
         return self.code == 0 and "Nothing to be done" in self.text
 
 
-MADE_UP_GPU = str(ROOT / "tests" / "made_up_gpu")
+MADE_UP_GPU = str(ROOT / "tests/made_up_gpu")
 
 
 def environment(gpu: bool = False) -> dict[str, str]:
@@ -112,10 +112,10 @@ def edit_yaml(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
 
 def make_project(folder: Path) -> Path:
     """A project with two kernels of two variants each: `with_headers` includes two headers, `alone` none."""
-    shutil.copytree(ROOT / "tests" / "project", folder)
-    shutil.copy(ROOT / "config" / "config.yaml", folder / "config")
+    shutil.copytree(ROOT / "tests/project", folder)
+    shutil.copy(ROOT / "config/config.yaml", folder / "config")
     edit_yaml(
-        folder / "config" / "config.yaml",
+        folder / "config/config.yaml",
         lambda config: config.update(run="test", device="none"),
     )
     for room in ROOMS:

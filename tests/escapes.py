@@ -31,7 +31,7 @@ from ladder.problems.gemm.bounds import (  # noqa: E402
 from ladder.problems.registry import PROBLEMS  # noqa: E402
 from ladder.problems.stencil import instance as stencil  # noqa: E402
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "judge.md"
+PAGE = Path(__file__).resolve().parent.parent / "docs/judge.md"
 SIZES = (1024, 2048, 4096, 8192, 16384, 65536, 262144)
 LARGEST = 16384  # of which M and N are K; they are 1024 for a longer one
 LAUNCHES = (

@@ -60,8 +60,8 @@ def measured(
         "references": ["cublas"],
         "regimes": ["cold", "warm"],
     } | more
-    (folder / "config" / "sweeps" / "probe.yaml").write_text(yaml.safe_dump(sweep))
-    results = RunFolder(folder / "results" / "test" / GPUS[0].slug)
+    (folder / "config/sweeps/probe.yaml").write_text(yaml.safe_dump(sweep))
+    results = RunFolder(folder / "results/test" / GPUS[0].slug)
     arch = GPUS[0].arch
     measure = json.dumps({"busy": "mark", **yaml.safe_load(settings)})
     given = ["--arch", arch, "--jobs", "4", "--config", f"measure={measure}"]

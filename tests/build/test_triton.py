@@ -37,8 +37,8 @@ from ladder.model.folders import Project
 from ladder.model.plan import Plan
 from ladder.model.plan_file import read_plan, to_json
 
-GEMM = ROOT / "kernels" / "gemm" / "triton" / "triton_gemm.yaml"
-INCLUDE = ROOT / "kernels" / "include"
+GEMM = ROOT / "kernels/gemm/triton/triton_gemm.yaml"
+INCLUDE = ROOT / "kernels/include"
 ARCH = "sm_90a"
 ELSEWHERE = "triton 3.6.0 of another host"
 needs_triton = pytest.mark.skipif(not compiler(), reason="Triton is not installed")

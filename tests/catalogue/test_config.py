@@ -264,7 +264,7 @@ def everything(monkeypatch: pytest.MonkeyPatch) -> Run:
 
 
 def test_the_checkout_and_its_quick_configuration_are_accepted(everything: Run) -> None:
-    quick = load(set_up(ROOT, [ROOT / "config" / "quick.yaml"], {"device": "none"}))
+    quick = load(set_up(ROOT, [ROOT / "config/quick.yaml"], {"device": "none"}))
     assert set(quick.sweeps) < set(everything.sweeps)
     few, every = (
         {variant.id for sweep in run.sweeps.values() for variant in sweep.variants}
@@ -276,7 +276,7 @@ def test_the_checkout_and_its_quick_configuration_are_accepted(everything: Run) 
     )
 
 
-QUICK = ROOT / "config" / "quick.yaml"
+QUICK = ROOT / "config/quick.yaml"
 
 
 def test_a_run_of_some_cells_plans_and_compiles_these_alone_for_the_same_records(
@@ -386,7 +386,7 @@ def test_what_the_rules_need_is_kept_while_nothing_changes(project: Path) -> Non
     (path,) = (project / ".snakemake").iterdir()
     path.write_text(path.read_text()[:-5])
     assert (read(), read()) == (2, 2), "a file cut short is no reason to fail"
-    (project / "kernels" / "new.cuh").write_text("// another")
+    (project / "kernels/new.cuh").write_text("// another")
     assert (read(), read()) == (3, 3)
 
 

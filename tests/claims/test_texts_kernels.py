@@ -14,7 +14,7 @@ from ladder.results.run_data import Row
 
 pytestmark = pytest.mark.published
 
-PUBLISHED = ROOT / "results" / "published" / "nvidia-h200"
+PUBLISHED = ROOT / "results/published/nvidia-h200"
 
 
 def parts_of(claim_id: str) -> dict[str, Part]:

@@ -45,7 +45,7 @@ from ladder.results.statistics import Estimate
 from ladder.results.verdicts import NORMAL
 from tiles import cell, made
 
-PUBLISHED = ROOT / "results" / "published" / "nvidia-h200"
+PUBLISHED = ROOT / "results/published/nvidia-h200"
 WAVES = "wavefronts"
 
 

@@ -67,7 +67,7 @@ def test_a_crash_of_the_program_has_an_exit_code_of_its_own_and_leaves_its_trace
 def test_check_says_what_a_run_would_do_and_at_which_sizes_nothing_is_asked_for(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = project / "config" / "sweeps" / "alone.yaml"
+    path = project / "config/sweeps/alone.yaml"
     document = yaml.safe_load(path.read_text())
     for entry in document["variants"]:
         entry["where"] = "elements > 2**16"
@@ -242,9 +242,7 @@ def test_snakemake_calls_a_run_as_the_steps_do(project: Path, tmp_path: Path) ->
     path.write_text("run: 2026-11-29\n")
     outcome = run_snakemake(project, "compile", "--configfile", str(path))
     assert outcome.code == 0, outcome.text
-    assert (
-        project / "results" / "2026-11-29" / "no-gpu" / "plans" / "alone.json"
-    ).is_file()
+    assert (project / "results/2026-11-29/no-gpu/plans/alone.json").is_file()
 
 
 def test_what_never_ends_is_not_read(

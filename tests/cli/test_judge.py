@@ -24,7 +24,7 @@ from ladder.model.plan_file import read_plan
 from ladder.results import tables
 from measuring import on_hopper
 
-EXPLOITS = ROOT / "tests" / "exploits"
+EXPLOITS = ROOT / "tests/exploits"
 Run = Callable[..., int]
 Kernel = Callable[..., Path]
 Printed = pytest.CaptureFixture[str]
@@ -88,7 +88,7 @@ def both(cold: Any = ok(), warm: Any = ok()) -> dict[tuple[int, str], Any]:  # n
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A project whose cache keeps what a test compiled; its includes have the exploits' header."""
     folder = make_project(tmp_path_factory.mktemp("judge") / "project")
-    shutil.copy(EXPLOITS / "honest.cuh", folder / "kernels" / "include")
+    shutil.copy(EXPLOITS / "honest.cuh", folder / "kernels/include")
     return folder
 
 
@@ -340,7 +340,7 @@ def test_a_verdict_is_said_although_its_json_cannot_be_written(
 ) -> None:
     (tmp_path / "file").touch()
     path, outcomes = (
-        tmp_path / "file" / "verdict.json",
+        tmp_path / "file/verdict.json",
         both(ok(), TOO_SLOW),
     )
     assert judge(outcomes, "--json", str(path)) == 5
@@ -399,7 +399,7 @@ def test_two_kernels_of_ones_own_are_compared(
 
 
 def test_docs_name_every_field_and_exit_code() -> None:
-    page = (ROOT / "docs" / "judge.md").read_text()
+    page = (ROOT / "docs/judge.md").read_text()
     assert all(
         f"`{name}`" in page
         for name in [*COLUMNS, "kernel", "dtype", "device", "verdict", "cells"]
@@ -492,7 +492,7 @@ def test_a_reference_may_be_a_kernel_and_its_fault_is_not_the_kernels(
     kernel: Kernel,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    other = checkout / "kernels" / "other.yaml"
+    other = checkout / "kernels/other.yaml"
     shutil.copy(EXPLOITS / "exploit.yaml", other)
     other.with_suffix(".cu").write_text(BROKEN)
     try:

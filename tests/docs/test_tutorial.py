@@ -18,8 +18,8 @@ from ladder.cli.app import STEPS
 from ladder.model.kernel import Kernel
 
 README = (ROOT / "README.md").read_text()
-RUN = (ROOT / "docs" / "run.md").read_text()
-TUTORIAL = (ROOT / "docs" / "add-a-kernel.md").read_text()
+RUN = (ROOT / "docs/run.md").read_text()
+TUTORIAL = (ROOT / "docs/add-a-kernel.md").read_text()
 
 
 def tutorial_files(folder: str) -> dict[str, str]:
@@ -90,7 +90,7 @@ def own_gemm(tmp_path: Path) -> Kernel:
     for name, text in tutorial_files("mine/").items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
-    return load_kernel(tmp_path / "mine" / "gemm_mine.yaml")
+    return load_kernel(tmp_path / "mine/gemm_mine.yaml")
 
 
 def test_its_gemm_compiles_in_all_its_variants(own_gemm: Kernel) -> None:

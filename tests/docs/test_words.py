@@ -12,8 +12,8 @@ import yaml
 from conftest import ROOT
 from ladder.claims.ledger import CLAIMS
 
-SOURCES = ROOT / "docs" / "sources.md"
-GLOSSARY = ROOT / "docs" / "glossary.md"
+SOURCES = ROOT / "docs/sources.md"
+GLOSSARY = ROOT / "docs/glossary.md"
 PAGES = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",

@@ -25,7 +25,7 @@ Measure = Callable[..., dict[str, Record]]
 def measure(tmp_path: Path) -> Measure:
     """Measure variants of the tests' own kernels; returns their records by variant and size, once for all regimes."""
     folder = make_project(tmp_path / "project")
-    shutil.copytree(ROOT / "tests" / "gpu_kernels", folder / "kernels" / "gemm")
+    shutil.copytree(ROOT / "tests/gpu_kernels", folder / "kernels/gemm")
 
     def run(
         kernel: str,
@@ -194,7 +194,7 @@ for scrubs in (False, True):
 
 def run_probe(script: str, source: str = "") -> str:
     """What a script prints that is given the architecture and a file of gpu_probes."""
-    file = str(ROOT / "tests" / "gpu_probes" / source)
+    file = str(ROOT / "tests/gpu_probes" / source)
     command = [sys.executable, "-c", script, GPUS[0].arch, file]
     return output_of(command, ROOT, PYTHONPATH=PACKAGES)
 
@@ -208,8 +208,8 @@ def test_no_kernel_finds_what_another_left_in_shared_memory() -> None:
 @pytest.mark.skipif(find_sanitizer() is None, reason="needs compute-sanitizer")
 def test_the_sanitizer_finds_each_fault_and_a_trap_hides_none(tmp_path: Path) -> None:
     folder = make_project(tmp_path / "project")
-    shutil.copytree(ROOT / "tests" / "gpu_kernels", folder / "kernels" / "gemm")
-    results = RunFolder(folder / "results" / "test" / GPUS[0].slug)
+    shutil.copytree(ROOT / "tests/gpu_kernels", folder / "kernels/gemm")
+    results = RunFolder(folder / "results/test" / GPUS[0].slug)
     ladder(folder, "sanitize", str(results.root), "--arch", GPUS[0].arch, "--jobs", "4")
     seen = read_json(results.sanitizer)
     assert seen is not None

@@ -23,7 +23,7 @@ pytestmark = [
 def test_two_hundred_repetitions_on_fresh_inputs_are_right() -> None:
     command = [
         sys.executable,
-        str(ROOT / "tests" / "repetitions.py"),
+        str(ROOT / "tests/repetitions.py"),
         GPUS[0].arch,
         "200",
     ]
@@ -35,9 +35,9 @@ def test_a_rung_takes_as_long_as_hopper_gemm_with_its_parameters(
     tmp_path: Path, name: str
 ) -> None:
     folder = make_project(tmp_path / "project")
-    shutil.copytree(ROOT / "kernels" / "gemm" / "hopper", folder / "kernels" / "gemm")
+    shutil.copytree(ROOT / "kernels/gemm/hopper", folder / "kernels/gemm")
     shutil.copytree(
-        ROOT / "kernels" / "include", folder / "kernels" / "include", dirs_exist_ok=True
+        ROOT / "kernels/include", folder / "kernels/include", dirs_exist_ok=True
     )
     against = {"dtypes": ["bf16"], "regimes": ["cold"]}
     against["references"] = [{"kernel": RING, "params": RUNGS[name]}]
@@ -50,9 +50,9 @@ def test_a_rung_takes_as_long_as_hopper_gemm_with_its_parameters(
 
 def test_fp8_is_timed_with_and_without_fast_accumulation(tmp_path: Path) -> None:
     folder = make_project(tmp_path / "project")
-    shutil.copytree(ROOT / "kernels" / "gemm" / "hopper", folder / "kernels" / "gemm")
+    shutil.copytree(ROOT / "kernels/gemm/hopper", folder / "kernels/gemm")
     shutil.copytree(
-        ROOT / "kernels" / "include", folder / "kernels" / "include", dirs_exist_ok=True
+        ROOT / "kernels/include", folder / "kernels/include", dirs_exist_ok=True
     )
     both = {
         "dtypes": ["fp8"],

@@ -25,7 +25,7 @@ from ladder.problems.registry import PROBLEMS
 from measuring import GPUS, on_gpu
 
 KEY = 0x0123_4567_89AB_CDEF
-CHECK = PACKAGE / "problems" / "stencil" / "check.cu"
+CHECK = PACKAGE / "problems/stencil/check.cu"
 TYPES = ("fp32", "tf32", "fp16", "bf16", "fp8", "int32")
 WORD: dict[str, Any] = {
     "fp32": np.float32,

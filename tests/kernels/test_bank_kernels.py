@@ -14,7 +14,7 @@ from ladder.problems.banks.instance import (
     words_read,
 )
 
-FOLDER = ROOT / "kernels" / "shared_memory"
+FOLDER = ROOT / "kernels/shared_memory"
 SHARED = ("LDS", "LDSM", "STS", "LDL", "STL")
 ACCESSES: list[tuple[str, dict[str, Any], str]] = [
     ("bank_stride", {"stride": 32}, "LDS"),

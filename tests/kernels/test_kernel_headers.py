@@ -152,7 +152,7 @@ def test_lines_of_kernels_are_short() -> None:
 
 def test_lines_of_kernels_to_copy_are_short() -> None:
     """Those of tests/axpy, and those that the page shows."""
-    page = (ROOT / "docs" / "add-a-kernel.md").read_text()
+    page = (ROOT / "docs/add-a-kernel.md").read_text()
     texts = re.findall(r"^```(?:cuda|yaml)\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     assert len(texts) == 5
     texts += [path.read_text() for path in (ROOT / "tests/axpy/kernels").iterdir()]

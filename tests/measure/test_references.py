@@ -31,7 +31,7 @@ from test_worker import planned, played
 __all__ = ["played"]  # a fixture that every test here has
 
 CC, NVCC = shutil.which("cc"), shutil.which("nvcc")
-PAGE = (ROOT / "docs" / "references.md").read_text()
+PAGE = (ROOT / "docs/references.md").read_text()
 
 LIBRARY = """
 #include <stdint.h>
@@ -451,7 +451,7 @@ def test_the_examples_of_the_page_are_code(tmp_path: Path) -> None:
 @pytest.fixture
 def gpu_project(tmp_path: Path) -> Path:
     folder = make_project(tmp_path / "project")
-    shutil.copytree(ROOT / "tests" / "gpu_kernels", folder / "kernels" / "gemm")
+    shutil.copytree(ROOT / "tests/gpu_kernels", folder / "kernels/gemm")
     return folder
 
 

@@ -220,7 +220,7 @@ KEPT = ["--config", f"compile={{cache: {kept_cache().folder}}}"]
 def test_one_kernel_alone_leaves_what_is_known_of_others(
     project: Path, lent: None, caplog: pytest.LogCaptureFixture
 ) -> None:
-    folder = project / "results" / "host"
+    folder = project / "results/host"
     before = {"source_sha256": "a", "clean": [*TOOLS], "others": []}
     write_json(folder / "sanitizer.json", {"alone": {}, "other": before})
     words = ["--root", str(project), "sanitize", str(folder), "--arch", "sm_90a", *KEPT]

@@ -271,7 +271,7 @@ def test_an_archive_says_what_was_written_but_the_whole_uuid(tmp_path: Path) -> 
     lab.record(["bank_stride", "fp32_ladder"])
     store = read_store(lab.folder.records)
     write_archive(
-        tmp_path / "archive" / "one.parquet", list(store), store.sessions.values()
+        tmp_path / "archive/one.parquet", list(store), store.sessions.values()
     )
     archive = read_archive(tmp_path / "archive")
     assert list(archive.sessions.values()) == [public(lab.session)]

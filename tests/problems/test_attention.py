@@ -23,7 +23,7 @@ from ladder.model.problem import C_TYPES, INPUTS
 from ladder.problems.attention import PROBLEM, output_dtype
 from ladder.problems.attention.bounds import allowance, rms_bound
 
-CHECK = PACKAGE / "problems" / "attention" / "check.cu"
+CHECK = PACKAGE / "problems/attention/check.cu"
 KEY, SECRET = 0x0123_4567_89AB_CDEF, 0x5EC_2E7
 SINGLE = np.float32
 GROUP = 4  # rows that the check takes together

@@ -213,7 +213,7 @@ def test_a_size_that_no_check_can_judge_says_which_k_is_the_longest() -> None:
     assert reason is not None
     assert "K = 65536" in reason
     assert PROBLEM.unsupported(size | {"k": 2**24}, "fp8") is None
-    kernel = load_kernel(ROOT / "tests" / "exploits" / "acc16_honest.yaml")
+    kernel = load_kernel(ROOT / "tests/exploits/acc16_honest.yaml")
     variant = kernel.variant({}, "fp16_acc16")
     assert variant.absent(size, "sm_90a") is None
     assert variant.absent(size | {"k": 2**16 + 1}, "sm_90a") == reason

@@ -112,7 +112,7 @@ def largest(mutation: str) -> float:
 
 @pytest.mark.published
 def test_every_result_that_was_published_lies_within_its_bound() -> None:
-    for path in sorted((ROOT / "results" / "published").glob("*/timings.parquet")):
+    for path in sorted((ROOT / "results/published").glob("*/timings.parquet")):
         rows = pd.read_parquet(path)
         rows = rows[
             (rows.problem == "gemm") & (rows.status == "ok") & rows.max_error.notna()
@@ -327,7 +327,7 @@ class EmulatedHarness:
             else:
                 given.append(getattr(one, "value", one))
         program = check_program(
-            PACKAGE / "problems" / "gemm" / "check.cu", entry, PACKAGE / "gpu"
+            PACKAGE / "problems/gemm/check.cu", entry, PACKAGE / "gpu"
         )
         CheckMachine(program, self.memory, max(1, -(-elements // 256)), given).run()
 
@@ -530,7 +530,7 @@ def own_harness(dtype: str) -> tuple[bytes, dict[str, str]]:
     return cubin, facts["symbols"]
 
 
-OWN = ROOT / "tests" / "gpu_probes" / "mutations.cu"
+OWN = ROOT / "tests/gpu_probes/mutations.cu"
 
 
 def own_entries(dtype: str) -> dict[str, str]:

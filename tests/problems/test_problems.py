@@ -13,7 +13,7 @@ from ladder.model.errors import LadderError
 from ladder.problems.registry import PROBLEMS, with_columns
 from measuring import on_gpu
 
-AXPY = ROOT / "tests" / "axpy"
+AXPY = ROOT / "tests/axpy"
 
 
 @pytest.fixture

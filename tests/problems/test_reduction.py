@@ -16,7 +16,7 @@ from ladder.problems.reduction import PROBLEM
 from ladder.problems.reduction.bounds import error_bound
 from problems.check_kernels import inspected
 
-CHECK = PACKAGE / "problems" / "reduction" / "check.cu"
+CHECK = PACKAGE / "problems/reduction/check.cu"
 KEY = 0x0123_4567_89AB_CDEF
 COUNTS = (1, 2, 3, 16, 100, 1000, 2**14, 2**20)
 

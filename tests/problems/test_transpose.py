@@ -18,7 +18,7 @@ from ladder.problems.transpose import instance as of_transpose
 from ladder.problems.transpose.instance import TransposeInstance
 from problems.check_kernels import inspected, words
 
-CHECK = PACKAGE / "problems" / "transpose" / "check.cu"
+CHECK = PACKAGE / "problems/transpose/check.cu"
 KEY = 0x0123_4567_89AB_CDEF
 SHAPES = ((1, 1), (1, 37), (37, 1), (5, 7), (33, 30), (64, 16), (300, 3))
 

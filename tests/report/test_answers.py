@@ -414,7 +414,7 @@ def test_the_cells_measured_first_answer_the_first_screen(
 
     What is published of variants that no sweep has any more counts for neither.
     """
-    run = set_up(ROOT, [ROOT / "config" / "quick.yaml"])
+    run = set_up(ROOT, [ROOT / "config/quick.yaml"])
     assert not isinstance(run.config.sweeps, str)
     sweeps = {
         name: chosen_cells(every_sweep()[name], run.config.sweeps)

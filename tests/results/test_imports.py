@@ -24,4 +24,4 @@ for module in pkgutil.walk_packages(ladder.results.__path__, "ladder.results."):
 def test_results_are_imported_without_cuda() -> None:
     printed = output_of([sys.executable, "-c", WITHOUT_CUDA], ROOT / "workflow")
     assert "ladder.results.collect" in printed.split()
-    assert "ladder.results.forecast" in done.stdout.split()
+    assert "ladder.results.forecast" in printed.split()

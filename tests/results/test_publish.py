@@ -62,7 +62,7 @@ class Run(Lab):
             if path.stem not in SWEEPS:
                 path.unlink()
         self.project.config.joinpath("config.yaml").write_text(
-            (ROOT / "config" / "config.yaml").read_text()
+            (ROOT / "config/config.yaml").read_text()
         )
         edit_yaml(self.project.config / "config.yaml", self.configure)
         if not (self.root / ".git").exists():
@@ -686,7 +686,7 @@ def test_what_the_compiler_said_is_published_and_stays_without_the_cache(
             sweep, released.project.include, "sm_90a", ()
         ).requests
     ]
-    cache = released.root / ".cache" / "cubins"
+    cache = released.root / ".cache/cubins"
     for request in requests:
         write_json(
             cache / f"{request.key}.json",

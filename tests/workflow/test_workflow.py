@@ -40,7 +40,7 @@ def facts(project: Path, variant: str) -> dict[str, Any]:
 
 def compiled_of(project: Path, sweep: str) -> list[str]:
     """Entries that the last compile job of a sweep handed to the compiler."""
-    log = (project / RESULTS / "logs" / "prepare_sweep" / f"{sweep}.log").read_text()
+    log = (project / RESULTS / "logs/prepare_sweep" / f"{sweep}.log").read_text()
     return sorted(re.findall(r"^\[\d+/\d+\] (.*)$", log, re.MULTILINE))
 
 
