@@ -17,6 +17,7 @@ from typing import Any
 
 import pandas as pd
 import yaml
+from conftest import edit_yaml
 from ladder.catalogue.config import Config
 from ladder.catalogue.kernels import load_kernels
 from ladder.catalogue.plans import plan_sweep
@@ -612,6 +613,11 @@ class Lab:
         """The tables of a sweep."""
         view = self.view(name, records)
         return collect_sweep(view, *accounts_of(self.folder, view.plan.sweep))
+
+    def update(self, name: str, **fields: object) -> None:
+        """Change fields of a sweep's document."""
+        path = self.project.sweeps / f"{name}.yaml"
+        edit_yaml(path, lambda sweep: sweep.update(fields))
 
     def record_and_collect(
         self, names: list[str] | None = None, *more: Any, **options: Any

@@ -247,10 +247,7 @@ def test_a_task_is_timed_against_what_was_chosen_regime_by_regime(
 @pytest.fixture
 def lab(tmp_path: Path) -> Lab:
     made = Lab(tmp_path)
-    edit_yaml(
-        made.project.sweeps / f"{SWEEP}.yaml",
-        lambda sweep: sweep.update(references=["cublas", "cublaslt"]),
-    )
+    made.update(SWEEP, references=["cublas", "cublaslt"])
     return made
 
 

@@ -27,7 +27,7 @@ def of_task(plan: Plan, index: int, folder: Path) -> Any:
 
 
 def test_errors_are_recorded_by_kind_of_inputs_where_the_sweep_asks_for_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
     plan = plan_of("fp32_tensor", tmp_path)
     names = [

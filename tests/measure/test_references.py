@@ -109,6 +109,11 @@ def python_file(folder: Path, text: str = PYTHON) -> str:
     return "mine.py"
 
 
+def good_plan(folder: Path) -> Plan:
+    mine = {"python": python_file(folder), "entry": "good", "name": "mine"}
+    return own_plan(folder, [mine])
+
+
 def shared_object(folder: Path) -> str:
     if CC is None:
         pytest.skip("needs a C compiler, cc")
@@ -155,8 +160,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_python_callable_gets_buffers_sizes_scalars_and_the_stream(
     tmp_path: Path,
 ) -> None:
-    file = python_file(tmp_path)
-    plan = own_plan(tmp_path, [{"python": file, "entry": "good", "name": "mine"}])
+    plan = good_plan(tmp_path)
     result = answer(plan, tmp_path)["cold"]
     assert (result["status"], result["notes"]) == ("ok", [])
     assert result["reference"] == "mine"
@@ -321,9 +325,7 @@ def test_a_reference_that_is_wrong_always_or_if_the_stream_is_held_leaves_a_note
 def test_a_reference_that_spoils_memory_or_the_context_is_named_and_ends_the_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan = own_plan(
-        tmp_path, [{"python": python_file(tmp_path), "entry": "good", "name": "mine"}]
-    )
+    plan = good_plan(tmp_path)
     damage = ("out_of_bounds", "1 bytes around c were written")
     with monkeypatch.context() as patch:
         patch.setattr(
@@ -356,9 +358,7 @@ def test_a_reference_that_spoils_memory_or_the_context_is_named_and_ends_the_pro
 def test_where_a_reference_cannot_be_captured_there_is_no_warm(
     tmp_path: Path, short: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan = own_plan(
-        tmp_path, [{"python": python_file(tmp_path), "entry": "good", "name": "mine"}]
-    )
+    plan = good_plan(tmp_path)
     played_capture = watch.capture
 
     def refuse(stream: Any, members: Sequence[Any]) -> Any:

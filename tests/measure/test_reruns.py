@@ -234,9 +234,7 @@ CHANGES: dict[str, tuple[Callable[[Measured], object], CompileRequests]] = {
         lambda sweep, task, regime: regime == COUNTERS and sweep == "bank_stride",
     ),
     "errors by kind of inputs": (
-        lambda it: it.sweep(
-            "fp32_ladder", lambda sweep: sweep.update(errors={"sizes": [4096]})
-        ),
+        lambda it: it.lab.update("fp32_ladder", errors={"sizes": [4096]}),
         lambda sweep, task, regime: (
             sweep == "fp32_ladder"
             and regime != COUNTERS
@@ -244,23 +242,17 @@ CHANGES: dict[str, tuple[Callable[[Measured], object], CompileRequests]] = {
         ),
     ),
     "a regime": (
-        lambda it: it.sweep(
-            "tensor_ladder",
-            lambda sweep: sweep.update(regimes=["cold", "warm", "sustained"]),
+        lambda it: it.lab.update(
+            "tensor_ladder", regimes=["cold", "warm", "sustained"]
         ),
         lambda sweep, task, regime: sweep == "tensor_ladder" and regime == "sustained",
     ),
     "a sweep's own precision": (
-        lambda it: it.sweep(
-            "tensor_ladder", lambda sweep: sweep.update(precision=0.01)
-        ),
+        lambda it: it.lab.update("tensor_ladder", precision=0.01),
         times_of("tensor_ladder"),
     ),
     "what it is timed against": (
-        lambda it: it.sweep(
-            "tensor_ladder",
-            lambda sweep: sweep.update(references=["cublas", "cublaslt"]),
-        ),
+        lambda it: it.lab.update("tensor_ladder", references=["cublas", "cublaslt"]),
         times_of("tensor_ladder"),
     ),
     "which variant it is timed against": (
@@ -320,9 +312,7 @@ def test_exactly_what_depends_on_a_change_is_measured_again(
 def test_cublaslts_algorithms_matter_where_it_is_a_reference(
     measured: Measured, library: str
 ) -> None:
-    measured.sweep(
-        "tensor_ladder", lambda sweep: sweep.update(references=["cublas", library])
-    )
+    measured.lab.update("tensor_ladder", references=["cublas", library])
     measured.lab.record(["tensor_ladder"])
     assert shown(measured.due()) == []
     measured.settings(lt_heuristics=3)
@@ -389,10 +379,7 @@ def test_sustained_beside_the_regimes_of_a_sweep_is_measured_once(
 ) -> None:
     lab, name, chosen = measured.lab, "fp32_transpose", {"sizes": [4096]}
     measured.settings(sessions=2)
-    measured.sweep(
-        name,
-        lambda sweep: sweep.update(repeated=chosen, sustained=chosen, regimes=["cold"]),
-    )
+    measured.lab.update(name, repeated=chosen, sustained=chosen, regimes=["cold"])
 
     def due() -> set[str]:
         """Regimes of repeated cells."""
@@ -411,5 +398,5 @@ def test_sustained_beside_the_regimes_of_a_sweep_is_measured_once(
     assert due() == {"cold", "sustained"}
     lab.record([name], with_sustained)
     assert due() == {"cold"}
-    measured.sweep(name, lambda sweep: sweep.update(regimes=["cold", "sustained"]))
+    measured.lab.update(name, regimes=["cold", "sustained"])
     assert due() == {"cold", "sustained"}, "a regime of the sweep itself is repeated"

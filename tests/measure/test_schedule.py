@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
-from conftest import edit_yaml
 from factory import FINISHED, SESSION, Fields, Lab, Place, failed
 from ladder.measure.schedule import Schedule
 
@@ -67,7 +66,7 @@ CASES = {
 def scheduled(case: Case, folder: Path) -> Schedule:
     lab = Lab(folder)
     given = {"tuning": False, "regimes": ["cold"], "sizes": [4096]} | case.sweep
-    edit_yaml(lab.project.sweeps / f"{SWEEP}.yaml", lambda sweep: sweep.update(given))
+    lab.update(SWEEP, **given)
     lab.settings = {"measure": case.measure}
     lab.compile(lab.sweeps([SWEEP])[SWEEP])
     for number, (gpu, rungs) in enumerate(case.held):

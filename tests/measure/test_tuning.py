@@ -34,10 +34,7 @@ FIRST, SECOND, THIRD, FOURTH = (
 def tuned(root: Path, name: str = SWEEP, **more: Any) -> Lab:
     """A project in which a sweep is a tuning sweep; without its second regime."""
     lab = Lab(root)
-    edit_yaml(
-        lab.project.sweeps / f"{name}.yaml",
-        lambda sweep: sweep.update({"tuning": True, "regimes": ["cold"]} | more),
-    )
+    lab.update(name, **({"tuning": True, "regimes": ["cold"]} | more))
     return lab
 
 

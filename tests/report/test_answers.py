@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from checkout import PUBLISHED, every_sweep, published_data, published_of
-from conftest import ROOT, edit_yaml, output_of
+from conftest import ROOT, output_of
 from factory import Fields, Lab, over
 from ladder.catalogue.plans import plan_sweep
 from ladder.catalogue.settings import set_up
@@ -31,7 +31,7 @@ from ladder.results import tables
 from ladder.results.run_data import Gain, RunData
 from ladder.results.statistics import UNKNOWN, Estimate, records, size_of
 from ladder.results.verdicts import NO_GAIN
-from rendering import made, report, section
+from rendering import answer_of, made, report, section, with_frames
 
 MOST_WORDS = 4000
 """Of the report."""
@@ -285,10 +285,7 @@ def test_what_is_fastest_for_seconds_is_chosen_apart(tmp_path: Path) -> None:
 
     lab = Lab(tmp_path)
     held = {"sizes": [4096], "where": "kernel == 'gemm_register_tile'"}
-    edit_yaml(
-        lab.project.sweeps / "fp32_ladder.yaml",
-        lambda sweep: sweep.update(sustained=held),
-    )
+    lab.update("fp32_ladder", sustained=held)
     lab.record_and_collect(["fp32_ladder"], change)
     data = RunData.read(lab.folder, lab.sweeps(["fp32_ladder"]))
     choice = next(
@@ -439,11 +436,8 @@ def test_the_cells_measured_first_answer_the_first_screen(
         for name, sweep in published.sweeps.items()
         for one in sweep.variants
     }
-    frames = {
-        **published.frames,
-        "timings": timings[[cell[:2] in variants for cell in cells]],
-    }
-    everything = RunData(published.sweeps, frames, published.environment)
+    rows = timings[[cell[:2] in variants for cell in cells]]
+    everything = with_frames(published, timings=rows)
     assert len(data.frames["timings"]) < len(timings) / 10
     folder = run.project.published("nvidia-h200")
     links = [Links(folder, folder.root, each) for each in (data, everything)]
@@ -470,26 +464,15 @@ def test_what_was_not_decided_is_no_statement_that_was_tried(
     here = decided[~decided["source"].str.startswith(OTHER_GPU)]
     gone = here["id"].iloc[0]
     claims.loc[claims["id"] == gone, "verdict"] = "not measured"
-    data = RunData(
-        published.sweeps, {**published.frames, "claims": claims}, published.environment
-    )
+    data = with_frames(published, claims=claims)
     assert Lookups(data).decided()["claims"] == here["id"].nunique() - 1
 
 
 def test_what_triton_costs_is_said_where_its_compiler_is_missing() -> None:
     """All numbers of the answer are times and counters."""
     data = published_of("triton_gemm")
-
-    def answered(of: RunData) -> Answer:
-        links = Links(PUBLISHED, PUBLISHED.root, of)
-        return next(one for one in answers(of, links) if one.name == "triton")
-
     resources = data.frames["resources"]
     compiled = resources[~resources["variant"].str.startswith("triton_")]
     assert 0 < len(compiled) < len(resources)
-    without = answered(
-        RunData(
-            data.sweeps, dict(data.frames) | {"resources": compiled}, data.environment
-        )
-    )
-    assert without == answered(data)
+    without = answer_of(with_frames(data, resources=compiled), "triton")
+    assert without == answer_of(data, "triton")

@@ -9,7 +9,6 @@ from typing import Any
 import pandas as pd
 import pytest
 from checkout import every_sweep
-from conftest import edit_yaml
 from factory import Fields, Lab
 from ladder.model.sweep import Sweep
 from ladder.report.causes import Cause, cause, resident
@@ -250,10 +249,7 @@ def test_rungs_are_numbered_as_they_are_read_and_each_changes_the_one_before(
 def recorded(tmp_path: Path, variants: list[Fields]) -> tuple[Sweep, Fields]:
     """A sweep of these variants against cuBLAS, and the tables of its made-up records."""
     lab, name = Lab(tmp_path), "fp32_transpose"
-    edit_yaml(
-        lab.project.sweeps / f"{name}.yaml",
-        lambda sweep: sweep.update(variants=variants, references=["cublas"]),
-    )
+    lab.update(name, variants=variants, references=["cublas"])
     lab.record([name])
     return lab.sweeps([name])[name], lab.frames(name)
 

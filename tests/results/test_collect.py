@@ -384,7 +384,7 @@ def test_a_size_without_support_is_no_mistake_where_nothing_is_asked(
 
 
 def test_counters_are_of_the_first_size_asked_for(fresh: Lab) -> None:
-    edited(fresh, lambda sweep: sweep.update(counters={"groups": ["banks"]}))
+    fresh.update("fp32_transpose", counters={"groups": ["banks"]})
     assert {size["m"] for _, size in kept_where(fresh, "m > 1024").counted} == {4096}
 
 
@@ -403,7 +403,7 @@ def named_rungs(lab: Lab, **second: object) -> None:
         for name, value in (variants[1] | second).items()
         if value is not None
     }
-    edited(lab, lambda sweep: sweep.update(variants=variants))
+    lab.update("fp32_transpose", variants=variants)
 
 
 def test_a_rung_is_paired_with_the_rung_it_changes_besides_the_reference(
@@ -414,7 +414,7 @@ def test_a_rung_is_paired_with_the_rung_it_changes_besides_the_reference(
     assert not any(task.baseline for task in plan.tasks), (
         "the sweep's reference is that rung"
     )
-    edited(fresh, lambda sweep: sweep.update(references=["cublas"]))
+    fresh.update("fp32_transpose", references=["cublas"])
     fresh.record(["fp32_transpose"])
     plan = fresh.view("fp32_transpose").plan
     pairs = [task for task in plan.tasks if task.baseline]
@@ -453,7 +453,7 @@ def test_a_baseline_is_another_rung(
 
 def test_chosen_cells_are_sustained_and_repeated(fresh: Lab) -> None:
     chosen = {"sizes": [4096], "where": "bk == 8"}
-    edited(fresh, lambda it: it.update(sustained=chosen, repeated=chosen))
+    fresh.update("fp32_transpose", sustained=chosen, repeated=chosen)
     plan = fresh.plan(tiles(fresh))
     found = [task for task in plan.tasks if task.sustained]
     assert found

@@ -397,10 +397,7 @@ def test_counters_of_other_code_are_named_with_their_date(released: Run) -> None
 def test_what_another_checkout_measured_is_not_published(
     run: Run, caplog: pytest.LogCaptureFixture
 ) -> None:
-    edit_yaml(
-        run.project.sweeps / "tensor_ladder.yaml",
-        lambda sweep: sweep.update(precision=0.01),
-    )
+    run.update("tensor_ladder", precision=0.01)
     run.compile(run.sweeps()["tensor_ladder"])
     assert run.publish() == 2
     assert "2 cell(s) not measured by this checkout" in caplog.text
@@ -412,10 +409,7 @@ def test_what_another_checkout_measured_is_not_published(
 def test_a_plan_that_is_not_its_files_is_refused(
     run: Run, caplog: pytest.LogCaptureFixture
 ) -> None:
-    edit_yaml(
-        run.project.sweeps / "tensor_ladder.yaml",
-        lambda sweep: sweep.update(sizes=[4096, 2048]),
-    )
+    run.update("tensor_ladder", sizes=[4096, 2048])
     assert run.publish() == 2
     assert "the plan of tensor_ladder is not that of its file" in caplog.text
 
