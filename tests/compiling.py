@@ -30,7 +30,7 @@ from ladder.model.files import digest_json, replace_file, sha256
 from ladder.model.kernel import Variant
 
 _ROOT = Path(__file__).resolve().parents[1]
-KEPT = _ROOT / ".cache/tests"
+KEPT = _ROOT / ".cache" / "tests"
 DAYS = 30
 """How long what no test uses is kept."""
 
@@ -105,7 +105,7 @@ def _with_headers(text: str, folders: Sequence[Path]) -> list[list[str]]:
             if path is None or path in read:
                 continue  # CUDA's own belong to NVRTC's version.
             read.add(path)
-            included = Path(path).read_text()
+            included = Path(path).read_text(encoding="utf-8")
             digests.add((name, sha256(included.encode())))
             todo.append((included, [os.path.dirname(path), *everywhere]))
     return sorted(map(list, digests))
@@ -167,7 +167,7 @@ def compile_variant(
 
 def compiled_without_spills(variants: Sequence[Variant]) -> list[bytes]:
     """Cubins of variants for Hopper."""
-    found = compile_variants(variants, _ROOT / "kernels/include", "sm_90a")
+    found = compile_variants(variants, _ROOT / "kernels" / "include", "sm_90a")
     for variant, (_, facts) in zip(variants, found, strict=True):
         assert facts["status"] == "ok", (variant.id, facts["reason"])
         assert (facts["spill_store_bytes"], facts["local_bytes"]) == (0, 0), variant.id
@@ -203,7 +203,7 @@ def compile_ptx(
     source: Path, entry: str, includes: Sequence[Path], text: str | None = None
 ) -> str:
     """PTX of one instance of a template for compute_90; `text` stands in for the source."""
-    source_text = text or source.read_text()
+    source_text = text or source.read_text(encoding="utf-8")
     folders = [source.parent, *includes]
 
     def make() -> str:

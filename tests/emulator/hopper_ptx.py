@@ -491,7 +491,8 @@ class HopperMachine(TensorMachine):
         self, word: Array, value: Array | None, thread: Array
     ) -> Array | None:
         block = self.block[thread]
-        self._refuse_outside(word)
+        if ((word < 0) | (word >= self.program.shared_bytes // 4)).any():
+            raise Fault("an access outside of shared memory")
         if value is None:
             return np.asarray(self.shared[block, word])
         self.shared[block, word] = value

@@ -472,16 +472,13 @@ class Machine:
     def _has_counted(self, opcode: str, word: int, thread: int) -> None:
         """What follows from that for who may read what."""
 
-    def _refuse_outside(self, word: Array) -> None:
-        if ((word < 0) | (word >= self.program.shared_bytes // 4)).any():
-            raise Fault("an access outside of shared memory")
-
     def _in_shared(
         self, word: Array, value: Array | None, thread: Array
     ) -> Array | None:
         """The same in the shared memory of the threads' blocks."""
         block = self.block[thread]
-        self._refuse_outside(word)
+        if ((word < 0) | (word >= self.program.shared_bytes // 4)).any():
+            raise Fault("an access outside of shared memory")
         if value is None:
             fresh = self.written[block, word] == self.barriers[block]
             if (fresh & (self.writer[block, word] != thread)).any():
@@ -500,17 +497,12 @@ class Machine:
             raise Fault("a barrier that not all threads of a block reach")
         self.barriers[here.all(axis=1)] += 1
 
-    def _at_work(self, mask: Array, what: str) -> Array:
-        """Whether each warp runs this instruction, as all of its lanes do or none."""
-        warps = mask.reshape(-1, 32)
-        if (warps.any(axis=1) != warps.all(axis=1)).any():
-            raise Fault(f"{what} that not all lanes of a warp reach")
-        return np.asarray(warps.all(axis=1))
-
     def _refuse_parts_of_warps(self, members: str, mask: Array) -> None:
+        warps = mask.reshape(-1, 32)
         if (self._value(members, "u32")[mask] != 0xFFFFFFFF).any():
             raise Fault("a shuffle or a vote that does not name all lanes")
-        self._at_work(mask, "a shuffle or a vote")
+        if (warps.any(axis=1) != warps.all(axis=1)).any():
+            raise Fault("a shuffle or a vote that not all lanes of a warp reach")
 
     def _active(self, to: str, mask: Array) -> None:
         """A bit for each lane of the warp that runs this instruction."""

@@ -270,7 +270,10 @@ class TensorMachine(Machine):
         self._set(operands[0], lanes.any(axis=1).repeat(32), mask)
 
     def _warp_barrier(self, mask: Array) -> None:
-        self.warp_barriers[self._at_work(mask, "a barrier")] += 1
+        warps = mask.reshape(-1, 32)
+        if (warps.any(axis=1) != warps.all(axis=1)).any():
+            raise Fault("a barrier that not all lanes of a warp reach")
+        self.warp_barriers[warps.all(axis=1)] += 1
 
     def _convert(self, modifiers: list[str], to: str, operands: list[str]) -> Act:
         *_, target, source = modifiers
@@ -338,7 +341,8 @@ class TensorMachine(Machine):
         self, word: Array, value: Array | None, thread: Array
     ) -> Array | None:
         block = self.block[thread]
-        self._refuse_outside(word)
+        if ((word < 0) | (word >= self.program.shared_bytes // 4)).any():
+            raise Fault("an access outside of shared memory")
         if value is None:
             at = block * self.shared.shape[1] + word
             since = self.written.take(at), self.written_in_warp.take(at)
@@ -413,7 +417,10 @@ class TensorMachine(Machine):
     # Matrices of a warp.
 
     def _whole_warps(self, mask: Array) -> Array:
-        return np.flatnonzero(self._at_work(mask, "an instruction of a warp"))
+        warps = mask.reshape(-1, 32)
+        if (warps.any(axis=1) != warps.all(axis=1)).any():
+            raise Fault("an instruction of a warp that not all lanes reach")
+        return np.flatnonzero(warps.all(axis=1))
 
     def _load_matrices(
         self, operands: tuple[str, ...], mask: Array, *, transposed: bool
