@@ -47,6 +47,14 @@ class Outcome:
         return self.code == 0 and "Nothing to be done" in self.text
 
 
+GEMMS = {
+    "title": "t",
+    "question": "q?",
+    "problem": "gemm",
+    "dtypes": ["fp32"],
+    "references": ["cublas"],
+}
+"""Fields of a sweep, which has sizes and variants as well."""
 MADE_UP_GPU = str(ROOT / "tests/made_up_gpu")
 
 

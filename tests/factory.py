@@ -59,7 +59,7 @@ SPEED = {
 }
 
 
-def _axis(*values: int | str, default: int | str | None = None) -> Fields:
+def axis(*values: int | str, default: int | str | None = None) -> Fields:
     return {
         "values": list(values),
         "default": values[0] if default is None else default,
@@ -67,7 +67,9 @@ def _axis(*values: int | str, default: int | str | None = None) -> Fields:
     }
 
 
-def _kernel(problem: str, dtypes: list[str], parameters: Fields, **more: Any) -> Fields:
+def kernel_document(
+    problem: str, dtypes: list[str], parameters: Fields, **more: Any
+) -> Fields:
     pointers = [{"pointer": name} for name in PROBLEMS[problem].buffers]
     scalars = [
         {"scalar": name, "type": "float32"} for name in PROBLEMS[problem].scalars
@@ -86,37 +88,37 @@ def _kernel(problem: str, dtypes: list[str], parameters: Fields, **more: Any) ->
 
 
 KERNELS = {
-    "gemm_naive": _kernel("gemm", ["fp32"], {"mapping": _axis("row", "column")}),
-    "gemm_shared_tile": _kernel("gemm", ["fp32"], {}),
-    "gemm_register_tile": _kernel(
+    "gemm_naive": kernel_document("gemm", ["fp32"], {"mapping": axis("row", "column")}),
+    "gemm_shared_tile": kernel_document("gemm", ["fp32"], {}),
+    "gemm_register_tile": kernel_document(
         "gemm",
         ["fp32"],
         {
-            "bm": _axis(64, 128, default=128),
-            "bk": _axis(8, 16),
-            "transpose_a": _axis(0, 1, default=1),
+            "bm": axis(64, 128, default=128),
+            "bk": axis(8, 16),
+            "transpose_a": axis(0, 1, default=1),
         },
         constraints=[{"expr": "m % bm == 0", "reason": "M must be a multiple of BM"}],
     ),
-    "wmma_naive": _kernel("gemm", ["fp16"], {}),
-    "wmma_tile": _kernel("gemm", ["fp16"], {"warps": _axis(2, 4)}),
-    "bank_stride": _kernel(
-        "banks", ["int32"], {"stride": _axis(*range(1, 34)), "warps": _axis(1, 8)}
+    "wmma_naive": kernel_document("gemm", ["fp16"], {}),
+    "wmma_tile": kernel_document("gemm", ["fp16"], {"warps": axis(2, 4)}),
+    "bank_stride": kernel_document(
+        "banks", ["int32"], {"stride": axis(*range(1, 34)), "warps": axis(1, 8)}
     ),
-    "bank_column": _kernel(
+    "bank_column": kernel_document(
         "banks",
         ["int32"],
-        {"tile_layout": _axis("plain", "padded", "xor"), "warps": _axis(1, 8)},
+        {"tile_layout": axis("plain", "padded", "xor"), "warps": axis(1, 8)},
     ),
-    "stencil_shared": _kernel(
+    "stencil_shared": kernel_document(
         "stencil",
         ["int32"],
-        {"radius": _axis(1, 2, 4, 6, 8, 12, 16), "coarsen": _axis(1, 2, 4, 8)},
+        {"radius": axis(1, 2, 4, 6, 8, 12, 16), "coarsen": axis(1, 2, 4, 8)},
     ),
-    "stencil_register_cache": _kernel(
+    "stencil_register_cache": kernel_document(
         "stencil",
         ["int32"],
-        {"radius": _axis(1, 2, 4, 6, 8, 12, 16), "coarsen": _axis(1, 2, 4, 8)},
+        {"radius": axis(1, 2, 4, 6, 8, 12, 16), "coarsen": axis(1, 2, 4, 8)},
     ),
 }
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
-from conftest import ROOT, output_of
+from conftest import GEMMS, ROOT, output_of
 from ladder.gpu.discovery import find_gpus
 from ladder.measure.store import read_store
 from ladder.model.folders import RunFolder
@@ -50,16 +50,12 @@ def measured(
     The process of the tests may itself have the GPU open: it must not count as somebody else.
     `more` are fields of the sweep, which is in fp32 against cuBLAS if they do not say otherwise.
     """
-    sweep = {
-        "title": "t",
-        "question": "q?",
-        "problem": "gemm",
-        "dtypes": ["fp32"],
+    sweep = GEMMS | {
         "sizes": sizes,
         "variants": [given | {"unsupported": "record"} for given in variants],
-        "references": ["cublas"],
         "regimes": ["cold", "warm"],
-    } | more
+        **more,
+    }
     (folder / "config/sweeps/probe.yaml").write_text(yaml.safe_dump(sweep))
     results = RunFolder(folder / "results/test" / GPUS[0].slug)
     arch = GPUS[0].arch

@@ -21,7 +21,7 @@ import pytest
 import yaml
 from checkout import published_facts
 from compiling import kept_cache
-from conftest import ROOT, edit, edit_yaml
+from conftest import GEMMS, ROOT, edit, edit_yaml
 from ladder.build.cache import Cache
 from ladder.build.nvrtc import Request
 from ladder.build.sources import source_digest
@@ -355,14 +355,10 @@ def test_a_host_without_triton_takes_what_another_one_compiled(
 def planned(workshop: Workshop, **found: Any) -> Plan:
     """The plan of a sweep over the kernel at one size, for facts that are made up."""
     own, kernel = Project(ROOT), load_kernel(workshop.description)
-    fields: dict[str, Any] = {
-        "title": "A title",
-        "question": "What is it?",
-        "problem": "gemm",
+    fields = GEMMS | {
         "layout": "TN",
         "dtypes": ["fp16"],
         "sizes": [{"m": 64, "n": 96, "k": 32}],
-        "references": ["cublas"],
         "variants": [{"kernel": "small"}],
     }
     sweep = replace(

@@ -38,7 +38,6 @@ from ladder.claims.primitives import (
 from ladder.cli.app import main
 from ladder.model.errors import LadderError
 from ladder.model.schemas import VERDICTS
-from ladder.model.sweep import Sweep
 from ladder.results import tables
 from ladder.results.run_data import Row, RunData, Value, Values, read_frames
 from ladder.results.statistics import Estimate
@@ -420,17 +419,12 @@ def test_a_margin_below_the_noise_is_refused_when_the_claim_is_loaded(
         check_claims(sweeps, 0.0025)
 
 
-@pytest.fixture(scope="module")
-def sweeps() -> dict[str, Sweep]:
-    return every_sweep()
-
-
-def test_the_projects_own_claims_are_decidable_to_the_precision_of_their_sweeps(
-    sweeps: dict[str, Sweep],
-) -> None:
-    check_claims(sweeps, 0.0025)
+def test_the_projects_own_claims_are_decidable_to_the_precision_of_their_sweeps() -> (
+    None
+):
+    check_claims(every_sweep(), 0.0025)
     with pytest.raises(LadderError, match=r"register-cache.*stencil_reach"):
-        check_claims(sweeps, 0.05)
+        check_claims(every_sweep(), 0.05)
 
 
 @pytest.mark.parametrize(
@@ -438,7 +432,6 @@ def test_the_projects_own_claims_are_decidable_to_the_precision_of_their_sweeps(
 )
 def test_a_rung_that_its_sweep_does_not_have_is_refused_with_the_nearest_name(
     asked: str | tuple[str, ...],
-    sweeps: dict[str, Sweep],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def loads(data: RunData) -> Parts:
@@ -452,9 +445,11 @@ def test_a_rung_that_its_sweep_does_not_have_is_refused_with_the_nearest_name(
     )
     named = r"coalesced: the sweep fp32_ladder: rung: '2 coalesced laods' .*mean '2 coalesced loads'\?.* 1 uncoalesced,"
     with pytest.raises(LadderError, match=named):
-        check_names(sweeps)
-    check_claims(sweeps, 0.0025)  # a run may keep a part of the rungs
-    others = {name: sweep for name, sweep in sweeps.items() if name != "fp32_ladder"}
+        check_names(every_sweep())
+    check_claims(every_sweep(), 0.0025)  # a run may keep a part of the rungs
+    others = {
+        name: sweep for name, sweep in every_sweep().items() if name != "fp32_ladder"
+    }
     check_names(others)  # a run without the sweep
 
 
@@ -471,7 +466,6 @@ def test_a_rung_that_its_sweep_does_not_have_is_refused_with_the_nearest_name(
 def test_a_kernel_parameter_or_size_that_its_sweep_does_not_have_is_refused(
     selected: dict[str, Any],
     named: str,
-    sweeps: dict[str, Sweep],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def claims(**wanted: Any) -> tuple[Claim]:
@@ -488,20 +482,18 @@ def test_a_kernel_parameter_or_size_that_its_sweep_does_not_have_is_refused(
         "CLAIMS",
         claims(kernel="gemm_staged", stages=lambda stages: stages > 8, n=(1024, 4096)),
     )
-    check_names(sweeps)
+    check_names(every_sweep())
     monkeypatch.setattr(ledger, "CLAIMS", claims(**selected))
     with pytest.raises(
         LadderError, match=f"double: the sweep fp32_buffering: .*{named}"
     ):
-        check_names(sweeps)
+        check_names(every_sweep())
 
 
 @pytest.mark.published
-def test_every_claim_is_decided_on_the_published_tables(
-    sweeps: dict[str, Sweep],
-) -> None:
-    data = RunData(sweeps, read_frames(PUBLISHED))
-    empty, timings = RunData(sweeps, {}), data.frames["timings"]
+def test_every_claim_is_decided_on_the_published_tables() -> None:
+    data = RunData(every_sweep(), read_frames(PUBLISHED))
+    empty, timings = RunData(every_sweep(), {}), data.frames["timings"]
     timed = {*timings[timings["status"] == "ok"]["sweep"]}
     counted = {*data.frames["metrics"]["sweep"]}
     assert len({claim.id for claim in CLAIMS}) == len(CLAIMS)

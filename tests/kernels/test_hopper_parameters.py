@@ -10,7 +10,7 @@ import pytest
 import repetitions
 import yaml
 from checkout import catalog
-from conftest import ROOT
+from conftest import GEMMS, ROOT
 from emulator.hopper import (
     PING_PONG,
     PROMOTED,
@@ -110,15 +110,11 @@ def test_every_accepted_width_is_that_of_a_wgmma() -> None:
 
 
 def test_what_the_l2_fetches_reaches_the_maps_of_the_operands(tmp_path: Path) -> None:
-    sweep = {
-        "title": "t",
-        "question": "q?",
-        "problem": "gemm",
+    sweep = GEMMS | {
         "dtypes": ["bf16"],
         "layout": "TN",
         "sizes": [256],
         "variants": [{"kernel": RING, "params": {"fetch": ["none", "128B", "256B"]}}],
-        "references": ["cublas"],
     }
     path = tmp_path / "fetch.yaml"
     path.write_text(yaml.safe_dump(sweep))

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import test_worker
 from checkout import catalog
-from conftest import ROOT, make_project
+from conftest import GEMMS, ROOT, make_project
 from ladder.catalogue.sweeps import make_sweep
 from ladder.gpu.instance import Check
 from ladder.gpu.timing import capture
@@ -90,11 +90,7 @@ number = 1
 
 def own_plan(folder: Path, references: Sequence[Any], **fields: Any) -> Plan:
     """The plan of a sweep against these references, whose files lie in the folder."""
-    given = {
-        "title": "t",
-        "question": "q?",
-        "problem": "gemm",
-        "dtypes": ["fp32"],
+    given = GEMMS | {
         "sizes": [1024],
         "variants": [{"kernel": "gemm_naive"}, {"kernel": "gemm_staged"}],
         "references": list(references),

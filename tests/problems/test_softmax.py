@@ -7,28 +7,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from emulator.inputs import drawn, value
+from emulator.inputs import value
 from emulator.ptx import Array
 from emulator.softmax_rule import error_over_bound, errors_over_bound
 from emulator.tensor_ptx import from_bits, to_bits
 from ladder.model.problem import C_TYPES, INPUTS
 from ladder.problems.softmax import PROBLEM
 from ladder.problems.softmax.bounds import error_bound, rms_share
-from problems.check_kernels import inspected
+from problems.check_kernels import KEY, inspected, matrix
 
-KEY = 0x0123_4567_89AB_CDEF
 SINGLE = np.float32
 LOG2E = SINGLE(1.4426950408889634)
-
-
-def matrix(
-    dtype: str, rows: int, columns: int, kind: str = "uniform", key: int = KEY
-) -> Array:
-    """Bits of the matrix that is drawn."""
-    elements = drawn(dtype, rows * columns, key, kind)
-    return (elements.view(np.uint32) if dtype == "fp32" else elements).reshape(
-        rows, columns
-    )
 
 
 def numbers(bits: Array) -> Array:

@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 import yaml
 from checkout import published_of
+from conftest import edit_yaml
 from factory import Fields, Lab, failed
 from ladder.cli.app import main
 from ladder.model.files import replace_file, write_json
@@ -293,10 +294,10 @@ def test_a_long_compiler_message_is_cut(failing: dict[str, str]) -> None:
 
 def test_a_large_sweep_shows_its_best_and_worst(tmp_path: Path) -> None:
     lab = Lab(tmp_path)
-    path = lab.project.sweeps / "stencil_reach.yaml"
-    document = yaml.safe_load(path.read_text())
-    document["variants"][0]["params"]["coarsen"] = [1, 2, 4, 8]
-    path.write_text(yaml.safe_dump(document))
+    edit_yaml(
+        lab.project.sweeps / "stencil_reach.yaml",
+        lambda sweep: sweep["variants"][0]["params"].update(coarsen=[1, 2, 4, 8]),
+    )
     lab.record_and_collect(["stencil_reach"])
     part = report(lab)["stencil_reach"]
     assert (
@@ -313,11 +314,8 @@ def test_a_large_sweep_shows_its_best_and_worst(tmp_path: Path) -> None:
 
 def test_a_sweep_over_shapes_shows_the_fastest_at_each(tmp_path: Path) -> None:
     lab = Lab(tmp_path)
-    path = lab.project.sweeps / "fp32_ladder.yaml"
-    document = yaml.safe_load(path.read_text())
-    document["figures"] = [{"kind": "shapes", "caption": "Every size."}]
-    document["regimes"] = ["cold", "warm"]
-    path.write_text(yaml.safe_dump(document))
+    figures = [{"kind": "shapes", "caption": "Every size."}]
+    lab.update("fp32_ladder", figures=figures, regimes=["cold", "warm"])
     lab.record_and_collect(["fp32_ladder"])
     part = report(lab)["fp32_ladder"]
     timed = lab.frames("fp32_ladder")["timings"]
