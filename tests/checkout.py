@@ -47,6 +47,16 @@ def every_sweep() -> Mapping[str, Sweep]:
     return load_sweeps(ROOT / "config/sweeps", catalog(), None)
 
 
+def in_sweeps(kernel: str) -> list[tuple[Sweep, Variant]]:
+    """The variants of a kernel, each with a sweep."""
+    return [
+        (sweep, one)
+        for sweep in every_sweep().values()
+        for one in sweep.variants
+        if one.kernel.name == kernel
+    ]
+
+
 def in_triton(sweep: str) -> list[Variant]:
     """The variants in Triton of a sweep."""
     return [one for one in every_sweep()[sweep].variants if one.kernel.triton]

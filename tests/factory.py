@@ -48,6 +48,7 @@ Fields = dict[str, Any]
 """Those of a record, a row, a document or facts."""
 Change = Callable[[Any, Fields], Fields | None]
 """What a test makes of the record at a place; None is none."""
+ENDS = ("speedup", "speedup_low", "speedup_high")
 DEVICE = "nvidia-h200"
 CUBLAS_TFLOPS = {"fp32": 51.4, "fp16": 750.0}
 SPEED = {
@@ -87,6 +88,11 @@ def kernel_document(
     } | more
 
 
+STENCIL = kernel_document(
+    "stencil",
+    ["int32"],
+    {"radius": axis(1, 2, 4, 6, 8, 12, 16), "coarsen": axis(1, 2, 4, 8)},
+)
 KERNELS = {
     "gemm_naive": kernel_document("gemm", ["fp32"], {"mapping": axis("row", "column")}),
     "gemm_shared_tile": kernel_document("gemm", ["fp32"], {}),
@@ -110,16 +116,8 @@ KERNELS = {
         ["int32"],
         {"tile_layout": axis("plain", "padded", "xor"), "warps": axis(1, 8)},
     ),
-    "stencil_shared": kernel_document(
-        "stencil",
-        ["int32"],
-        {"radius": axis(1, 2, 4, 6, 8, 12, 16), "coarsen": axis(1, 2, 4, 8)},
-    ),
-    "stencil_register_cache": kernel_document(
-        "stencil",
-        ["int32"],
-        {"radius": axis(1, 2, 4, 6, 8, 12, 16), "coarsen": axis(1, 2, 4, 8)},
-    ),
+    "stencil_shared": STENCIL,
+    "stencil_register_cache": STENCIL,
 }
 
 SWEEPS: dict[str, Fields] = {
@@ -421,6 +419,9 @@ class Lab:
 
     def config(self) -> Config:
         return _config(json.dumps(self.settings))
+
+    def sweep_of(self, name: str) -> Sweep:
+        return self.sweeps([name])[name]
 
     def plan(self, sweep: Sweep) -> Plan:
         return plan_sweep(sweep, self.config(), self.arch)
@@ -763,9 +764,16 @@ def make_record(
 def over(record: Fields, speedup: float) -> Fields:
     """The same, timed against something that is so much faster than the reference."""
     for regime in record["regimes"].values():
-        for name in ("speedup", "speedup_low", "speedup_high"):
+        for name in ENDS:
             regime[name] /= speedup
     return record
+
+
+def slowed(record: Fields, times: float) -> Fields:
+    """The same, of a kernel that takes so many times as long."""
+    for regime in record["regimes"].values():
+        regime["variant_us"] = [us * times for us in regime["variant_us"]]
+    return over(record, times)
 
 
 def failed(status: str, reason: str) -> Callable[[Fields], Fields]:

@@ -201,8 +201,7 @@ def report_of(
     lab: CardLab, names: list[str] | None = None
 ) -> tuple[dict[Path, str], str, RunData]:
     """The pages of a run of some sweeps, or all, index.html, and the tables, with the published H200 beside them."""
-    lab.record(names, lab.read, lab.compiled, metrics=lab.card.counted)
-    lab.collect(names)
+    lab.record_and_collect(names, lab.read, lab.compiled, metrics=lab.card.counted)
     sweeps = lab.sweeps(names)
     decide_tables(lab.folder.tables, sweeps)
     data = RunData.read(lab.folder, sweeps)

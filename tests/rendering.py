@@ -68,8 +68,7 @@ def made(root: Path, sweeps: list[str] | None = None, **more: Any) -> Lab:
     for below, rung in itertools.pairwise(document["variants"]):
         rung["baseline"] = below["rung"]
     path.write_text(yaml.safe_dump(document, sort_keys=False))
-    lab.record(sweeps or SWEEPS, **more)
-    lab.collect(sweeps or SWEEPS)
+    lab.record_and_collect(sweeps or SWEEPS, **more)
     return lab
 
 

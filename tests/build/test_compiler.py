@@ -9,6 +9,7 @@ import pytest
 import yaml
 from compiling import instructions, listings
 from conftest import ROOT
+from factory import axis, kernel_document
 from ladder.build.cache import Cache
 from ladder.build.cubin import instruction_counts
 from ladder.build.nvrtc import Request, compile_source
@@ -17,28 +18,15 @@ from ladder.catalogue.kernels import load_kernel
 from ladder.model.files import sha256
 from ladder.model.kernel import Variant
 
-DOCUMENT: dict[str, Any] = {
-    "summary": "a kernel of the tests",
-    "problem": "stencil",
-    "origin": ["test"],
-    "entry": "kernel<{T}, {radius}>",
-    "dtypes": {"fp32": {"T": "float"}},
-    "min_arch": "sm_80",
-    "parameters": {
-        "radius": {
-            "values": [2, 4],
-            "default": 2,
-            "unit": "elements",
-            "description": "neighbours",
-        }
-    },
-    "launch": {"grid": ["ceil_div(elements, 256)"], "block": [256]},
-    "arguments": [
-        {"pointer": "input"},
-        {"pointer": "output"},
-        {"scalar": "elements", "type": "int32"},
-    ],
-}
+DOCUMENT = kernel_document(
+    "stencil",
+    ["fp32"],
+    {"radius": axis(2, 4)},
+    entry="kernel<{T}, {radius}>",
+    launch={"grid": ["ceil_div(elements, 256)"], "block": [256]},
+)
+DOCUMENT["dtypes"]["fp32"]["T"] = "float"
+DOCUMENT["arguments"].append({"scalar": "elements", "type": "int32"})
 
 SIMPLE = """\
 #include "scale.cuh"

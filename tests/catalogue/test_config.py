@@ -144,19 +144,13 @@ def test_a_gpu_in_mig_mode_is_not_measured_since_a_slice_would_pass_for_the_whol
             visible([H200, sliced], {"CUDA_VISIBLE_DEVICES": chosen})
 
 
-class Nvml:
+def nvml(version: int) -> Any:
     """The driver's management library as far as it says its versions."""
-
-    def __init__(self, version: int) -> None:
-        self.version = version
-
-    def init_v2(self) -> None: ...
-
-    def system_get_cuda_driver_version(self) -> int:
-        return self.version
-
-    def system_get_driver_version(self) -> str:
-        return "550.54"
+    return SimpleNamespace(
+        init_v2=lambda: None,
+        system_get_cuda_driver_version=lambda: version,
+        system_get_driver_version=lambda: "550.54",
+    )
 
 
 class Mig:
@@ -178,11 +172,11 @@ def test_a_driver_of_cuda_12_is_refused_in_one_sentence(
     monkeypatch.setattr(
         "cuda.core.system.Device", SimpleNamespace(get_all_devices=lambda: [gpu])
     )
-    monkeypatch.setattr("cuda.bindings.nvml", Nvml(12040))
+    monkeypatch.setattr("cuda.bindings.nvml", nvml(12040))
     needed = r"driver 550.54 is for CUDA 12.4; needed is CUDA 13, driver 580 or later .*device=none"
     with pytest.raises(LadderError, match=needed):
         discovery.find_gpus()
-    monkeypatch.setattr("cuda.bindings.nvml", Nvml(13000))
+    monkeypatch.setattr("cuda.bindings.nvml", nvml(13000))
     assert discovery.find_gpus() == [H200]
 
 

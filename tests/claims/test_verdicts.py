@@ -258,8 +258,7 @@ def test_where_another_gpu_is_predicted_that_decides_and_else_the_measured_inter
         == "1.2 x [1.198, 1.202] (predicted on another GPU: 0.95 to 1.45)."
     )
     assert without.evidence == "1.2 x [1.198, 1.202]."
-    claim = Claim("it", "a text", "It is so.", lambda data: answer(speed(data)))
-    (row,) = rows_of(claim, known)
+    (row,) = rows_of(IT, known)
     assert (row["effect_low"], row["predicted_low"], row["predicted_high"]) == (
         1.198,
         0.95,
@@ -379,12 +378,14 @@ def answer(part: Part) -> Parts:
     return f"Expect {part.span}."
 
 
+IT = Claim("it", "a text", "It is so.", lambda data: answer(speed(data)))
+
+
 def test_a_claim_ends_with_advice_even_where_nothing_was_measured() -> None:
-    claim = Claim("it", "a text", "It is so.", lambda data: answer(speed(data)))
-    (row,) = rows_of(claim, made(cell(1024, 1.2)))
+    (row,) = rows_of(IT, made(cell(1024, 1.2)))
     assert row["advice"] == "Expect 1.20 x."
     assert row["evidence"] == "1.2 x [1.198, 1.202]. Beside it: clock: 1980 MHz."
-    (row,) = rows_of(claim, made())
+    (row,) = rows_of(IT, made())
     assert (
         row["advice"]
         == "No advice without measurements: no row with sweep = tiles, regime = cold."

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from checkout import catalog, every_sweep
+from checkout import catalog, every_sweep, in_sweeps
 from compiling import kept_cache
 from ladder.build.triton_request import compiler
 from ladder.build.variants import CompileRequests, variant_facts, variant_request
@@ -34,16 +34,6 @@ COMPILED_FOR = (
     "sm_120a",
     "sm_121a",
 )
-
-
-def in_sweeps(kernel: str) -> list[tuple[Sweep, Variant]]:
-    """The variants of a kernel, each with a sweep."""
-    return [
-        (sweep, one)
-        for sweep in every_sweep().values()
-        for one in sweep.variants
-        if one.kernel.name == kernel
-    ]
 
 
 def task_of(sweep: Sweep, variant: Variant, arch: str) -> Task:

@@ -9,7 +9,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
-from checkout import catalog, every_sweep
+from checkout import catalog, in_sweeps
 from compiling import compile_request, compile_text
 from conftest import ROOT
 from elftools.elf.elffile import ELFFile
@@ -174,12 +174,9 @@ def copies_in_bulk_on_sm_120(kernel: Kernel) -> bool:
 
 def launched_on_sm_120(name: str) -> Variant | None:
     """The first variant of the sweeps that is launched there: of some kernels every block needs more shared memory."""
-    for sweep in every_sweep().values():
-        for variant in sweep.variants:
-            if variant.kernel.name == name and variant not in sweep.never_launched(
-                "sm_120a"
-            ):
-                return variant
+    for sweep, variant in in_sweeps(name):
+        if variant not in sweep.never_launched("sm_120a"):
+            return variant
     return None
 
 

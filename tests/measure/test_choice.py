@@ -252,7 +252,7 @@ def lab(tmp_path: Path) -> Lab:
 
 
 def schedule(lab: Lab, **more: Any) -> Schedule:
-    lab.compile(lab.sweeps([SWEEP])[SWEEP])
+    lab.compile(lab.sweep_of(SWEEP))
     return Schedule(lab.view(SWEEP), lab.on("gemm"), **more)
 
 

@@ -88,8 +88,7 @@ def test_answers_read_observations(tmp_path: Path) -> None:
             ]
         return record
 
-    lab.record(SWEEPS, change=change)
-    lab.collect(SWEEPS)
+    lab.record_and_collect(SWEEPS, change=change)
     data = RunData.read(lab.folder, lab.sweeps(SWEEPS))
     assert Lookups(data).error_ratios("fp32_ladder") == {
         kind: [pytest.approx(ratio)] * len(lab.sweeps(SWEEPS)["fp32_ladder"].sizes)

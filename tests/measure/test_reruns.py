@@ -383,7 +383,7 @@ def test_sustained_beside_the_regimes_of_a_sweep_is_measured_once(
 
     def due() -> set[str]:
         """Regimes of repeated cells."""
-        lab.compile(lab.sweeps([name])[name], measured.made)
+        lab.compile(lab.sweep_of(name), measured.made)
         schedule = Schedule(lab.view(name), lab.on("gemm"))
         tasks = schedule.plan.tasks
         regimes = set[str]()

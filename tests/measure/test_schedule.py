@@ -68,7 +68,7 @@ def scheduled(case: Case, folder: Path) -> Schedule:
     given = {"tuning": False, "regimes": ["cold"], "sizes": [4096]} | case.sweep
     lab.update(SWEEP, **given)
     lab.settings = {"measure": case.measure}
-    lab.compile(lab.sweeps([SWEEP])[SWEEP])
+    lab.compile(lab.sweep_of(SWEEP))
     for number, (gpu, rungs) in enumerate(case.held):
 
         def change(

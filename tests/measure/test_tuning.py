@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from conftest import ROOT, edit_yaml
-from factory import FINISHED, SESSION, Change, Fields, Lab, Place, failed
+from factory import ENDS, FINISHED, SESSION, Change, Fields, Lab, Place, failed, slowed
 from ladder.gpu.discovery import FoundGpu
 from ladder.measure import job
 from ladder.measure.schedule import Due, Schedule
@@ -56,20 +56,14 @@ def only(*rungs: str, times: float = 1.0, size: int | None = None) -> Change:
     def change(place: Place, record: Fields) -> Fields | None:
         if place.entry.rung not in rungs or size not in (None, place.size["m"]):
             return None
-        for timed in record["regimes"].values():
-            timed |= {
-                name: timed[name] * times
-                for name in ("speedup", "speedup_low", "speedup_high")
-            }
-            timed["variant_us"] = [us / times for us in timed["variant_us"]]
-        return record
+        return slowed(record, 1 / times)
 
     return change
 
 
 def asked(lab: Lab, name: str = SWEEP) -> set[tuple[str, int]]:
     """What is due: rungs and sizes."""
-    lab.compile(lab.sweeps([name])[name])
+    lab.compile(lab.sweep_of(name))
     view, found = lab.view(name), set()
     for index, regimes in Schedule(view, lab.on("gemm")).due():
         assert regimes == ["cold"]
@@ -253,9 +247,7 @@ class Host:
                     "reference": "cublas",
                 }
                 for regime in regimes:
-                    result = timed | dict.fromkeys(
-                        ("speedup", "speedup_low", "speedup_high"), speed
-                    )
+                    result = timed | dict.fromkeys(ENDS, speed)
                     append(
                         self.schedule.view.new_record(
                             task,
@@ -288,7 +280,7 @@ class Host:
     def measure(self) -> list[tuple[str, set[str]]]:
         """GPU and rungs of each process that measured."""
         self.passes.clear()
-        self.lab.compile(self.lab.sweeps([SWEEP])[SWEEP])
+        self.lab.compile(self.lab.sweep_of(SWEEP))
         path = self.lab.folder.plan(SWEEP)
         job.measure(path, read_plan(path), self.lab.folder, ROOT)
         return list(self.passes)

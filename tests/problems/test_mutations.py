@@ -455,8 +455,8 @@ NUMBERS = [
     "doubled_tile",
     "last_quarter",
     "swapped_rows",
+    "one_element",
 ]
-NUMBERS += ["one_element"]
 """As mutations.cu counts them."""
 SURE = ("zeros", "dropped_tile", "doubled_tile", "last_quarter")
 """What one launch suffices for, where the bound allows it."""

@@ -251,7 +251,7 @@ def recorded(tmp_path: Path, variants: list[Fields]) -> tuple[Sweep, Fields]:
     lab, name = Lab(tmp_path), "fp32_transpose"
     lab.update(name, variants=variants, references=["cublas"])
     lab.record([name])
-    return lab.sweeps([name])[name], lab.frames(name)
+    return lab.sweep_of(name), lab.frames(name)
 
 
 def test_a_gain_is_of_pairs_with_the_baseline_else_of_the_same_library_else_unknown(

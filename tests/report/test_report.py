@@ -14,7 +14,7 @@ import pytest
 import yaml
 from checkout import published_of
 from conftest import edit_yaml
-from factory import Fields, Lab, failed
+from factory import ENDS, Fields, Lab, failed
 from ladder.cli.app import main
 from ladder.model.files import replace_file, write_json
 from ladder.model.folders import RunFolder
@@ -173,9 +173,7 @@ def test_every_rung_of_a_ladder_has_a_sentence_of_its_own(
     ladder = pages["fp32_ladder"]
     lines = [line for line in ladder.splitlines() if line.startswith("- **")]
     names = [line.split("**")[1] for line in lines]
-    assert names == [
-        entry.rung for entry in lab.sweeps(["fp32_ladder"])["fp32_ladder"].entries
-    ]
+    assert names == [entry.rung for entry in lab.sweep_of("fp32_ladder").entries]
     assert re.match(
         r"- \*\*naive\*\* \(uncoalesced\): 0.77\d TFLOP/s, 0.0150\d? \[", lines[0]
     )
@@ -365,7 +363,7 @@ def test_cells_of_a_kernel_against_itself_hold_the_timer_against_1(lab: Lab) -> 
         m=[64, 128] * 20,
         session=[f"session {number}" for number in range(40)],
     )
-    itself.loc[[3, 20], ["speedup", "speedup_low", "speedup_high"]] = [0.98, 0.97, 0.99]
+    itself.loc[[3, 20], [*ENDS]] = [0.98, 0.97, 0.99]
     again = itself.head(5).assign(sweep="another")  # shows what the first has measured
     part = clock(lab.folder, sessions=pd.concat([itself, again]))
     assert (

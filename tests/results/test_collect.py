@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from conftest import edit_yaml
-from factory import CUBLAS_TFLOPS, SESSION, Fields, Lab, Place, failed
+from factory import CUBLAS_TFLOPS, ENDS, SESSION, Fields, Lab, Place, failed
 from ladder.catalogue.plans import plan_sweep
 from ladder.cli.app import main
 from ladder.measure.plan_records import PlanRecords
@@ -318,14 +318,10 @@ def edited(lab: Lab, change: Callable[[Fields], object]) -> None:
     edit_yaml(lab.project.sweeps / "fp32_transpose.yaml", change)
 
 
-def tiles(lab: Lab) -> Sweep:
-    return lab.sweeps(["fp32_transpose"])["fp32_transpose"]
-
-
 def kept_where(lab: Lab, expression: str, **change: object) -> Sweep:
     """The sweep of tiles with a `where`, and what else is changed of its only entry."""
     edited(lab, lambda sweep: sweep["variants"][0].update(where=expression, **change))
-    return tiles(lab)
+    return lab.sweep_of("fp32_transpose")
 
 
 def asked(sweep: Sweep) -> dict[tuple[object, object], list[int]]:
@@ -376,7 +372,7 @@ def test_a_size_without_support_is_no_mistake_where_nothing_is_asked(
 ) -> None:
     edited(fresh, lambda sweep: sweep["sizes"].append(1000))
     with pytest.raises(LadderError, match=r"no variant of variants\[0\]"):
-        tiles(fresh)
+        fresh.sweep_of("fp32_transpose")
     sweep = kept_where(fresh, "m != 1000")
     assert [size["m"] for size in sweep.sizes] == [1024, 4096], (
         "those at which it has variants"
@@ -410,7 +406,7 @@ def test_a_rung_is_paired_with_the_rung_it_changes_besides_the_reference(
     fresh: Lab,
 ) -> None:
     named_rungs(fresh, baseline="rung 0")
-    plan = fresh.plan(tiles(fresh))
+    plan = fresh.plan(fresh.sweep_of("fp32_transpose"))
     assert not any(task.baseline for task in plan.tasks), (
         "the sweep's reference is that rung"
     )
@@ -447,14 +443,14 @@ def test_a_baseline_is_another_rung(
 ) -> None:
     named_rungs(fresh, **second)
     with pytest.raises(LadderError) as error:
-        tiles(fresh)
+        fresh.sweep_of("fp32_transpose")
     assert says in str(error.value)
 
 
 def test_chosen_cells_are_sustained_and_repeated(fresh: Lab) -> None:
     chosen = {"sizes": [4096], "where": "bk == 8"}
     fresh.update("fp32_transpose", sustained=chosen, repeated=chosen)
-    plan = fresh.plan(tiles(fresh))
+    plan = fresh.plan(fresh.sweep_of("fp32_transpose"))
     found = [task for task in plan.tasks if task.sustained]
     assert found
     assert found == [task for task in plan.tasks if task.repeated]
@@ -606,7 +602,7 @@ class TestWithoutAGpu:
         self, here: Lab, name: str, device: str = "nvidia-h200", **compiled: Any
     ) -> dict[str, pd.DataFrame]:
         """The tables of a sweep from what is published of a device."""
-        here.compile(here.sweeps([name])[name], **compiled)
+        here.compile(here.sweep_of(name), **compiled)
         published = str(here.project.published(device).root)
         Path(published).mkdir(exist_ok=True)
         into = str(here.folder.sweep(name))
@@ -625,7 +621,7 @@ class TestWithoutAGpu:
             published.query("sweep == 'fp32_ladder'").reset_index(drop=True),
         )
         assert set(frames["notes"]["stage"]) == {"predict"}
-        sweep = here.sweeps(["fp32_ladder"])["fp32_ladder"]
+        sweep = here.sweep_of("fp32_ladder")
         assert set(frames["resources"]["variant"]) == {
             variant.id for variant in sweep.variants
         }
@@ -684,7 +680,7 @@ class TestWithoutAGpu:
     ("samples", "cv"), [([1.0], None), ([1.0, 1.0], 0.0), ([1.0, 3.0], 2**0.5 / 2)]
 )
 def test_times_come_with_their_spread(samples: list[float], cv: float | None) -> None:
-    alike = dict.fromkeys(("speedup", "speedup_low", "speedup_high"), 1.0)
+    alike = dict.fromkeys(ENDS, 1.0)
     found = summarised({"variant_us": samples, "reference_us": samples, **alike})
     assert found["cv"] == (None if cv is None else pytest.approx(cv))
     assert (found["samples"], found["median_us"]) == (

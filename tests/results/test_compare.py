@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from factory import SESSION, Change, Fields, Lab, failed
+from factory import SESSION, Change, Fields, Lab, failed, slowed
 from ladder.cli.app import main
 from ladder.model.record import Session
 from ladder.results import tables
@@ -20,14 +20,8 @@ def slower(share: float) -> Change:
     """Make the tile kernel slower by a share, against the same reference."""
 
     def change(place: Any, record: Fields) -> Fields:
-        if place.variant.kernel.name == "wmma_tile":
-            for regime in record["regimes"].values():
-                regime["variant_us"] = [
-                    value * (1 + share) for value in regime["variant_us"]
-                ]
-                for name in ("speedup", "speedup_low", "speedup_high"):
-                    regime[name] /= 1 + share
-        return record
+        own = place.variant.kernel.name == "wmma_tile"
+        return slowed(record, 1 + share) if own else record
 
     return change
 

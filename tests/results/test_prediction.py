@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from conftest import ROOT
-from factory import ONE_CELL, SESSION, Lab, Place
+from factory import ENDS, ONE_CELL, SESSION, Lab, Place
 from ladder.model.folders import Project
 from ladder.model.schemas import SAMPLES, SWEEP_TABLES
 from ladder.results import tables
@@ -116,7 +116,7 @@ def reading(gpu: str, log: float, **columns: object) -> dict[str, object]:
     }
     row |= {
         "reference_median_us": 50.0,
-        **dict.fromkeys(("speedup", "speedup_low", "speedup_high"), np.exp(log)),
+        **dict.fromkeys(ENDS, np.exp(log)),
     }
     return row | columns
 
@@ -369,9 +369,7 @@ def test_positive_correlation_widens_an_interval_and_negative_does_not() -> None
 def test_an_interval_is_not_narrower_than_the_steps_of_the_clock() -> None:
     """2.400 and 2.432 us are one step of 32 ns apart, so that both kernels may take as long."""
     known = {"variant_us": [2.4] * 16, "reference_us": [2.432] * 16}
-    given = known | dict.fromkeys(
-        ("speedup", "speedup_low", "speedup_high"), 2.432 / 2.4
-    )
+    given = known | dict.fromkeys(ENDS, 2.432 / 2.4)
     ends = summarised({**given, "clock": "device"})
     assert (ends["median_us_low"], ends["median_us_high"]) == pytest.approx(
         (2.384, 2.416)

@@ -15,7 +15,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from conftest import ROOT, edit_yaml
-from factory import DEVICE, SESSION, Fields, Lab, failed, make_facts
+from factory import DEVICE, ENDS, SESSION, Fields, Lab, failed, make_facts
 from ladder.build.triton_request import MISSING
 from ladder.build.variants import CompileRequests
 from ladder.catalogue.settings import set_up
@@ -357,12 +357,7 @@ def test_without_an_account_notes_are_made_from_records_but_for_what_the_profile
     for name in SWEEPS:
         for account in ("measured", "profiled"):
             released.folder.account(account, name).unlink()
-    assert (
-        main(
-            ["--root", str(released.root), "publish", "main", DEVICE, "--only", "HEAD"]
-        )
-        == 0
-    )
+    assert released.publish("--only", "HEAD") == 0
     found = released.published("notes")
     assert ("Nsight Compute", "for a reason") in {
         *zip(found["subject"], found["reason"], strict=True)
@@ -495,7 +490,7 @@ def forge(run: Run, kind: str, change: Callable[[Fields], Any]) -> None:
 
 
 def ten_times_faster(record: Fields) -> None:
-    for name in ("speedup", "speedup_low", "speedup_high"):
+    for name in ENDS:
         if name in record["result"]:
             record["result"][name] *= 10
 
