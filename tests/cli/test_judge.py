@@ -378,7 +378,6 @@ def test_a_wrong_reference_is_not_the_kernels_fault(
 def test_two_kernels_of_ones_own_are_compared(
     judge: Run,
     kernel: Kernel,
-    tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     path, old = (

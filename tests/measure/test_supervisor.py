@@ -380,7 +380,7 @@ def test_a_worker_that_never_starts_is_tried_three_times(
     assert run.records == [], "no cell is blamed"
 
 
-def test_the_worker_keeps_the_descriptor_of_the_gpu_lock(tmp_path: Path) -> None:
+def test_the_worker_keeps_the_descriptor_of_the_gpu_lock() -> None:
     held, _ = os.pipe()
     says = "Connection(int(sys.argv[1])).send({'hello': {'pid': os.getpid()}})"
     program = f"import os, sys; from multiprocessing.connection import Connection; os.fstat({held}); {says}"

@@ -130,7 +130,7 @@ def test_without_any_measurement_nothing_is_claimed(tmp_path: Path) -> None:
     assert "boost clock that CUDA gives. Where" in pages["methodology"]
 
 
-def test_peaks_name_the_clock_they_are_of(lab: Lab, pages: dict[str, str]) -> None:
+def test_peaks_name_the_clock_they_are_of(pages: dict[str, str]) -> None:
     methodology = " ".join(pages["methodology"].split())
     assert (
         "`peak_fraction` are those at the boost clock that CUDA gives, 1980 MHz. Where"
