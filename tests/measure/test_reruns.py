@@ -128,7 +128,7 @@ CompileRequests = Callable[[str, Task, str], bool]
 """Whether a cell of (sweep, task, regime) must be measured again."""
 
 
-def nothing(sweep: str, task: Task, regime: str) -> bool:
+def nothing(*_: Any) -> bool:
     return False
 
 
@@ -136,7 +136,7 @@ def every_time(sweep: str, task: Task, regime: str) -> bool:
     return regime != COUNTERS
 
 
-def everything(sweep: str, task: Task, regime: str) -> bool:
+def everything(*_: Any) -> bool:
     return True
 
 
