@@ -114,7 +114,8 @@ def test_a_rows_errors_lie_within_its_tolerance(dtype: str, width: int, k: int) 
     norms = np.linalg.norm(a, axis=1)[:, None] * np.linalg.norm(b, axis=0)[None, :]
     of_rows = np.sqrt((error**2).sum(1) / (norms**2).sum(1))
     assert of_rows.max() < 0.85 * row_tolerance(dtype, k)
-    assert shares(total, a, b)[1] < accumulation_bound(dtype, k) / 3
+    share = shares(total, a, b)[1] / accumulation_bound(dtype, k)
+    assert (1 / 20 if dtype == "fp8" else 0) < share < 1 / 3
 
 
 def test_a_row_is_wrong_by_less_than_a_tile_of_it() -> None:
