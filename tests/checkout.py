@@ -21,7 +21,7 @@ from ladder.model.plan_file import read_facts
 from ladder.model.sweep import Sweep
 from ladder.results.run_data import RunData
 
-PUBLISHED = PublishedFolder(ROOT / "results" / "published" / "nvidia-h200")
+PUBLISHED = PublishedFolder(ROOT / "results/published/nvidia-h200")
 
 
 @functools.cache
@@ -36,10 +36,25 @@ def rungs_of(folder: str) -> dict[str, str]:
     return {path.stem[0]: path.stem for path in paths}
 
 
+def cases_of(files: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Rungs of such a ladder with each of their dtypes."""
+    return [(rung, dtype) for rung in files for dtype in catalog()[files[rung]].dtypes]
+
+
 @functools.cache
 def every_sweep() -> Mapping[str, Sweep]:
     """Sweeps by name."""
-    return load_sweeps(ROOT / "config" / "sweeps", catalog(), None)
+    return load_sweeps(ROOT / "config/sweeps", catalog(), None)
+
+
+def in_sweeps(kernel: str) -> list[tuple[Sweep, Variant]]:
+    """The variants of a kernel, each with a sweep."""
+    return [
+        (sweep, one)
+        for sweep in every_sweep().values()
+        for one in sweep.variants
+        if one.kernel.name == kernel
+    ]
 
 
 def in_triton(sweep: str) -> list[Variant]:
@@ -55,7 +70,7 @@ def published_facts() -> Mapping[str, dict[str, Any]]:
 
 def facts_of(variant: Variant) -> dict[str, Any]:
     """Facts of a variant for Hopper: what is published of the very same request, or else what the compiler says."""
-    include = ROOT / "kernels" / "include"
+    include = ROOT / "kernels/include"
     request = variant_request(variant, include, TUNED_FOR)
     if (known := published_facts().get(request.key)) is not None:
         return variant_facts(variant, request, known)

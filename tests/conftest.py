@@ -47,7 +47,15 @@ class Outcome:
         return self.code == 0 and "Nothing to be done" in self.text
 
 
-MADE_UP_GPU = str(ROOT / "tests" / "made_up_gpu")
+GEMMS = {
+    "title": "t",
+    "question": "q?",
+    "problem": "gemm",
+    "dtypes": ["fp32"],
+    "references": ["cublas"],
+}
+"""Fields of a sweep, which has sizes and variants as well."""
+MADE_UP_GPU = str(ROOT / "tests/made_up_gpu")
 
 
 def environment(gpu: bool = False) -> dict[str, str]:
@@ -82,28 +90,40 @@ def run_snakemake(folder: Path, *arguments: str, gpu: bool = False) -> Outcome:
     return Outcome(done.returncode, done.stdout)
 
 
+def output_of(command: list[str], folder: Path, **variables: str) -> str:
+    """What a command prints that must end well, in a folder, with more variables of the environment."""
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env=environment() | variables,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
 def edit(path: Path, old: str, new: str) -> None:
     """Replace `old`, which must stand in the file, everywhere in it."""
-    text = path.read_text(encoding="utf-8")
+    text = path.read_text()
     assert old in text, f"{path} does not contain {old!r}"
-    path.write_text(text.replace(old, new), encoding="utf-8")
+    path.write_text(text.replace(old, new))
 
 
 def edit_yaml(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
     """Change a YAML document in place."""
-    document = yaml.load(path.read_text(encoding="utf-8"), yaml.CSafeLoader)
+    document = yaml.load(path.read_text(), yaml.CSafeLoader)
     change(document)
-    path.write_text(
-        yaml.dump(document, Dumper=yaml.CSafeDumper, sort_keys=False), encoding="utf-8"
-    )
+    path.write_text(yaml.dump(document, Dumper=yaml.CSafeDumper, sort_keys=False))
 
 
 def make_project(folder: Path) -> Path:
     """A project with two kernels of two variants each: `with_headers` includes two headers, `alone` none."""
-    shutil.copytree(ROOT / "tests" / "project", folder)
-    shutil.copy(ROOT / "config" / "config.yaml", folder / "config")
+    shutil.copytree(ROOT / "tests/project", folder)
+    shutil.copy(ROOT / "config/config.yaml", folder / "config")
     edit_yaml(
-        folder / "config" / "config.yaml",
+        folder / "config/config.yaml",
         lambda config: config.update(run="test", device="none"),
     )
     for room in ROOMS:

@@ -31,9 +31,7 @@ from ladder.problems.gemm.bounds import (  # noqa: E402
 from ladder.problems.registry import PROBLEMS  # noqa: E402
 from ladder.problems.stencil import instance as stencil  # noqa: E402
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "judge.md"
-BEGIN = "<!-- escapes -->\n"
-END = "<!-- end of escapes -->\n"
+PAGE = Path(__file__).resolve().parent.parent / "docs/judge.md"
 SIZES = (1024, 2048, 4096, 8192, 16384, 65536, 262144)
 LARGEST = 16384  # of which M and N are K; they are 1024 for a longer one
 LAUNCHES = (
@@ -174,18 +172,8 @@ def lines() -> Iterator[str]:
             yield f"| {words} | {dtype} | {' | '.join(cells)} |"
 
 
-def written(page: str) -> str:
-    """The page with the table that is right now."""
-    before, rest = page.split(BEGIN)
-    return (
-        before + BEGIN + "\n" + "\n".join(lines()) + "\n\n" + END + rest.split(END)[1]
-    )
-
-
 # Attention and stencils: rows and outputs are looked at tile by tile.
 
-TILES_BEGIN = "<!-- escapes of tiles -->\n"
-TILES_END = "<!-- end of escapes of tiles -->\n"
 CELLS = (13, 25, 60)
 """Timed launches of a variant: the fewest, as many as cells of attention and of stencils usually have, and many."""
 FULL = 2
@@ -251,24 +239,18 @@ def tile_lines() -> Iterator[str]:
         yield f"| {name} | {share(look.by_tile)} | {cells} |"
 
 
-def written_tiles(page: str) -> str:
-    """The page with the table of attention and stencils that is right now."""
-    before, rest = page.split(TILES_BEGIN)
-    after = rest.split(TILES_END)[1]
-    return (
-        before
-        + TILES_BEGIN
-        + "\n"
-        + "\n".join(tile_lines())
-        + "\n\n"
-        + TILES_END
-        + after
-    )
+def written(page: str) -> str:
+    """The page with the tables that are right now. Raises ValueError where it has not one place for each."""
+    for name, table in (("escapes", lines()), ("escapes of tiles", tile_lines())):
+        begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->\n"
+        before, rest = page.split(begin)
+        _, after = rest.split(end)
+        page = before + "\n".join([begin, *table, "", end]) + after
+    return page
 
 
 if __name__ == "__main__":
     if "--write" in sys.argv:
-        page = written_tiles(written(PAGE.read_text(encoding="utf-8")))
-        PAGE.write_text(page, encoding="utf-8")
+        PAGE.write_text(written(PAGE.read_text()))
     else:
         print(*lines(), "", *tile_lines(), sep="\n")

@@ -17,6 +17,7 @@ from typing import Any
 
 import pandas as pd
 import yaml
+from conftest import edit_yaml
 from ladder.catalogue.config import Config
 from ladder.catalogue.kernels import load_kernels
 from ladder.catalogue.plans import plan_sweep
@@ -43,6 +44,11 @@ from ladder.results import tables
 from ladder.results.collect import accounts_of, collect_sweep, merge
 from ladder.results.environment import measured_on
 
+Fields = dict[str, Any]
+"""Those of a record, a row, a document or facts."""
+Change = Callable[[Any, Fields], Fields | None]
+"""What a test makes of the record at a place; None is none."""
+ENDS = ("speedup", "speedup_low", "speedup_high")
 DEVICE = "nvidia-h200"
 CUBLAS_TFLOPS = {"fp32": 51.4, "fp16": 750.0}
 SPEED = {
@@ -54,7 +60,7 @@ SPEED = {
 }
 
 
-def _axis(*values: int | str, default: int | str | None = None) -> dict[str, Any]:
+def axis(*values: int | str, default: int | str | None = None) -> Fields:
     return {
         "values": list(values),
         "default": values[0] if default is None else default,
@@ -62,9 +68,9 @@ def _axis(*values: int | str, default: int | str | None = None) -> dict[str, Any
     }
 
 
-def _kernel(
-    problem: str, dtypes: list[str], parameters: dict[str, Any], **more: Any
-) -> dict[str, Any]:
+def kernel_document(
+    problem: str, dtypes: list[str], parameters: Fields, **more: Any
+) -> Fields:
     pointers = [{"pointer": name} for name in PROBLEMS[problem].buffers]
     scalars = [
         {"scalar": name, "type": "float32"} for name in PROBLEMS[problem].scalars
@@ -82,42 +88,39 @@ def _kernel(
     } | more
 
 
+STENCIL = kernel_document(
+    "stencil",
+    ["int32"],
+    {"radius": axis(1, 2, 4, 6, 8, 12, 16), "coarsen": axis(1, 2, 4, 8)},
+)
 KERNELS = {
-    "gemm_naive": _kernel("gemm", ["fp32"], {"mapping": _axis("row", "column")}),
-    "gemm_shared_tile": _kernel("gemm", ["fp32"], {}),
-    "gemm_register_tile": _kernel(
+    "gemm_naive": kernel_document("gemm", ["fp32"], {"mapping": axis("row", "column")}),
+    "gemm_shared_tile": kernel_document("gemm", ["fp32"], {}),
+    "gemm_register_tile": kernel_document(
         "gemm",
         ["fp32"],
         {
-            "bm": _axis(64, 128, default=128),
-            "bk": _axis(8, 16),
-            "transpose_a": _axis(0, 1, default=1),
+            "bm": axis(64, 128, default=128),
+            "bk": axis(8, 16),
+            "transpose_a": axis(0, 1, default=1),
         },
         constraints=[{"expr": "m % bm == 0", "reason": "M must be a multiple of BM"}],
     ),
-    "wmma_naive": _kernel("gemm", ["fp16"], {}),
-    "wmma_tile": _kernel("gemm", ["fp16"], {"warps": _axis(2, 4)}),
-    "bank_stride": _kernel(
-        "banks", ["int32"], {"stride": _axis(*range(1, 34)), "warps": _axis(1, 8)}
+    "wmma_naive": kernel_document("gemm", ["fp16"], {}),
+    "wmma_tile": kernel_document("gemm", ["fp16"], {"warps": axis(2, 4)}),
+    "bank_stride": kernel_document(
+        "banks", ["int32"], {"stride": axis(*range(1, 34)), "warps": axis(1, 8)}
     ),
-    "bank_column": _kernel(
+    "bank_column": kernel_document(
         "banks",
         ["int32"],
-        {"tile_layout": _axis("plain", "padded", "xor"), "warps": _axis(1, 8)},
+        {"tile_layout": axis("plain", "padded", "xor"), "warps": axis(1, 8)},
     ),
-    "stencil_shared": _kernel(
-        "stencil",
-        ["int32"],
-        {"radius": _axis(1, 2, 4, 6, 8, 12, 16), "coarsen": _axis(1, 2, 4, 8)},
-    ),
-    "stencil_register_cache": _kernel(
-        "stencil",
-        ["int32"],
-        {"radius": _axis(1, 2, 4, 6, 8, 12, 16), "coarsen": _axis(1, 2, 4, 8)},
-    ),
+    "stencil_shared": STENCIL,
+    "stencil_register_cache": STENCIL,
 }
 
-SWEEPS: dict[str, dict[str, Any]] = {
+SWEEPS: dict[str, Fields] = {
     "fp32_ladder": {
         "title": "The FP32 ladder",
         "question": "What does each rung buy?",
@@ -290,7 +293,7 @@ SESSION = Session(
     clock_floor_us=2.1,
 )
 FINISHED = "2026-11-20T10:20:00Z"
-HERE: dict[str, Any] = {
+HERE: Fields = {
     "device": DEVICE,
     "arch": "sm_90a",
     "nvrtc": "13.0",
@@ -386,7 +389,7 @@ class Lab:
     session: Session = SESSION
     host: dict[str, str] = field(default_factory=lambda: dict(HOST))
     finished: str = FINISHED
-    settings: dict[str, Any] = field(default_factory=dict)
+    settings: Fields = field(default_factory=dict)
     harness: dict[str, str] = field(default_factory=dict)
     libraries_us: dict[str, float] | None = field(default_factory=dict)
     """By library its time in us; of others 100 us, and 5 us more for each that a sweep names ahead of it.
@@ -417,6 +420,9 @@ class Lab:
     def config(self) -> Config:
         return _config(json.dumps(self.settings))
 
+    def sweep_of(self, name: str) -> Sweep:
+        return self.sweeps([name])[name]
+
     def plan(self, sweep: Sweep) -> Plan:
         return plan_sweep(sweep, self.config(), self.arch)
 
@@ -446,9 +452,7 @@ class Lab:
     def compile(
         self,
         sweep: Sweep,
-        facts: Callable[[Variant, dict[str, Any]], dict[str, Any]] = lambda _, given: (
-            given
-        ),
+        facts: Callable[[Variant, Fields], Fields] = lambda _, given: given,
     ) -> None:
         """Write the plan of a sweep and what was compiled for it."""
         code = self.harness.get(
@@ -480,12 +484,8 @@ class Lab:
     def record(
         self,
         names: list[str] | None = None,
-        change: Callable[
-            [Place, dict[str, Any]], dict[str, Any] | None
-        ] = lambda _, record: record,
-        facts: Callable[[Variant, dict[str, Any]], dict[str, Any]] = lambda _, given: (
-            given
-        ),
+        change: Callable[[Place, Fields], Fields | None] = lambda _, record: record,
+        facts: Callable[[Variant, Fields], Fields] = lambda _, given: given,
         metrics: bool = True,
     ) -> None:
         """Write plans, facts, records and accounts; `change` may alter what was measured, or drop it (None)."""
@@ -524,9 +524,7 @@ class Lab:
             )
             write_json(self.folder.account("profiled", name), {"notes": notes})
 
-    def _records(
-        self, plan: Plan, task: Any, measured: dict[str, Any]
-    ) -> Iterator[Record]:
+    def _records(self, plan: Plan, task: Any, measured: Fields) -> Iterator[Record]:
         shared = {
             name: measured[name]
             for name in ("check", "device", "observations", "copy_us", "built")
@@ -594,7 +592,7 @@ class Lab:
             result=result,
         )
 
-    def _counted(self, plan: Plan, task: Any, metrics: list[dict[str, Any]]) -> Record:
+    def _counted(self, plan: Plan, task: Any, metrics: list[Fields]) -> Record:
         tree = tree_conditions(plan, task, COUNTERS)
         known = (task.variant, plan.sweep, self.session.id, self.finished, "ok")
         host = {**self.host, "ncu": NCU}
@@ -614,10 +612,21 @@ class Lab:
         known = read_store(self.folder.records) if records is None else records
         return PlanRecords(read_plan(self.folder.plan(name)), known)
 
-    def frames(self, name: str, records: Records | None = None) -> dict[str, Any]:
+    def frames(self, name: str, records: Records | None = None) -> Fields:
         """The tables of a sweep."""
         view = self.view(name, records)
         return collect_sweep(view, *accounts_of(self.folder, view.plan.sweep))
+
+    def update(self, name: str, **fields: object) -> None:
+        """Change fields of a sweep's document."""
+        path = self.project.sweeps / f"{name}.yaml"
+        edit_yaml(path, lambda sweep: sweep.update(fields))
+
+    def record_and_collect(
+        self, names: list[str] | None = None, *more: Any, **options: Any
+    ) -> None:
+        self.record(names, *more, **options)
+        self.collect(names)
 
     def collect(self, names: list[str] | None = None) -> None:
         """Records to tables, all tables joined, and the environment that follows from the records."""
@@ -635,7 +644,7 @@ class Lab:
         """environment.json, with some of it replaced."""
         write_json(self.folder.environment, self.environment() | over)
 
-    def environment(self, records: Records | None = None) -> dict[str, Any]:
+    def environment(self, records: Records | None = None) -> Fields:
         """What environment.json says, of the records of the run, unless they were read before."""
         store = read_store(self.folder.records) if records is None else records
         here = HERE | {"device": self.device, "arch": self.arch}
@@ -651,7 +660,7 @@ class Lab:
         }
 
 
-def make_facts(variant: Variant) -> dict[str, Any]:
+def make_facts(variant: Variant) -> Fields:
     """Facts as the compiler writes them."""
     params = variant.params
     radius = int(params.get("radius", 0))
@@ -699,7 +708,7 @@ def make_record(
     speedup: float,
     reference_us: float,
     random_numbers: random.Random,
-) -> dict[str, Any]:
+) -> Fields:
     """What was measured of a variant at a size: a result a regime, and what they share."""
     variant = place.variant
     against = sweep.reference.variant_for(variant)
@@ -723,7 +732,7 @@ def make_record(
             "speedup_high": speedup * 1.002,
             "stopped_by": "precision",
         }
-    record: dict[str, Any] = {
+    record: Fields = {
         "status": "ok",
         "reason": None,
         "check": {"max_error": 1e-6, "error_bound": 1e-5},
@@ -752,24 +761,31 @@ def make_record(
     return record
 
 
-def over(record: dict[str, Any], speedup: float) -> dict[str, Any]:
+def over(record: Fields, speedup: float) -> Fields:
     """The same, timed against something that is so much faster than the reference."""
     for regime in record["regimes"].values():
-        for name in ("speedup", "speedup_low", "speedup_high"):
+        for name in ENDS:
             regime[name] /= speedup
     return record
 
 
-def failed(status: str, reason: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
+def slowed(record: Fields, times: float) -> Fields:
+    """The same, of a kernel that takes so many times as long."""
+    for regime in record["regimes"].values():
+        regime["variant_us"] = [us * times for us in regime["variant_us"]]
+    return over(record, times)
+
+
+def failed(status: str, reason: str) -> Callable[[Fields], Fields]:
     """Turn a record into one of a failed cell."""
 
-    def change(record: dict[str, Any]) -> dict[str, Any]:
+    def change(record: Fields) -> Fields:
         return record | {"status": status, "reason": reason, "regimes": {}}
 
     return change
 
 
-def make_profile(place: Place) -> list[dict[str, Any]]:
+def make_profile(place: Place) -> list[Fields]:
     """What the profiler counted, with ncu's names."""
     degree = conflict_degree(int(place.variant.params.get("stride", 1)))
     requests = 1_000_000
@@ -784,7 +800,7 @@ def make_profile(place: Place) -> list[dict[str, Any]]:
     ]
 
 
-def make_job(cells: int) -> dict[str, Any]:
+def make_job(cells: int) -> Fields:
     """job.json of a measuring job."""
     return {
         "cells": cells,

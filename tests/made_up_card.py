@@ -15,7 +15,7 @@ from typing import Any
 
 from checkout import PUBLISHED, every_sweep, published_data
 from conftest import ROOT
-from factory import HOST, SESSION, Lab, Place
+from factory import HOST, SESSION, Fields, Lab, Place
 from ladder.claims.ledger import decide_tables
 from ladder.gpu.discovery import slug_of
 from ladder.model.architecture import arch_number, peaks
@@ -51,7 +51,7 @@ class Card:
     factor: Callable[[Place], float] = field(default=lambda place: 1.0)
 
     @property
-    def gpu(self) -> dict[str, Any]:
+    def gpu(self) -> Fields:
         """What a session says of it."""
         fp32, tensor = peaks(
             arch_number(self.arch), self.name, self.sms, self.boost_clock_mhz
@@ -160,7 +160,7 @@ class CardLab(Lab):
         return float(max(work.operations / tflops / 0.75e6, memory_us, 4.0))
 
     @staticmethod
-    def compiled(variant: Variant, given: dict[str, Any]) -> dict[str, Any]:
+    def compiled(variant: Variant, given: Fields) -> Fields:
         """Facts with the shared memory that a launch asks for."""
         geometry = variant.geometry(
             dict.fromkeys(variant.kernel.problem.size_fields, 4096)
@@ -170,7 +170,7 @@ class CardLab(Lab):
             "shared_bytes_dynamic": geometry.shared_bytes,
         }
 
-    def read(self, place: Place, record: dict[str, Any]) -> dict[str, Any]:
+    def read(self, place: Place, record: Fields) -> Fields:
         """What was measured with what the card's driver says of it; for seconds 3 % slower on tensor cores."""
         on_tensor_cores = place.variant.dtype in TENSOR
         events, mhz = (
@@ -201,8 +201,7 @@ def report_of(
     lab: CardLab, names: list[str] | None = None
 ) -> tuple[dict[Path, str], str, RunData]:
     """The pages of a run of some sweeps, or all, index.html, and the tables, with the published H200 beside them."""
-    lab.record(names, lab.read, lab.compiled, metrics=lab.card.counted)
-    lab.collect(names)
+    lab.record_and_collect(names, lab.read, lab.compiled, metrics=lab.card.counted)
     sweeps = lab.sweeps(names)
     decide_tables(lab.folder.tables, sweeps)
     data = RunData.read(lab.folder, sweeps)

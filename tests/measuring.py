@@ -4,32 +4,38 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
-from conftest import ROOT, environment
+from conftest import GEMMS, ROOT, output_of
 from ladder.gpu.discovery import find_gpus
 from ladder.measure.store import read_store
 from ladder.model.folders import RunFolder
 from ladder.model.record import Record
 
 GPUS = find_gpus()
+PACKAGES = f"{ROOT / 'workflow'}:{os.environ.get('PYTHONPATH', '')}"
+
+
+def on_gpu(test: Any, arch: str = "") -> Any:
+    """The mark of a test that launches kernels: it is skipped without a GPU of the architecture, by default of any."""
+    fits = GPUS and arch in ("", GPUS[0].arch)
+    return pytest.mark.gpu(
+        pytest.mark.skipif(not fits, reason=f"needs a GPU {arch}")(test)
+    )
+
+
+on_hopper = partial(on_gpu, arch="sm_90a")
 
 
 def ladder(folder: Path, *words: str) -> None:
     """Run one step in a project."""
-    command = [sys.executable, "-m", "ladder", *words]
-    path = environment() | {
-        "PYTHONPATH": f"{ROOT / 'workflow'}:{os.environ.get('PYTHONPATH', '')}"
-    }
-    done = subprocess.run(
-        command, cwd=folder, env=path, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    output_of([sys.executable, "-m", "ladder", *words], folder, PYTHONPATH=PACKAGES)
 
 
 def measured(
@@ -44,18 +50,14 @@ def measured(
     The process of the tests may itself have the GPU open: it must not count as somebody else.
     `more` are fields of the sweep, which is in fp32 against cuBLAS if they do not say otherwise.
     """
-    sweep = {
-        "title": "t",
-        "question": "q?",
-        "problem": "gemm",
-        "dtypes": ["fp32"],
+    sweep = GEMMS | {
         "sizes": sizes,
         "variants": [given | {"unsupported": "record"} for given in variants],
-        "references": ["cublas"],
         "regimes": ["cold", "warm"],
-    } | more
-    (folder / "config" / "sweeps" / "probe.yaml").write_text(yaml.safe_dump(sweep))
-    results = RunFolder(folder / "results" / "test" / GPUS[0].slug)
+        **more,
+    }
+    (folder / "config/sweeps/probe.yaml").write_text(yaml.safe_dump(sweep))
+    results = RunFolder(folder / "results/test" / GPUS[0].slug)
     arch = GPUS[0].arch
     measure = json.dumps({"busy": "mark", **yaml.safe_load(settings)})
     given = ["--arch", arch, "--jobs", "4", "--config", f"measure={measure}"]

@@ -9,10 +9,14 @@ from typing import Any
 
 import pandas as pd
 import yaml
+from checkout import PUBLISHED
+from conftest import ROOT
 from factory import Lab
 from ladder.claims.ledger import Claim, rows_of
 from ladder.claims.primitives import Parts, decide_part
+from ladder.report.answers import Answer, answers
 from ladder.report.document import render
+from ladder.report.links import Links
 from ladder.results import tables
 from ladder.results.run_data import RunData
 
@@ -52,9 +56,7 @@ def report(
     }
     data = RunData.read(lab.folder, sweeps)
     claims = tables.frame("claims", rows_of(one or claim(), data))
-    data = RunData(
-        sweeps, {**data.frames, "claims": claims, **frames}, data.environment
-    )
+    data = with_frames(data, **{"claims": claims, **frames})
     return {path.stem: text for path, text in render(lab.folder, data, lab.plans())}
 
 
@@ -66,9 +68,19 @@ def made(root: Path, sweeps: list[str] | None = None, **more: Any) -> Lab:
     for below, rung in itertools.pairwise(document["variants"]):
         rung["baseline"] = below["rung"]
     path.write_text(yaml.safe_dump(document, sort_keys=False))
-    lab.record(sweeps or SWEEPS, **more)
-    lab.collect(sweeps or SWEEPS)
+    lab.record_and_collect(sweeps or SWEEPS, **more)
     return lab
+
+
+def answer_of(data: RunData, name: str) -> Answer:
+    """The answer of that name to what is published, or to what stands in its place."""
+    found = answers(data, Links(PUBLISHED, ROOT, data))
+    return next(answer for answer in found if answer.name == name)
+
+
+def with_frames(data: RunData, **frames: pd.DataFrame) -> RunData:
+    """The same with other tables."""
+    return RunData(data.sweeps, {**data.frames, **frames}, data.environment)
 
 
 def section(text: str, title: str) -> str:

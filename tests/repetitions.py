@@ -216,7 +216,7 @@ def main(arguments: Sequence[str]) -> int:
         )
     catalog = load_kernels(ROOT / "kernels")
     config = read_settings(Project(ROOT), (), {})
-    compiled = partial(compile_variant, include=ROOT / "kernels" / "include", arch=arch)
+    compiled = partial(compile_variant, include=ROOT / "kernels/include", arch=arch)
     wrong = []
     with (
         tempfile.TemporaryDirectory() as folder,

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from conftest import ROOMS, ROOT, environment, snakemake_command
-from factory import KERNELS, SWEEPS, Lab, Place, _axis
+from factory import KERNELS, SWEEPS, Lab, Place, axis
 from ladder.model.folders import PublishedFolder
 
 SWEEP_COUNT = 10
@@ -54,7 +54,7 @@ def make_run(root: Path, cells: int) -> Lab:
     for name in SWEEPS:
         (lab.project.sweeps / f"{name}.yaml").unlink()
     each = cells // (SWEEP_COUNT * SIZE_COUNT)
-    axes = {"strip": _axis(*range(each)), "part": _axis(*range(SWEEP_COUNT))}
+    axes = {"strip": axis(*range(each)), "part": axis(*range(SWEEP_COUNT))}
     kernel = KERNELS["gemm_shared_tile"] | {"parameters": axes}
     (lab.project.kernels / "gemm_shared_tile.yaml").write_text(json.dumps(kernel))
     for part in range(SWEEP_COUNT):

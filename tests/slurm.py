@@ -173,7 +173,7 @@ class Cluster:
             *(f"spool-{node}" for node in NODES),
         ):
             (self.folder / name).mkdir(mode=0o755)
-        key = self.folder / "munge" / "key"
+        key = self.folder / "munge/key"
         key.write_bytes(secrets.token_bytes(128))
         key.chmod(0o600)
         port, *ports = _free_ports(1 + len(NODES))
@@ -200,7 +200,7 @@ class Cluster:
         (self.folder / "slurm.conf").write_text(text)
         (self.folder / "gres.conf").write_text("\n".join([*gres, ""]))
         # The executor of snakemake's job steps forgets where the configuration is.
-        srun = self.folder / "bin" / "srun"
+        srun = self.folder / "bin/srun"
         real = shutil.which("srun", path=_PATH)
         srun.write_text(
             f'#!/bin/sh\nSLURM_CONF={self.folder}/slurm.conf exec {real} "$@"\n'

@@ -81,9 +81,9 @@ def with_mistake(source: Path, folder: Path, right: str, mistaken: str) -> Path:
     """A folder with a copy of a kernel, its description beside it, that has a mistake."""
     folder.mkdir()
     shutil.copy(source.with_suffix(".yaml"), folder)
-    text = source.read_text(encoding="utf-8")
+    text = source.read_text()
     assert right in text, right
-    (folder / source.name).write_text(text.replace(right, mistaken), encoding="utf-8")
+    (folder / source.name).write_text(text.replace(right, mistaken))
     return folder
 
 

@@ -9,6 +9,7 @@ import pytest
 import yaml
 from compiling import instructions, listings
 from conftest import ROOT
+from factory import axis, kernel_document
 from ladder.build.cache import Cache
 from ladder.build.cubin import instruction_counts
 from ladder.build.nvrtc import Request, compile_source
@@ -17,28 +18,15 @@ from ladder.catalogue.kernels import load_kernel
 from ladder.model.files import sha256
 from ladder.model.kernel import Variant
 
-DOCUMENT: dict[str, Any] = {
-    "summary": "a kernel of the tests",
-    "problem": "stencil",
-    "origin": ["test"],
-    "entry": "kernel<{T}, {radius}>",
-    "dtypes": {"fp32": {"T": "float"}},
-    "min_arch": "sm_80",
-    "parameters": {
-        "radius": {
-            "values": [2, 4],
-            "default": 2,
-            "unit": "elements",
-            "description": "neighbours",
-        }
-    },
-    "launch": {"grid": ["ceil_div(elements, 256)"], "block": [256]},
-    "arguments": [
-        {"pointer": "input"},
-        {"pointer": "output"},
-        {"scalar": "elements", "type": "int32"},
-    ],
-}
+DOCUMENT = kernel_document(
+    "stencil",
+    ["fp32"],
+    {"radius": axis(2, 4)},
+    entry="kernel<{T}, {radius}>",
+    launch={"grid": ["ceil_div(elements, 256)"], "block": [256]},
+)
+DOCUMENT["dtypes"]["fp32"]["T"] = "float"
+DOCUMENT["arguments"].append({"scalar": "elements", "type": "int32"})
 
 SIMPLE = """\
 #include "scale.cuh"
@@ -96,7 +84,7 @@ class Workshop:
         self.write("include/scale.cuh", SCALE)
 
     def write(self, name: str, text: str) -> None:
-        (self.folder / name).write_text(text, encoding="utf-8")
+        (self.folder / name).write_text(text)
 
     def asked(
         self,
@@ -273,7 +261,7 @@ def test_a_header_of_the_host_is_told_with_the_page_that_names_others(
     assert facts["status"] == "compile_error"
     assert "cannot open source file" in facts["reason"]
     assert facts["reason"].endswith("see 'From nvcc to NVRTC' in docs/add-a-kernel.md")
-    page = (ROOT / "docs" / "add-a-kernel.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/add-a-kernel.md").read_text()
     assert "## From nvcc to NVRTC\n" in page
 
 
@@ -286,7 +274,7 @@ def test_what_the_page_names_in_place_of_headers_of_the_host_compiles() -> None:
         "cuda/barrier",
     )
     headers = ("cuda/std/cstdint", "cuda/std/limits", "math_constants.h", *stays)
-    page = (ROOT / "docs" / "add-a-kernel.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/add-a-kernel.md").read_text()
     lines = [f"#include <{header}>" for header in headers if f"<{header}>" in page]
     assert len(lines) == len(headers)
     kernel = """

@@ -29,7 +29,7 @@ def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def headers(folder: Path, value: str = "3") -> Path:
     (folder / "inner").mkdir(parents=True, exist_ok=True)
     (folder / "outer.cuh").write_text('#pragma once\n#include "inner/value.cuh"\n')
-    (folder / "inner" / "value.cuh").write_text(
+    (folder / "inner/value.cuh").write_text(
         f"__device__ int value() {{ return {value}; }}\n"
     )
     return folder

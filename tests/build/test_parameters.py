@@ -9,28 +9,16 @@ from typing import Any
 import pytest
 import yaml
 from compiling import compile_request
+from factory import axis, kernel_document
 from ladder.build.cubin import parameter_bytes
 from ladder.build.nvrtc import compile_source
 from ladder.build.variants import variant_facts, variant_request
 from ladder.catalogue.kernels import load_kernel
 
-DOCUMENT: dict[str, Any] = {
-    "summary": "a product of one row and one column, and of no more",
-    "problem": "gemm",
-    "origin": ["test"],
-    "entry": "mine<{tile}>",
-    "dtypes": {"fp32": {}},
-    "min_arch": "sm_70",
-    "parameters": {
-        "tile": {"values": [16], "default": 16, "description": "threads of a block"}
-    },
-    "launch": {"grid": [1], "block": ["tile"]},
-    "arguments": [
-        *({"pointer": name} for name in "abc"),
-        *({"scalar": name, "type": "int32"} for name in "mnk"),
-        *({"scalar": name, "type": "float32"} for name in ("alpha", "beta")),
-    ],
-}
+DOCUMENT = kernel_document("gemm", ["fp32"], {"tile": axis(16)}, entry="mine<{tile}>")
+DOCUMENT["launch"]["block"] = ["tile"]
+DOCUMENT["arguments"][3:3] = ({"scalar": name, "type": "int32"} for name in "mnk")
+"""A product of one row and one column, and of no more."""
 SOURCE = """
 template <int Tile> __global__ void mine(const float* a, const float* b, float* c, {sizes}, float alpha, float beta) {{
   if (threadIdx.x < m && threadIdx.x < n && threadIdx.x < k) c[threadIdx.x] = alpha * a[0] * b[0] + beta;

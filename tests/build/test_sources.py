@@ -24,10 +24,10 @@ class Workshop:
 
     def __init__(self, root: Path) -> None:
         self.include, self.source = (
-            root / "project" / "include",
-            root / "project" / "own" / "kernel.cu",
+            root / "project/include",
+            root / "project/own/kernel.cu",
         )
-        self.secret, self.header = root / "secret.txt", self.include / "scale" / "x.cuh"
+        self.secret, self.header = root / "secret.txt", self.include / "scale/x.cuh"
         for path in (self.header, self.source):
             path.parent.mkdir(parents=True)
         self.header.write_text("#define X 5\n")
@@ -242,7 +242,7 @@ def test_a_file_of_the_working_directory_does_not_stand_in_for_a_header(
 ) -> None:
     """The compiler looks there first for what the source itself includes."""
     (tmp_path / "scale").mkdir()
-    (tmp_path / "scale" / "x.cuh").write_text("#define X 7\n")
+    (tmp_path / "scale/x.cuh").write_text("#define X 7\n")
     monkeypatch.chdir(tmp_path)
     assert (
         "scale/x.cuh, which is not accepted"

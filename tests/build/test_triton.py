@@ -21,7 +21,7 @@ import pytest
 import yaml
 from checkout import published_facts
 from compiling import kept_cache
-from conftest import ROOT, edit, edit_yaml
+from conftest import GEMMS, ROOT, edit, edit_yaml
 from ladder.build.cache import Cache
 from ladder.build.nvrtc import Request
 from ladder.build.sources import source_digest
@@ -37,8 +37,8 @@ from ladder.model.folders import Project
 from ladder.model.plan import Plan
 from ladder.model.plan_file import read_plan, to_json
 
-GEMM = ROOT / "kernels" / "gemm" / "triton" / "triton_gemm.yaml"
-INCLUDE = ROOT / "kernels" / "include"
+GEMM = ROOT / "kernels/gemm/triton/triton_gemm.yaml"
+INCLUDE = ROOT / "kernels/include"
 ARCH = "sm_90a"
 ELSEWHERE = "triton 3.6.0 of another host"
 needs_triton = pytest.mark.skipif(not compiler(), reason="Triton is not installed")
@@ -54,7 +54,7 @@ def small(a, b, c, m, n, k, alpha, beta, TILE: tl.constexpr):
     tl.store(c + places, tl.load(a + places) * alpha, mask=places < m * n)
 """
 """No product, but a kernel that compiles in a second."""
-DOCUMENT: dict[str, Any] = yaml.safe_load(GEMM.read_text(encoding="utf-8"))
+DOCUMENT: dict[str, Any] = yaml.safe_load(GEMM.read_text())
 DOCUMENT |= {
     "entry": "small",
     "triton": {"num_warps": 4, "constants": {"TILE": "tile"}},
@@ -355,14 +355,10 @@ def test_a_host_without_triton_takes_what_another_one_compiled(
 def planned(workshop: Workshop, **found: Any) -> Plan:
     """The plan of a sweep over the kernel at one size, for facts that are made up."""
     own, kernel = Project(ROOT), load_kernel(workshop.description)
-    fields: dict[str, Any] = {
-        "title": "A title",
-        "question": "What is it?",
-        "problem": "gemm",
+    fields = GEMMS | {
         "layout": "TN",
         "dtypes": ["fp16"],
         "sizes": [{"m": 64, "n": 96, "k": 32}],
-        "references": ["cublas"],
         "variants": [{"kernel": "small"}],
     }
     sweep = replace(

@@ -7,32 +7,19 @@ from typing import Any
 
 import pytest
 import yaml
-from conftest import assert_says
-from ladder.catalogue.config import Config
+from checkout import loaded
+from conftest import GEMMS, ROOT, assert_says
+from factory import axis, kernel_document
 from ladder.catalogue.kernels import load_kernel
 from ladder.catalogue.plans import plan_edges, plan_sweep
-from ladder.catalogue.settings import read_settings
 from ladder.catalogue.sweeps import make_sweep
 from ladder.model.errors import LadderError
-from ladder.model.folders import Project
 from ladder.model.kernel import Kernel
 from ladder.model.plan import Plan
 
-ROOT = Path(__file__).resolve().parents[2]
 BUFFERS = [{"pointer": name} for name in "abc"]
 WEIGHTS = [{"scalar": name, "type": "float32"} for name in ("alpha", "beta")]
-DOCUMENT: dict[str, Any] = {
-    "summary": "a product",
-    "problem": "gemm",
-    "origin": ["test"],
-    "entry": "product",
-    "dtypes": {"fp32": {}},
-    "min_arch": "sm_70",
-    "parameters": {
-        "rows": {"values": [4, 8], "default": 4, "description": "rows of a block"}
-    },
-    "launch": {"grid": [1], "block": [32]},
-}
+DOCUMENT = kernel_document("gemm", ["fp32"], {"rows": axis(4, 8)}, entry="product")
 
 
 def kernel(
@@ -44,27 +31,14 @@ def kernel(
     return load_kernel(path)
 
 
-def settings() -> Config:
-    return read_settings(Project(ROOT), (), {"device": "none"})
-
-
-def planned(
-    *kernels: Kernel, size: dict[str, int] | None = None, **fields: Any
-) -> Plan:
-    """The plan of a sweep of kernels at one size, against cuBLAS."""
-    document = {
-        "title": "t",
-        "question": "q?",
-        "problem": "gemm",
-        "dtypes": ["fp32"],
-        "references": ["cublas"],
+def planned(kernel: Kernel, size: dict[str, int] | None = None) -> Plan:
+    """The plan of a sweep of a kernel at one size, against cuBLAS."""
+    document = GEMMS | {
+        "sizes": [size or {"m": 64, "n": 96, "k": 32}],
+        "variants": [{"kernel": kernel.name}],
     }
-    document["sizes"] = [size or {"m": 64, "n": 96, "k": 32}]
-    document["variants"] = [{"kernel": kernels[0].name}]
-    sweep = make_sweep(
-        Path("here"), document | fields, {one.name: one for one in kernels}, ROOT
-    )
-    plan = plan_sweep(sweep, settings(), "sm_90a")
+    sweep = make_sweep(Path("here"), document, {kernel.name: kernel}, ROOT)
+    plan = plan_sweep(sweep, loaded().config, "sm_90a")
     return Plan(**{**vars(plan), "edges": plan_edges(sweep, "sm_90a")})
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from conftest import assert_says, edit, edit_yaml, run_snakemake
+from factory import axis
 from ladder.build.nvrtc import refuse_options
 from ladder.cli.app import main
 
@@ -91,18 +92,12 @@ def kept_where(expression: str) -> Callable[[Path], object]:
 
 def parameter(name: str) -> Callable[[Path], object]:
     """Give the kernel another parameter."""
-    axis = {"values": [1], "default": 1, "description": "more"}
-    return document(KERNEL, lambda kernel: kernel["parameters"].update({name: axis}))
+    return document(KERNEL, lambda kernel: kernel["parameters"].update({name: axis(1)}))
 
 
 def argument(given: dict[str, object]) -> Callable[[Path], object]:
     """Give the kernel another argument."""
     return document(KERNEL, lambda kernel: kernel["arguments"].append(given))
-
-
-def axis(*values: object) -> dict[str, Any]:
-    """An axis of a kernel."""
-    return {"values": list(values), "default": values[0], "description": "an axis"}
 
 
 def alike(project: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 from checkout import loaded
 from conftest import ROOT
 from ladder.catalogue import settings
+from ladder.catalogue.config import Config
 from ladder.catalogue.documents import parse_yaml
 from ladder.catalogue.runs import Run, load
 from ladder.catalogue.settings import (
@@ -31,17 +32,22 @@ H200 = FoundGpu(0, "NVIDIA H200", "GPU-0aa1", (9, 0))
 L4 = FoundGpu(1, "NVIDIA L4", "GPU-1bb2", (8, 9))
 
 
+def asked(*layers: Path, **over: Any) -> Config:
+    """The checkout's configuration with files and values over it."""
+    return read_settings(Project(ROOT), layers, over)
+
+
 def test_layers_are_merged_field_by_field_and_words_of_the_command_line_are_yaml(
     tmp_path: Path,
 ) -> None:
     layer = tmp_path / "layer.yaml"
     layer.write_text("measure: {precision: 0.05, cell_seconds: 0.2}\nsweeps: [one]\n")
     over = parse_over(["measure={precision: 0.125, lock_clocks: 1400}", "run=r1"])
-    config = read_settings(Project(ROOT), [layer], over)
+    config = asked(layer, **over)
     measure = config.measure
     assert (measure.precision, measure.cell_seconds) == (0.125, 0.2)
     assert (measure.lock_clocks, config.run, config.sweeps) == (1400, "r1", ["one"])
-    usual = read_settings(Project(ROOT), [], {}).measure
+    usual = asked().measure
     assert measure.deadline_s == usual.deadline_s
 
 
@@ -138,19 +144,13 @@ def test_a_gpu_in_mig_mode_is_not_measured_since_a_slice_would_pass_for_the_whol
             visible([H200, sliced], {"CUDA_VISIBLE_DEVICES": chosen})
 
 
-class Nvml:
+def nvml(version: int) -> Any:
     """The driver's management library as far as it says its versions."""
-
-    def __init__(self, version: int) -> None:
-        self.version = version
-
-    def init_v2(self) -> None: ...
-
-    def system_get_cuda_driver_version(self) -> int:
-        return self.version
-
-    def system_get_driver_version(self) -> str:
-        return "550.54"
+    return SimpleNamespace(
+        init_v2=lambda: None,
+        system_get_cuda_driver_version=lambda: version,
+        system_get_driver_version=lambda: "550.54",
+    )
 
 
 class Mig:
@@ -172,11 +172,11 @@ def test_a_driver_of_cuda_12_is_refused_in_one_sentence(
     monkeypatch.setattr(
         "cuda.core.system.Device", SimpleNamespace(get_all_devices=lambda: [gpu])
     )
-    monkeypatch.setattr("cuda.bindings.nvml", Nvml(12040))
+    monkeypatch.setattr("cuda.bindings.nvml", nvml(12040))
     needed = r"driver 550.54 is for CUDA 12.4; needed is CUDA 13, driver 580 or later .*device=none"
     with pytest.raises(LadderError, match=needed):
         discovery.find_gpus()
-    monkeypatch.setattr("cuda.bindings.nvml", Nvml(13000))
+    monkeypatch.setattr("cuda.bindings.nvml", nvml(13000))
     assert discovery.find_gpus() == [H200]
 
 
@@ -198,12 +198,7 @@ def test_the_run_is_for_the_device_asked_for_or_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(settings, "find_gpus", lambda: gpus)
-    assert (
-        choose_device(
-            read_settings(Project(ROOT), [], {"device": device, "arch": arch_})
-        )
-        == expected
-    )
+    assert choose_device(asked(device=device, arch=arch_)) == expected
 
 
 def test_a_device_of_another_host_needs_its_architecture(
@@ -214,7 +209,7 @@ def test_a_device_of_another_host_needs_its_architecture(
         LadderError,
         match=r"arch: 'auto' is not accepted.*no nvidia-b200.*such as sm_90a",
     ):
-        choose_device(read_settings(Project(ROOT), [], {"device": "nvidia-b200"}))
+        choose_device(asked(device="nvidia-b200"))
 
 
 def test_a_host_without_a_driver_has_no_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -246,11 +241,10 @@ def test_a_driver_that_does_not_answer_is_an_error_where_there_is_a_gpu(
     with pytest.raises(
         LadderError, match=r"does not answer: NVML_ERROR_LIB_RM.*device=none"
     ):
-        choose_device(read_settings(Project(ROOT), [], {}))
-    without = read_settings(Project(ROOT), [], {"device": "none"})
+        choose_device(asked())
+    without = asked(device="none")
     assert choose_device(without) == ("no-gpu", "sm_90a")
-    cluster = {"device": "nvidia-h200", "arch": "sm_90a"}
-    config = read_settings(Project(ROOT), [], cluster)
+    config = asked(device="nvidia-h200", arch="sm_90a")
     assert choose_device(config) == ("nvidia-h200", "sm_90a")
 
 
@@ -264,7 +258,7 @@ def everything(monkeypatch: pytest.MonkeyPatch) -> Run:
 
 
 def test_the_checkout_and_its_quick_configuration_are_accepted(everything: Run) -> None:
-    quick = load(set_up(ROOT, [ROOT / "config" / "quick.yaml"], {"device": "none"}))
+    quick = load(set_up(ROOT, [ROOT / "config/quick.yaml"], {"device": "none"}))
     assert set(quick.sweeps) < set(everything.sweeps)
     few, every = (
         {variant.id for sweep in run.sweeps.values() for variant in sweep.variants}
@@ -276,7 +270,7 @@ def test_the_checkout_and_its_quick_configuration_are_accepted(everything: Run) 
     )
 
 
-QUICK = ROOT / "config" / "quick.yaml"
+QUICK = ROOT / "config/quick.yaml"
 
 
 def test_a_run_of_some_cells_plans_and_compiles_these_alone_for_the_same_records(
@@ -386,7 +380,7 @@ def test_what_the_rules_need_is_kept_while_nothing_changes(project: Path) -> Non
     (path,) = (project / ".snakemake").iterdir()
     path.write_text(path.read_text()[:-5])
     assert (read(), read()) == (2, 2), "a file cut short is no reason to fail"
-    (project / "kernels" / "new.cuh").write_text("// another")
+    (project / "kernels/new.cuh").write_text("// another")
     assert (read(), read()) == (3, 3)
 
 

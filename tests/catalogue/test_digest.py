@@ -31,7 +31,7 @@ def tree(tmp_path: Path) -> Path:
 
 def write(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
+    path.write_text(text)
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -26,9 +26,7 @@ def test_every_field_of_every_document_is_described(kind: str) -> None:
 
 
 def between_marks(readme: Path) -> str:
-    return (
-        readme.read_text(encoding="utf-8").partition(BEGIN)[2].partition(END)[0].strip()
-    )
+    return readme.read_text().partition(BEGIN)[2].partition(END)[0].strip()
 
 
 def test_the_numbers_of_readme_are_those_of_the_published_tables() -> None:
@@ -41,7 +39,7 @@ def test_the_readme_holds_the_reference_the_schemas_give(
 ) -> None:
     assert main(["reference"]) == 0
     printed = capsys.readouterr().out
-    assert between_marks(ROOT / "config" / "README.md") == printed.strip(), (
+    assert between_marks(ROOT / "config/README.md") == printed.strip(), (
         "run `make reference`"
     )
     assert printed == "\n".join(field_reference(kind, *KINDS[kind]) for kind in KINDS)
@@ -56,7 +54,7 @@ FILES = {
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_editors_find_the_schema_of_every_document(kind: str) -> None:
-    schema = json.loads((ROOT / "config" / "schemas" / f"{kind}.json").read_text())
+    schema = json.loads((ROOT / "config/schemas" / f"{kind}.json").read_text())
     assert schema == KINDS[kind][1].model_json_schema(), "run `make reference`"
     checked = jsonschema.Draft202012Validator(schema)
     files = [path for pattern in FILES[kind] for path in ROOT.glob(pattern)]
@@ -65,7 +63,5 @@ def test_editors_find_the_schema_of_every_document(kind: str) -> None:
         document = yaml.safe_load(path.read_text())
         assert not list(checked.iter_errors(document)), path
         assert list(checked.iter_errors({**document, "misspelt": 1})), path
-    editor = json.loads((ROOT / ".vscode" / "settings.json").read_text())[
-        "yaml.schemas"
-    ]
+    editor = json.loads((ROOT / ".vscode/settings.json").read_text())["yaml.schemas"]
     assert editor[f"config/schemas/{kind}.json"] == FILES[kind][0]

@@ -17,7 +17,7 @@ from ladder.results import statistics as stats
 from ladder.results import tables
 from ladder.results.run_data import RunData, read_frames
 
-PUBLISHED = ROOT / "results" / "published" / "nvidia-h200"
+PUBLISHED = ROOT / "results/published/nvidia-h200"
 Cell = tuple[Any, ...]  # sweep, variant, and the size's fields
 
 

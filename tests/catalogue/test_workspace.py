@@ -11,7 +11,7 @@ from ladder.catalogue.kernels import load_kernel
 from ladder.catalogue.plans import launch_of
 from ladder.model.errors import LadderError
 
-KERNEL = ROOT / "tests" / "gpu_kernels" / "workspace.yaml"
+KERNEL = ROOT / "tests/gpu_kernels/workspace.yaml"
 SIZE = {"m": 64, "n": 96, "k": 32}
 
 

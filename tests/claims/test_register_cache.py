@@ -74,14 +74,15 @@ def made(
     )
 
 
+BY_ID = {claim.id: claim for claim in CLAIMS}
+
+
 def parts(claim_id: str, data: RunData) -> list[Part]:
-    (claim,) = (one for one in CLAIMS if one.id == claim_id)
-    return decided(claim, data)[0]
+    return decided(BY_ID[claim_id], data)[0]
 
 
 def advice(claim_id: str, data: RunData) -> str:
-    (claim,) = (one for one in CLAIMS if one.id == claim_id)
-    return decided(claim, data)[2]
+    return decided(BY_ID[claim_id], data)[2]
 
 
 def test_k_of_the_text_is_the_radius() -> None:
@@ -106,8 +107,7 @@ def test_redundant_loads_are_words_and_sectors_stand_beside_them(
     decisive = found[place].decisive
     assert decisive is not None
     assert decisive.value == pytest.approx(words)
-    (claim,) = (one for one in CLAIMS if one.id == "redundant-loads")
-    beside = str(rows_of(claim, data)[-1]["evidence"])
+    beside = str(rows_of(BY_ID["redundant-loads"], data)[-1]["evidence"])
     assert "sectors at radius 16 over shared memory's, by the profiler: 1.5 x" in beside
     assert "bytes from DRAM at radius 16 over shared memory's: 1 x" in beside
 

@@ -14,7 +14,7 @@ from ladder.results.run_data import Row
 
 pytestmark = pytest.mark.published
 
-PUBLISHED = ROOT / "results" / "published" / "nvidia-h200"
+PUBLISHED = ROOT / "results/published/nvidia-h200"
 
 
 def parts_of(claim_id: str) -> dict[str, Part]:
@@ -47,7 +47,7 @@ def test_a_transposed_tile_is_held_against_one_that_the_compiler_may_read_at_wil
         partners = {row["reference"] for row in rows_of(part)}
         assert "practice_plain_a-fp32" in partners
     for path in (ROOT / "kernels").rglob("practice_*.cu*"):
-        assert "volatile" not in path.read_text(encoding="utf-8"), path
+        assert "volatile" not in path.read_text(), path
 
 
 def test_one_block_a_multiprocessor_is_said_of_kernels_of_which_one_runs() -> None:

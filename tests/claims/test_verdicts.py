@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from checkout import every_sweep
+from conftest import ROOT
 from factory import Lab
 from ladder.claims import ledger
 from ladder.claims.ledger import (
@@ -37,15 +38,13 @@ from ladder.claims.primitives import (
 from ladder.cli.app import main
 from ladder.model.errors import LadderError
 from ladder.model.schemas import VERDICTS
-from ladder.model.sweep import Sweep
 from ladder.results import tables
 from ladder.results.run_data import Row, RunData, Value, Values, read_frames
 from ladder.results.statistics import Estimate
 from ladder.results.verdicts import NORMAL
 from tiles import cell, made
 
-ROOT = Path(__file__).resolve().parents[2]
-PUBLISHED = ROOT / "results" / "published" / "nvidia-h200"
+PUBLISHED = ROOT / "results/published/nvidia-h200"
 WAVES = "wavefronts"
 
 
@@ -259,8 +258,7 @@ def test_where_another_gpu_is_predicted_that_decides_and_else_the_measured_inter
         == "1.2 x [1.198, 1.202] (predicted on another GPU: 0.95 to 1.45)."
     )
     assert without.evidence == "1.2 x [1.198, 1.202]."
-    claim = Claim("it", "a text", "It is so.", lambda data: answer(speed(data)))
-    (row,) = rows_of(claim, known)
+    (row,) = rows_of(IT, known)
     assert (row["effect_low"], row["predicted_low"], row["predicted_high"]) == (
         1.198,
         0.95,
@@ -380,12 +378,14 @@ def answer(part: Part) -> Parts:
     return f"Expect {part.span}."
 
 
+IT = Claim("it", "a text", "It is so.", lambda data: answer(speed(data)))
+
+
 def test_a_claim_ends_with_advice_even_where_nothing_was_measured() -> None:
-    claim = Claim("it", "a text", "It is so.", lambda data: answer(speed(data)))
-    (row,) = rows_of(claim, made(cell(1024, 1.2)))
+    (row,) = rows_of(IT, made(cell(1024, 1.2)))
     assert row["advice"] == "Expect 1.20 x."
     assert row["evidence"] == "1.2 x [1.198, 1.202]. Beside it: clock: 1980 MHz."
-    (row,) = rows_of(claim, made())
+    (row,) = rows_of(IT, made())
     assert (
         row["advice"]
         == "No advice without measurements: no row with sweep = tiles, regime = cold."
@@ -420,17 +420,12 @@ def test_a_margin_below_the_noise_is_refused_when_the_claim_is_loaded(
         check_claims(sweeps, 0.0025)
 
 
-@pytest.fixture(scope="module")
-def sweeps() -> dict[str, Sweep]:
-    return every_sweep()
-
-
-def test_the_projects_own_claims_are_decidable_to_the_precision_of_their_sweeps(
-    sweeps: dict[str, Sweep],
-) -> None:
-    check_claims(sweeps, 0.0025)
+def test_the_projects_own_claims_are_decidable_to_the_precision_of_their_sweeps() -> (
+    None
+):
+    check_claims(every_sweep(), 0.0025)
     with pytest.raises(LadderError, match=r"register-cache.*stencil_reach"):
-        check_claims(sweeps, 0.05)
+        check_claims(every_sweep(), 0.05)
 
 
 @pytest.mark.parametrize(
@@ -438,7 +433,6 @@ def test_the_projects_own_claims_are_decidable_to_the_precision_of_their_sweeps(
 )
 def test_a_rung_that_its_sweep_does_not_have_is_refused_with_the_nearest_name(
     asked: str | tuple[str, ...],
-    sweeps: dict[str, Sweep],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def loads(data: RunData) -> Parts:
@@ -452,9 +446,11 @@ def test_a_rung_that_its_sweep_does_not_have_is_refused_with_the_nearest_name(
     )
     named = r"coalesced: the sweep fp32_ladder: rung: '2 coalesced laods' .*mean '2 coalesced loads'\?.* 1 uncoalesced,"
     with pytest.raises(LadderError, match=named):
-        check_names(sweeps)
-    check_claims(sweeps, 0.0025)  # a run may keep a part of the rungs
-    others = {name: sweep for name, sweep in sweeps.items() if name != "fp32_ladder"}
+        check_names(every_sweep())
+    check_claims(every_sweep(), 0.0025)  # a run may keep a part of the rungs
+    others = {
+        name: sweep for name, sweep in every_sweep().items() if name != "fp32_ladder"
+    }
     check_names(others)  # a run without the sweep
 
 
@@ -471,7 +467,6 @@ def test_a_rung_that_its_sweep_does_not_have_is_refused_with_the_nearest_name(
 def test_a_kernel_parameter_or_size_that_its_sweep_does_not_have_is_refused(
     selected: dict[str, Any],
     named: str,
-    sweeps: dict[str, Sweep],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def claims(**wanted: Any) -> tuple[Claim]:
@@ -488,20 +483,18 @@ def test_a_kernel_parameter_or_size_that_its_sweep_does_not_have_is_refused(
         "CLAIMS",
         claims(kernel="gemm_staged", stages=lambda stages: stages > 8, n=(1024, 4096)),
     )
-    check_names(sweeps)
+    check_names(every_sweep())
     monkeypatch.setattr(ledger, "CLAIMS", claims(**selected))
     with pytest.raises(
         LadderError, match=f"double: the sweep fp32_buffering: .*{named}"
     ):
-        check_names(sweeps)
+        check_names(every_sweep())
 
 
 @pytest.mark.published
-def test_every_claim_is_decided_on_the_published_tables(
-    sweeps: dict[str, Sweep],
-) -> None:
-    data = RunData(sweeps, read_frames(PUBLISHED))
-    empty, timings = RunData(sweeps, {}), data.frames["timings"]
+def test_every_claim_is_decided_on_the_published_tables() -> None:
+    data = RunData(every_sweep(), read_frames(PUBLISHED))
+    empty, timings = RunData(every_sweep(), {}), data.frames["timings"]
     timed = {*timings[timings["status"] == "ok"]["sweep"]}
     counted = {*data.frames["metrics"]["sweep"]}
     assert len({claim.id for claim in CLAIMS}) == len(CLAIMS)
@@ -535,8 +528,7 @@ def test_the_step_writes_a_row_for_each_part_and_follows_the_data(
     tmp_path: Path,
 ) -> None:
     lab = Lab(tmp_path)
-    lab.record(["bank_stride"])
-    lab.collect(["bank_stride"])
+    lab.record_and_collect(["bank_stride"])
 
     def verdicts() -> list[str]:
         assert main(["--root", str(lab.root), "claims", *lab.collected()]) == 0
@@ -573,7 +565,7 @@ def test_every_module_with_claims_is_asked_for_them() -> None:
     written = {
         file.stem
         for file in Path(ledger.__file__).parent.glob("*.py")
-        for one in ast.parse(file.read_text(encoding="utf-8")).body
+        for one in ast.parse(file.read_text()).body
         if isinstance(one, ast.FunctionDef)
         and one.name[0] != "_"
         and "Source: " in (ast.get_docstring(one) or "")

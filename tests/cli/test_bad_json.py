@@ -115,8 +115,7 @@ JSON_MISTAKES: list[tuple[str, Callable[[Any], Any] | str, str]] = [
 @pytest.fixture(scope="module")
 def measured_once(tmp_path_factory: pytest.TempPathFactory) -> Lab:
     lab = Lab(tmp_path_factory.mktemp("lab"))
-    lab.record(["tensor_ladder"])
-    lab.collect(["tensor_ladder"])
+    lab.record_and_collect(["tensor_ladder"])
     return lab
 
 

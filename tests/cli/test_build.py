@@ -36,8 +36,8 @@ def published_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
     project = make_project(tmp_path_factory.mktemp("published") / "project")
     assert prepare(project, "first/no-gpu") == 0
     cache, folder = (
-        project / ".cache" / "cubins",
-        project / "results" / "published" / "h200",
+        project / ".cache/cubins",
+        project / "results/published/h200",
     )
     folder.mkdir(parents=True)
     facts = {path.stem: json.loads(path.read_text()) for path in cache.glob("*.json")}
@@ -60,7 +60,7 @@ def project(published_once: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def published(project: Path) -> Path:
-    return project / "results" / "published" / "h200"
+    return project / "results/published/h200"
 
 
 def test_published_facts_give_the_plan_that_the_compiler_gave(
@@ -68,7 +68,7 @@ def test_published_facts_give_the_plan_that_the_compiler_gave(
 ) -> None:
     assert prepare(project, "second/no-gpu", "--published", str(published)) == 0
     plans = [
-        project / "results" / run / "no-gpu" / "plans" / "alone.json"
+        project / "results" / run / "no-gpu/plans/alone.json"
         for run in ("first", "second")
     ]
     assert plans[0].read_bytes() == plans[1].read_bytes()
@@ -78,11 +78,9 @@ def test_published_facts_give_the_plan_that_the_compiler_gave(
 def test_a_kernel_that_changed_since_is_compiled(
     project: Path, published: Path
 ) -> None:
-    edit(project / "kernels" / "stencil" / "alone.cu", "T sum = 0;", "T sum = 1;")
+    edit(project / "kernels/stencil/alone.cu", "T sum = 0;", "T sum = 1;")
     assert prepare(project, "second/no-gpu", "--published", str(published)) == 0
-    plan = json.loads(
-        (project / "results" / "second" / "no-gpu" / "plans" / "alone.json").read_text()
-    )
+    plan = json.loads((project / "results/second/no-gpu/plans/alone.json").read_text())
     cubins = {path.stem for path in project.glob(".cache/cubins/*.cubin")}
     assert cubins == {facts["cubin"] for facts in plan["variants"].values()}, (
         "the harness is the published one"
@@ -118,7 +116,7 @@ def test_half_a_publication_is_refused_before_any_job_of_a_run(
     project: Path, published: Path
 ) -> None:
     edit(
-        project / "config" / "config.yaml",
+        project / "config/config.yaml",
         "published: nvidia-h200",
         f"published: {published.name}",
     )

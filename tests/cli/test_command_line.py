@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
-from conftest import ROOT, assert_says, environment, run_snakemake
+from conftest import ROOT, assert_says, edit_yaml, environment, run_snakemake
 from factory import SESSION
 from ladder.catalogue.settings import parse_over, read_settings
 from ladder.claims.ledger import CLAIMS
@@ -67,11 +66,10 @@ def test_a_crash_of_the_program_has_an_exit_code_of_its_own_and_leaves_its_trace
 def test_check_says_what_a_run_would_do_and_at_which_sizes_nothing_is_asked_for(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = project / "config" / "sweeps" / "alone.yaml"
-    document = yaml.safe_load(path.read_text())
-    for entry in document["variants"]:
-        entry["where"] = "elements > 2**16"
-    path.write_text(yaml.safe_dump(document))
+    edit_yaml(
+        project / "config/sweeps/alone.yaml",
+        lambda sweep: sweep["variants"][0].update(where="elements > 2**16"),
+    )
     assert main(["--root", str(project), "check"]) == 0
     text = capsys.readouterr().out
     assert f"2 kernels; 4 variants to compile; {len(CLAIMS)} claims" in text
@@ -242,9 +240,7 @@ def test_snakemake_calls_a_run_as_the_steps_do(project: Path, tmp_path: Path) ->
     path.write_text("run: 2026-11-29\n")
     outcome = run_snakemake(project, "compile", "--configfile", str(path))
     assert outcome.code == 0, outcome.text
-    assert (
-        project / "results" / "2026-11-29" / "no-gpu" / "plans" / "alone.json"
-    ).is_file()
+    assert (project / "results/2026-11-29/no-gpu/plans/alone.json").is_file()
 
 
 def test_what_never_ends_is_not_read(

@@ -22,9 +22,14 @@ from ladder.model.folders import PublishedFolder, RunFolder
 from ladder.model.plan import Plan
 from ladder.model.plan_file import read_plan
 from ladder.results import tables
-from measuring import GPUS
+from measuring import on_hopper
 
-EXPLOITS = ROOT / "tests" / "exploits"
+EXPLOITS = ROOT / "tests/exploits"
+Run = Callable[..., int]
+Kernel = Callable[..., Path]
+Printed = pytest.CaptureFixture[str]
+BROKEN = 'extern "C" __global__ void exploit() { no_such_thing(); }'
+HONEST = "#include <honest.cuh>\n\nEXPLOIT { honest(ARGUMENTS); }\n"
 GPU = FoundGpu(0, "NVIDIA H200", "GPU-of-the-tests", (9, 0))
 ARCH = "sm_90a"
 COLUMNS = [
@@ -74,16 +79,21 @@ def failed(status: str, reason: str = "that is why") -> dict[str, Any]:
 TOO_SLOW = failed("unsupported", "warm is for kernels below 200 us")
 
 
+def both(cold: Any = ok(), warm: Any = ok()) -> dict[tuple[int, str], Any]:  # noqa: B008
+    """What becomes of the two cells of a kernel."""
+    return {(2048, "cold"): cold, (2048, "warm"): warm}
+
+
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A project whose cache keeps what a test compiled; its includes have the exploits' header."""
     folder = make_project(tmp_path_factory.mktemp("judge") / "project")
-    shutil.copy(EXPLOITS / "honest.cuh", folder / "kernels" / "include")
+    shutil.copy(EXPLOITS / "honest.cuh", folder / "kernels/include")
     return folder
 
 
 @pytest.fixture
-def kernel(checkout: Path) -> Iterator[Callable[..., Path]]:
+def kernel(checkout: Path) -> Iterator[Kernel]:
     """Copies an exploit, or text as its source, to a folder outside of the project: its description.
 
     The folder is the same for all tests: its name is part of what a cubin is kept by.
@@ -93,21 +103,18 @@ def kernel(checkout: Path) -> Iterator[Callable[..., Path]]:
 
     def place(name: str = "honest", source: str | None = None) -> Path:
         shutil.copy(EXPLOITS / "exploit.yaml", folder / f"{name}.yaml")
-        text = source or (EXPLOITS / f"{name}.cu").read_text(encoding="utf-8")
-        (folder / f"{name}.cu").write_text(text, encoding="utf-8")
+        text = source or (EXPLOITS / f"{name}.cu").read_text()
+        (folder / f"{name}.cu").write_text(text)
         return folder / f"{name}.yaml"
 
     yield place
     shutil.rmtree(folder)
 
 
-Run = Callable[..., int]
-
-
 @pytest.fixture
 def judge(
     checkout: Path,
-    kernel: Callable[..., Path],
+    kernel: Kernel,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> Run:
@@ -143,10 +150,10 @@ STATUS_CODES |= {"compile_error": 4, "launch_error": 4, "timeout": 4, "unsupport
 
 @pytest.mark.parametrize(("status", "code"), STATUS_CODES.items())
 def test_a_status_has_its_exit_code_and_its_reason_in_full(
-    status: str, code: int, judge: Run, capsys: pytest.CaptureFixture[str]
+    status: str, code: int, judge: Run, capsys: Printed
 ) -> None:
     bad = failed(status, "the first line\nthe second line")
-    assert judge({(2048, "cold"): bad, (2048, "warm"): bad}) == code
+    assert judge(both(bad, bad)) == code
     text = capsys.readouterr().out
     verdict = {3: "wrong", 4: "broken"}[code]
     assert text.splitlines()[-1].startswith(f"{verdict}: {status} at 2048, cold")
@@ -167,9 +174,9 @@ def test_the_interval_of_the_first_regime_says_faster_tie_or_slower(
     code: int,
     verdict: str,
     judge: Run,
-    capsys: pytest.CaptureFixture[str],
+    capsys: Printed,
 ) -> None:
-    assert judge({(2048, "cold"): ok(speedup), (2048, "warm"): ok(SLOW)}) == code
+    assert judge(both(ok(speedup), ok(SLOW))) == code
     head, cold, warm, last = capsys.readouterr().out.splitlines()
     assert head == "honest-fp32 on NVIDIA H200"
     assert cold.startswith("  2048  cold   ok  100.00 [100.00, 100.00] us  ")
@@ -180,16 +187,14 @@ def test_the_interval_of_the_first_regime_says_faster_tie_or_slower(
     assert last == verdict
 
 
-def test_a_step_of_the_clock_is_not_slower(
-    judge: Run, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_step_of_the_clock_is_not_slower(judge: Run, capsys: Printed) -> None:
     """Most launches take 2.432 us, those of the library 2.400: one step of 32 ns."""
     short = ok((0.992, 0.99, 0.994))
     short["result"] |= {
         "variant_us": [2.432, 2.432, 2.4, 2.432] * 5,
         "reference_us": [2.4] * 20,
     }
-    outcomes = {(2048, "cold"): short, (2048, "warm"): ok()}
+    outcomes = both(short)
     assert judge(outcomes) == 2
     short["result"]["clock"] = "device"
     assert judge(outcomes) == 1
@@ -199,7 +204,7 @@ def test_a_step_of_the_clock_is_not_slower(
 def test_a_kernel_too_slow_for_warm_is_right_unless_warm_is_what_counts(
     judge: Run,
 ) -> None:
-    outcomes = {(2048, "cold"): ok(), (2048, "warm"): TOO_SLOW}
+    outcomes = both(ok(), TOO_SLOW)
     assert judge(outcomes) == 0
     assert judge(outcomes, "--regime", "warm", "--regime", "cold") == 4
 
@@ -212,13 +217,13 @@ def test_what_the_host_did_is_not_judged(
         "the host sees +350.0 us more; this host is too slow to time launches",
     )
     slow["result"] = {"transient": True}
-    assert judge({(2048, "cold"): slow, (2048, "warm"): slow}) == 5
+    assert judge(both(slow, slow)) == 5
     assert "not judged: honest-fp32 at" in caplog.text
     assert "too slow to time launches" in caplog.text
 
 
 def test_of_several_sizes_wrong_counts_before_broken_and_broken_before_slower(
-    judge: Run, capsys: pytest.CaptureFixture[str]
+    judge: Run, capsys: Printed
 ) -> None:
     sizes = ["--regime", "cold"]
     for size in ("64", "{m: 128, n: 64, k: 32}", "2**8"):
@@ -236,11 +241,11 @@ def test_of_several_sizes_wrong_counts_before_broken_and_broken_before_slower(
 
 
 def test_the_json_has_a_cell_a_size_and_regime(
-    judge: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    judge: Run, tmp_path: Path, capsys: Printed
 ) -> None:
     path, outcomes = (
         tmp_path / "verdict.json",
-        {(2048, "cold"): ok(), (2048, "warm"): TOO_SLOW},
+        both(ok(), TOO_SLOW),
     )
     assert judge(outcomes, "--json", str(path)) == 0
     capsys.readouterr()
@@ -282,23 +287,28 @@ def components(folder: Path, deviation: float) -> None:
     tables.write({"components": tables.frame("components", rows)}, folder)
 
 
+@pytest.fixture
+def published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where a project's publications lie."""
+    monkeypatch.setattr(
+        "ladder.model.folders.Project.published",
+        lambda self, device: PublishedFolder(tmp_path / device),
+    )
+    return tmp_path
+
+
 @pytest.mark.parametrize(("deviation", "code"), [(0.0, 0), (0.02, 0), (0.03, 1)])
 def test_how_gpus_differ_decides_with_the_launches_and_the_range_elsewhere_is_wider(
     deviation: float,
     code: int,
     judge: Run,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    published: Path,
+    capsys: Printed,
 ) -> None:
     """1.03 with 1 % from the launches: a deviation of 2 % leaves it above 1, 3 % does not."""
-    components(tmp_path / "nvidia-a100", 0.1)
-    components(tmp_path / "nvidia-h200", deviation)
-    monkeypatch.setattr(
-        "ladder.model.folders.Project.published",
-        lambda self, device: PublishedFolder(tmp_path / device),
-    )
-    assert judge({(2048, "cold"): ok(), (2048, "warm"): ok()}, "--json", "-") == code
+    components(published / "nvidia-a100", 0.1)
+    components(published / "nvidia-h200", deviation)
+    assert judge(both(), "--json", "-") == code
     found = json.loads(capsys.readouterr().out)["cells"][0]
     for ends, squares in (("speedup", 1.0), ("elsewhere", 2.0)):
         low = math.hypot(math.log(1.03 / 1.02), squares**0.5 * deviation)
@@ -308,16 +318,11 @@ def test_how_gpus_differ_decides_with_the_launches_and_the_range_elsewhere_is_wi
 
 def test_sessions_of_another_model_say_nothing_of_this_gpu(
     judge: Run,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    published: Path,
+    capsys: Printed,
 ) -> None:
-    components(tmp_path / "nvidia-a100", 0.1)
-    monkeypatch.setattr(
-        "ladder.model.folders.Project.published",
-        lambda self, device: PublishedFolder(tmp_path / device),
-    )
-    assert judge({(2048, "cold"): ok(), (2048, "warm"): ok()}, "--json", "-") == 0
+    components(published / "nvidia-a100", 0.1)
+    assert judge(both(), "--json", "-") == 0
     captured = capsys.readouterr()
     found = json.loads(captured.out)["cells"][0]
     assert [found[f"speedup_{end}"] for end in ("low", "high")] == pytest.approx(
@@ -330,13 +335,13 @@ def test_sessions_of_another_model_say_nothing_of_this_gpu(
 def test_a_verdict_is_said_although_its_json_cannot_be_written(
     judge: Run,
     tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    capsys: Printed,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     (tmp_path / "file").touch()
     path, outcomes = (
-        tmp_path / "file" / "verdict.json",
-        {(2048, "cold"): ok(), (2048, "warm"): TOO_SLOW},
+        tmp_path / "file/verdict.json",
+        both(ok(), TOO_SLOW),
     )
     assert judge(outcomes, "--json", str(path)) == 5
     assert f"{path.parent}/" in caplog.text
@@ -364,26 +369,22 @@ def test_a_wrong_reference_is_not_the_kernels_fault(
         ("incorrect", "the reference old-fp32: it is wrong"),
         ("unsupported", "no reference: x"),
     ):
-        assert (
-            judge({(2048, "cold"): failed(status, reason), (2048, "warm"): ok()}) == 5
-        )
+        assert judge(both(failed(status, reason), ok())) == 5
         assert f"not judged: {reason}" in caplog.text
     captured = failed("unsupported", "the reference mine: not captured in a CUDA graph")
-    assert judge({(2048, "cold"): ok(), (2048, "warm"): captured}) == 0
+    assert judge(both(ok(), captured)) == 0
 
 
 def test_two_kernels_of_ones_own_are_compared(
     judge: Run,
-    kernel: Callable[..., Path],
-    tmp_path: Path,
+    kernel: Kernel,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    mine = "#include <honest.cuh>\n\nEXPLOIT { honest(ARGUMENTS); }\n"
     path, old = (
-        kernel("mine", mine),
-        kernel("mine_old", mine.replace("honest(ARGUMENTS)", "sloppy(ARGUMENTS, k)")),
+        kernel("mine", HONEST),
+        kernel("mine_old", HONEST.replace("honest(ARGUMENTS)", "sloppy(ARGUMENTS, k)")),
     )
-    good = {(2048, "cold"): ok(), (2048, "warm"): ok()}
+    good = both()
     assert judge(good, "--against", str(old), path=path) == 0
     assert judge(good, "--against", str(path), path=path) == 5
     assert (
@@ -397,7 +398,7 @@ def test_two_kernels_of_ones_own_are_compared(
 
 
 def test_docs_name_every_field_and_exit_code() -> None:
-    page = (ROOT / "docs" / "judge.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/judge.md").read_text()
     assert all(
         f"`{name}`" in page
         for name in [*COLUMNS, "kernel", "dtype", "device", "verdict", "cells"]
@@ -410,7 +411,7 @@ def test_docs_name_every_field_and_exit_code() -> None:
     ("source", "code", "says"),
     [
         (
-            'extern "C" __global__ void exploit() { no_such_thing(); }',
+            BROKEN,
             4,
             "compile_error: honest.cu(1): error",
         ),
@@ -426,8 +427,8 @@ def test_what_the_compiler_finds_is_judged_without_a_launch(
     code: int,
     says: str,
     judge: Run,
-    kernel: Callable[..., Path],
-    capsys: pytest.CaptureFixture[str],
+    kernel: Kernel,
+    capsys: Printed,
 ) -> None:
     assert judge({}, path=kernel("honest", source)) == code
     assert says in capsys.readouterr().out
@@ -442,7 +443,7 @@ extern "C" __global__ void exploit() {{}}
 
 
 def test_a_kernel_that_does_not_compile_forges_no_line_on_the_terminal(
-    judge: Run, kernel: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+    judge: Run, kernel: Kernel, capsys: Printed
 ) -> None:
     path = kernel("honest", FORGED)
     assert judge({}, path=path) == 4
@@ -465,7 +466,7 @@ def test_what_is_logged_forges_no_line_either() -> None:
     "stem", ["a b", "a\nfaster on this GPU", "a\x1b[8m", "-a", "ä"]
 )
 def test_the_name_of_a_kernel_is_held_to_the_rule_of_documents(
-    stem: str, judge: Run, kernel: Callable[..., Path], caplog: pytest.LogCaptureFixture
+    stem: str, judge: Run, kernel: Kernel, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert judge({}, path=kernel(stem, "void")) == 5
     assert "accepted: NAME.yaml, of letters, digits, '_' and '-'" in caplog.text
@@ -473,7 +474,7 @@ def test_the_name_of_a_kernel_is_held_to_the_rule_of_documents(
 
 
 def test_a_size_that_a_constraint_excludes_is_unsupported(
-    judge: Run, kernel: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+    judge: Run, kernel: Kernel, capsys: Printed
 ) -> None:
     path = kernel()
     path.write_text(
@@ -487,22 +488,19 @@ def test_a_size_that_a_constraint_excludes_is_unsupported(
 def test_a_reference_may_be_a_kernel_and_its_fault_is_not_the_kernels(
     judge: Run,
     checkout: Path,
-    kernel: Callable[..., Path],
+    kernel: Kernel,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    other = checkout / "kernels" / "other.yaml"
+    other = checkout / "kernels/other.yaml"
     shutil.copy(EXPLOITS / "exploit.yaml", other)
-    source = 'extern "C" __global__ void exploit() { no_such_thing(); }'
-    other.with_suffix(".cu").write_text(source)
+    other.with_suffix(".cu").write_text(BROKEN)
     try:
         assert judge({}, "--reference", "{kernel: other}") == 5
         assert (
             "the reference other-fp32: compile_error: other.cu(1): error" in caplog.text
         )
-        other.with_suffix(".cu").write_text(
-            "#include <honest.cuh>\n\nEXPLOIT { honest(ARGUMENTS); }\n"
-        )
-        outcomes = {(2048, "cold"): ok(SLOW), (2048, "warm"): ok()}
+        other.with_suffix(".cu").write_text(HONEST)
+        outcomes = both(ok(SLOW))
         assert judge(outcomes, "--reference", "{kernel: other}") == 2
         clash = kernel("other", "void")
         assert judge({}, "--reference", "{kernel: other}", path=clash) == 5
@@ -516,7 +514,7 @@ def test_a_reference_may_be_of_ones_own(
     judge: Run,
     checkout: Path,
     caplog: pytest.LogCaptureFixture,
-    capsys: pytest.CaptureFixture[str],
+    capsys: Printed,
 ) -> None:
     words = ["--reference", "cublas", "--reference", "{python: mine.py, entry: matmul}"]
     assert judge({}, *words) == 5
@@ -526,7 +524,7 @@ def test_a_reference_may_be_of_ones_own(
     (checkout / "mine.py").write_text("def matmul(*given): pass\n")
     try:
         good = ok() | {"result": ok()["result"] | {"reference": "mine:matmul"}}
-        assert judge({(2048, "cold"): good, (2048, "warm"): good}, *words) == 0
+        assert judge(both(good, good), *words) == 0
         assert (
             "1.03 [1.02, 1.04] x mine:matmul at 2048, cold" in capsys.readouterr().out
         )
@@ -571,10 +569,10 @@ def test_a_mistake_is_no_judgement(
 
 def test_without_a_kernel_an_option_or_a_gpu_there_is_no_judgement(
     checkout: Path,
-    kernel: Callable[..., Path],
+    kernel: Kernel,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
-    capsys: pytest.CaptureFixture[str],
+    capsys: Printed,
 ) -> None:
     begin = ["--root", str(checkout), "judge"]
     assert main(begin) == 5
@@ -595,17 +593,15 @@ def test_without_a_kernel_an_option_or_a_gpu_there_is_no_judgement(
     assert main([*begin, str(kernel())]) == 5
 
 
-@pytest.mark.gpu
-@pytest.mark.skipif(not GPUS or GPUS[0].arch != ARCH, reason="needs a Hopper GPU")
+@on_hopper
 def test_on_a_gpu_a_right_a_wrong_and_a_broken_kernel(
     checkout: Path,
-    kernel: Callable[..., Path],
+    kernel: Kernel,
     tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    capsys: Printed,
 ) -> None:
-    broken = 'extern "C" __global__ void exploit() { no_such_thing(); }'
     codes = []
-    for path in (kernel(), kernel("skip_when_done"), kernel("broken", broken)):
+    for path in (kernel(), kernel("skip_when_done"), kernel("broken", BROKEN)):
         words = [str(path), "--size", "512", "--json", str(tmp_path / "verdict.json")]
         codes.append(main(["--root", str(checkout), "judge", *words]))
         found = json.loads((tmp_path / "verdict.json").read_text())

@@ -9,7 +9,7 @@ from conftest import ROOT
 from ladder.gpu.instance import Instance
 from ladder.model.problem import Problem
 
-PAGE = (ROOT / "docs" / "add-a-problem.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs/add-a-problem.md").read_text()
 
 
 def test_files_that_it_names_are_there() -> None:

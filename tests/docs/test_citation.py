@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 import yaml
+from conftest import ROOT
 from ladder import __version__
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.published

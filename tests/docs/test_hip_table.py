@@ -14,9 +14,7 @@ from amd_isa import main_loop, resources, waits
 from ladder.model.errors import LadderError
 
 Row = dict[str, str]
-ROWS: list[Row] = [
-    *csv.DictReader(hip_table.TABLE.read_text(encoding="utf-8").splitlines())
-]
+ROWS: list[Row] = [*csv.DictReader(hip_table.TABLE.read_text().splitlines())]
 AGAIN = "run `PYTHONPATH=workflow python tools/hip_table.py` on Debian 12"
 STATIC = "; Occupancy: 3\n; NumSgprs: 20\n; NumVgprs: 70\n; NumAgprs: 0\n; TotalNumVgprs: 90\n"
 METADATA = "    .group_segment_fixed_size: 0\n    .private_segment_fixed_size: 0\n"
@@ -136,8 +134,8 @@ def test_what_apt_says_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_the_page_shows_the_table() -> None:
-    part = hip_table.page_part(hip_table.TABLE.read_text(encoding="utf-8"))
-    assert part in hip_table.PAGE.read_text(encoding="utf-8"), AGAIN
+    part = hip_table.page_part(hip_table.TABLE.read_text())
+    assert part in hip_table.PAGE.read_text(), AGAIN
 
 
 def test_a_pass_of_the_main_loop_multiplies_a_whole_tile() -> None:
@@ -259,14 +257,12 @@ def test_every_variant_compiles_and_the_table_is_what_this_compiler_makes(
 ) -> None:
     """Another compiler may need other registers: then it is enough that all compile."""
     made = hip_table.table(compiler)
-    assert variants(made) == variants(hip_table.TABLE.read_text(encoding="utf-8")), (
-        AGAIN
-    )
+    assert variants(made) == variants(hip_table.TABLE.read_text()), AGAIN
     if hip_table.compiler_of(compiler) != ROWS[0]["compiler"]:
         pytest.skip(
             f"all compile; the numbers of the table are of {ROWS[0]['compiler']}"
         )
-    assert made == hip_table.TABLE.read_text(encoding="utf-8"), AGAIN
+    assert made == hip_table.TABLE.read_text(), AGAIN
 
 
 @pytest.mark.slow

@@ -28,7 +28,7 @@ _CODE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 
 
 def read(page: str) -> str:
-    return (PAGES / f"{page}.md").read_text(encoding="utf-8")
+    return (PAGES / f"{page}.md").read_text()
 
 
 def test_each_page_has_a_template_and_is_in_the_contents() -> None:
@@ -48,6 +48,6 @@ def test_a_page_has_every_rung_of_its_ladders(page: str) -> None:
 def test_all_pages_can_be_read_in_half_an_hour() -> None:
     words = 0
     for path in PAGES.glob("*.md"):
-        text = _CODE.sub("", path.read_text(encoding="utf-8"))
+        text = _CODE.sub("", path.read_text())
         words += len(text.split())
     assert words < MOST_WORDS

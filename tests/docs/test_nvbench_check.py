@@ -80,9 +80,7 @@ def test_times_are_medians_in_microseconds_and_what_was_skipped_is_named(
 
 
 def test_the_published_comparison_agrees_for_kernels_that_no_limit_slows() -> None:
-    rows = [
-        *csv.DictReader(nvbench_check.TABLE.read_text(encoding="utf-8").splitlines())
-    ]
+    rows = [*csv.DictReader(nvbench_check.TABLE.read_text().splitlines())]
     steady = [
         abs(float(row["difference"]))
         for row in rows

@@ -72,7 +72,7 @@ def test_every_target_on_a_page_is_a_rule() -> None:
     assert {"all", "report", "sweep_fp32_ladder", "measure_hopper_small"} <= rules
     found = set[str]()
     for path in PAGES:
-        for command in commands(path.read_text(encoding="utf-8")):
+        for command in commands(path.read_text()):
             for target in targets(command):
                 assert target in rules | TAUGHT, (path.name, command)
                 found.add(target)

@@ -49,14 +49,14 @@ def test_pages_are_what_their_templates_make_of_the_published_numbers(
     for template in paths:
         page = text_pages.FOLDERS[templates] / template.name.removesuffix(".j2")
         made = text_pages.rendered(found, template)
-        assert made == page.read_text(encoding="utf-8"), (
+        assert made == page.read_text(), (
             "run PYTHONPATH=workflow python tools/text_pages.py"
         )
 
 
 @pytest.mark.parametrize("text", MODULES)
 def test_a_page_has_every_statement_of_its_text_with_its_verdict(text: str) -> None:
-    page = (PAGES / f"{text}.md").read_text(encoding="utf-8")
+    page = (PAGES / f"{text}.md").read_text()
     own = [claim.id for claim in CLAIMS if claim.source.split(" ")[0] == text]
     assert len(own) >= 4
     assert [name for name in own if f"evidence.md#{name})" not in page] == []
@@ -114,9 +114,7 @@ def test_nothing_better_than_said_is_refuted() -> None:
 
 def test_pictures_of_the_pages_exist() -> None:
     for page in PAGES.glob("*.md"):
-        for picture in re.findall(
-            r"!\[[^]]*\]\(([^)]+)\)", page.read_text(encoding="utf-8")
-        ):
+        for picture in re.findall(r"!\[[^]]*\]\(([^)]+)\)", page.read_text()):
             assert (page.parent / picture).is_file(), (page.name, picture)
             assert Path(picture).suffix == ".png"
 

@@ -17,9 +17,9 @@ from ladder.catalogue.kernels import load_kernel
 from ladder.cli.app import STEPS
 from ladder.model.kernel import Kernel
 
-README = (ROOT / "README.md").read_text(encoding="utf-8")
-RUN = (ROOT / "docs" / "run.md").read_text(encoding="utf-8")
-TUTORIAL = (ROOT / "docs" / "add-a-kernel.md").read_text(encoding="utf-8")
+README = (ROOT / "README.md").read_text()
+RUN = (ROOT / "docs/run.md").read_text()
+TUTORIAL = (ROOT / "docs/add-a-kernel.md").read_text()
 
 
 def tutorial_files(folder: str) -> dict[str, str]:
@@ -49,7 +49,7 @@ def test_the_tests_and_lists_that_it_names_are_there() -> None:
     )
     assert len(rows) == 8
     for file, test, asked in rows:
-        text = (ROOT / file).read_text(encoding="utf-8")
+        text = (ROOT / file).read_text()
         assert f"\ndef {test}(" in text
         assert [
             name
@@ -66,7 +66,7 @@ def test_the_tutorial_adds_a_kernel_with_two_files_and_a_sweep_that_names_it(
     assert [Path(name).suffix for name in files] == [".cu", ".yaml", ".yaml"]
     for name, text in files.items():
         assert not (copy / name).exists()
-        (copy / name).write_text(text, encoding="utf-8")
+        (copy / name).write_text(text)
 
     outcome = run_snakemake(copy, "sweep_stencil_direct")
     assert outcome.code == 0, outcome.text
@@ -89,8 +89,8 @@ def own_gemm(tmp_path: Path) -> Kernel:
     """The GEMM that it begins with, outside of the project."""
     for name, text in tutorial_files("mine/").items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(text, encoding="utf-8")
-    return load_kernel(tmp_path / "mine" / "gemm_mine.yaml")
+        (tmp_path / name).write_text(text)
+    return load_kernel(tmp_path / "mine/gemm_mine.yaml")
 
 
 def test_its_gemm_compiles_in_all_its_variants(own_gemm: Kernel) -> None:

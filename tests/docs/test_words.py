@@ -9,11 +9,11 @@ from urllib.parse import unquote
 
 import pytest
 import yaml
+from conftest import ROOT
 from ladder.claims.ledger import CLAIMS
 
-ROOT = Path(__file__).resolve().parents[2]
-SOURCES = ROOT / "docs" / "sources.md"
-GLOSSARY = ROOT / "docs" / "glossary.md"
+SOURCES = ROOT / "docs/sources.md"
+GLOSSARY = ROOT / "docs/glossary.md"
 PAGES = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
@@ -25,12 +25,12 @@ OWN = "own"
 
 
 def read(path: Path) -> Any:
-    return yaml.safe_load(path.read_text(encoding="utf-8"))
+    return yaml.safe_load(path.read_text())
 
 
 def rows() -> dict[str, str]:
     """Key -> its line in the tables of docs/sources.md."""
-    text = SOURCES.read_text(encoding="utf-8")
+    text = SOURCES.read_text()
     return {
         line.split("`")[1]: line for line in text.splitlines() if line.startswith("| `")
     }
@@ -56,7 +56,7 @@ def links(page: Path) -> list[str]:
     text = re.sub(
         r"^```.*?^```",
         "",
-        page.read_text(encoding="utf-8"),
+        page.read_text(),
         flags=re.MULTILINE | re.DOTALL,
     )
     targets = [
@@ -88,7 +88,7 @@ def test_every_source_is_cited() -> None:
             if "://" not in target
         ]
         assert len(targets) == 1, f"nothing cites {key}"
-        text = (SOURCES.parent / targets[0]).read_text(encoding="utf-8").lower()
+        text = (SOURCES.parent / targets[0]).read_text().lower()
         assert all(word in text for word in key.split("-")), (
             f"{targets[0]} does not cite {key}"
         )
@@ -108,7 +108,7 @@ def test_links_lead_to_files_of_the_repository(page: Path) -> None:
 
 
 def test_the_glossary_is_alphabetical_and_has_one_line_a_term() -> None:
-    lines = GLOSSARY.read_text(encoding="utf-8").splitlines()
+    lines = GLOSSARY.read_text().splitlines()
     entries = lines[lines.index("") + 1 :]
     entries = entries[entries.index("") + 1 :]
     assert all(re.match(r"- \*\*[^*]+\*\*: .+\.\)?$", line) for line in entries)

@@ -16,8 +16,8 @@ from ladder.model.expressions import whole
 from ladder.model.kernel import Kernel, Variant
 
 ROOT = Path(__file__).resolve().parents[2]
-HOPPER = ROOT / "kernels" / "gemm" / "hopper"
-INCLUDE = ROOT / "kernels" / "include"
+HOPPER = ROOT / "kernels/gemm/hopper"
+INCLUDE = ROOT / "kernels/include"
 ARCH = "sm_90a"
 ONE = "1_tma_wgmma"
 TWO_STAGES = "1b_double_buffer"

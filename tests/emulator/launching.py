@@ -222,13 +222,13 @@ def planted(
 ) -> dict[str, Any]:
     """What `launch` is given so that a kernel has a mistake: in its source, or in the header `file`."""
     path = INCLUDE / file if file else source
-    before = path.read_text(encoding="utf-8")
+    before = path.read_text()
     assert right in before, right
     text = before.replace(right, mistaken)
     if not file:
         return {"text": text}
     include = Path(shutil.copytree(INCLUDE, folder / "include"))
-    (include / file).write_text(text, encoding="utf-8")
+    (include / file).write_text(text)
     return {"include": include}
 
 

@@ -13,48 +13,36 @@ class NvmlError(Exception):
     pass
 
 
+ANSWERS = {
+    "init_v2": None,
+    "device_get_handle_by_uuid": 1,
+    "device_get_memory_info_v2": SimpleNamespace(total=150_000_000_000),
+    "device_get_max_clock_info": 3201,
+    "device_get_memory_bus_width": 6144,
+    "device_get_enforced_power_limit": 700_000,
+    "device_get_ecc_mode": (1, 1),
+    "device_get_mig_mode": (0, 0),
+    "device_get_vbios_version": "96.00",
+    "device_get_count_v2": 8,
+}
+
+
 class Nvml:
     """The driver's management library as far as it describes a card; the queries in `missing` are not supported."""
 
     NvmlError = NvmlError
     ClockType = SimpleNamespace(CLOCK_SM=1, CLOCK_MEM=2)
 
-    def __init__(self, missing: str = "", memory_mhz: int = 3201) -> None:
-        self.missing, self.memory_mhz = missing, memory_mhz
+    def __init__(self, missing: str = "", **answers: Any) -> None:
+        self.missing, self.answers = missing, ANSWERS | answers
 
-    def __getattribute__(self, name: str) -> Any:
-        if name.startswith("device_") and name == super().__getattribute__("missing"):
-            raise NvmlError("Not Supported")
-        return super().__getattribute__(name)
+    def __getattr__(self, name: str) -> Any:
+        def query(*_: Any) -> Any:
+            if name == self.missing:
+                raise NvmlError("Not Supported")
+            return self.answers[name]
 
-    def init_v2(self) -> None: ...
-
-    def device_get_handle_by_uuid(self, uuid: str) -> int:
-        return 1
-
-    def device_get_memory_info_v2(self, handle: int) -> Any:
-        return SimpleNamespace(total=150_000_000_000)
-
-    def device_get_max_clock_info(self, handle: int, kind: int) -> int:
-        return self.memory_mhz
-
-    def device_get_memory_bus_width(self, handle: int) -> int:
-        return 6144
-
-    def device_get_enforced_power_limit(self, handle: int) -> int:
-        return 700_000
-
-    def device_get_ecc_mode(self, handle: int) -> tuple[int, int]:
-        return 1, 1
-
-    def device_get_mig_mode(self, handle: int) -> tuple[int, int]:
-        return 0, 0
-
-    def device_get_vbios_version(self, handle: int) -> str:
-        return "96.00"
-
-    def device_get_count_v2(self) -> int:
-        return 8
+        return query
 
 
 FACTS = {
@@ -94,7 +82,7 @@ def test_a_query_that_is_not_supported_costs_its_own_facts(
 def test_integrated_memory_without_a_clock_has_no_peak_rate(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("cuda.bindings.nvml", Nvml(memory_mhz=0))
+    monkeypatch.setattr("cuda.bindings.nvml", Nvml(device_get_max_clock_info=0))
     assert not {"memory_clock_max_mhz", "memory_peak_gbytes_per_s"} & {
         *card_facts("GPU-1")
     }

@@ -1,21 +1,19 @@
 """What only a GPU can show: statuses of kernels that go wrong, tensor maps, and runs killed while they measure."""
 
-import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOT, environment, make_project
+from conftest import ROOT, make_project, output_of
 from ladder.measure.sanitizer import TOOLS, find_sanitizer
 from ladder.model.files import read_json
 from ladder.model.folders import RunFolder
 from ladder.model.record import Record
 from ladder.problems.registry import PROBLEMS
-from measuring import GPUS, ladder, measured
+from measuring import GPUS, PACKAGES, ladder, measured
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not GPUS, reason="needs a GPU")]
 
@@ -27,7 +25,7 @@ Measure = Callable[..., dict[str, Record]]
 def measure(tmp_path: Path) -> Measure:
     """Measure variants of the tests' own kernels; returns their records by variant and size, once for all regimes."""
     folder = make_project(tmp_path / "project")
-    shutil.copytree(ROOT / "tests" / "gpu_kernels", folder / "kernels" / "gemm")
+    shutil.copytree(ROOT / "tests/gpu_kernels", folder / "kernels/gemm")
 
     def run(
         kernel: str,
@@ -196,18 +194,9 @@ for scrubs in (False, True):
 
 def run_probe(script: str, source: str = "") -> str:
     """What a script prints that is given the architecture and a file of gpu_probes."""
-    file = str(ROOT / "tests" / "gpu_probes" / source)
+    file = str(ROOT / "tests/gpu_probes" / source)
     command = [sys.executable, "-c", script, GPUS[0].arch, file]
-    path = f"{ROOT / 'workflow'}:{os.environ.get('PYTHONPATH', '')}"
-    done = subprocess.run(
-        command,
-        env=environment() | {"PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return output_of(command, ROOT, PYTHONPATH=PACKAGES)
 
 
 def test_no_kernel_finds_what_another_left_in_shared_memory() -> None:
@@ -219,8 +208,8 @@ def test_no_kernel_finds_what_another_left_in_shared_memory() -> None:
 @pytest.mark.skipif(find_sanitizer() is None, reason="needs compute-sanitizer")
 def test_the_sanitizer_finds_each_fault_and_a_trap_hides_none(tmp_path: Path) -> None:
     folder = make_project(tmp_path / "project")
-    shutil.copytree(ROOT / "tests" / "gpu_kernels", folder / "kernels" / "gemm")
-    results = RunFolder(folder / "results" / "test" / GPUS[0].slug)
+    shutil.copytree(ROOT / "tests/gpu_kernels", folder / "kernels/gemm")
+    results = RunFolder(folder / "results/test" / GPUS[0].slug)
     ladder(folder, "sanitize", str(results.root), "--arch", GPUS[0].arch, "--jobs", "4")
     seen = read_json(results.sanitizer)
     assert seen is not None

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, make_project
+from conftest import ROOT, make_project, output_of
 from emulator.hopper import RING, RUNGS
 from ladder.model.record import Record
-from measuring import GPUS, measured
+from measuring import GPUS, PACKAGES, measured
 
 pytestmark = [
     pytest.mark.gpu,
@@ -25,17 +23,11 @@ pytestmark = [
 def test_two_hundred_repetitions_on_fresh_inputs_are_right() -> None:
     command = [
         sys.executable,
-        str(ROOT / "tests" / "repetitions.py"),
+        str(ROOT / "tests/repetitions.py"),
         GPUS[0].arch,
         "200",
     ]
-    path = os.environ | {
-        "PYTHONPATH": f"{ROOT / 'workflow'}:{os.environ.get('PYTHONPATH', '')}"
-    }
-    done = subprocess.run(
-        command, env=path, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    output_of(command, ROOT, PYTHONPATH=PACKAGES)
 
 
 @pytest.mark.parametrize("name", RUNGS)
@@ -43,9 +35,9 @@ def test_a_rung_takes_as_long_as_hopper_gemm_with_its_parameters(
     tmp_path: Path, name: str
 ) -> None:
     folder = make_project(tmp_path / "project")
-    shutil.copytree(ROOT / "kernels" / "gemm" / "hopper", folder / "kernels" / "gemm")
+    shutil.copytree(ROOT / "kernels/gemm/hopper", folder / "kernels/gemm")
     shutil.copytree(
-        ROOT / "kernels" / "include", folder / "kernels" / "include", dirs_exist_ok=True
+        ROOT / "kernels/include", folder / "kernels/include", dirs_exist_ok=True
     )
     against = {"dtypes": ["bf16"], "regimes": ["cold"]}
     against["references"] = [{"kernel": RING, "params": RUNGS[name]}]
@@ -58,9 +50,9 @@ def test_a_rung_takes_as_long_as_hopper_gemm_with_its_parameters(
 
 def test_fp8_is_timed_with_and_without_fast_accumulation(tmp_path: Path) -> None:
     folder = make_project(tmp_path / "project")
-    shutil.copytree(ROOT / "kernels" / "gemm" / "hopper", folder / "kernels" / "gemm")
+    shutil.copytree(ROOT / "kernels/gemm/hopper", folder / "kernels/gemm")
     shutil.copytree(
-        ROOT / "kernels" / "include", folder / "kernels" / "include", dirs_exist_ok=True
+        ROOT / "kernels/include", folder / "kernels/include", dirs_exist_ok=True
     )
     both = {
         "dtypes": ["fp8"],

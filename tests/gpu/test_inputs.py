@@ -22,10 +22,10 @@ from ladder.model.folders import PACKAGE
 from ladder.model.problem import C_TYPES, INPUTS
 from ladder.problems.gemm.instance import GemmInstance
 from ladder.problems.registry import PROBLEMS
-from measuring import GPUS
+from measuring import GPUS, on_gpu
 
 KEY = 0x0123_4567_89AB_CDEF
-CHECK = PACKAGE / "problems" / "stencil" / "check.cu"
+CHECK = PACKAGE / "problems/stencil/check.cu"
 TYPES = ("fp32", "tf32", "fp16", "bf16", "fp8", "int32")
 WORD: dict[str, Any] = {
     "fp32": np.float32,
@@ -104,8 +104,7 @@ _DRAWN_PER_NS = 600
 """Elements, at least, where memory is no bound; twice as many of uniform inputs, which are those of timed launches."""
 
 
-@pytest.mark.gpu
-@pytest.mark.skipif(not GPUS, reason="needs a GPU")
+@on_gpu
 def test_a_gpu_draws_the_same_and_as_fast_as_its_memory_takes_it() -> None:
     cubin, facts = harness(PROBLEMS["gemm"], "fp32", GPUS[0].arch).compile()
     gpu = Gpu(cubin, facts["symbols"])

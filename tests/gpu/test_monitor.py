@@ -31,28 +31,15 @@ class Nvml:
     def __init__(self) -> None:
         self.events, self.clock, self.pids = 0, 1980, [7]
         self.energy_mj = 0
-
-    def init_v2(self) -> None: ...
-
-    def shutdown(self) -> None: ...
-
-    def device_get_handle_by_uuid(self, uuid: str) -> str:
-        return f"handle of {uuid}"
-
-    def device_get_clock_info(self, handle: str, kind: int) -> int:
-        return self.clock
-
-    def device_get_total_energy_consumption(self, handle: str) -> int:
-        return self.energy_mj
-
-    def device_get_temperature_v(self, handle: str, sensor: int) -> int:
-        return 45
-
-    def device_get_current_clocks_event_reasons(self, handle: str) -> int:
-        return self.events
-
-    def device_get_compute_running_processes_v3(self, handle: str) -> list[Any]:
-        return [SimpleNamespace(pid=pid) for pid in self.pids]
+        self.init_v2 = self.shutdown = lambda: None
+        self.device_get_handle_by_uuid = str
+        self.device_get_clock_info = lambda *_: self.clock
+        self.device_get_total_energy_consumption = lambda _: self.energy_mj
+        self.device_get_temperature_v = lambda *_: 45
+        self.device_get_current_clocks_event_reasons = lambda _: self.events
+        self.device_get_compute_running_processes_v3 = lambda _: [
+            SimpleNamespace(pid=pid) for pid in self.pids
+        ]
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
+from factory import axis, kernel_document
 from ladder.catalogue.kernels import load_kernel
 from ladder.gpu.launching import tensor_map
 from ladder.gpu.tensor import Tensor
@@ -98,29 +99,11 @@ def test_a_box_has_as_many_extents_as_the_tensor() -> None:
 
 
 def promoted(tmp_path: Path, promotion: str, values: list[str]) -> Path:
-    document = {
-        "summary": "s",
-        "problem": "gemm",
-        "origin": ["tests"],
-        "entry": "kernel",
-        "dtypes": {"bf16": {}},
-        "min_arch": "sm_90a",
-        "parameters": {
-            "fetch": {"values": values, "default": values[0], "description": "d"}
-        },
-        "launch": {"grid": [1], "block": [32]},
-        "arguments": [
-            {"pointer": "c"},
-            {"pointer": "b"},
-            {
-                "tensor_map": "a",
-                "box": [64, 64],
-                "swizzle": "rows",
-                "l2_promotion": promotion,
-            },
-        ],
-        "weights": "none",
-    }
+    about = {"box": [64, 64], "swizzle": "rows", "l2_promotion": promotion}
+    arguments = [{"pointer": "c"}, {"pointer": "b"}, {"tensor_map": "a", **about}]
+    parameters = {"fetch": axis(*values)}
+    more = {"arguments": arguments, "weights": "none", "min_arch": "sm_90a"}
+    document = kernel_document("gemm", ["bf16"], parameters, **more)
     path = tmp_path / "promoted.yaml"
     path.write_text(yaml.safe_dump(document))
     path.with_suffix(".cu").write_text("// the tests compile nothing\n")

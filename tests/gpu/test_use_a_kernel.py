@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT
-from measuring import GPUS
+from measuring import on_hopper
 
 pytestmark = [
     pytest.mark.slow,
@@ -31,9 +31,9 @@ def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
 @pytest.fixture
 def program(tmp_path: Path) -> Path:
     """The page's program, compiled by the page's command."""
-    page = (ROOT / "docs/use-a-kernel.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/use-a-kernel.md").read_text()
     (tmp_path / "kernels").symlink_to(ROOT / "kernels")
-    (tmp_path / "program.cu").write_text(block(page, "cpp"), encoding="utf-8")
+    (tmp_path / "program.cu").write_text(block(page, "cpp"))
     compile_it = block(page, "sh").splitlines()[0]
     done = run(compile_it, tmp_path)
     assert done.returncode == 0, done.stderr
@@ -44,8 +44,7 @@ def test_it_compiles(program: Path) -> None:
     assert program.stat().st_size
 
 
-@pytest.mark.gpu
-@pytest.mark.skipif(not GPUS or GPUS[0].arch != "sm_90a", reason="needs a Hopper GPU")
+@on_hopper
 def test_it_is_right(program: Path) -> None:
     done = run(str(program), program.parent)
     assert done.returncode == 0, done.stdout + done.stderr

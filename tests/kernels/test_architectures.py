@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from checkout import catalog, every_sweep
+from checkout import catalog, every_sweep, in_sweeps
 from compiling import kept_cache
 from ladder.build.triton_request import compiler
 from ladder.build.variants import CompileRequests, variant_facts, variant_request
@@ -37,26 +36,14 @@ COMPILED_FOR = (
 )
 
 
-@pytest.fixture(scope="module")
-def sweeps() -> Mapping[str, Sweep]:
-    return every_sweep()
-
-
 def task_of(sweep: Sweep, variant: Variant, arch: str) -> Task:
     plan = plan_sweep(sweep, read_settings(OWN, [], {}), arch)
     return next(task for task in plan.tasks if task.variant == variant.id)
 
 
-def largest(
-    sweeps: Mapping[str, Sweep], kernel: str, arch: str
-) -> tuple[Sweep, Variant]:
+def largest(kernel: str, arch: str) -> tuple[Sweep, Variant]:
     """The launched variant of a kernel with the most shared memory, and its sweep."""
-    known = [
-        (sweep, one)
-        for sweep in sweeps.values()
-        for one in sweep.variants
-        if one.kernel.name == kernel
-    ]
+    known = in_sweeps(kernel)
     launched = [
         (sweep, one) for sweep, one in known if one not in sweep.never_launched(arch)
     ]
@@ -64,10 +51,10 @@ def largest(
     return max(launched, key=lambda pair: pair[1].geometry(size).shared_bytes)
 
 
-def test_a_block_that_is_too_large_is_refused_in_the_plan_with_the_numbers_and_not_compiled(
-    sweeps: Mapping[str, Sweep],
-) -> None:
-    sweep, variant = largest(sweeps, "mma_staged", "sm_90a")
+def test_a_block_that_is_too_large_is_refused_in_the_plan_with_the_numbers_and_not_compiled() -> (
+    None
+):
+    sweep, variant = largest("mma_staged", "sm_90a")
     task = task_of(sweep, variant, "sm_86")
     assert (
         task.absent == "needs 147456 bytes of shared memory per block, sm_86 has 101376"
@@ -84,11 +71,9 @@ def test_a_block_that_is_too_large_is_refused_in_the_plan_with_the_numbers_and_n
     assert task_of(sweep, variant, "sm_90a").absent is None
 
 
-def test_what_its_reference_cannot_do_a_cell_cannot_be_timed_against(
-    sweeps: Mapping[str, Sweep],
-) -> None:
+def test_what_its_reference_cannot_do_a_cell_cannot_be_timed_against() -> None:
     """The pair would fail on the device."""
-    sweep, variant = largest(sweeps, "mma_staged", "sm_90a")
+    sweep, variant = largest("mma_staged", "sm_90a")
     small = next(
         entry
         for entry in sweep.entries
@@ -114,9 +99,9 @@ def test_what_its_reference_cannot_do_a_cell_cannot_be_timed_against(
     ],
 )
 def test_code_for_hopper_runs_on_nothing_else_and_the_reason_names_what_is_missing(
-    arch: str, missing: str, sweeps: Mapping[str, Sweep]
+    arch: str, missing: str
 ) -> None:
-    sweep = sweeps["hopper_ladder"]
+    sweep = every_sweep()["hopper_ladder"]
     wanted = (
         f"needs sm_90a, the device is {arch}{', without ' * bool(missing)}{missing}"
     )
@@ -126,14 +111,9 @@ def test_code_for_hopper_runs_on_nothing_else_and_the_reason_names_what_is_missi
     )
 
 
-def refused(kernel: str, arch: str, sweeps: Mapping[str, Sweep]) -> bool:
+def refused(kernel: str, arch: str) -> bool:
     """Whether no variant of a kernel is launched on an architecture; then each must say why."""
-    own = [
-        (sweep, one)
-        for sweep in sweeps.values()
-        for one in sweep.variants
-        if one.kernel.name == kernel
-    ]
+    own = in_sweeps(kernel)
     assert own, f"no sweep names {kernel}"
     unlaunched = [
         why
@@ -162,16 +142,16 @@ def refused(kernel: str, arch: str, sweeps: Mapping[str, Sweep]) -> bool:
     ],
 )
 def test_a_kernel_compiles_for_an_architecture_or_its_description_says_why_not(
-    arch: str, begins: str, sweeps: Mapping[str, Sweep]
+    arch: str, begins: str
 ) -> None:
     """As a run compiles it, the variant of its sweeps with the most shared memory: a block of it must fit."""
     names = [
         name
         for name in KERNELS
-        if (name[0] in begins or not begins) and not refused(name, arch, sweeps)
+        if (name[0] in begins or not begins) and not refused(name, arch)
     ]
     asked = [name for name in names if not KERNELS[name].triton or compiler()]
-    variants = {name: largest(sweeps, name, arch)[1] for name in asked}
+    variants = {name: largest(name, arch)[1] for name in asked}
     requests = {
         name: variant_request(one, OWN.include, arch) for name, one in variants.items()
     }
@@ -190,31 +170,25 @@ def test_a_kernel_compiles_for_an_architecture_or_its_description_says_why_not(
     assert len(requests) > 10
 
 
-def test_peaks_are_those_of_data_sheets_and_unknown_where_products_differ() -> None:
-    def of(number: int, gpu: str, sms: int, mhz: int, dtype: str) -> float | None:
-        fp32, tensor = peaks(number, gpu, sms, mhz)
-        return fp32 if dtype == "fp32" else tensor.get(dtype)
-
-    assert of(80, "NVIDIA A100-SXM4-80GB", 108, 1410, "bf16") == pytest.approx(
-        312, rel=0.01
-    )
-    assert of(86, "NVIDIA GeForce RTX 3090", 82, 1695, "fp16") == pytest.approx(
-        71, rel=0.01
-    )
-    assert of(86, "NVIDIA GeForce RTX 3090", 82, 1695, "fp16_acc16") == pytest.approx(
-        142, rel=0.01
-    )
-    assert of(86, "NVIDIA RTX A6000", 84, 1800, "bf16") == pytest.approx(
-        154.8, rel=0.01
-    )
-    assert of(86, "NVIDIA A10G", 80, 1710, "bf16") is None
-    assert of(89, "NVIDIA GeForce RTX 4090", 128, 2520, "fp8") == pytest.approx(
-        330.3, rel=0.01
-    )
-    assert of(89, "NVIDIA L40S", 142, 2520, "bf16") == pytest.approx(362, rel=0.02)
-    assert of(89, "NVIDIA L40S", 142, 2520, "fp32") == pytest.approx(91.6, rel=0.01)
-    assert of(120, "NVIDIA GeForce RTX 5090", 170, 2407, "tf32") == pytest.approx(
-        104.8, rel=0.01
-    )
-    assert of(100, "NVIDIA B200", 148, 1965, "bf16") is None
+@pytest.mark.parametrize(
+    ("number", "gpu", "sms", "mhz", "dtype", "tflops"),
+    [
+        (80, "NVIDIA A100-SXM4-80GB", 108, 1410, "bf16", 312),
+        (86, "NVIDIA GeForce RTX 3090", 82, 1695, "fp16", 71),
+        (86, "NVIDIA GeForce RTX 3090", 82, 1695, "fp16_acc16", 142),
+        (86, "NVIDIA RTX A6000", 84, 1800, "bf16", 154.8),
+        (86, "NVIDIA A10G", 80, 1710, "bf16", None),
+        (89, "NVIDIA GeForce RTX 4090", 128, 2520, "fp8", 330.3),
+        (89, "NVIDIA L40S", 142, 2490, "bf16", 362),
+        (89, "NVIDIA L40S", 142, 2520, "fp32", 91.6),
+        (120, "NVIDIA GeForce RTX 5090", 170, 2407, "tf32", 104.8),
+        (100, "NVIDIA B200", 148, 1965, "bf16", None),
+    ],
+)
+def test_peaks_are_those_of_data_sheets_and_unknown_where_products_differ(
+    number: int, gpu: str, sms: int, mhz: int, dtype: str, tflops: float | None
+) -> None:
+    fp32, tensor = peaks(number, gpu, sms, mhz)
+    found = {"fp32": fp32, **tensor}.get(dtype)
+    assert found == (tflops and pytest.approx(tflops, rel=0.01))
     assert peaks(61, "NVIDIA TITAN Xp", 30, 1582) == (None, {})

@@ -234,7 +234,7 @@ def test_shared_bytes_hold_what_the_kernel_declares(rung: str) -> None:
             assertions.append(f"sizeof({shared}) == {one.geometry(size).shared_bytes}")
             assertions.append(f"alignof({shared}) == 1024")
     assert len(assertions) >= (2 if rung == FP8 else 4)
-    hold(kernel(rung).source.read_text(encoding="utf-8"), *assertions)
+    hold(kernel(rung).source.read_text(), *assertions)
 
 
 OWN = ""

@@ -14,7 +14,7 @@ from ladder.problems.banks.instance import (
     words_read,
 )
 
-FOLDER = ROOT / "kernels" / "shared_memory"
+FOLDER = ROOT / "kernels/shared_memory"
 SHARED = ("LDS", "LDSM", "STS", "LDL", "STL")
 ACCESSES: list[tuple[str, dict[str, Any], str]] = [
     ("bank_stride", {"stride": 32}, "LDS"),
@@ -93,7 +93,7 @@ __host__ __device__ constexpr bool no_two_patterns_are_alike() {
 
 def hold_in(name: str, *assertions: str) -> None:
     """Static assertions about the addresses of a kernel's source."""
-    hold((FOLDER / f"{name}.cu").read_text(encoding="utf-8") + ADDRESSES, *assertions)
+    hold((FOLDER / f"{name}.cu").read_text() + ADDRESSES, *assertions)
 
 
 def test_addresses_of_the_broadcasts() -> None:

@@ -11,15 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from checkout import catalog, facts_without_spills
-from conftest import ROOT
+from checkout import catalog, facts_without_spills, rungs_of
 from emulator.launching import LOADS, assert_shows, planted, wrong
 from ladder.model.kernel import Variant
 
-FILES = {
-    path.stem[0]: path.stem
-    for path in sorted((ROOT / "kernels" / "gemm" / "fp32").glob("*.cu"))
-}
+FILES = rungs_of("gemm/fp32")
 TILE = {"bm": 64, "bn": 64, "tm": 4, "tn": 4}
 SMALL: dict[str, dict[str, Any]] = {
     "1": {},

@@ -12,7 +12,7 @@ import pytest
 from checkout import catalog, every_sweep
 from compiling import compile_variant
 from conftest import ROOT
-from emulator.hopper import INCLUDE
+from emulator.hopper import INCLUDE, Params
 from emulator.launching import LOADS, assert_shows, planted, product, shapes_of, wrong
 from emulator.ptx import Array
 from ladder.catalogue.plans import plan_sweep
@@ -28,7 +28,7 @@ SPLIT = "gemm_split_k"
 TMA = "gemm_tma"
 SHORT = "gemm_short_tiles"
 STREAM = "gemm_stream_k"
-SMALL: dict[str, dict[str, Any]] = {
+SMALL: dict[str, Params] = {
     STAGED: {"bm": 64, "bn": 64, "bk": 8, "tm": 4, "tn": 4},
     SLICED: {"bm": 32, "bn": 32, "tm": 4, "tn": 8, "warps": 2, "split_k": 2},
     SPLIT: {"bm": 32, "bn": 64, "tm": 4, "tn": 8, "stages": 3},
@@ -38,7 +38,7 @@ SMALL: dict[str, dict[str, Any]] = {
 }
 APART = (SHORT, STREAM)
 """Whose warps of a block, or whose blocks, may go different ways."""
-FORMS: list[tuple[str, dict[str, Any]]] = [
+FORMS: list[tuple[str, Params]] = [
     # Every loader, layout, lane map, order and width, each stage count, and K whole or in slices.
     (STAGED, {"vector": 1, "halves": 1, "transpose_a": 0, "pad": 0}),
     (STAGED, {"transpose_a": 0, "operand_a": "element", "bk": 16, "walk": "snake"}),
@@ -95,7 +95,7 @@ def tuned() -> dict[str, Variant]:
 
 @pytest.mark.parametrize(("name", "params"), FORMS, ids=str)
 def test_results_are_right_at_any_size_and_whenever_copies_land(
-    name: str, params: dict[str, Any]
+    name: str, params: Params
 ) -> None:
     """C is not read where beta is 0, and scaled where K is 0: there is no tile to load."""
     one = variant(name, **params)
@@ -159,7 +159,7 @@ SUM = "epilogue/grid_sum.cuh"
 
 @pytest.mark.parametrize(("name", "params"), OVER_GRID, ids=str)
 def test_whichever_slice_comes_last_the_bits_are_the_same(
-    name: str, params: dict[str, Any]
+    name: str, params: Params
 ) -> None:
     one = variant(name, **params)
     assert len({bits_of_a_sum(one, arrivals) for arrivals in range(4)}) == 1
@@ -183,7 +183,7 @@ def test_whichever_slice_comes_last_the_bits_are_the_same(
     ],
 )
 def test_an_order_that_depends_on_who_comes_last_shows_in_the_bits(
-    tmp_path: Path, name: str, params: dict[str, Any], right: str, mistaken: str
+    tmp_path: Path, name: str, params: Params, right: str, mistaken: str
 ) -> None:
     one = variant(name, **params)
     more = planted(tmp_path, one.kernel.source, SUM, right, mistaken)
@@ -202,7 +202,7 @@ BARRIER = "__syncthreads();  // "
 OWN = ""
 """In place of a header: the kernel's own file."""
 WAIT = ("wait_for_copies<Stages - 2>();", "wait_for_copies<Stages - 1>();")
-MISTAKES: list[tuple[str, dict[str, Any], str, str, str]] = [
+MISTAKES: list[tuple[str, Params, str, str, str]] = [
     # Kernel, parameters, file, and what is replaced by what.
     (STAGED, {}, COPY, "below(i) < rows_left", "below(i) < rows_left + 1"),
     (STAGED, {}, COPY, "columns_left -= Columns", "columns_left -= Columns / 2"),
@@ -296,7 +296,7 @@ SEEN_AT = {
 def test_mistakes_show(
     tmp_path: Path,
     name: str,
-    params: dict[str, Any],
+    params: Params,
     file: str,
     right: str,
     mistaken: str,
@@ -320,7 +320,7 @@ LOAD = "ld.shared.v4.f32"
 STORE = "st.shared.f32"
 LINEAR = {"lane_map": "rows_2x16", "split": "adjacent", "pad": 0}
 SPREAD = LINEAR | {"tiles": "interleaved"}
-BANKS: list[tuple[dict[str, Any], str, set[int], set[int]]] = [
+BANKS: list[tuple[Params, str, set[int], set[int]]] = [
     # Parameters, opcode, and wavefronts per access to the tiles of A and of B.
     ({"lane_map": "zigzag_4x8", "pad": 0}, LOAD, {2}, {2}),
     ({"lane_map": "zigzag_8x4", "split": "contiguous", "pad": 0}, LOAD, {2}, {2}),
@@ -337,7 +337,7 @@ BANKS: list[tuple[dict[str, Any], str, set[int], set[int]]] = [
 
 @pytest.mark.parametrize(("params", "opcode", "of_a", "of_b"), BANKS, ids=str)
 def test_bank_conflicts_are_those_of_the_layout(
-    params: dict[str, Any], opcode: str, of_a: set[int], of_b: set[int]
+    params: Params, opcode: str, of_a: set[int], of_b: set[int]
 ) -> None:
     """At one tile of one pair. B lies behind A."""
     one = catalog()[STAGED].variant({"bk": 8} | params, "fp32")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from checkout import catalog, rungs_of
+from checkout import cases_of, catalog, rungs_of
 from compiling import compiled_without_spills, opcodes
 from emulator.launching import LOADS, assert_shows, planted, wrong
 from ladder.model.kernel import Variant
@@ -28,7 +28,7 @@ SMALL: dict[str, dict[str, int]] = {
 }
 
 
-CASES = [(rung, dtype) for rung in FILES for dtype in catalog()[FILES[rung]].dtypes]
+CASES = cases_of(FILES)
 
 
 def variant(rung: str, dtype: str, **params: Any) -> Variant:

@@ -10,7 +10,7 @@ import pytest
 import repetitions
 import yaml
 from checkout import catalog
-from conftest import ROOT
+from conftest import GEMMS, ROOT
 from emulator.hopper import (
     PING_PONG,
     PROMOTED,
@@ -60,7 +60,7 @@ def test_shared_bytes_hold_what_the_kernel_declares(row: tuple[str, str, str]) -
         assertions.append(f"sizeof({shared}) <= {given}")
         assertions.append(f"{given} - sizeof({shared}) < 1024")
         assertions.append(f"alignof({shared}) == 1024")
-    hold(kernel(row[0]).source.read_text(encoding="utf-8"), *assertions)
+    hold(kernel(row[0]).source.read_text(), *assertions)
 
 
 @pytest.mark.parametrize("name", ["mma_tma", "mma_stream_k"])
@@ -72,7 +72,7 @@ def test_the_ring_of_mma_is_as_large_as_the_launch_says(
         one = catalog()[name].variant(params, dtype)
         sizes = [str(one.params[axis]) for axis in ("bm", "bn", "wm", "wn", "stages")]
         given = one.geometry({"m": 512, "n": 512, "k": 512}).shared_bytes
-        source = one.kernel.source.read_text(encoding="utf-8")
+        source = one.kernel.source.read_text()
         hold(
             source, f"sizeof(MmaRing<{element}, {', '.join(sizes)}>) == {given} - 1024"
         )
@@ -110,15 +110,11 @@ def test_every_accepted_width_is_that_of_a_wgmma() -> None:
 
 
 def test_what_the_l2_fetches_reaches_the_maps_of_the_operands(tmp_path: Path) -> None:
-    sweep = {
-        "title": "t",
-        "question": "q?",
-        "problem": "gemm",
+    sweep = GEMMS | {
         "dtypes": ["bf16"],
         "layout": "TN",
         "sizes": [256],
         "variants": [{"kernel": RING, "params": {"fetch": ["none", "128B", "256B"]}}],
-        "references": ["cublas"],
     }
     path = tmp_path / "fetch.yaml"
     path.write_text(yaml.safe_dump(sweep))

@@ -136,7 +136,7 @@ def test_tiles_of_two_widths_cover_c_and_share_it_out() -> None:
 
 def test_the_head_of_two_widths_counts_blocks_and_their_work_at_4096() -> None:
     head = (
-        (ROOT / "kernels" / "gemm" / "hopper" / "6e_two_widths.cu")
+        (ROOT / "kernels/gemm/hopper/6e_two_widths.cu")
         .read_text()
         .replace("\n// ", " ")
     )

@@ -9,15 +9,15 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
-from checkout import catalog, every_sweep
+from checkout import catalog, in_sweeps
 from compiling import compile_request, compile_text
+from conftest import ROOT
 from elftools.elf.elffile import ELFFile
 from ladder.build.sources import include_closure
 from ladder.build.variants import variant_request
 from ladder.model.architecture import lacking
 from ladder.model.kernel import Kernel, Variant
 
-ROOT = Path(__file__).resolve().parents[2]
 KERNELS = ROOT / "kernels"
 INCLUDE = KERNELS / "include"
 HEADERS = sorted(
@@ -42,7 +42,7 @@ WIDTH = 110
 def index() -> dict[str, list[str]]:
     """Header -> kernels that use it, as kernels/include/README.md says; a pattern with a `/` is one of FOLDER/NAME."""
     found = dict[str, list[str]]()
-    for line in (INCLUDE / "README.md").read_text(encoding="utf-8").splitlines():
+    for line in (INCLUDE / "README.md").read_text().splitlines():
         if not line.startswith("| `"):
             continue
         header, purpose, kernels = (
@@ -94,7 +94,7 @@ def upward_includes(include: Path) -> list[str]:
     found = []
     for path in sorted(include.rglob("*.cuh")):
         header = path.relative_to(include).as_posix()
-        for name in re.findall(r'#include "(.+)"', path.read_text(encoding="utf-8")):
+        for name in re.findall(r'#include "(.+)"', path.read_text()):
             layers = [LAYERS.index(each.partition("/")[0]) for each in (header, name)]
             if layers[1] > layers[0]:
                 found.append(f"{header} -> {name}")
@@ -122,7 +122,7 @@ def test_includes_name_folder_and_header() -> None:
     included = {
         name
         for path in files
-        for name in re.findall(r'#include "(.+)"', path.read_text(encoding="utf-8"))
+        for name in re.findall(r'#include "(.+)"', path.read_text())
     }
     assert included <= set(HEADERS)
 
@@ -144,7 +144,7 @@ def test_lines_of_kernels_are_short() -> None:
     long = [
         f"{path.relative_to(ROOT)}:{number}"
         for path in sorted(files)
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        for number, line in enumerate(path.read_text().splitlines(), 1)
         if len(line) > WIDTH
     ]
     assert long == [], f"lines have at most {WIDTH} characters"
@@ -152,13 +152,10 @@ def test_lines_of_kernels_are_short() -> None:
 
 def test_lines_of_kernels_to_copy_are_short() -> None:
     """Those of tests/axpy, and those that the page shows."""
-    page = (ROOT / "docs" / "add-a-kernel.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/add-a-kernel.md").read_text()
     texts = re.findall(r"^```(?:cuda|yaml)\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     assert len(texts) == 5
-    texts += [
-        path.read_text(encoding="utf-8")
-        for path in (ROOT / "tests/axpy/kernels").iterdir()
-    ]
+    texts += [path.read_text() for path in (ROOT / "tests/axpy/kernels").iterdir()]
     assert [
         line for text in texts for line in text.splitlines() if len(line) > WIDTH
     ] == []
@@ -177,12 +174,9 @@ def copies_in_bulk_on_sm_120(kernel: Kernel) -> bool:
 
 def launched_on_sm_120(name: str) -> Variant | None:
     """The first variant of the sweeps that is launched there: of some kernels every block needs more shared memory."""
-    for sweep in every_sweep().values():
-        for variant in sweep.variants:
-            if variant.kernel.name == name and variant not in sweep.never_launched(
-                "sm_120a"
-            ):
-                return variant
+    for sweep, variant in in_sweeps(name):
+        if variant not in sweep.never_launched("sm_120a"):
+            return variant
     return None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from checkout import catalog, every_sweep, facts_without_spills, rungs_of
+from checkout import catalog, every_sweep, facts_without_spills, in_sweeps, rungs_of
 from emulator.hopper import hold, refute
 from ladder.model.errors import LadderError
 from ladder.model.kernel import Variant
@@ -19,13 +19,8 @@ def variant(name: str, dtype: str = "fp32", **params: int | str) -> Variant:
     "name", [name for name, kernel in catalog().items() if not kernel.triton]
 )
 def test_the_first_variant_of_a_kernel_in_the_sweeps_spills_nothing(name: str) -> None:
-    variants = (
-        one
-        for sweep in every_sweep().values()
-        for one in sweep.variants
-        if one.kernel.name == name
-    )
-    assert facts_without_spills(next(variants))["blocks_per_sm"] >= 1
+    (_, first), *_ = in_sweeps(name)
+    assert facts_without_spills(first)["blocks_per_sm"] >= 1
 
 
 def test_register_cache_shuffles_instead_of_sharing_memory() -> None:
@@ -244,7 +239,7 @@ def test_the_default_sweeps_load_and_every_cell_is_supported() -> None:
 
 def test_kernels_stay_readable() -> None:
     for kernel in catalog().values():
-        text = kernel.source.read_text(encoding="utf-8")
+        text = kernel.source.read_text()
         comment = text.startswith(("// ", "# "))
         assert comment, f"{kernel.source}: what it computes comes first"
         assert text.count("\n") < 160, f"{kernel.source}: longer than two screenfuls"

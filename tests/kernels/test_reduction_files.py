@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from checkout import catalog, rungs_of
+from checkout import cases_of, catalog, rungs_of
 from compiling import compiled_without_spills, listings
 from emulator.inputs import drawn, value
 from emulator.launching import LOADS, assert_shows, launch, planted
@@ -17,7 +17,7 @@ from ladder.model.kernel import Variant
 from ladder.problems.reduction.bounds import error_bound
 
 FILES = rungs_of("memory_bound/reduction")
-RUNS = [(rung, dtype) for rung in FILES for dtype in catalog()[FILES[rung]].dtypes]
+RUNS = cases_of(FILES)
 BLOCK = 64
 GRID = 3  # blocks of the rungs that step over the line; 3 x 64 threads take several rounds, and vectors a rest
 LONG = 2 * GRID * BLOCK * 4 * 4 + 7

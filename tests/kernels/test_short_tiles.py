@@ -20,7 +20,7 @@ from ladder.catalogue.kernels import load_kernel
 
 pytestmark = pytest.mark.slow
 
-KERNEL = load_kernel(ROOT / "kernels" / "gemm" / "simt" / "gemm_short_tiles.yaml")
+KERNEL = load_kernel(ROOT / "kernels/gemm/simt/gemm_short_tiles.yaml")
 
 
 @functools.cache

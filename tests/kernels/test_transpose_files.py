@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from checkout import catalog, rungs_of
+from checkout import cases_of, catalog, rungs_of
 from compiling import compiled_without_spills
 from emulator.inputs import drawn
 from emulator.launching import LOADS, assert_shows, launch, planted
@@ -21,7 +21,7 @@ ALIGNED = ((8, 8), (8, 40), (40, 8), (64, 64), (72, 136), (136, 72))
 """Of kernels that take whole 16 bytes."""
 
 
-CASES = [(rung, dtype) for rung in FILES for dtype in catalog()[FILES[rung]].dtypes]
+CASES = cases_of(FILES)
 
 
 def variant(rung: str, dtype: str, **params: Any) -> Variant:

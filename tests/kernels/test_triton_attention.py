@@ -14,7 +14,7 @@ from ladder.build.triton_request import compiler
 from ladder.model.kernel import Variant
 from triton_run import Launch, interpreted, with_mistake
 
-FOLDER = ROOT / "kernels" / "attention"
+FOLDER = ROOT / "kernels/attention"
 KINDS = ("uniform", "positive", "integers", "wide", "equal", "spikes")
 Case = tuple[str, tuple[int, int, int], int, str]
 CASES: list[Case] = [

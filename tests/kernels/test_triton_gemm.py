@@ -7,7 +7,7 @@ import pytest
 from conftest import ROOT
 from triton_run import Launch, interpreted
 
-FOLDER = ROOT / "kernels" / "gemm" / "triton"
+FOLDER = ROOT / "kernels/gemm/triton"
 PLAIN = (1.0, 0.0)
 BOTH = (0.5, -1.5)
 CASES = [

@@ -17,7 +17,7 @@ from ladder.model.problem import ELEMENT_BYTES
 from ladder.problems.reduction.bounds import error_bound
 from triton_run import Launch, interpreted, with_mistake
 
-FOLDER = ROOT / "kernels" / "memory_bound" / "reduction"
+FOLDER = ROOT / "kernels/memory_bound/reduction"
 SMALL = {"block": 2048, "blocks": 132}
 CASES = [
     *(

@@ -17,7 +17,7 @@ from ladder.model.problem import ELEMENT_BYTES
 from triton_run import Launch, interpreted, with_mistake
 
 needs_triton = pytest.mark.skipif(not compiler(), reason="Triton is not installed")
-FOLDER = ROOT / "kernels" / "memory_bound" / "softmax"
+FOLDER = ROOT / "kernels/memory_bound/softmax"
 KINDS = ("uniform", "positive", "wide", "integers", "spikes", "masked", "equal")
 HELD = {"block": 128, "warps": 4, "aligned": 1}
 ONLINE = HELD | {"online": 1}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 import test_worker
 from conftest import edit_yaml
-from factory import SESSION, Lab, Place
+from factory import SESSION, Change, Fields, Lab, Place
 from ladder.gpu.timing import Pairs
 from ladder.measure import worker
 from ladder.measure.assignment import Assignment
@@ -34,7 +33,7 @@ SWEEP = "tensor_ladder"
 
 def candidate(
     name: str, us: float, spread: float = 0.0, algorithm: str = "", count: int = 40
-) -> dict[str, Any]:
+) -> Fields:
     noise = random.Random(f"{name} {algorithm}")
     times = [us * (1 + spread * noise.gauss()) for _ in range(count)]
     return {"reference": name, "algorithm": algorithm, "us": times}
@@ -143,7 +142,7 @@ def choose(plan: Plan, folder: Path, regime: str = "cold") -> Any:
     return answer["results"][regime]
 
 
-def names(result: dict[str, Any]) -> list[tuple[str, str]]:
+def names(result: Fields) -> list[tuple[str, str]]:
     return [(one["reference"], one["algorithm"]) for one in result["candidates"]]
 
 
@@ -248,22 +247,19 @@ def test_a_task_is_timed_against_what_was_chosen_regime_by_regime(
 @pytest.fixture
 def lab(tmp_path: Path) -> Lab:
     made = Lab(tmp_path)
-    edit_yaml(
-        made.project.sweeps / f"{SWEEP}.yaml",
-        lambda sweep: sweep.update(references=["cublas", "cublaslt"]),
-    )
+    made.update(SWEEP, references=["cublas", "cublaslt"])
     return made
 
 
 def schedule(lab: Lab, **more: Any) -> Schedule:
-    lab.compile(lab.sweeps([SWEEP])[SWEEP])
+    lab.compile(lab.sweep_of(SWEEP))
     return Schedule(lab.view(SWEEP), lab.on("gemm"), **more)
 
 
-def over(name: str) -> Callable[[Place, dict[str, Any]], dict[str, Any]]:
+def over(name: str) -> Change:
     """Every cell was timed against this library."""
 
-    def change(_: Place, record: dict[str, Any]) -> dict[str, Any]:
+    def change(_: Place, record: Fields) -> Fields:
         for timed in record["regimes"].values():
             timed["reference"] = name
         return record
@@ -283,7 +279,7 @@ def answered(one: Schedule, index: int, **fields: Any) -> None:
     )
 
 
-def won_by(*candidates: dict[str, Any]) -> dict[str, Any]:
+def won_by(*candidates: Fields) -> Fields:
     found = decide(candidates)
     return {
         "result": {"candidates": [*candidates], "references": {}, "notes": [], **found}

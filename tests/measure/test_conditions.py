@@ -15,6 +15,13 @@ def test_counters_do_not_depend_on_the_check() -> None:
     assert code_versions("gemm", COUNTERS) == {"timing": 1}
 
 
+ABOUT: dict[str, Any] = {
+    "sweep": "s",
+    "session": "a",
+    "time": "2026-11-20T10:00:00Z",
+}
+
+
 def read(schema: int, regime: str = "cold", **tree: Any) -> dict[str, Any]:
     """Conditions of a record as they are read."""
     cell: dict[str, Any] = {
@@ -24,19 +31,13 @@ def read(schema: int, regime: str = "cold", **tree: Any) -> dict[str, Any]:
         "layout": "",
         "size": {"m": 1},
     }
-    record = {
+    record = ABOUT | {
         "cell": {**cell, "regime": regime, "reference": {}},
         "conditions": {"tree": tree, "host": {}},
-    }
-    record |= {
         "variant": "k-fp32",
-        "sweep": "s",
-        "session": "a",
-        "time": "2026-11-20T10:00:00Z",
+        "status": "incorrect",
     }
-    found = from_json(
-        {"schema": schema, "record": {**record, "status": "incorrect"}}, "here"
-    )
+    found = from_json({"schema": schema, "record": record}, "here")
     assert isinstance(found, Record)
     return dict(found.conditions.tree)
 
@@ -77,14 +78,9 @@ def read_stencil(k: int, schema: int = 1) -> Record:
     cell |= {"size": {"elements": 64}, "regime": "cold"}
     cell |= {"reference": {"kernel": "stencil_shared", "params": other}}
     halo = "" if k == 2 else f"-k={k}"
-    record = {
+    record = ABOUT | {
         "cell": cell,
         "variant": f"stencil_register_cache-int32{halo}-coarsen=4",
-        "sweep": "s",
-    }
-    record |= {
-        "session": "a",
-        "time": "2026-11-20T10:00:00Z",
         "status": "ok",
         "conditions": {},
     }

@@ -27,7 +27,7 @@ def of_task(plan: Plan, index: int, folder: Path) -> Any:
 
 
 def test_errors_are_recorded_by_kind_of_inputs_where_the_sweep_asks_for_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
     plan = plan_of("fp32_tensor", tmp_path)
     names = [
@@ -88,8 +88,7 @@ def test_answers_read_observations(tmp_path: Path) -> None:
             ]
         return record
 
-    lab.record(SWEEPS, change=change)
-    lab.collect(SWEEPS)
+    lab.record_and_collect(SWEEPS, change=change)
     data = RunData.read(lab.folder, lab.sweeps(SWEEPS))
     assert Lookups(data).error_ratios("fp32_ladder") == {
         kind: [pytest.approx(ratio)] * len(lab.sweeps(SWEEPS)["fp32_ladder"].sizes)

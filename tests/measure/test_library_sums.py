@@ -26,7 +26,7 @@ SIZES = {"elements": 1031}
 
 def module(name: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(
-        name, ROOT / "config" / "references" / f"{name}.py"
+        name, ROOT / "config/references" / f"{name}.py"
     )
     assert spec is not None
     assert spec.loader is not None

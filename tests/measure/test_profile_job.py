@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from conftest import ROOT
-from factory import Lab, Place, failed
+from factory import Fields, Lab, Place, failed
 from ladder.cli.app import main
 from ladder.gpu.discovery import FoundGpu
 from ladder.measure.gpu_job import GpuProgram
@@ -90,7 +90,7 @@ class Ncu:
             os.close(lock)
 
     @property
-    def calls(self) -> list[dict[str, Any]]:
+    def calls(self) -> list[Fields]:
         path = self.folder / "calls"
         return (
             [json.loads(line) for line in path.read_text().splitlines()]
@@ -358,7 +358,7 @@ def test_the_step_records_the_counters_of_each_cell(step: Step, ncu: Ncu) -> Non
 
 
 def test_only_cells_that_were_measured_well_are_counted(step: Step, ncu: Ncu) -> None:
-    def wrong(place: Place, record: dict[str, Any]) -> dict[str, Any]:
+    def wrong(place: Place, record: Fields) -> Fields:
         return (
             failed("incorrect", "wrong")(record)
             if place.entry.rung == "coalesced"

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import test_worker
 from checkout import catalog
-from conftest import ROOT, make_project
+from conftest import GEMMS, ROOT, make_project
 from ladder.catalogue.sweeps import make_sweep
 from ladder.gpu.instance import Check
 from ladder.gpu.timing import capture
@@ -25,13 +25,13 @@ from ladder.measure.assignment import Assignment
 from ladder.measure.conditions import tree_conditions
 from ladder.model.errors import LadderError
 from ladder.model.plan import Plan
-from measuring import GPUS, measured
+from measuring import measured, on_gpu
 from test_worker import planned, played
 
 __all__ = ["played"]  # a fixture that every test here has
 
 CC, NVCC = shutil.which("cc"), shutil.which("nvcc")
-PAGE = (ROOT / "docs" / "references.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs/references.md").read_text()
 
 LIBRARY = """
 #include <stdint.h>
@@ -90,11 +90,7 @@ number = 1
 
 def own_plan(folder: Path, references: Sequence[Any], **fields: Any) -> Plan:
     """The plan of a sweep against these references, whose files lie in the folder."""
-    given = {
-        "title": "t",
-        "question": "q?",
-        "problem": "gemm",
-        "dtypes": ["fp32"],
+    given = GEMMS | {
         "sizes": [1024],
         "variants": [{"kernel": "gemm_naive"}, {"kernel": "gemm_staged"}],
         "references": list(references),
@@ -105,14 +101,19 @@ def own_plan(folder: Path, references: Sequence[Any], **fields: Any) -> Plan:
 
 
 def python_file(folder: Path, text: str = PYTHON) -> str:
-    (folder / "mine.py").write_text(text, encoding="utf-8")
+    (folder / "mine.py").write_text(text)
     return "mine.py"
+
+
+def good_plan(folder: Path) -> Plan:
+    mine = {"python": python_file(folder), "entry": "good", "name": "mine"}
+    return own_plan(folder, [mine])
 
 
 def shared_object(folder: Path) -> str:
     if CC is None:
         pytest.skip("needs a C compiler, cc")
-    (folder / "lib.c").write_text(LIBRARY, encoding="utf-8")
+    (folder / "lib.c").write_text(LIBRARY)
     subprocess.run(
         [CC, "-shared", "-fPIC", "-o", folder / "libmine.so", folder / "lib.c"],
         check=True,
@@ -155,8 +156,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_python_callable_gets_buffers_sizes_scalars_and_the_stream(
     tmp_path: Path,
 ) -> None:
-    file = python_file(tmp_path)
-    plan = own_plan(tmp_path, [{"python": file, "entry": "good", "name": "mine"}])
+    plan = good_plan(tmp_path)
     result = answer(plan, tmp_path)["cold"]
     assert (result["status"], result["notes"]) == ("ok", [])
     assert result["reference"] == "mine"
@@ -321,9 +321,7 @@ def test_a_reference_that_is_wrong_always_or_if_the_stream_is_held_leaves_a_note
 def test_a_reference_that_spoils_memory_or_the_context_is_named_and_ends_the_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan = own_plan(
-        tmp_path, [{"python": python_file(tmp_path), "entry": "good", "name": "mine"}]
-    )
+    plan = good_plan(tmp_path)
     damage = ("out_of_bounds", "1 bytes around c were written")
     with monkeypatch.context() as patch:
         patch.setattr(
@@ -356,9 +354,7 @@ def test_a_reference_that_spoils_memory_or_the_context_is_named_and_ends_the_pro
 def test_where_a_reference_cannot_be_captured_there_is_no_warm(
     tmp_path: Path, short: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan = own_plan(
-        tmp_path, [{"python": python_file(tmp_path), "entry": "good", "name": "mine"}]
-    )
+    plan = good_plan(tmp_path)
     played_capture = watch.capture
 
     def refuse(stream: Any, members: Sequence[Any]) -> Any:
@@ -428,7 +424,7 @@ def build_example(folder: Path) -> str:
     if NVCC is None:
         pytest.skip("needs nvcc")
     source = folder / "mine.cu"
-    source.write_text(examples()["cuda"], encoding="utf-8")
+    source.write_text(examples()["cuda"])
     command = [
         NVCC,
         "-shared",
@@ -451,11 +447,13 @@ def test_the_examples_of_the_page_are_code(tmp_path: Path) -> None:
 @pytest.fixture
 def gpu_project(tmp_path: Path) -> Path:
     folder = make_project(tmp_path / "project")
-    shutil.copytree(ROOT / "tests" / "gpu_kernels", folder / "kernels" / "gemm")
+    shutil.copytree(ROOT / "tests/gpu_kernels", folder / "kernels/gemm")
     return folder
 
 
-def on_gpu(folder: Path, mine: dict[str, str], **fields: Any) -> dict[str, Any]:
+def measured_on_gpu(
+    folder: Path, mine: dict[str, str], **fields: Any
+) -> dict[str, Any]:
     """The first record of the tests' own kernel against a reference, by regime."""
     more = {
         "references": [{**mine, "name": "mine"}],
@@ -473,21 +471,19 @@ def on_gpu(folder: Path, mine: dict[str, str], **fields: Any) -> dict[str, Any]:
     return {record.cell.regime: record for record in records}
 
 
-@pytest.mark.gpu
-@pytest.mark.skipif(not GPUS, reason="needs a GPU")
+@on_gpu
 def test_on_a_gpu_the_shared_object_of_the_page_is_a_reference(
     gpu_project: Path,
 ) -> None:
     mine = {"shared_object": build_example(gpu_project), "entry": "gemm_{dtype}"}
-    assert set(on_gpu(gpu_project, mine)) == {"cold", "warm"}
+    assert set(measured_on_gpu(gpu_project, mine)) == {"cold", "warm"}
 
 
-@pytest.mark.gpu
-@pytest.mark.skipif(not GPUS, reason="needs a GPU")
+@on_gpu
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs torch")
 def test_on_a_gpu_the_callable_of_the_page_is_a_reference(gpu_project: Path) -> None:
     mine = {"python": python_file(gpu_project, examples()["python"]), "entry": "matmul"}
-    assert set(on_gpu(gpu_project, mine)) == {"cold", "warm"}
+    assert set(measured_on_gpu(gpu_project, mine)) == {"cold", "warm"}
 
 
 FAULTS: dict[str, Callable[[str], str]] = {
@@ -506,8 +502,7 @@ FAULTS: dict[str, Callable[[str], str]] = {
 }
 
 
-@pytest.mark.gpu
-@pytest.mark.skipif(not GPUS, reason="needs a GPU")
+@on_gpu
 @pytest.mark.parametrize("fault", FAULTS)
 def test_on_a_gpu_a_reference_that_goes_wrong_is_named(
     gpu_project: Path, fault: str

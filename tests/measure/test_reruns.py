@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from conftest import edit_yaml
-from factory import FINISHED, NCU, SESSION, Lab, failed
+from factory import FINISHED, NCU, SESSION, Fields, Lab, failed
 from ladder.measure.plan_records import PlanRecords
 from ladder.measure.profile_job import uncounted
 from ladder.measure.schedule import Schedule
@@ -28,13 +28,13 @@ class Measured:
 
     lab: Lab
     packages: dict[str, str] = field(default_factory=dict)
-    made: Callable[[Any, dict[str, Any]], dict[str, Any]] = lambda _, facts: facts
+    made: Callable[[Any, Fields], Fields] = lambda _, facts: facts
     patch: pytest.MonkeyPatch = field(default_factory=pytest.MonkeyPatch)
 
-    def sweep(self, name: str, change: Callable[[dict[str, Any]], object]) -> None:
+    def sweep(self, name: str, change: Callable[[Fields], object]) -> None:
         edit_yaml(self.lab.project.sweeps / f"{name}.yaml", change)
 
-    def kernel(self, name: str, change: Callable[[dict[str, Any]], object]) -> None:
+    def kernel(self, name: str, change: Callable[[Fields], object]) -> None:
         edit_yaml(self.lab.project.kernels / f"{name}.yaml", change)
 
     def settings(self, **measure: Any) -> None:
@@ -90,7 +90,7 @@ AFTER = "2026-11-20T11:00:00Z"
 PACKAGES = {"nvidia-cublas": "13.1"}
 
 
-def thinned(sweep: dict[str, Any]) -> None:
+def thinned(sweep: Fields) -> None:
     """A few cells of each kind: many alike depend on the same."""
     sweep["sizes"] = [size for size in sweep["sizes"] if size not in (512, 2048)]
     for variant in sweep["variants"]:
@@ -128,7 +128,7 @@ CompileRequests = Callable[[str, Task, str], bool]
 """Whether a cell of (sweep, task, regime) must be measured again."""
 
 
-def nothing(sweep: str, task: Task, regime: str) -> bool:
+def nothing(*_: Any) -> bool:
     return False
 
 
@@ -136,7 +136,7 @@ def every_time(sweep: str, task: Task, regime: str) -> bool:
     return regime != COUNTERS
 
 
-def everything(sweep: str, task: Task, regime: str) -> bool:
+def everything(*_: Any) -> bool:
     return True
 
 
@@ -234,9 +234,7 @@ CHANGES: dict[str, tuple[Callable[[Measured], object], CompileRequests]] = {
         lambda sweep, task, regime: regime == COUNTERS and sweep == "bank_stride",
     ),
     "errors by kind of inputs": (
-        lambda it: it.sweep(
-            "fp32_ladder", lambda sweep: sweep.update(errors={"sizes": [4096]})
-        ),
+        lambda it: it.lab.update("fp32_ladder", errors={"sizes": [4096]}),
         lambda sweep, task, regime: (
             sweep == "fp32_ladder"
             and regime != COUNTERS
@@ -244,23 +242,17 @@ CHANGES: dict[str, tuple[Callable[[Measured], object], CompileRequests]] = {
         ),
     ),
     "a regime": (
-        lambda it: it.sweep(
-            "tensor_ladder",
-            lambda sweep: sweep.update(regimes=["cold", "warm", "sustained"]),
+        lambda it: it.lab.update(
+            "tensor_ladder", regimes=["cold", "warm", "sustained"]
         ),
         lambda sweep, task, regime: sweep == "tensor_ladder" and regime == "sustained",
     ),
     "a sweep's own precision": (
-        lambda it: it.sweep(
-            "tensor_ladder", lambda sweep: sweep.update(precision=0.01)
-        ),
+        lambda it: it.lab.update("tensor_ladder", precision=0.01),
         times_of("tensor_ladder"),
     ),
     "what it is timed against": (
-        lambda it: it.sweep(
-            "tensor_ladder",
-            lambda sweep: sweep.update(references=["cublas", "cublaslt"]),
-        ),
+        lambda it: it.lab.update("tensor_ladder", references=["cublas", "cublaslt"]),
         times_of("tensor_ladder"),
     ),
     "which variant it is timed against": (
@@ -320,9 +312,7 @@ def test_exactly_what_depends_on_a_change_is_measured_again(
 def test_cublaslts_algorithms_matter_where_it_is_a_reference(
     measured: Measured, library: str
 ) -> None:
-    measured.sweep(
-        "tensor_ladder", lambda sweep: sweep.update(references=["cublas", library])
-    )
+    measured.lab.update("tensor_ladder", references=["cublas", library])
     measured.lab.record(["tensor_ladder"])
     assert shown(measured.due()) == []
     measured.settings(lt_heuristics=3)
@@ -347,7 +337,7 @@ def test_cublaslts_algorithms_matter_where_it_is_a_reference(
 )
 def test_which_failures_are_tried_again(
     status: str,
-    more: dict[str, Any],
+    more: Fields,
     tries: int,
     began: str,
     again: bool,
@@ -369,7 +359,7 @@ def test_which_failures_are_tried_again(
 def test_a_variant_that_did_not_compile_is_measured_once_it_does(
     tmp_path: Path,
 ) -> None:
-    def broken(variant: Any, facts: dict[str, Any]) -> dict[str, Any]:
+    def broken(variant: Any, facts: Fields) -> Fields:
         lost = {"status": "compile_error", "reason": "expected a ;", "machine_code": ""}
         return facts | (lost if variant.kernel.name == "wmma_tile" else {})
 
@@ -389,14 +379,11 @@ def test_sustained_beside_the_regimes_of_a_sweep_is_measured_once(
 ) -> None:
     lab, name, chosen = measured.lab, "fp32_transpose", {"sizes": [4096]}
     measured.settings(sessions=2)
-    measured.sweep(
-        name,
-        lambda sweep: sweep.update(repeated=chosen, sustained=chosen, regimes=["cold"]),
-    )
+    measured.lab.update(name, repeated=chosen, sustained=chosen, regimes=["cold"])
 
     def due() -> set[str]:
         """Regimes of repeated cells."""
-        lab.compile(lab.sweeps([name])[name], measured.made)
+        lab.compile(lab.sweep_of(name), measured.made)
         schedule = Schedule(lab.view(name), lab.on("gemm"))
         tasks = schedule.plan.tasks
         regimes = set[str]()
@@ -404,12 +391,12 @@ def test_sustained_beside_the_regimes_of_a_sweep_is_measured_once(
             regimes |= {*of_task} if tasks[index].repeated else set()
         return regimes
 
-    def with_sustained(_: Any, given: dict[str, Any]) -> dict[str, Any]:
+    def with_sustained(_: Any, given: Fields) -> Fields:
         regimes = given["regimes"]
         return given | {"regimes": regimes | {"sustained": regimes["cold"]}}
 
     assert due() == {"cold", "sustained"}
     lab.record([name], with_sustained)
     assert due() == {"cold"}
-    measured.sweep(name, lambda sweep: sweep.update(regimes=["cold", "sustained"]))
+    measured.lab.update(name, regimes=["cold", "sustained"])
     assert due() == {"cold", "sustained"}, "a regime of the sweep itself is repeated"

@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +24,6 @@ from ladder.measure import sanitizer
 from ladder.measure.sanitizer import TOOLS, outcomes
 from ladder.model.files import write_json
 from ladder.model.folders import Project
-from ladder.model.kernel import Kernel
-from ladder.model.plan import Task
-from ladder.model.sweep import Sweep
 from ladder.results import tables
 from rendering import made, report, section
 
@@ -220,7 +217,7 @@ KEPT = ["--config", f"compile={{cache: {kept_cache().folder}}}"]
 def test_one_kernel_alone_leaves_what_is_known_of_others(
     project: Path, lent: None, caplog: pytest.LogCaptureFixture
 ) -> None:
-    folder = project / "results" / "host"
+    folder = project / "results/host"
     before = {"source_sha256": "a", "clean": [*TOOLS], "others": []}
     write_json(folder / "sanitizer.json", {"alone": {}, "other": before})
     words = ["--root", str(project), "sanitize", str(folder), "--arch", "sm_90a", *KEPT]
@@ -239,16 +236,11 @@ def test_one_kernel_alone_leaves_what_is_known_of_others(
     assert "command line: kernel: 'alnoe' is not accepted" in caplog.text
 
 
-def planned(catalog: Mapping[str, Kernel], sweeps: Mapping[str, Sweep]) -> list[Task]:
-    config = read_settings(Project(ROOT), [], {})
-    small = sanitizer_sweeps(catalog, sweeps)
-    return [
-        task for sweep in small for task in plan_sweep(sweep, config, "sm_90a").tasks
-    ]
-
-
 def test_every_kernel_is_launched_in_every_dtype_at_a_size_that_it_admits() -> None:
-    catalog, tasks = checkout.catalog(), planned(checkout.catalog(), every_sweep())
+    catalog, config = checkout.catalog(), read_settings(Project(ROOT), [], {})
+    small = sanitizer_sweeps(catalog, every_sweep())
+    plans = [plan_sweep(sweep, config, "sm_90a") for sweep in small]
+    tasks = [task for plan in plans for task in plan.tasks]
     assert {(task.cell.kernel, task.cell.dtype) for task in tasks if task.launch} == {
         (kernel.name, dtype) for kernel in catalog.values() for dtype in kernel.dtypes
     }

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import pytest
-from conftest import edit_yaml
-from factory import FINISHED, SESSION, Lab, Place, failed
+from factory import FINISHED, SESSION, Fields, Lab, Place, failed
 from ladder.measure.schedule import Schedule
 
 SWEEP, HERE, ELSEWHERE = "fp32_ladder", "GPU-1", "GPU-2"
 EVERY = {"naive", "coalesced", "shared tile", "register tile", "transposed A"}
 BEST = {"shared tile", "register tile", "transposed A"}
-REPEATED: dict[str, Any] = {"repeated": {}}
+REPEATED: Fields = {"repeated": {}}
 AFTER = "2026-11-20T11:00:00Z"
 """Later than all records, whose time is FINISHED."""
 
@@ -26,8 +24,8 @@ class Case:
     held: tuple[tuple[str, set[str]], ...]
     due: set[str]
     winners: set[str]
-    sweep: dict[str, Any] = field(default_factory=dict)
-    measure: dict[str, Any] = field(default_factory=dict)
+    sweep: Fields = field(default_factory=dict)
+    measure: Fields = field(default_factory=dict)
     began: str = FINISHED
     naive: str = "ok"
     """Its status."""
@@ -68,14 +66,14 @@ CASES = {
 def scheduled(case: Case, folder: Path) -> Schedule:
     lab = Lab(folder)
     given = {"tuning": False, "regimes": ["cold"], "sizes": [4096]} | case.sweep
-    edit_yaml(lab.project.sweeps / f"{SWEEP}.yaml", lambda sweep: sweep.update(given))
+    lab.update(SWEEP, **given)
     lab.settings = {"measure": case.measure}
-    lab.compile(lab.sweeps([SWEEP])[SWEEP])
+    lab.compile(lab.sweep_of(SWEEP))
     for number, (gpu, rungs) in enumerate(case.held):
 
         def change(
-            place: Place, record: dict[str, Any], rungs: set[str] = rungs
-        ) -> dict[str, Any] | None:
+            place: Place, record: Fields, rungs: set[str] = rungs
+        ) -> Fields | None:
             if place.entry.rung == "naive" and case.naive != "ok":
                 record = failed(case.naive, "because")(record)
             return record if place.entry.rung in rungs else None

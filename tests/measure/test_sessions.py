@@ -8,12 +8,17 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from factory import SESSION, Lab, Place, failed
+from factory import SESSION, Fields, Lab, Place, failed, slowed
 from ladder.measure.store import appending
 from ladder.model.record import Conditions
 from ladder.results.collect import merge
 
 SWEEP, CHANGED = "tensor_ladder", "wmma_tile"
+
+
+@pytest.fixture
+def fresh(tmp_path: Path) -> Lab:
+    return Lab(tmp_path)
 
 
 def again(lab: Lab, number: int, change: Any = lambda _, record: record) -> None:
@@ -23,21 +28,15 @@ def again(lab: Lab, number: int, change: Any = lambda _, record: record) -> None
     lab.record([SWEEP], change)
 
 
-def slower(place: Place, record: dict[str, Any]) -> dict[str, Any]:
+def slower(place: Place, record: Fields) -> Fields:
     """Every kernel takes 1.25 times as long."""
-    for timed in record["regimes"].values():
-        timed |= {
-            name: timed[name] / 1.25
-            for name in ("speedup", "speedup_low", "speedup_high")
-        }
-        timed["variant_us"] = [us * 1.25 for us in timed["variant_us"]]
-    return record
+    return slowed(record, 1.25)
 
 
 def wrong(status: str) -> Any:
     """One of the kernels fails."""
 
-    def change(place: Place, record: dict[str, Any]) -> dict[str, Any]:
+    def change(place: Place, record: Fields) -> Fields:
         bad = place.variant.kernel.name == CHANGED
         return failed(status, "3 of 9 elements are wrong")(record) if bad else record
 
@@ -61,36 +60,34 @@ def rows(lab: Lab) -> pd.DataFrame:
 
 @pytest.mark.parametrize("name", ["driver", "GPU model", "library"])
 def test_sessions_under_other_conditions_are_never_averaged(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, fresh: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     packages = {"nvidia-cublas": "13.1"}
     monkeypatch.setattr("ladder.measure.conditions.package_version", packages.get)
-    lab = Lab(tmp_path)
-    lab.record([SWEEP])
-    (before,) = set(rows(lab)["speedup"])
+    fresh.record([SWEEP])
+    (before,) = set(rows(fresh)["speedup"])
     if name == "library":
         packages["nvidia-cublas"] = "13.2"
     else:
-        lab.host[{"driver": "driver", "GPU model": "gpu"}[name]] = "another"
-    again(lab, 2, slower)
-    tables = collected(lab)
+        fresh.host[{"driver": "driver", "GPU model": "gpu"}[name]] = "another"
+    again(fresh, 2, slower)
+    tables = collected(fresh)
     found = tables["timings"]
     assert found["speedup"].tolist() == pytest.approx([before / 1.25] * len(found))
     assert set(found["sessions"]) == {1}
     assert set(tables["sessions"]["session"]) == {"session-2"}
-    again(lab, 3, slower)
-    assert set(rows(lab)["sessions"]) == {2}, (
+    again(fresh, 3, slower)
+    assert set(rows(fresh)["sessions"]) == {2}, (
         "sessions under equal conditions are one number"
     )
 
 
 def test_imported_records_whose_conditions_are_unknown_stay_alone(
-    tmp_path: Path,
+    fresh: Lab,
 ) -> None:
-    lab = Lab(tmp_path)
-    lab.record([SWEEP])
-    again(lab, 2)
-    view = lab.view(SWEEP)
+    fresh.record([SWEEP])
+    again(fresh, 2)
+    view = fresh.view(SWEEP)
     record = next(iter(view.records))
     for conditions in (
         Conditions(),
@@ -106,12 +103,13 @@ def test_imported_records_whose_conditions_are_unknown_stay_alone(
     ("status", "bad"), [("incorrect", 1), ("out_of_bounds", 2), ("stateful", 3)]
 )
 def test_what_one_session_found_wrong_is_hidden_by_no_other(
-    status: str, bad: int, tmp_path: Path
+    status: str, bad: int, fresh: Lab
 ) -> None:
-    lab = Lab(tmp_path)
     for number in (1, 2, 3):
-        again(lab, number, wrong(status) if number == bad else lambda _, record: record)
-    tables = collected(lab)
+        again(
+            fresh, number, wrong(status) if number == bad else lambda _, record: record
+        )
+    tables = collected(fresh)
     found, notes = tables["timings"], tables["notes"]
     reason = f"{status} in 1 of 3 sessions: 3 of 9 elements are wrong"
     assert set(found["status"]) == {status}
@@ -123,28 +121,31 @@ def test_what_one_session_found_wrong_is_hidden_by_no_other(
     assert noted.str.startswith(f"{CHANGED}-fp16 at ").all()
 
 
-def test_what_is_wrong_in_another_regime_only_is_noted(tmp_path: Path) -> None:
-    lab = Lab(tmp_path)
-    lab.record([SWEEP])
-    view = lab.view(SWEEP)
+def test_what_is_wrong_in_another_regime_only_is_noted(fresh: Lab) -> None:
+    fresh.record([SWEEP])
+    view = fresh.view(SWEEP)
     _, task = next(view.launched())
     bad = view.new_record(
-        task, "warm", lab.on("gemm"), SESSION.id, status="incorrect", reason="all zero"
+        task,
+        "warm",
+        fresh.on("gemm"),
+        SESSION.id,
+        status="incorrect",
+        reason="all zero",
     )
-    with appending(lab.folder.records, SWEEP) as append:
+    with appending(fresh.folder.records, SWEEP) as append:
         append(bad)
-    notes = collected(lab)["notes"]
+    notes = collected(fresh)["notes"]
     (said,) = notes[notes["subject"].str.startswith(task.variant)]["reason"]
     assert said == "all zero"
 
 
 @pytest.mark.parametrize("status", ["launch_error", "timeout", "unsupported"])
 def test_a_failure_that_says_nothing_against_a_result_leaves_it_standing(
-    status: str, tmp_path: Path
+    status: str, fresh: Lab
 ) -> None:
-    lab = Lab(tmp_path)
-    lab.record([SWEEP])
-    again(lab, 2, wrong(status))
-    found = rows(lab)
+    fresh.record([SWEEP])
+    again(fresh, 2, wrong(status))
+    found = rows(fresh)
     assert set(found["status"]) == {"ok"}
     assert set(found["sessions"]) == {1}

@@ -122,7 +122,7 @@ def test_what_is_appended_is_read_back_whole(tmp_path: Path) -> None:
         cell=replace(CELL, reference=Reference(kernel="tile", params={"bm": 128})),
     )
     path = written(tmp_path, RECORD, timeout, counters, against)
-    assert len(path.read_text(encoding="utf-8").splitlines()) == 5, "a line each"
+    assert len(path.read_text().splitlines()) == 5, "a line each"
     store = read_store(tmp_path)
     assert store.of(CELL) == [RECORD, timeout]
     assert store.of(counters.cell) == [counters]
@@ -161,10 +161,8 @@ def test_damage_in_the_middle_is_counted_and_swallows_nothing(
     tmp_path: Path, damage: str
 ) -> None:
     path = written(tmp_path, RECORD, RECORD)
-    lines = path.read_text(encoding="utf-8").splitlines()
-    path.write_text(
-        "\n".join([*lines[:2], damage, *lines[2:]]) + "\n", encoding="utf-8"
-    )
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([*lines[:2], damage, *lines[2:]]) + "\n")
     store = read_store(tmp_path)
     assert (len(store.of(CELL)), store.unreadable) == (2, [f"{path}: line 3"])
 
@@ -273,7 +271,7 @@ def test_an_archive_says_what_was_written_but_the_whole_uuid(tmp_path: Path) -> 
     lab.record(["bank_stride", "fp32_ladder"])
     store = read_store(lab.folder.records)
     write_archive(
-        tmp_path / "archive" / "one.parquet", list(store), store.sessions.values()
+        tmp_path / "archive/one.parquet", list(store), store.sessions.values()
     )
     archive = read_archive(tmp_path / "archive")
     assert list(archive.sessions.values()) == [public(lab.session)]

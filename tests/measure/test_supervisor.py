@@ -151,13 +151,13 @@ class Run:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.account, self.began = folder, Account(), now()
-        (folder / "worker.py").write_text(WORKER, encoding="utf-8")
+        (folder / "worker.py").write_text(WORKER)
         self.script({})
 
     def script(self, script: Mapping[str, str]) -> None:
         """What the worker does: by task index, or "start"; a task that is not named goes well."""
         self.doing = script
-        (self.folder / "script.json").write_text(json.dumps(script), encoding="utf-8")
+        (self.folder / "script.json").write_text(json.dumps(script))
 
     def start_worker(self) -> WorkerProcess:
         command = [
@@ -201,7 +201,7 @@ class Run:
 
     def requests(self, kind: str) -> list[list[int]]:
         """Numbers of the worker's notes of one kind: [pid] of each start, [task, pid] of each task."""
-        lines = (self.folder / "requests").read_text(encoding="utf-8").splitlines()
+        lines = (self.folder / "requests").read_text().splitlines()
         return [
             [int(word) for word in line.split()[1:]]
             for line in lines
@@ -227,12 +227,7 @@ def run(tmp_path: Path) -> Run:
 def alive(pid: int) -> bool:
     """Whether a process still runs; one that only waits to be collected does not."""
     try:
-        state = (
-            Path(f"/proc/{pid}/stat")
-            .read_text(encoding="utf-8")
-            .rpartition(")")[2]
-            .split()[0]
-        )
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except (FileNotFoundError, ProcessLookupError):
         return False
     return state not in "ZX"
@@ -385,7 +380,7 @@ def test_a_worker_that_never_starts_is_tried_three_times(
     assert run.records == [], "no cell is blamed"
 
 
-def test_the_worker_keeps_the_descriptor_of_the_gpu_lock(tmp_path: Path) -> None:
+def test_the_worker_keeps_the_descriptor_of_the_gpu_lock() -> None:
     held, _ = os.pipe()
     says = "Connection(int(sys.argv[1])).send({'hello': {'pid': os.getpid()}})"
     program = f"import os, sys; from multiprocessing.connection import Connection; os.fstat({held}); {says}"

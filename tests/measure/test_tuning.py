@@ -6,14 +6,13 @@ import calendar
 import contextlib
 import json
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import ROOT, edit_yaml
-from factory import FINISHED, SESSION, Lab, Place, failed
+from factory import ENDS, FINISHED, SESSION, Change, Fields, Lab, Place, failed, slowed
 from ladder.gpu.discovery import FoundGpu
 from ladder.measure import job
 from ladder.measure.schedule import Due, Schedule
@@ -30,16 +29,12 @@ FIRST, SECOND, THIRD, FOURTH = (
     "coalesced",
 )
 """Its rungs, the fastest first."""
-Change = Callable[[Place, dict[str, Any]], "dict[str, Any] | None"]
 
 
 def tuned(root: Path, name: str = SWEEP, **more: Any) -> Lab:
     """A project in which a sweep is a tuning sweep; without its second regime."""
     lab = Lab(root)
-    edit_yaml(
-        lab.project.sweeps / f"{name}.yaml",
-        lambda sweep: sweep.update({"tuning": True, "regimes": ["cold"]} | more),
-    )
+    lab.update(name, **({"tuning": True, "regimes": ["cold"]} | more))
     return lab
 
 
@@ -58,23 +53,17 @@ def again(
 def only(*rungs: str, times: float = 1.0, size: int | None = None) -> Change:
     """Some rungs, at one size or all, so many times as fast as they were."""
 
-    def change(place: Place, record: dict[str, Any]) -> dict[str, Any] | None:
+    def change(place: Place, record: Fields) -> Fields | None:
         if place.entry.rung not in rungs or size not in (None, place.size["m"]):
             return None
-        for timed in record["regimes"].values():
-            timed |= {
-                name: timed[name] * times
-                for name in ("speedup", "speedup_low", "speedup_high")
-            }
-            timed["variant_us"] = [us / times for us in timed["variant_us"]]
-        return record
+        return slowed(record, 1 / times)
 
     return change
 
 
 def asked(lab: Lab, name: str = SWEEP) -> set[tuple[str, int]]:
     """What is due: rungs and sizes."""
-    lab.compile(lab.sweeps([name])[name])
+    lab.compile(lab.sweep_of(name))
     view, found = lab.view(name), set()
     for index, regimes in Schedule(view, lab.on("gemm")).due():
         assert regimes == ["cold"]
@@ -108,7 +97,7 @@ def test_one_that_fails_when_measured_again_is_not_tried_for_ever(
     lab = tuned(tmp_path, sizes=[4096])
     lab.record([SWEEP])
 
-    def fails(place: Place, record: dict[str, Any]) -> dict[str, Any] | None:
+    def fails(place: Place, record: Fields) -> Fields | None:
         record = (
             failed(status, "because")(record) if place.entry.rung == SECOND else record
         )
@@ -141,7 +130,7 @@ def test_against_two_libraries_time_decides(tmp_path: Path) -> None:
         "cublaslt": 100.0,
     }
 
-    def slow_reference(place: Place, record: dict[str, Any]) -> dict[str, Any]:
+    def slow_reference(place: Place, record: Fields) -> Fields:
         if place.entry.rung == FOURTH:
             record["regimes"]["cold"] |= {"reference": "cublaslt", "speedup": 5.0}
         return record
@@ -258,9 +247,7 @@ class Host:
                     "reference": "cublas",
                 }
                 for regime in regimes:
-                    result = timed | dict.fromkeys(
-                        ("speedup", "speedup_low", "speedup_high"), speed
-                    )
+                    result = timed | dict.fromkeys(ENDS, speed)
                     append(
                         self.schedule.view.new_record(
                             task,
@@ -293,7 +280,7 @@ class Host:
     def measure(self) -> list[tuple[str, set[str]]]:
         """GPU and rungs of each process that measured."""
         self.passes.clear()
-        self.lab.compile(self.lab.sweeps([SWEEP])[SWEEP])
+        self.lab.compile(self.lab.sweep_of(SWEEP))
         path = self.lab.folder.plan(SWEEP)
         job.measure(path, read_plan(path), self.lab.folder, ROOT)
         return list(self.passes)

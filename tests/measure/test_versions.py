@@ -60,7 +60,7 @@ Then run: PYTHONPATH=tests python tests/measure/test_versions.py 'what changed, 
 
 
 def test_what_checks_times_and_compiles_is_as_it_was_locked() -> None:
-    lock = json.loads(LOCK.read_text(encoding="utf-8"))
+    lock = json.loads(LOCK.read_text())
     now, then = locked_files(), lock["files"]
     changed = sorted(
         name for name in now.keys() | then.keys() if now.get(name) != then.get(name)
@@ -92,14 +92,10 @@ def test_a_change_of_a_check_or_of_the_timer_is_seen() -> None:
 if __name__ == "__main__":
     if len(sys.argv) != 2:
         raise SystemExit(__doc__)
-    known = (
-        json.loads(LOCK.read_text(encoding="utf-8"))
-        if LOCK.is_file()
-        else {"reasons": []}
-    )
+    known = json.loads(LOCK.read_text()) if LOCK.is_file() else {"reasons": []}
     locked = {
         "reasons": [*known["reasons"], sys.argv[1]],
         "versions": versions(),
         "files": locked_files(),
     }
-    LOCK.write_text(json.dumps(locked, indent=1) + "\n", encoding="utf-8")
+    LOCK.write_text(json.dumps(locked, indent=1) + "\n")

@@ -92,6 +92,9 @@ class FakeInstance:
         place = self.place
         return lambda: self.log.append((name, place))
 
+    def places(self, name: str) -> list[int]:
+        return [place for _, place in self.entries(name)]
+
     def entries(self, name: str) -> list[tuple[Any, ...]]:
         return [entry for entry in self.log if entry[0] == name]
 
@@ -104,6 +107,11 @@ def instance() -> Any:
 @pytest.fixture
 def watch(instance: Any) -> LaunchChecker:
     return LaunchChecker(instance)
+
+
+def places_of(length: int) -> list[int]:
+    """Where outputs of a chain are."""
+    return [*range(REFERENCE + 1, REFERENCE + 1 + length)]
 
 
 def nothing() -> None:
@@ -361,10 +369,10 @@ def test_a_chain_is_refreshed_and_poisoned_behind_one_launch_alone(
     lab.run("warm")
     length = chain_length(100.0)
     assert lab.timer.called == [("warm", length)]
-    own = [*range(REFERENCE + 1, REFERENCE + 1 + length)]
-    assert [place for _, place in instance.entries("variant")] == own
-    assert [place for _, place in instance.entries("cublas")] == own
-    assert [place for _, place in instance.entries("poison")] == own * 2
+    own = places_of(length)
+    assert instance.places("variant") == own
+    assert instance.places("cublas") == own
+    assert instance.places("poison") == own * 2
     first = instance.log[: instance.log.index(("other alone", 0))]
     around = ["refresh", *["poison"] * length]
     assert [entry[0] for entry in first] == [
@@ -377,7 +385,7 @@ def test_a_chain_is_refreshed_and_poisoned_behind_one_launch_alone(
     assert [graph.closed for graph in lab.graphs] == [True] * 3
 
 
-def test_graphs_are_freed_when_a_launch_fails(instance: Any, lab: Lab) -> None:
+def test_graphs_are_freed_when_a_launch_fails(lab: Lab) -> None:
     def fail() -> None:
         raise RuntimeError("launch failed")
 
@@ -434,9 +442,7 @@ def test_a_wrong_launch_of_the_reference_is_not_the_variants(
     assert not outcome.value.spoilt
 
 
-def test_a_time_that_the_hardware_cannot_reach_is_stateful(
-    instance: Any, lab: Lab
-) -> None:
+def test_a_time_that_the_hardware_cannot_reach_is_stateful(lab: Lab) -> None:
     lab.timer.median_us = 0.9
     with pytest.raises(
         CellOutcome, match=r"cold: takes 0\.90 us where the hardware needs 1\.00"
@@ -455,9 +461,9 @@ def test_sustained_chains_are_long_and_keep_the_answers_to_other_inputs(
     length, other = (chain_length(us, sustained=True) for us in (1000.0, 2000.0))
     assert lab.timer.called[-1] == ("sustained", (length, other)), "each side's own"
     assert other < length
-    own = list(range(REFERENCE + 1, REFERENCE + 1 + length))
-    assert [place for _, place in instance.entries("cublas")] == own[:other]
-    assert [place for _, place in instance.entries("variant")] == own
+    own = places_of(length)
+    assert instance.places("cublas") == own[:other]
+    assert instance.places("variant") == own
     assert instance.entries("poison") == [("poison", REFERENCE)] * len(
         instance.entries("poison")
     )
@@ -504,10 +510,8 @@ def test_workspaces_of_a_sustained_chain_are_renewed_at_every_place(
     lab.timing.launch_us, lab.timer.median_us = (1000.0, 1000.0), 1000.0
     lab.run("sustained")
     length = chain_length(1000.0, sustained=True)
-    own = list(range(REFERENCE + 1, REFERENCE + 1 + length))
-    assert [place for _, place in instance.entries("workspaces")] == own * 2, (
-        "ahead of each side's chain"
-    )
+    own = places_of(length)
+    assert instance.places("workspaces") == own * 2, "ahead of each side's chain"
     first = instance.log.index(("variant", own[0]))
     assert all(instance.log.index(("workspaces", place)) < first for place in own)
 

@@ -48,8 +48,6 @@ SWEEPS = (
     "bank_column",
     "tensor_ladder_fp16",
     "reduction",
-)
-SWEEPS += (
     "transpose_fp32",
     "transpose_bf16",
     "transpose_libraries",

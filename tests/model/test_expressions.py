@@ -53,7 +53,7 @@ def test_what_is_no_one_expression_of_a_number_is_refused(text: str, why: str) -
 
 
 def test_the_readme_names_every_function_of_expressions() -> None:
-    readme = (ROOT / "config" / "README.md").read_text(encoding="utf-8")
+    readme = (ROOT / "config/README.md").read_text()
     assert set(
         re.findall(r"`(\w+)`", readme.split("The functions are")[1].split(";")[0])
     ) == set(FUNCTIONS)

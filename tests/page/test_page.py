@@ -15,7 +15,8 @@ from urllib.parse import quote
 import pandas as pd
 import pytest
 from checkout import PUBLISHED, published_data
-from factory import Lab, failed
+from conftest import ROOT
+from factory import Fields, Lab, failed
 from ladder.claims.ledger import overall
 from ladder.cli.app import UNJUDGED, main
 from ladder.model.schemas import SIZE_COLUMNS
@@ -25,7 +26,6 @@ from ladder.report.choices import choices
 from ladder.report.figures.registry import FIGURES
 from ladder.results import tables
 
-ROOT = Path(__file__).resolve().parents[2]
 SWEEPS = ["fp32_ladder", "bank_stride"]
 
 pytestmark = pytest.mark.skipif(
@@ -33,14 +33,14 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def embedded(text: str) -> dict[str, Any]:
+def embedded(text: str) -> Fields:
     found = re.search(r'id="data">(.*?)</script>', text, re.DOTALL)
     assert found
-    document: dict[str, Any] = json.loads(found[1])
+    document: Fields = json.loads(found[1])
     return document
 
 
-def decoded(columns: dict[str, Any]) -> pd.DataFrame:
+def decoded(columns: Fields) -> pd.DataFrame:
     """A table as the page's scripts read it."""
     return pd.DataFrame(
         {
@@ -140,7 +140,7 @@ def test_a_configuration_has_one_name_and_three_tf32_products_are_no_fp32(
 def test_findings_are_the_answers_and_every_claim_has_its_verdict(text: str) -> None:
     claims = tables.read("claims", PUBLISHED.tables)
     assert text.count('<tr class="claim"') == claims["id"].nunique()
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    readme = (ROOT / "README.md").read_text()
     questions = [
         line.split("|")[1].strip()
         for line in readme.splitlines()
@@ -184,7 +184,7 @@ def test_a_run_of_some_sweeps_has_a_page_and_failures_their_reasons(
     lab.collect(SWEEPS)
     for step, *more in (["claims"], ["report", "--beside", str(PUBLISHED.root)]):
         assert main(["--root", str(lab.root), step, *lab.collected(), *more]) == 0
-    made = lab.folder.page.read_text(encoding="utf-8")
+    made = lab.folder.page.read_text()
     own, other = embedded(made)["runs"]
     rows = decoded(own["timings"])
     assert set(rows["sweep"]) == {*SWEEPS} == {*own["sweeps"]}
@@ -210,24 +210,24 @@ def test_a_run_of_some_sweeps_has_a_page_and_failures_their_reasons(
 
 def test_a_run_without_measurements_has_a_page(tmp_path: Path) -> None:
     lab = Lab(tmp_path)
-    lab.record(SWEEPS[:1], change=lambda *_: None)
-    lab.collect(SWEEPS[:1])
+    lab.record_and_collect(SWEEPS[:1], change=lambda *_: None)
     for step in ("claims", "report"):
         assert main(["--root", str(lab.root), step, *lab.collected()]) == 0
-    own = embedded(lab.folder.page.read_text(encoding="utf-8"))["runs"][0]
+    own = embedded(lab.folder.page.read_text())["runs"][0]
     assert own["timings"] == {}
     assert own["cards"] == own["uses"] == []
 
 
 class Browser:
-    """Chromium with a page from a file: `open` waits until the page is ready."""
+    """Chromium with the page of `file`: `open` waits until the page is ready."""
 
     def __init__(self, driver: Any) -> None:
         self.driver, self.script = driver, driver.execute_script
+        self.file = Path()
 
-    def open(self, path: Path, fragment: str = "") -> None:
+    def open(self, fragment: str = "") -> None:
         self.driver.get("about:blank")  # else only the fragment changes
-        self.driver.get(f"{path.as_uri()}#{fragment}")
+        self.driver.get(f"{self.file.as_uri()}#{fragment}")
         assert self.script("return document.documentElement.dataset.ready") == "yes"
 
     def find(self, selector: str) -> Any:
@@ -294,9 +294,10 @@ def chromium() -> Iterator[Browser]:
 
 
 @pytest.fixture
-def browser(chromium: Browser) -> Iterator[Browser]:
+def browser(chromium: Browser, file: Path) -> Iterator[Browser]:
     """The browser, which must not have said anything on its console by the end, nor asked for anything but the page."""
     chromium.requests()
+    chromium.file = file
     yield chromium
     assert [entry["message"] for entry in chromium.driver.get_log("browser")] == []
     assert {Path(url.partition("#")[0]).suffix for url in chromium.requests()} <= {
@@ -310,7 +311,7 @@ def browser(chromium: Browser) -> Iterator[Browser]:
 @pytest.fixture(scope="module")
 def file(text: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("page") / "index.html"
-    path.write_text(text, encoding="utf-8")
+    path.write_text(text)
     return path
 
 
@@ -320,9 +321,9 @@ def cell(row: pd.Series[Any]) -> str:
 
 @pytest.mark.slow
 def test_filters_leave_the_rows_that_agree(
-    browser: Browser, file: Path, timings: pd.DataFrame
+    browser: Browser, timings: pd.DataFrame
 ) -> None:
-    browser.open(file, "against=all")
+    browser.open("against=all")
     assert browser.find("#count").text == f"{len(timings)} of {len(timings)} cells"
     browser.choose("by-status", "unsupported")
     left = timings[timings["status"] == "unsupported"]
@@ -346,10 +347,8 @@ def test_filters_leave_the_rows_that_agree(
 
 
 @pytest.mark.slow
-def test_a_heading_sorts_all_rows(
-    browser: Browser, file: Path, timings: pd.DataFrame
-) -> None:
-    browser.open(file, "problem=gemm&against=all")
+def test_a_heading_sorts_all_rows(browser: Browser, timings: pd.DataFrame) -> None:
+    browser.open("problem=gemm&against=all")
     rates = timings[timings["problem"] == "gemm"]["tflops"].dropna()
     for ascending, way in ((False, "descending"), (True, "ascending")):
         browser.find("[data-column=tflops]").click()
@@ -367,17 +366,15 @@ def test_a_heading_sorts_all_rows(
 
 
 @pytest.mark.slow
-def test_a_ladder_over_a_rung_of_its_own_says_over_which(
-    browser: Browser, file: Path
-) -> None:
+def test_a_ladder_over_a_rung_of_its_own_says_over_which(browser: Browser) -> None:
     for sweep, said in (
         ("attention", "x rung 6"),
         ("fp32_ladder", "x cuBLAS"),
         ("reduction", "x a copy"),
     ):
-        browser.open(file, f"ladder={sweep}")
+        browser.open(f"ladder={sweep}")
         assert said in browser.texts("#rungs text"), sweep
-    browser.open(file, "chart=attention")
+    browser.open("chart=attention")
     said = browser.find("#chart-findings").text
     assert re.match(r"The fastest at 8192x32x128 is \d \D+ with \d+ TFLOP/s\.", said), (
         "not causal over masked tiles"
@@ -385,7 +382,7 @@ def test_a_ladder_over_a_rung_of_its_own_says_over_which(
 
 
 @pytest.mark.slow
-def test_a_cell_has_the_sessions_of_its_own_size(browser: Browser, file: Path) -> None:
+def test_a_cell_has_the_sessions_of_its_own_size(browser: Browser) -> None:
     """Whatever a size of its problem is made of."""
     sessions = _shown("sessions")
     of = [
@@ -396,7 +393,7 @@ def test_a_cell_has_the_sessions_of_its_own_size(browser: Browser, file: Path) -
         *(name for name in SIZE_COLUMNS if name in sessions),
     ]
     counts = sessions.groupby(of, dropna=False).size()
-    browser.open(file)
+    browser.open()
     for problem in ("attention", "gemm", "stencil"):
         found = browser.script(
             "const {rows} = RUNS[0];"
@@ -419,11 +416,11 @@ def test_a_cell_has_the_sessions_of_its_own_size(browser: Browser, file: Path) -
 
 @pytest.mark.slow
 def test_a_link_opens_a_cell_with_its_numbers(
-    browser: Browser, file: Path, timings: pd.DataFrame
+    browser: Browser, timings: pd.DataFrame
 ) -> None:
     ladder = timings[(timings["sweep"] == "fp32_ladder") & timings["baseline"].isna()]
     row = ladder[ladder["m"] == 4096].iloc[-1]
-    browser.open(file, f"words=small&cell={quote(cell(row))}")
+    browser.open(f"words=small&cell={quote(cell(row))}")
     panel = browser.find("#detail")
     assert panel.is_displayed()
     assert row["rung"] in panel.text
@@ -445,10 +442,8 @@ def test_a_link_opens_a_cell_with_its_numbers(
 
 
 @pytest.mark.slow
-def test_the_keyboard_moves_through_the_rows_and_opens_one(
-    browser: Browser, file: Path
-) -> None:
-    browser.open(file, "sort=-tflops&against=all")
+def test_the_keyboard_moves_through_the_rows_and_opens_one(browser: Browser) -> None:
+    browser.open("sort=-tflops&against=all")
     first, second = browser.column("variant")[:2]
     browser.script("document.querySelector('tr[tabindex=\"0\"]').focus()")
     browser.press("\ue015")  # down
@@ -464,7 +459,6 @@ def test_the_keyboard_moves_through_the_rows_and_opens_one(
 @pytest.mark.slow
 def test_every_kind_of_command_is_one_that_judge_takes(
     browser: Browser,
-    file: Path,
     timings: pd.DataFrame,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -477,7 +471,7 @@ def test_every_kind_of_command_is_one_that_judge_takes(
     rows = rows.groupby(
         ["problem", rows["reference"] == rows["variant"]], dropna=False
     ).head(2)
-    browser.open(file)
+    browser.open()
     ids = browser.script("return [...RUNS[0].ids]")
     for place in rows.index:
         commands = [
@@ -496,10 +490,8 @@ def test_every_kind_of_command_is_one_that_judge_takes(
 
 
 @pytest.mark.slow
-def test_two_runs_stand_side_by_side(
-    browser: Browser, file: Path, tmp_path: Path
-) -> None:
-    document = embedded(file.read_text(encoding="utf-8"))
+def test_two_runs_stand_side_by_side(browser: Browser, tmp_path: Path) -> None:
+    document = embedded(browser.file.read_text())
     other = json.loads(json.dumps(document["runs"][0])) | {
         "gpu": "NVIDIA B200",
         "name": "published/b200",
@@ -508,20 +500,19 @@ def test_two_runs_stand_side_by_side(
         column = other["timings"][f"speedup{end}"]
         other["timings"][f"speedup{end}"] = [value and 2 * value for value in column]
     both = tmp_path / "index.html"
-    empty: dict[str, Any] = {
+    empty: Fields = {
         name: {} for name in ("timings", "sessions", "metrics", "sweeps")
     } | {"uses": []}
     none = document["runs"][0] | empty | {"gpu": "NVIDIA B100", "measured": False}
-    both.write_text(
-        page(document | {"runs": [*document["runs"], other, none]}), encoding="utf-8"
-    )
-    browser.open(both, "beside=2")
+    both.write_text(page(document | {"runs": [*document["runs"], other, none]}))
+    browser.file = both
+    browser.open("beside=2")
     assert browser.texts("#beside option")[1:] == [
         "NVIDIA B200",
         "NVIDIA B100: nothing is measured",
     ]
     assert {*browser.column("beside it / this")} == {""}
-    browser.open(both, "beside=1&sweep=fp32_ladder&status=ok")
+    browser.open("beside=1&sweep=fp32_ladder&status=ok")
     assert {text.split(" ")[0] for text in browser.column("beside it / this")} == {
         "2.000"
     }
@@ -560,10 +551,10 @@ def screen(
 @pytest.mark.slow
 @pytest.mark.parametrize("screen", SCREENS, indirect=True)
 def test_the_first_screen_says_what_to_use_and_nothing_is_wider(
-    browser: Browser, file: Path, screen: tuple[int, int]
+    browser: Browser, screen: tuple[int, int]
 ) -> None:
     width, height = screen
-    browser.open(file)
+    browser.open()
     assert browser.script("return document.documentElement.scrollWidth") <= width
     shown = browser.find("#use-answer")
     assert re.search(
@@ -588,16 +579,16 @@ def test_the_first_screen_says_what_to_use_and_nothing_is_wider(
         <= browser.script("return document.documentElement.clientWidth")
     )
     assert browser.script("return document.documentElement.scrollWidth") <= width
-    browser.open(file, "use=bf16/TN/16x4096x4096/cold")
+    browser.open("use=bf16/TN/16x4096x4096/cold")
     assert browser.texts("#use-answer .command")
     assert browser.script("return document.documentElement.scrollWidth") <= width
 
 
 @pytest.mark.slow
 def test_what_to_use_follows_dtype_layout_and_typed_sizes(
-    browser: Browser, file: Path, timings: pd.DataFrame
+    browser: Browser, timings: pd.DataFrame
 ) -> None:
-    browser.open(file)
+    browser.open()
     browser.script(
         "for (const [id, value] of [['use-m', 6000], ['use-n', 6000], ['use-k', 6000]]) $(id).value = value;"
         "$('use-m').dispatchEvent(new Event('input', {bubbles: true}))"
@@ -609,7 +600,7 @@ def test_what_to_use_follows_dtype_layout_and_typed_sizes(
     )
     assert browser.texts(".inexact .rate"), "greyed"
     assert "6000x6000x6000" in browser.driver.current_url
-    browser.open(file, "use=fp32/NN/4096x4096x4096/cold")
+    browser.open("use=fp32/NN/4096x4096x4096/cold")
     said = browser.find("#use-answer").text
     cells = timings[timings["baseline"].isna()].set_index(
         ["sweep", "variant", "n", "regime"]
@@ -629,19 +620,19 @@ def test_what_to_use_follows_dtype_layout_and_typed_sizes(
     assert browser.find("#detail").is_displayed()
     assert "__global__" in browser.find("#detail details[open] pre.source").text
     browser.press("\ue00c")  # Escape
-    browser.open(file, "use=fp32/TN/4096x4096x4096/cold")
+    browser.open("use=fp32/TN/4096x4096x4096/cold")
     said = browser.find("#use-answer").text
     assert "fp32 near this size: measured in NN only." in said, (
         "only products of a vector have both layouts"
     )
     assert "too far from anything measured" in said
-    browser.open(file, "use=bf16/??/0x-1xNaN/never")
+    browser.open("use=bf16/??/0x-1xNaN/never")
     assert "TFLOP/s" in browser.find("#use-answer").text
 
 
 @pytest.mark.slow
 def test_numbers_stand_beside_cublas_and_what_is_next_ranks_by_ratios(
-    browser: Browser, file: Path, text: str
+    browser: Browser, text: str
 ) -> None:
     run = embedded(text)["runs"][0]
     rows = decoded(run["timings"])
@@ -652,7 +643,7 @@ def test_numbers_stand_beside_cublas_and_what_is_next_ranks_by_ratios(
         == ("bf16", "TN", "4096", "cold")
     ]
     first, *others = (rows.loc[place] for place in use["places"])
-    browser.open(file, "use=bf16/TN/4096x4096x4096/cold")
+    browser.open("use=bf16/TN/4096x4096x4096/cold")
     said = browser.find("#use-answer").text
     assert f"cuBLAS beside it: {first['reference_median_us']:#.4g} µs" in said
     assert f"{first['sessions']:.0f} sessions on" in said
@@ -667,16 +658,14 @@ def test_numbers_stand_beside_cublas_and_what_is_next_ranks_by_ratios(
 
 
 @pytest.mark.slow
-def test_sizes_that_are_none_far_or_not_taken_have_no_answer(
-    browser: Browser, file: Path
-) -> None:
+def test_sizes_that_are_none_far_or_not_taken_have_no_answer(browser: Browser) -> None:
     type_in = "$(arguments[0]).value = arguments[1]; $(arguments[0]).dispatchEvent(new Event('input', {bubbles: true}))"
     for value, said in (
         ("0", "M is 0"),
         ("", "M is empty"),
         ("1.5", "M is 1.5"),
     ):
-        browser.open(file)
+        browser.open()
         browser.script(type_in, "use-m", value)
         assert (
             f"{said}: type whole numbers from 1 on" in browser.find("#use-error").text
@@ -685,19 +674,19 @@ def test_sizes_that_are_none_far_or_not_taken_have_no_answer(
         browser.script(type_in, "use-m", "4096")
         assert not browser.find("#use-error").is_displayed()
         assert "TFLOP/s" in browser.find("#use-answer").text
-    browser.open(file, "use=bf16/TN/16x4096x4096/cold")
+    browser.open("use=bf16/TN/16x4096x4096/cold")
     said = browser.find("#use-answer").text
     assert "too far from anything measured" in said
     assert "TFLOP/s" not in said
     words = shlex.split(browser.texts("#use-answer .command")[0].splitlines()[1])
     assert words[:4] == ["python", "-m", "ladder", "judge"]
     assert words[words.index("--size") + 1] == "{m: 16, n: 4096, k: 4096}"
-    browser.open(file, "use=bf16/TN/4096x4096x4095/cold")
+    browser.open("use=bf16/TN/4096x4096x4095/cold")
     assert (
         "takes K in multiples of 8 only: not this size."
         in browser.find("#use-answer").text
     )
-    browser.open(file, "use=fp32/NN/4096x4097x4096/cold")
+    browser.open("use=fp32/NN/4096x4097x4096/cold")
     said = browser.find("#use-answer").text
     assert re.search(
         r"gemm_tma \S+ takes N in multiples of 4 only: not this size\. gemm_\w+ .* takes it",
@@ -707,11 +696,11 @@ def test_sizes_that_are_none_far_or_not_taken_have_no_answer(
 
 @pytest.mark.slow
 def test_the_ladder_has_a_bar_for_each_gain_and_a_rung_leads_to_its_changes(
-    browser: Browser, file: Path, text: str
+    browser: Browser, text: str
 ) -> None:
     steps = embedded(text)["runs"][0]["sweeps"]["fp32_ladder"]["steps"]
     known = [step for step in steps if step["gain"][0] is not None]
-    browser.open(file)
+    browser.open()
     widths = [
         float(width)
         for width in browser.script(
@@ -743,9 +732,9 @@ def test_the_ladder_has_a_bar_for_each_gain_and_a_rung_leads_to_its_changes(
 
 @pytest.mark.slow
 def test_speed_ups_over_different_things_are_never_ranked_together(
-    browser: Browser, file: Path, timings: pd.DataFrame
+    browser: Browser, timings: pd.DataFrame
 ) -> None:
-    browser.open(file, "dtype=bf16&size=4096&regime=cold&sort=-speedup")
+    browser.open("dtype=bf16&size=4096&regime=cold&sort=-speedup")
     assert browser.script("return $('by-against').value") == "library"
     rows = timings[
         (timings["dtype"] == "bf16") & (timings["m"] == 4096) & (timings["n"] == 4096)
@@ -762,20 +751,20 @@ def test_speed_ups_over_different_things_are_never_ranked_together(
     assert float(browser.column("speed-up [95 %]")[0].split()[0]) == pytest.approx(
         best, rel=1e-3
     )
-    browser.open(file, "sweep=stencil_reach")
+    browser.open("sweep=stencil_reach")
     assert "none of them against a library" in browser.find("#count").text
 
 
 @pytest.mark.slow
 def test_a_link_with_filters_opens_at_the_rows_and_shows_the_filters(
-    browser: Browser, file: Path
+    browser: Browser,
 ) -> None:
     for fragment, part in (
         ("dtype=bf16&words=4096", "cells"),
         ("chart=fp32_padding", "charts"),
         ("verdict=refuted", "claims"),
     ):
-        browser.open(file, fragment)
+        browser.open(fragment)
         assert (
             abs(
                 browser.script(
@@ -784,7 +773,7 @@ def test_a_link_with_filters_opens_at_the_rows_and_shows_the_filters(
             )
             < 60
         )
-    browser.open(file, "dtype=bf16&words=4096")
+    browser.open("dtype=bf16&words=4096")
     assert [one.rstrip(" ✕") for one in browser.texts("#chips button")] == [
         "Dtype: bf16",
         "Words: 4096",
@@ -794,10 +783,8 @@ def test_a_link_with_filters_opens_at_the_rows_and_shows_the_filters(
 
 
 @pytest.mark.slow
-def test_search_understands_words(
-    browser: Browser, file: Path, timings: pd.DataFrame
-) -> None:
-    browser.open(file, "against=all&words=bf16+4096")
+def test_search_understands_words(browser: Browser, timings: pd.DataFrame) -> None:
+    browser.open("against=all&words=bf16+4096")
     extents = timings[[name for name in SIZE_COLUMNS if name in timings]]
     alike = ((extents == 4096) | extents.isna()).all(axis=1)
     assert {*timings[alike]["problem"]} > {"gemm"}, (
@@ -807,17 +794,17 @@ def test_search_understands_words(
         f"{(alike & (timings['dtype'] == 'bf16')).sum()} of "
     )
     for words in ("double+buffer", "H200", "coalesce"):
-        browser.open(file, f"against=all&words={words}")
+        browser.open(f"against=all&words={words}")
         assert not browser.find("#count").text.startswith("0 of"), words
-    browser.open(file, "words=power+limit")
+    browser.open("words=power+limit")
     assert "What does the power limit take?" in browser.find("#hints").text
 
 
 @pytest.mark.slow
 def test_a_chart_has_at_most_six_lines_and_two_can_be_compared(
-    browser: Browser, file: Path
+    browser: Browser,
 ) -> None:
-    browser.open(file, "chart=fp32_ladder")
+    browser.open("chart=fp32_ladder")
     looks = browser.script(
         "return [...document.querySelectorAll('#curves .series')].map(one => one.style.stroke)"
     )
@@ -829,7 +816,7 @@ def test_a_chart_has_at_most_six_lines_and_two_can_be_compared(
             "document.querySelector('#curves-legend [aria-pressed=false]').click()"
         )
     assert len(browser.texts("#curves .series")) == 6
-    browser.open(file, "chart=fp32_transpose&at=4096")
+    browser.open("chart=fp32_transpose&at=4096")
     assert "baselines differ" in browser.find("#bars-title").text
     rates = [
         float(one.split()[0])
@@ -841,11 +828,11 @@ def test_a_chart_has_at_most_six_lines_and_two_can_be_compared(
 
 @pytest.mark.slow
 def test_claims_of_one_verdict_can_be_read_alone_and_their_number_is_the_headlines(
-    browser: Browser, file: Path
+    browser: Browser,
 ) -> None:
     decided = tables.read("claims", PUBLISHED.tables)
     whole = overall(decided)
-    browser.open(file)
+    browser.open()
     seen = {}
     for verdict in ("refuted", "not on this GPU", "holds"):
         browser.choose("claims-verdict", verdict)
@@ -861,11 +848,11 @@ def test_claims_of_one_verdict_can_be_read_alone_and_their_number_is_the_headlin
 
 @pytest.mark.slow
 def test_several_sizes_can_be_asked_for_and_an_unknown_one_is_named(
-    browser: Browser, file: Path, timings: pd.DataFrame
+    browser: Browser, timings: pd.DataFrame
 ) -> None:
     cubes = (timings["m"] == timings["n"]) & (timings["n"] == timings["k"])
     own = timings[cubes & timings["m"].isin([4096, 8192])]
-    browser.open(file, "against=all&problem=gemm")
+    browser.open("against=all&problem=gemm")
     browser.choose("by-size", "4096, 8192")
     assert browser.find("#count").text.startswith(f"{len(own)} of ")
     browser.choose("by-size", "64 x 4096 x 4096")
@@ -873,15 +860,13 @@ def test_several_sizes_can_be_asked_for_and_an_unknown_one_is_named(
     browser.choose("by-size", "77")
     assert browser.find("#count").text.startswith("0 of ")
     assert "No cell has the size 77. Sizes are" in browser.find("#hints").text
-    browser.open(file, "words=hopper_3xtf32")
+    browser.open("words=hopper_3xtf32")
     assert {*browser.column("dtype")} == {"fp32 by 3xTF32"}
 
 
 @pytest.mark.slow
-def test_lines_of_one_chart_have_the_colours_of_the_figure(
-    browser: Browser, file: Path
-) -> None:
-    browser.open(file, "chart=fp32_buffering")
+def test_lines_of_one_chart_have_the_colours_of_the_figure(browser: Browser) -> None:
+    browser.open("chart=fp32_buffering")
     pairs = browser.script(
         "return [...document.querySelectorAll('#curves-legend [aria-pressed=true]')]"
         ".map(one => [one.textContent, getComputedStyle(one.querySelector('svg')).fill])"
@@ -928,11 +913,9 @@ def test_a_folder_of_someone_else_runs_nothing_here(
             f"{word}{bad}" for word in own["timings"][name]["words"]
         ]
     other = own | {"name": f"published/{bad}", "device": bad, "gpu": bad, "uses": []}
-    file = tmp_path / "index.html"
-    file.write_text(
-        page(document | {"runs": [document["runs"][0], other]}), encoding="utf-8"
-    )
-    browser.open(file, "run=1&against=all&beside=0")
+    browser.file = tmp_path / "index.html"
+    browser.file.write_text(page(document | {"runs": [document["runs"][0], other]}))
+    browser.open("run=1&against=all&beside=0")
     browser.script("change({cell: RUNS[1].ids[0]})")
     browser.script(
         "const moved = new PointerEvent('pointermove', {bubbles: true});"

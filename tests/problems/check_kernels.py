@@ -6,11 +6,22 @@ from collections.abc import Sequence
 
 import numpy as np
 from emulator.check_ptx import CheckMachine, check_program
+from emulator.inputs import drawn
 from emulator.ptx import Array, Memory
 from ladder.gpu.device import _mixed
 from ladder.model.folders import PACKAGE
 
-SECRET = 0x5EC_2E7
+KEY, SECRET = 0x0123_4567_89AB_CDEF, 0x5EC_2E7
+
+
+def matrix(
+    dtype: str, rows: int, columns: int, kind: str = "uniform", key: int = KEY
+) -> Array:
+    """Bits of the matrix that is drawn, in fp32 or bf16."""
+    elements = drawn(dtype, rows * columns, key, kind)
+    return (elements.view(np.uint32) if dtype == "fp32" else elements).reshape(
+        rows, columns
+    )
 
 
 def inspected(

@@ -23,7 +23,7 @@ from ladder.model.problem import C_TYPES, INPUTS
 from ladder.problems.attention import PROBLEM, output_dtype
 from ladder.problems.attention.bounds import allowance, rms_bound
 
-CHECK = PACKAGE / "problems" / "attention" / "check.cu"
+CHECK = PACKAGE / "problems/attention/check.cu"
 KEY, SECRET = 0x0123_4567_89AB_CDEF, 0x5EC_2E7
 SINGLE = np.float32
 GROUP = 4  # rows that the check takes together
@@ -59,6 +59,22 @@ def exponential(x: Array) -> Array:
     """In fp32 as ex2.approx: off by 2^-22, but of 0."""
     off = np.where(x == 0, 1.0, 1 + 2.0**-22)
     return np.asarray(np.exp2(x.astype(np.float64)) * off).astype(SINGLE)
+
+
+def numbers(inputs: Inputs, dtype: str) -> list[Array]:
+    """Q, K and V in fp64."""
+    return [value(bits, dtype) for bits in inputs]
+
+
+def weighted(weights: Array, values: Array, dtype: str) -> Array:
+    """The output: means of values."""
+    return as_output(weights @ values / weights.sum(axis=2, keepdims=True), dtype)
+
+
+def rounded_weights(e: Array, values: Array, dtype: str) -> Array:
+    """The same where weights are rounded ahead of the product, and their sum is not."""
+    made = as_weights(e, dtype) @ values
+    return as_output(made / e.sum(axis=2, keepdims=True), dtype)
 
 
 def cut(x: Array) -> Array:
@@ -100,7 +116,7 @@ def online(
 
     `weights` and `total` are what else it does with these.
     """
-    q, k, v = (value(one, dtype).astype(SINGLE) for one in inputs)
+    q, k, v = (one.astype(SINGLE) for one in numbers(inputs, dtype))
     rows, keys, scale = (
         q.shape[1],
         k.shape[1],
@@ -157,38 +173,35 @@ def exact(
     keep: slice = slice(None),
     **do: Callable[[Array], Array],
 ) -> Array:
-    q, k, v = (value(one, dtype) for one in inputs)
+    q, k, v = numbers(inputs, dtype)
     s = logits(q, k, causal)[:, :, keep]
     s = s - s.max(axis=2, keepdims=True)
     weights = do.get("weights", lambda x: x)(np.exp(s)).astype(np.float64)
-    return as_output(weights @ v[:, keep] / weights.sum(axis=2, keepdims=True), dtype)
+    return weighted(weights, v[:, keep], dtype)
 
 
-def without_maximum(inputs: Inputs, dtype: str, causal: int) -> Array:
-    q, k, v = (value(one, dtype).astype(SINGLE) for one in inputs)
-    e = np.exp(logits(q, k, causal).astype(SINGLE))
-    return as_output(as_weights(e, dtype) @ v / e.sum(axis=2, keepdims=True), dtype)
-
-
-def maximum_from_zero(inputs: Inputs, dtype: str, causal: int) -> Array:
-    """As where it begins at 0 and not at -inf: all weights may be 0 then."""
-    q, k, v = (value(one, dtype).astype(SINGLE) for one in inputs)
+def without_maximum(
+    inputs: Inputs, dtype: str, causal: int, least: float = np.inf
+) -> Array:
+    """Or with one that begins at `least`, from where on: at 0 and not at -inf all weights may be 0."""
+    q, k, v = (one.astype(SINGLE) for one in numbers(inputs, dtype))
     s = logits(q, k, causal)
-    e = np.exp((s - np.maximum(s.max(axis=2, keepdims=True), 0)).astype(SINGLE))
-    return as_output(as_weights(e, dtype) @ v / e.sum(axis=2, keepdims=True), dtype)
+    maximum = 0 if least == np.inf else np.maximum(s.max(axis=2, keepdims=True), least)
+    return rounded_weights(np.exp((s - maximum).astype(SINGLE)), v, dtype)
+
+
+maximum_from_zero = partial(without_maximum, least=0)
 
 
 def beyond_the_length(inputs: Inputs, dtype: str, causal: int) -> Array:
     """A tile's keys behind the last one are zeros, as TMA brings them, and are not masked."""
-    q, k, v = (value(one, dtype) for one in inputs)
+    q, k, v = numbers(inputs, dtype)
     more = ((0, 0), (0, -k.shape[1] % 64), (0, 0))
     s = logits(q, np.pad(k, more), 0)
     if causal:
         s[:, np.triu(np.ones(s.shape[1:], bool), 1)] = -np.inf
     weights = np.exp(s - s.max(axis=2, keepdims=True))
-    return as_output(
-        weights @ np.pad(v, more) / weights.sum(axis=2, keepdims=True), dtype
-    )
+    return weighted(weights, np.pad(v, more), dtype)
 
 
 def other_scale(inputs: Inputs, dtype: str, causal: int) -> Array:
@@ -196,18 +209,11 @@ def other_scale(inputs: Inputs, dtype: str, causal: int) -> Array:
     return exact((rounded(value(q, dtype) * 1.01, dtype), k, v), dtype, causal)
 
 
-def without_last_row(inputs: Inputs, dtype: str, causal: int) -> Array:
-    made = exact(inputs, dtype, causal)
-    made[:, -1, -1] = 0xFFFF
-    return made
-
-
 def by_series(inputs: Inputs, dtype: str, causal: int) -> Array:
     """With 1 + s + s^2 / 2 in the place of exp(s), for which sums over all keys can be worked out once for all rows."""
-    q, k, v = (value(one, dtype) for one in inputs)
+    q, k, v = numbers(inputs, dtype)
     s = logits(q, k, causal)
-    weights = np.where(np.isfinite(s), 1 + s + s**2 / 2, 0)
-    return as_output(weights @ v / weights.sum(axis=2, keepdims=True), dtype)
+    return weighted(np.where(np.isfinite(s), 1 + s + s**2 / 2, 0), v, dtype)
 
 
 def too_narrow(x: Array, dtype: str) -> Array:
@@ -245,7 +251,6 @@ CHEATS: dict[str, tuple[str, Cheat]] = {
     "a scale of 1.01": ("spikes", other_scale),
     "the head beside it": ("uniform", lambda *given: np.roll(exact(*given), 1, 0)),
     "the row above": ("uniform", lambda *given: np.roll(exact(*given), 1, 1)),
-    "one output is left unwritten": ("uniform", without_last_row),
 }
 
 
@@ -266,7 +271,6 @@ GROSS = {
     "all weights are alike",
     "the head beside it",
     "the row above",
-    "one output is left unwritten",
 }
 """Those that show at any number of keys."""
 
@@ -343,26 +347,31 @@ def test_what_a_long_launch_may_leave_out_is_what_its_bound_says(
             assert largest(made, inputs, dtype, 0, kind) > 1, name
 
 
-def of_logits(inputs: Inputs, dtype: str, weights: Callable[[Array], Array]) -> Array:
-    """The output where exp(s - m), with s logits and m their largest in a row, is what `weights` makes of s - m."""
-    q, k, v = (value(one, dtype) for one in inputs)
-    s = logits(q, k, 0)
+def coarse(x: Array) -> Array:
+    """As multiples of 1/127."""
+    return np.rint(127 * x) / 127
+
+
+def of_logits(
+    inputs: Inputs,
+    dtype: str,
+    weights: Callable[[Array], Array] = np.exp,
+    operand: Callable[[Array], Array] = lambda x: x,
+) -> Array:
+    """The output where exp(s - m), with s logits and m their largest in a row, is what `weights` makes of s - m.
+
+    `operand` is what becomes of queries and keys.
+    """
+    q, k, v = numbers(inputs, dtype)
+    s = logits(operand(q), operand(k), 0)
     e = weights(s - s.max(axis=2, keepdims=True)).astype(SINGLE)
-    return as_output(as_weights(e, dtype) @ v / e.sum(axis=2, keepdims=True), dtype)
-
-
-def in_int8(inputs: Inputs, dtype: str) -> Array:
-    """Queries and keys as multiples of 1/127."""
-    q, k, v = (value(one, dtype) for one in inputs)
-    s = logits(np.rint(127 * q) / 127, np.rint(127 * k) / 127, 0)
-    e = np.exp(s - s.max(axis=2, keepdims=True)).astype(SINGLE)
-    return as_output(as_weights(e, dtype) @ v / e.sum(axis=2, keepdims=True), dtype)
+    return rounded_weights(e, v, dtype)
 
 
 def in_eight_bits(inputs: Inputs, dtype: str) -> Array:
     """Logits as above, and in e4m3 what exp(s) has beyond 1 + s and the values that it weighs."""
-    q, k, v = (value(one, dtype) for one in inputs)
-    s = logits(np.rint(127 * q) / 127, np.rint(127 * k) / 127, 0)
+    q, k, v = numbers(inputs, dtype)
+    s = logits(coarse(q), coarse(k), 0)
     beyond = value(e4m3((64 * (np.exp(s) - 1 - s)).astype(SINGLE)), "fp8") / 64
     narrow_values = value(e4m3(v.astype(SINGLE)), "fp8")
     made = (1 + s) @ v + beyond @ narrow_values
@@ -377,21 +386,20 @@ def polynomial(x: Array) -> Array:
     return np.asarray(np.exp2(whole) * (1 + part * (0.6565 + part * 0.3435)))
 
 
+def as_line(inputs: Inputs, dtype: str) -> Array:
+    """1 + s in the place of exp(s)."""
+    q, k, v = numbers(inputs, dtype)
+    return weighted(1 + logits(q, k, 0), v, dtype)
+
+
 def without_every_64th(x: Array) -> Array:
     e = np.exp(x)
     e[:, :, ::64] = 0
     return e
 
 
-def as_line(inputs: Inputs, dtype: str) -> Array:
-    """1 + s in the place of exp(s)."""
-    q, k, v = (value(one, dtype) for one in inputs)
-    w = 1 + logits(q, k, 0)
-    return as_output(w @ v / w.sum(axis=2, keepdims=True), dtype)
-
-
 TOGETHER: dict[str, tuple[str, Callable[[Inputs, str], Array]]] = {
-    "logits of int8": ("bf16", in_int8),
+    "logits of int8": ("bf16", partial(of_logits, operand=coarse)),
     "both products in 8 bits": ("bf16", in_eight_bits),
     "a polynomial": ("bf16", partial(of_logits, weights=polynomial)),
     "a line": ("fp8", as_line),
@@ -537,20 +545,18 @@ def test_the_check_finds_the_errors_of_rows_that_were_drawn(
         expected = largest(made, inputs, dtype, causal, kind)
         assert expected > 0.1
         blocks = 65 if shape[1] > 256 else 2
-        (found,) = compared("compare_rows", dtype, [made], kind, causal, blocks=blocks)
-        assert found == pytest.approx(expected, rel=1e-6)
-        scale = 10 / math.sqrt(made.size)
-        together = 10 * rms_of_errors(made, inputs, dtype, causal, kind)
-        (found,) = compared(
-            "compare_rows",
-            dtype,
-            [made],
-            kind,
-            causal,
-            blocks=blocks,
-            rms_scale=scale,
-        )
-        assert found == pytest.approx(max(expected, together), rel=1e-6)
+        together = rms_of_errors(made, inputs, dtype, causal, kind)
+        for times in (0, 10):
+            (found,) = compared(
+                "compare_rows",
+                dtype,
+                [made],
+                kind,
+                causal,
+                blocks=blocks,
+                rms_scale=times / math.sqrt(made.size),
+            )
+            assert found == pytest.approx(max(expected, times * together), rel=1e-6)
 
 
 def test_behind_a_timed_launch_the_rows_that_are_drawn_have_a_root_mean_square() -> (

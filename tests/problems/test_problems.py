@@ -8,12 +8,12 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from conftest import ROOT, edit_yaml, make_project, run_snakemake
-from ladder.gpu.discovery import find_gpus
 from ladder.measure.store import read_store
 from ladder.model.errors import LadderError
 from ladder.problems.registry import PROBLEMS, with_columns
+from measuring import on_gpu
 
-AXPY = ROOT / "tests" / "axpy"
+AXPY = ROOT / "tests/axpy"
 
 
 @pytest.fixture
@@ -57,8 +57,7 @@ def test_a_folder_is_all_that_a_problem_takes(project: Path) -> None:
     assert set(notes["reason"]) == {"not measured"}
 
 
-@pytest.mark.gpu
-@pytest.mark.skipif(not find_gpus(), reason="needs a GPU")
+@on_gpu
 def test_it_is_measured_and_verified_as_any_other(project: Path) -> None:
     edit_yaml(
         project / "config/config.yaml", lambda config: config.update(device="auto")

@@ -14,10 +14,9 @@ from ladder.model.folders import PACKAGE
 from ladder.model.problem import C_TYPES, INPUTS
 from ladder.problems.reduction import PROBLEM
 from ladder.problems.reduction.bounds import error_bound
-from problems.check_kernels import inspected
+from problems.check_kernels import KEY, inspected
 
-CHECK = PACKAGE / "problems" / "reduction" / "check.cu"
-KEY = 0x0123_4567_89AB_CDEF
+CHECK = PACKAGE / "problems/reduction/check.cu"
 COUNTS = (1, 2, 3, 16, 100, 1000, 2**14, 2**20)
 
 

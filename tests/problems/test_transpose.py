@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 from emulator.check_ptx import CheckMachine, check_program
-from emulator.inputs import drawn
 from emulator.ptx import Array, Memory
 from fake_gpu import fake_instance
 from ladder.model.errors import LadderError
@@ -16,17 +15,10 @@ from ladder.model.problem import C_TYPES, INPUTS
 from ladder.problems.transpose import PROBLEM
 from ladder.problems.transpose import instance as of_transpose
 from ladder.problems.transpose.instance import TransposeInstance
-from problems.check_kernels import inspected, words
+from problems.check_kernels import KEY, inspected, matrix, words
 
-CHECK = PACKAGE / "problems" / "transpose" / "check.cu"
-KEY = 0x0123_4567_89AB_CDEF
+CHECK = PACKAGE / "problems/transpose/check.cu"
 SHAPES = ((1, 1), (1, 37), (37, 1), (5, 7), (33, 30), (64, 16), (300, 3))
-
-
-def matrix(dtype: str, m: int, n: int, kind: str = "uniform", key: int = KEY) -> Array:
-    """Bits of the matrix that is drawn."""
-    elements = drawn(dtype, m * n, key, kind)
-    return (elements.view(np.uint32) if dtype == "fp32" else elements).reshape(m, n)
 
 
 def wrong(dtype: str, output: Array, kind: str = "uniform") -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,8 +13,8 @@ from typing import Any
 
 import pytest
 from checkout import PUBLISHED, every_sweep, published_data, published_of
-from conftest import edit_yaml, environment
-from factory import Lab, over
+from conftest import ROOT, output_of
+from factory import Fields, Lab, over
 from ladder.catalogue.plans import plan_sweep
 from ladder.catalogue.settings import set_up
 from ladder.catalogue.sweeps import chosen_cells
@@ -32,9 +31,8 @@ from ladder.results import tables
 from ladder.results.run_data import Gain, RunData
 from ladder.results.statistics import UNKNOWN, Estimate, records, size_of
 from ladder.results.verdicts import NO_GAIN
-from rendering import made, report, section
+from rendering import answer_of, made, report, section, with_frames
 
-ROOT = Path(__file__).resolve().parents[2]
 MOST_WORDS = 4000
 """Of the report."""
 
@@ -52,7 +50,7 @@ def published() -> RunData:
 def pages(published: RunData) -> dict[str, str]:
     front = itertools.islice(render(PUBLISHED, published, {}), 3)
     return {path.stem: text for path, text in front} | {
-        "README": (ROOT / "README.md").read_text(encoding="utf-8")
+        "README": (ROOT / "README.md").read_text()
     }
 
 
@@ -102,7 +100,7 @@ def test_a_ninth_question_is_a_line_and_a_template_and_stands_everywhere(
     shutil.copytree(
         ROOT / "workflow", copy, ignore=shutil.ignore_patterns("__pycache__")
     )
-    with (copy / "ladder/report/answers.py").open("a", encoding="utf-8") as answering:
+    with (copy / "ladder/report/answers.py").open("a") as answering:
         answering.write(NINTH)
     (copy / "report/answers/ninth.j2").write_text(SAID)
     command = [
@@ -113,12 +111,8 @@ def test_a_ninth_question_is_a_line_and_a_template_and_stands_everywhere(
         str(lab.folder.root),
         "fp32_ladder",
     ]
-    there = environment() | {"PYTHONPATH": str(copy)}
-    done = subprocess.run(
-        command, env=there, cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    readme, written, page, titled = done.stdout.split("\x00")
+    printed = output_of(command, tmp_path, PYTHONPATH=str(copy))
+    readme, written, page, titled = printed.split("\x00")
     assert re.search(r"\| What is the ninth\? \| It has \d lives\. \|", readme)
     assert re.search(r"What is the ninth\? \*\*It has \d lives\.\*\*", written)
     assert re.search(r"It has \d lives\.", page)
@@ -206,12 +200,11 @@ def test_what_to_use_has_a_column_a_size_names_ties_and_leaves_out_what_is_far_b
     """The ladder's fastest rung ties with the library at 1024, wins at 2048, and is far behind elsewhere."""
     factors = {1024: 0.66, 2048: 0.5}
 
-    def change(cell: Any, record: dict[str, Any]) -> dict[str, Any]:
+    def change(cell: Any, record: Fields) -> Fields:
         return over(record, factors.get(cell.size.get("m", 0), 1.0))
 
     lab = Lab(tmp_path)
-    lab.record(["fp32_ladder"], change)
-    lab.collect(["fp32_ladder"])
+    lab.record_and_collect(["fp32_ladder"], change)
     part = section(report(lab)["report"], "What to use")
     large, small = (line for line in part.splitlines() if line.startswith("|fp32 NN|"))
     assert "|dtype, layout|2048|" in part
@@ -243,7 +236,7 @@ def test_what_to_use_does_not_depend_on_the_order_of_sweeps(published: RunData) 
 
 
 def test_a_speed_up_over_one_of_two_libraries_alone_does_not_count() -> None:
-    def row(sweep: str, regime: str, variant: str, value: float) -> dict[str, Any]:
+    def row(sweep: str, regime: str, variant: str, value: float) -> Fields:
         size = {"m": 4096, "n": 4096, "k": 4096}
         about = {"sweep": sweep, "regime": regime, "variant": variant, "speedup": value}
         return {
@@ -283,7 +276,7 @@ def test_a_speed_up_over_one_of_two_libraries_alone_does_not_count() -> None:
 def test_what_is_fastest_for_seconds_is_chosen_apart(tmp_path: Path) -> None:
     """Whatever it does in single launches; what the power limit takes is said of what was launched both ways."""
 
-    def change(cell: Any, record: dict[str, Any]) -> dict[str, Any] | None:
+    def change(cell: Any, record: Fields) -> Fields | None:
         record["regimes"]["sustained"] = dict(record["regimes"]["cold"])
         if cell.size.get("m") == 4096 and cell.entry.rung == "register tile":
             over({"regimes": {"one": record["regimes"]["sustained"]}}, 0.5)
@@ -292,12 +285,8 @@ def test_what_is_fastest_for_seconds_is_chosen_apart(tmp_path: Path) -> None:
 
     lab = Lab(tmp_path)
     held = {"sizes": [4096], "where": "kernel == 'gemm_register_tile'"}
-    edit_yaml(
-        lab.project.sweeps / "fp32_ladder.yaml",
-        lambda sweep: sweep.update(sustained=held),
-    )
-    lab.record(["fp32_ladder"], change)
-    lab.collect(["fp32_ladder"])
+    lab.update("fp32_ladder", sustained=held)
+    lab.record_and_collect(["fp32_ladder"], change)
     data = RunData.read(lab.folder, lab.sweeps(["fp32_ladder"]))
     choice = next(
         one for one in choices(data) if (one.kind, one.size) == ("fp32", 4096)
@@ -327,9 +316,7 @@ def test_what_is_fastest_for_seconds_is_chosen_apart(tmp_path: Path) -> None:
 
 
 def test_what_fails_of_a_text_about_another_gpu_is_not_refuted() -> None:
-    def line(
-        name: str, source: str, part: str, verdict: str, effect: float
-    ) -> dict[str, Any]:
+    def line(name: str, source: str, part: str, verdict: str, effect: float) -> Fields:
         about = {
             "id": name,
             "source": source,
@@ -426,7 +413,7 @@ def test_the_cells_measured_first_answer_the_first_screen(
 
     What is published of variants that no sweep has any more counts for neither.
     """
-    run = set_up(ROOT, [ROOT / "config" / "quick.yaml"])
+    run = set_up(ROOT, [ROOT / "config/quick.yaml"])
     assert not isinstance(run.config.sweeps, str)
     sweeps = {
         name: chosen_cells(every_sweep()[name], run.config.sweeps)
@@ -451,11 +438,8 @@ def test_the_cells_measured_first_answer_the_first_screen(
         for name, sweep in published.sweeps.items()
         for one in sweep.variants
     }
-    frames = {
-        **published.frames,
-        "timings": timings[[cell[:2] in variants for cell in cells]],
-    }
-    everything = RunData(published.sweeps, frames, published.environment)
+    rows = timings[[cell[:2] in variants for cell in cells]]
+    everything = with_frames(published, timings=rows)
     assert len(data.frames["timings"]) < len(timings) / 10
     folder = run.project.published("nvidia-h200")
     links = [Links(folder, folder.root, each) for each in (data, everything)]
@@ -482,26 +466,15 @@ def test_what_was_not_decided_is_no_statement_that_was_tried(
     here = decided[~decided["source"].str.startswith(OTHER_GPU)]
     gone = here["id"].iloc[0]
     claims.loc[claims["id"] == gone, "verdict"] = "not measured"
-    data = RunData(
-        published.sweeps, {**published.frames, "claims": claims}, published.environment
-    )
+    data = with_frames(published, claims=claims)
     assert Lookups(data).decided()["claims"] == here["id"].nunique() - 1
 
 
 def test_what_triton_costs_is_said_where_its_compiler_is_missing() -> None:
     """All numbers of the answer are times and counters."""
     data = published_of("triton_gemm")
-
-    def answered(of: RunData) -> Answer:
-        links = Links(PUBLISHED, PUBLISHED.root, of)
-        return next(one for one in answers(of, links) if one.name == "triton")
-
     resources = data.frames["resources"]
     compiled = resources[~resources["variant"].str.startswith("triton_")]
     assert 0 < len(compiled) < len(resources)
-    without = answered(
-        RunData(
-            data.sweeps, dict(data.frames) | {"resources": compiled}, data.environment
-        )
-    )
-    assert without == answered(data)
+    without = answer_of(with_frames(data, resources=compiled), "triton")
+    assert without == answer_of(data, "triton")

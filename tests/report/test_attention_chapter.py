@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from checkout import PUBLISHED, every_sweep, published_of
-from conftest import ROOT
 from ladder.claims.attention import (
     masked_tiles_are_skipped,
     overlap_in_a_warpgroup,
@@ -18,14 +17,12 @@ from ladder.claims.ledger import CLAIMS, decided
 from ladder.claims.primitives import HOLDS, NOT_MEASURED, REFUTED, Parts
 from ladder.model.sweep import Entry, Sweep
 from ladder.problems.attention import PROBLEM
-from ladder.report.answers import answers
 from ladder.report.chapters import title_of
 from ladder.report.document import render
 from ladder.report.ladder_steps import path_to_fastest
-from ladder.report.links import Links
 from ladder.results import tables
 from ladder.results.run_data import RunData
-from rendering import cells
+from rendering import answer_of, cells, with_frames
 from test_chapters import timing
 
 PEAK = 989.0
@@ -87,15 +84,11 @@ def data() -> RunData:
     ]
     others = frames["timings"][frames["timings"]["problem"] != "attention"]
     made = tables.concat([others, tables.frame("timings", rows)], "timings")
-    return RunData(known.sweeps, {**frames, "timings": made}, known.environment)
+    return with_frames(known, timings=made)
 
 
 def test_the_answer_names_the_fastest_rungs_and_their_rates(data: RunData) -> None:
-    (answer,) = (
-        one
-        for one in answers(data, Links(PUBLISHED, ROOT, data))
-        if one.name == "attention_speed"
-    )
+    answer = answer_of(data, "attention_speed")
     at = data.parts["attention"].size["sequence"]
     assert (
         answer.headline
@@ -142,14 +135,9 @@ def test_beside_libraries_it_says_how_much_faster_they_are_at_which_lengths(
     rows = [row for name in names for row in beside_libraries(data.sweeps[name], 650)]
     timings = data.frames["timings"]
     others = timings[~timings["sweep"].isin(names)]
-    other = replace_timings(
-        data, tables.concat([others, tables.frame("timings", rows)], "timings")
-    )
-    (answer,) = (
-        one
-        for one in answers(other, Links(PUBLISHED, ROOT, other))
-        if one.name == "attention_speed"
-    )
+    timings = tables.concat([others, tables.frame("timings", rows)], "timings")
+    other = with_frames(data, timings=timings)
+    answer = answer_of(other, "attention_speed")
     said = "bf16 attention over 8192 keys of 128 elements reaches 600 TFLOP/s, 8 % slower than cuDNN."
     assert answer.headline == said, "without what is in Triton"
     range_ = "-8 to +85 %; causal +8 % to 2.2 times."
@@ -222,9 +210,5 @@ def test_what_texts_say_of_attention_is_decided_from_pairs_of_rungs(
     ends = ["speedup", "speedup_low", "speedup_high"]
     slower = timings.copy()
     slower.loc[own & timings["baseline"].notna(), ends] *= 0.8
-    assert REFUTED in verdicts(replace_timings(data, slower))
-    assert set(verdicts(replace_timings(data, timings[~own]))) == {NOT_MEASURED}
-
-
-def replace_timings(data: RunData, timings: Any) -> RunData:
-    return RunData(data.sweeps, data.frames | {"timings": timings}, data.environment)
+    assert REFUTED in verdicts(with_frames(data, timings=slower))
+    assert set(verdicts(with_frames(data, timings=timings[~own]))) == {NOT_MEASURED}

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 from checkout import PUBLISHED, every_sweep, published_of
-from conftest import ROOT
 from ladder.claims.ledger import CLAIMS, decided, rows_of
 from ladder.claims.memory_bound import (
     many_numbers_a_thread,
@@ -22,17 +21,15 @@ from ladder.claims.memory_bound import (
 from ladder.claims.primitives import HOLDS, REFUTED, Parts
 from ladder.model.cell import size_label
 from ladder.model.sweep import Entry, Figure, Sweep
-from ladder.report.answers import answers
 from ladder.report.chapters import chapters, title_of
 from ladder.report.document import render
 from ladder.report.figures.registry import FIGURES
-from ladder.report.links import Links
 from ladder.report.shares import shares_of
 from ladder.report.statements import NOT_HERE, claim_lines
 from ladder.results import tables
 from ladder.results.run_data import RunData
 from matplotlib.text import Text
-from rendering import cells
+from rendering import answer_of, cells, with_frames
 
 PEAK, COPY, FP32 = 4800.0, 4250.0, 66.9
 RATES = {
@@ -112,8 +109,7 @@ def data() -> RunData:
     made_up = {"reduction", "transpose", "softmax", "gemv", "attention"}
     kept = frames["timings"][~frames["timings"]["problem"].isin(made_up)]
     timings = tables.concat([kept, tables.frame("timings", rows)], "timings")
-    nothing_counted = {"timings": timings, "metrics": tables.frame("metrics", [])}
-    return RunData(known.sweeps, {**frames, **nothing_counted}, known.environment)
+    return with_frames(known, timings=timings, metrics=tables.frame("metrics", []))
 
 
 def test_a_chapter_is_the_innermost_folder_with_a_title(data: RunData) -> None:
@@ -215,11 +211,7 @@ def test_what_texts_say_of_sums_and_softmax_is_decided_from_pairs_of_rungs(
 def test_the_answer_names_the_fastest_rung_and_what_a_copy_reaches(
     data: RunData,
 ) -> None:
-    (answer,) = (
-        one
-        for one in answers(data, Links(PUBLISHED, ROOT, data))
-        if one.name == "memory_speed"
-    )
+    answer = answer_of(data, "memory_speed")
     reached = f"a sum reaches {100 * 4400 / PEAK:.0f} % of the memory's peak rate, softmax {100 * 4100 / PEAK:.0f} %"
     assert re.fullmatch(rf"In FP32 {reached}, GEMV \d+ %\.", answer.headline), (
         "GEMV as published"

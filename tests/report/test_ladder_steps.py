@@ -9,8 +9,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from checkout import every_sweep
-from conftest import edit_yaml
-from factory import Lab
+from factory import Fields, Lab
 from ladder.model.sweep import Sweep
 from ladder.report.causes import Cause, cause, resident
 from ladder.report.ladder_steps import Step, path_to_fastest, steps
@@ -25,7 +24,7 @@ NONE = {STALL.format(reason): 0.0 for reason in [*STALLS.split(), "no_instructio
 GPU = {"sms": 100, "copy_gbytes_per_s": 4000.0}
 
 
-def row(microseconds: float) -> dict[str, Any]:
+def row(microseconds: float) -> Fields:
     return {"median_us": microseconds, "sm_clock_mhz": 1000.0}
 
 
@@ -247,17 +246,12 @@ def test_rungs_are_numbered_as_they_are_read_and_each_changes_the_one_before(
         assert letters == "bcdefg"[: len(letters)]
 
 
-def recorded(
-    tmp_path: Path, variants: list[dict[str, Any]]
-) -> tuple[Sweep, dict[str, Any]]:
+def recorded(tmp_path: Path, variants: list[Fields]) -> tuple[Sweep, Fields]:
     """A sweep of these variants against cuBLAS, and the tables of its made-up records."""
     lab, name = Lab(tmp_path), "fp32_transpose"
-    edit_yaml(
-        lab.project.sweeps / f"{name}.yaml",
-        lambda sweep: sweep.update(variants=variants, references=["cublas"]),
-    )
+    lab.update(name, variants=variants, references=["cublas"])
     lab.record([name])
-    return lab.sweeps([name])[name], lab.frames(name)
+    return lab.sweep_of(name), lab.frames(name)
 
 
 def test_a_gain_is_of_pairs_with_the_baseline_else_of_the_same_library_else_unknown(
@@ -314,7 +308,7 @@ TILE = "gemm_register_tile"
 SPEED = ["speedup", "speedup_low", "speedup_high"]
 
 
-def ladder(*rungs: tuple[str, str, dict[str, int], str]) -> list[dict[str, Any]]:
+def ladder(*rungs: tuple[str, str, dict[str, int], str]) -> list[Fields]:
     """Variants of a sweep: rung, kernel, parameters, and the rung that each changes."""
     return [
         {"kernel": kernel, "params": params, "rung": rung}
@@ -325,7 +319,7 @@ def ladder(*rungs: tuple[str, str, dict[str, int], str]) -> list[dict[str, Any]]
 
 def path(
     sweep: Sweep,
-    frames: dict[str, Any],
+    frames: Fields,
     over_library: dict[str, tuple[float, ...]],
     over_baseline: dict[str, tuple[float, ...]],
 ) -> list[str]:

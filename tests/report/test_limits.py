@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import edit_yaml
 from factory import Lab
 from ladder.model.record import NO_NUMBER
 from ladder.report.causes import busy, longest_wait
@@ -50,9 +49,7 @@ def lab(
     """A run in which one rung has these counters, and errors."""
     made = Lab(root)
     fields = {"errors": ASKED, "counters": ASKED | {"groups": ["compute", "memory"]}}
-    edit_yaml(
-        made.project.sweeps / "fp32_ladder.yaml", lambda sweep: sweep.update(fields)
-    )
+    made.update("fp32_ladder", **fields)
     profile = [
         {"metric": name, "unit": "", "value": value} for name, value in counted.items()
     ]
@@ -67,8 +64,7 @@ def lab(
             return record | {"observations": seen}
         return record
 
-    made.record(["fp32_ladder"], change, metrics=bool(counted))
-    made.collect(["fp32_ladder"])
+    made.record_and_collect(["fp32_ladder"], change, metrics=bool(counted))
     return made
 
 

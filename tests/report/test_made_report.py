@@ -19,7 +19,7 @@ def test_nothing_that_is_missing_shows_in_what_make_wrote(report: Path) -> None:
     pages = [*folder.glob("*.md"), *folder.glob("sweeps/*.md")]
     assert len(pages) > 3
     for page in pages:
-        found = LEFT_BEHIND.search(page.read_text(encoding="utf-8"))
+        found = LEFT_BEHIND.search(page.read_text())
         assert found is None, (page, found[0])
 
 

@@ -13,7 +13,8 @@ import pandas as pd
 import pytest
 import yaml
 from checkout import published_of
-from factory import Lab, failed
+from conftest import edit_yaml
+from factory import ENDS, Fields, Lab, failed
 from ladder.cli.app import main
 from ladder.model.files import replace_file, write_json
 from ladder.model.folders import RunFolder
@@ -28,8 +29,6 @@ from ladder.results.statistics import Estimate
 from ladder.results.verdicts import Gain
 from markdown_it import MarkdownIt
 from rendering import SWEEPS, claim, made, report, section
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +90,7 @@ def test_when_and_where_it_was_measured_is_a_sentence_whatever_is_known(
     lab: Lab,
     tmp_path: Path,
     source: str,
-    cards: list[dict[str, Any]],
+    cards: list[Fields],
     says: str,
     row: str,
 ) -> None:
@@ -110,7 +109,7 @@ def test_when_and_where_it_was_measured_is_a_sentence_whatever_is_known(
     assert row in section(pages["methodology"], "Environment")
 
 
-def without_tables(root: Path, environment: dict[str, Any]) -> dict[str, str]:
+def without_tables(root: Path, environment: Fields) -> dict[str, str]:
     """The pages of a run of which only environment.json is there."""
     folder = RunFolder(root)
     write_json(folder.environment, environment)
@@ -131,7 +130,7 @@ def test_without_any_measurement_nothing_is_claimed(tmp_path: Path) -> None:
     assert "boost clock that CUDA gives. Where" in pages["methodology"]
 
 
-def test_peaks_name_the_clock_they_are_of(lab: Lab, pages: dict[str, str]) -> None:
+def test_peaks_name_the_clock_they_are_of(pages: dict[str, str]) -> None:
     methodology = " ".join(pages["methodology"].split())
     assert (
         "`peak_fraction` are those at the boost clock that CUDA gives, 1980 MHz. Where"
@@ -174,9 +173,7 @@ def test_every_rung_of_a_ladder_has_a_sentence_of_its_own(
     ladder = pages["fp32_ladder"]
     lines = [line for line in ladder.splitlines() if line.startswith("- **")]
     names = [line.split("**")[1] for line in lines]
-    assert names == [
-        entry.rung for entry in lab.sweeps(["fp32_ladder"])["fp32_ladder"].entries
-    ]
+    assert names == [entry.rung for entry in lab.sweep_of("fp32_ladder").entries]
     assert re.match(
         r"- \*\*naive\*\* \(uncoalesced\): 0.77\d TFLOP/s, 0.0150\d? \[", lines[0]
     )
@@ -192,7 +189,7 @@ def test_fastest_is_the_largest_speed_up_and_who_has_the_most_tflops_is_said_bes
 ) -> None:
     """A higher clock shortens the times of a variant and of its reference alike."""
 
-    def change(cell: Any, record: dict[str, Any]) -> dict[str, Any]:
+    def change(cell: Any, record: Fields) -> Fields:
         if cell.entry.rung == "register tile":
             for regime in record["regimes"].values():
                 for side in ("variant_us", "reference_us"):
@@ -214,7 +211,7 @@ def test_fastest_is_the_largest_speed_up_and_who_has_the_most_tflops_is_said_bes
 def failing(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Pages of a ladder with a result of its register tile alone, and of a sweep that was measured in part."""
 
-    def change(cell: Any, record: dict[str, Any]) -> dict[str, Any] | None:
+    def change(cell: Any, record: Fields) -> Fields | None:
         if cell.variant.params.get("bm") == 64:
             return None
         if cell.entry.rung in ("naive", "coalesced"):
@@ -223,7 +220,7 @@ def failing(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         wrong = failed("incorrect", "7 elements | wrong")(record) | {"check": check}
         return wrong if cell.entry.rung == "transposed A" else record
 
-    def facts(variant: Any, given: dict[str, Any]) -> dict[str, Any]:
+    def facts(variant: Any, given: Fields) -> Fields:
         if variant.kernel.name != "gemm_shared_tile":
             return given
         reason = "x.cu(1): error: no\n" * 200
@@ -295,12 +292,11 @@ def test_a_long_compiler_message_is_cut(failing: dict[str, str]) -> None:
 
 def test_a_large_sweep_shows_its_best_and_worst(tmp_path: Path) -> None:
     lab = Lab(tmp_path)
-    path = lab.project.sweeps / "stencil_reach.yaml"
-    document = yaml.safe_load(path.read_text())
-    document["variants"][0]["params"]["coarsen"] = [1, 2, 4, 8]
-    path.write_text(yaml.safe_dump(document))
-    lab.record(["stencil_reach"])
-    lab.collect(["stencil_reach"])
+    edit_yaml(
+        lab.project.sweeps / "stencil_reach.yaml",
+        lambda sweep: sweep["variants"][0]["params"].update(coarsen=[1, 2, 4, 8]),
+    )
+    lab.record_and_collect(["stencil_reach"])
     part = report(lab)["stencil_reach"]
     assert (
         "the 10 farthest ahead of their reference and the 3 farthest behind of 56 variants"
@@ -316,13 +312,9 @@ def test_a_large_sweep_shows_its_best_and_worst(tmp_path: Path) -> None:
 
 def test_a_sweep_over_shapes_shows_the_fastest_at_each(tmp_path: Path) -> None:
     lab = Lab(tmp_path)
-    path = lab.project.sweeps / "fp32_ladder.yaml"
-    document = yaml.safe_load(path.read_text())
-    document["figures"] = [{"kind": "shapes", "caption": "Every size."}]
-    document["regimes"] = ["cold", "warm"]
-    path.write_text(yaml.safe_dump(document))
-    lab.record(["fp32_ladder"])
-    lab.collect(["fp32_ladder"])
+    figures = [{"kind": "shapes", "caption": "Every size."}]
+    lab.update("fp32_ladder", figures=figures, regimes=["cold", "warm"])
+    lab.record_and_collect(["fp32_ladder"])
     part = report(lab)["fp32_ladder"]
     timed = lab.frames("fp32_ladder")["timings"]
     cold = timed[(timed["regime"] == "cold") & (timed["status"] == "ok")]
@@ -371,7 +363,7 @@ def test_cells_of_a_kernel_against_itself_hold_the_timer_against_1(lab: Lab) -> 
         m=[64, 128] * 20,
         session=[f"session {number}" for number in range(40)],
     )
-    itself.loc[[3, 20], ["speedup", "speedup_low", "speedup_high"]] = [0.98, 0.97, 0.99]
+    itself.loc[[3, 20], [*ENDS]] = [0.98, 0.97, 0.99]
     again = itself.head(5).assign(sweep="another")  # shows what the first has measured
     part = clock(lab.folder, sessions=pd.concat([itself, again]))
     assert (
@@ -507,12 +499,11 @@ def test_text_of_documents_shows_as_it_is(tmp_path: Path) -> None:
     document["variants"][0] |= {"rung": f"R {hostile}", "technique": f"K {hostile}"}
     path.write_text(yaml.safe_dump(document))
 
-    def change(place: Any, record: dict[str, Any]) -> dict[str, Any]:
+    def change(place: Any, record: Fields) -> Fields:
         spoilt = place.size.get("m") == 512 and place.entry.rung.startswith("R ")
         return failed("launch_error", f"E {hostile}")(record) if spoilt else record
 
-    lab.record(["fp32_ladder", "fp32_transpose"], change)
-    lab.collect(["fp32_ladder", "fp32_transpose"])
+    lab.record_and_collect(["fp32_ladder", "fp32_transpose"], change)
     environment = lab.environment()
     lab.write_environment(
         gpu={**environment["gpu"], "name": f"G {hostile}"}, nvrtc=f"N {hostile}"

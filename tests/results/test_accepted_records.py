@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import edit_yaml
 from factory import Lab
 from ladder.cli.app import main
 from ladder.model.record import NO_NUMBER
@@ -25,10 +24,7 @@ Change = Callable[[Line], Line | None]
 def recorded_once(tmp_path_factory: pytest.TempPathFactory) -> Lab:
     """A run of one sweep with records, one of them of a choice; shared, so look at it only."""
     lab = Lab(tmp_path_factory.mktemp("recorded"))
-    edit_yaml(
-        lab.project.sweeps / f"{SWEEP}.yaml",
-        lambda sweep: sweep.update(references=LIBRARIES),
-    )
+    lab.update(SWEEP, references=LIBRARIES)
     lab.record([SWEEP])
     return lab
 

@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from conftest import edit_yaml
-from factory import CUBLAS_TFLOPS, SESSION, Lab, Place, failed
+from factory import CUBLAS_TFLOPS, ENDS, SESSION, Fields, Lab, Place, failed
 from ladder.catalogue.plans import plan_sweep
 from ladder.cli.app import main
 from ladder.measure.plan_records import PlanRecords
@@ -31,9 +31,13 @@ from ladder.results.statistics import at_size, rate_column
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
     lab = Lab(tmp_path_factory.mktemp("lab"))
-    lab.record()
-    lab.collect()
+    lab.record_and_collect()
     return lab
+
+
+@pytest.fixture
+def fresh(tmp_path: Path) -> Lab:
+    return Lab(tmp_path)
 
 
 def timings(lab: Lab, sweep: str) -> pd.DataFrame:
@@ -42,8 +46,7 @@ def timings(lab: Lab, sweep: str) -> pd.DataFrame:
 
 def collected(lab: Lab, sweep: str, *change: Any) -> pd.DataFrame:
     """timings.csv of a sweep, after it was measured."""
-    lab.record([sweep], *change)
-    lab.collect([sweep])
+    lab.record_and_collect([sweep], *change)
     return timings(lab, sweep)
 
 
@@ -88,14 +91,13 @@ def test_integers_have_no_tflops_but_a_share_of_the_copy(lab: Lab) -> None:
     ],
 )
 def test_a_cell_is_throttled_where_nvml_says_so_whatever_the_clock(
-    events: list[str] | None, mhz: float, throttled: bool | None, tmp_path: Path
+    events: list[str] | None, mhz: float, throttled: bool | None, fresh: Lab
 ) -> None:
-    def change(_: Place, record: dict[str, Any]) -> dict[str, Any]:
+    def change(_: Place, record: Fields) -> Fields:
         record["device"] |= {"clock_events": events, "sm_clock_mhz": mhz}
         return record
 
-    lab = Lab(tmp_path)
-    rows = collected(lab, "fp32_transpose", change)
+    rows = collected(fresh, "fp32_transpose", change)
     assert {None if value is pd.NA else bool(value) for value in rows["throttled"]} == {
         throttled
     }
@@ -127,19 +129,6 @@ def test_what_the_kernel_and_the_profiler_report_becomes_metrics(lab: Lab) -> No
     ]
     assert stride["predicted_wavefronts"] == 16
     assert stride["l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum"] == 16_000_000
-
-
-def test_the_notes_of_the_profiler_are_kept(lab: Lab) -> None:
-    notes = lab.frames("fp32_transpose")["notes"]
-    assert ("profile", "ncu", "ncu was not found") in set(
-        notes[["stage", "subject", "reason"]].itertuples(index=False, name=None)
-    )
-
-
-def test_a_job_knows_its_gpu_share(lab: Lab) -> None:
-    job = lab.frames("bank_stride")["jobs"].iloc[0]
-    assert job["gpu_share"] == pytest.approx(0.83)
-    assert job["check_share"] == pytest.approx(0.1)
 
 
 def test_merging_keeps_every_row_and_each_variant_once_a_sweep(lab: Lab) -> None:
@@ -215,18 +204,17 @@ def test_a_carriage_return_in_a_reason_breaks_no_line(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("status", ["incorrect", "timeout"])
 def test_a_failed_cell_keeps_its_reason_and_has_no_time(
-    tmp_path: Path, status: str
+    fresh: Lab, status: str
 ) -> None:
-    lab = Lab(tmp_path)
 
-    def change(place: Any, record: dict[str, Any]) -> dict[str, Any]:
+    def change(place: Any, record: Fields) -> Fields:
         return (
             failed(status, "because")(record)
             if place.variant.kernel.name == "gemm_naive"
             else record
         )
 
-    rows = collected(lab, "fp32_ladder", change)
+    rows = collected(fresh, "fp32_ladder", change)
     bad = rows[rows["kernel"] == "gemm_naive"]
     assert set(bad["status"]) == {status}
     assert set(bad["reason"]) == {"because"}
@@ -235,11 +223,10 @@ def test_a_failed_cell_keeps_its_reason_and_has_no_time(
 
 
 def test_a_variant_that_does_not_compile_has_rows_without_being_measured(
-    tmp_path: Path,
+    fresh: Lab,
 ) -> None:
-    lab = Lab(tmp_path)
 
-    def broken(variant: Any, facts: dict[str, Any]) -> dict[str, Any]:
+    def broken(variant: Any, facts: Fields) -> Fields:
         if variant.kernel.name != "gemm_shared_tile":
             return facts
         lost = {
@@ -251,12 +238,11 @@ def test_a_variant_that_does_not_compile_has_rows_without_being_measured(
             name: value for name, value in facts.items() if name != "machine_code"
         } | lost
 
-    lab.record(["fp32_ladder"], facts=broken)
-    lab.collect(["fp32_ladder"])
-    bad = timings(lab, "fp32_ladder").query("kernel == 'gemm_shared_tile'")
+    fresh.record_and_collect(["fp32_ladder"], facts=broken)
+    bad = timings(fresh, "fp32_ladder").query("kernel == 'gemm_shared_tile'")
     assert list(bad["status"]) == ["compile_error"] * 5
     assert set(bad["reason"]) == {"error: expected a ';'"}
-    resources = tables.read("resources", lab.folder.tables).set_index("variant")
+    resources = tables.read("resources", fresh.folder.tables).set_index("variant")
     assert resources.loc["gemm_shared_tile-fp32", "status"] == "compile_error"
 
 
@@ -289,9 +275,8 @@ def test_where_a_compiler_is_missing_published_records_stand_in_and_own_cells_ar
     assert set(nothing["status"]) == {"unsupported"}, "where there is none, the reason"
 
 
-def test_a_size_the_kernel_does_not_support_is_recorded(tmp_path: Path) -> None:
-    lab = Lab(tmp_path)
-    path = lab.project.sweeps / "fp32_ladder.yaml"
+def test_a_size_the_kernel_does_not_support_is_recorded(fresh: Lab) -> None:
+    path = fresh.project.sweeps / "fp32_ladder.yaml"
     path.write_text(
         path.read_text()
         .replace("- 512\n", "- 500\n")
@@ -300,42 +285,43 @@ def test_a_size_the_kernel_does_not_support_is_recorded(tmp_path: Path) -> None:
             "unsupported: record\n  kernel: gemm_register_tile",
         )
     )
-    rows = collected(lab, "fp32_ladder")
+    rows = collected(fresh, "fp32_ladder")
     bad = rows[rows["status"] == "unsupported"]
     assert set(bad["n"]) == {500}
     assert set(bad["reason"]) == {"M must be a multiple of BM"}
 
 
 def test_a_size_the_sweep_leaves_out_is_recorded_with_its_reason(
-    tmp_path: Path,
+    fresh: Lab,
 ) -> None:
-    lab = Lab(tmp_path)
     left_out = {"where": "m <= 4096", "reason": "a launch takes a second"}
     edit_yaml(
-        lab.project.sweeps / "fp32_ladder.yaml",
+        fresh.project.sweeps / "fp32_ladder.yaml",
         lambda sweep: sweep["variants"][2].update(left_out),
     )
-    rows = collected(lab, "fp32_ladder")
+    rows = collected(fresh, "fp32_ladder")
     bad = rows[rows["status"] == "unsupported"]
     assert list(bad["kernel"]) == ["gemm_shared_tile"]
     assert list(bad["n"]) == [8192]
     assert list(bad["reason"]) == ["a launch takes a second"]
 
 
-def narrow_when_deep(kernel: dict[str, Any]) -> None:
+def narrow_when_deep(kernel: Fields) -> None:
     """A constraint on parameters alone."""
     kernel["constraints"].append(
         {"expr": "bm * bk <= 1024", "reason": "deep tiles are narrow"}
     )
 
 
+def edited(lab: Lab, change: Callable[[Fields], object]) -> None:
+    """Change the sweep of tiles."""
+    edit_yaml(lab.project.sweeps / "fp32_transpose.yaml", change)
+
+
 def kept_where(lab: Lab, expression: str, **change: object) -> Sweep:
     """The sweep of tiles with a `where`, and what else is changed of its only entry."""
-    path = lab.project.sweeps / "fp32_transpose.yaml"
-    edit_yaml(
-        path, lambda sweep: sweep["variants"][0].update(where=expression, **change)
-    )
-    return lab.sweeps(["fp32_transpose"])["fp32_transpose"]
+    edited(lab, lambda sweep: sweep["variants"][0].update(where=expression, **change))
+    return lab.sweep_of("fp32_transpose")
 
 
 def asked(sweep: Sweep) -> dict[tuple[object, object], list[int]]:
@@ -347,20 +333,19 @@ def asked(sweep: Sweep) -> dict[tuple[object, object], list[int]]:
     return found
 
 
-def test_where_over_sizes_asks_for_a_combination_at_some_only(tmp_path: Path) -> None:
-    lab = Lab(tmp_path)
-    sweep = kept_where(lab, "bm == 128 if m > 1024 else bk == 8")
+def test_where_over_sizes_asks_for_a_combination_at_some_only(fresh: Lab) -> None:
+    sweep = kept_where(fresh, "bm == 128 if m > 1024 else bk == 8")
     assert asked(sweep) == {(64, 8): [1024], (128, 8): [1024, 4096], (128, 16): [4096]}
     assert sweep.excluded == 1, "of bm=64, bk=16 nothing is asked"
     assert [
-        task.absent for task in plan_sweep(sweep, lab.config(), "sm_90a").tasks
+        task.absent for task in plan_sweep(sweep, fresh.config(), "sm_90a").tasks
     ] == [None] * 4
-    rows = collected(lab, "fp32_transpose")
+    rows = collected(fresh, "fp32_transpose")
     assert len(rows[rows["regime"] == "cold"]) == 4
     assert set(rows["status"]) == {"ok"}
-    assert lab.frames("fp32_transpose")["notes"].query("stage == 'measure'").empty
+    assert fresh.frames("fp32_transpose")["notes"].query("stage == 'measure'").empty
     assert (
-        not tables.read("resources", lab.folder.tables)["variant"]
+        not tables.read("resources", fresh.folder.tables)["variant"]
         .str.contains("bm=64-bk=16")
         .any()
     )
@@ -375,38 +360,31 @@ def absences(sweep: Sweep) -> list[tuple[object, int, str | None]]:
 
 
 def test_what_a_constraint_excludes_is_recorded_at_the_sizes_asked_for(
-    tmp_path: Path,
+    fresh: Lab,
 ) -> None:
-    lab = Lab(tmp_path)
-    edit_yaml(lab.project.kernels / "gemm_register_tile.yaml", narrow_when_deep)
-    sweep = kept_where(lab, "bk == 16 and m > 1024", unsupported="record")
+    edit_yaml(fresh.project.kernels / "gemm_register_tile.yaml", narrow_when_deep)
+    sweep = kept_where(fresh, "bk == 16 and m > 1024", unsupported="record")
     assert absences(sweep) == [(64, 4096, None), (128, 4096, "deep tiles are narrow")]
 
 
 def test_a_size_without_support_is_no_mistake_where_nothing_is_asked(
-    tmp_path: Path,
+    fresh: Lab,
 ) -> None:
-    lab = Lab(tmp_path)
-    edit_yaml(
-        lab.project.sweeps / "fp32_transpose.yaml",
-        lambda sweep: sweep["sizes"].append(1000),
-    )
+    edited(fresh, lambda sweep: sweep["sizes"].append(1000))
     with pytest.raises(LadderError, match=r"no variant of variants\[0\]"):
-        lab.sweeps(["fp32_transpose"])
-    sweep = kept_where(lab, "m != 1000")
+        fresh.sweep_of("fp32_transpose")
+    sweep = kept_where(fresh, "m != 1000")
     assert [size["m"] for size in sweep.sizes] == [1024, 4096], (
         "those at which it has variants"
     )
 
 
-def test_counters_are_of_the_first_size_asked_for(tmp_path: Path) -> None:
-    lab = Lab(tmp_path)
-    path = lab.project.sweeps / "fp32_transpose.yaml"
-    edit_yaml(path, lambda sweep: sweep.update(counters={"groups": ["banks"]}))
-    assert {size["m"] for _, size in kept_where(lab, "m > 1024").counted} == {4096}
+def test_counters_are_of_the_first_size_asked_for(fresh: Lab) -> None:
+    fresh.update("fp32_transpose", counters={"groups": ["banks"]})
+    assert {size["m"] for _, size in kept_where(fresh, "m > 1024").counted} == {4096}
 
 
-def named_rungs(lab: Lab, **second: object) -> list[dict[str, object]]:
+def named_rungs(lab: Lab, **second: object) -> None:
     """fp32_transpose of two rungs, the second with these fields, and without those that are None."""
     variants = [
         {
@@ -421,31 +399,25 @@ def named_rungs(lab: Lab, **second: object) -> list[dict[str, object]]:
         for name, value in (variants[1] | second).items()
         if value is not None
     }
-    edit_yaml(
-        lab.project.sweeps / "fp32_transpose.yaml",
-        lambda sweep: sweep.update(variants=variants),
-    )
-    return variants
+    lab.update("fp32_transpose", variants=variants)
 
 
 def test_a_rung_is_paired_with_the_rung_it_changes_besides_the_reference(
-    tmp_path: Path,
+    fresh: Lab,
 ) -> None:
-    lab = Lab(tmp_path)
-    named_rungs(lab, baseline="rung 0")
-    plan = lab.plan(lab.sweeps(["fp32_transpose"])["fp32_transpose"])
+    named_rungs(fresh, baseline="rung 0")
+    plan = fresh.plan(fresh.sweep_of("fp32_transpose"))
     assert not any(task.baseline for task in plan.tasks), (
         "the sweep's reference is that rung"
     )
-    path = lab.project.sweeps / "fp32_transpose.yaml"
-    edit_yaml(path, lambda sweep: sweep.update(references=["cublas"]))
-    lab.record(["fp32_transpose"])
-    plan = lab.view("fp32_transpose").plan
+    fresh.update("fp32_transpose", references=["cublas"])
+    fresh.record(["fp32_transpose"])
+    plan = fresh.view("fp32_transpose").plan
     pairs = [task for task in plan.tasks if task.baseline]
     assert len(pairs) == len(plan.tasks) // 3
     rungs = {(task.rung, task.baseline) for task in pairs}
     assert rungs == {("rung 1", "rung 0")}
-    timings = lab.frames("fp32_transpose")["timings"]
+    timings = fresh.frames("fp32_transpose")["timings"]
     paired = timings[timings["baseline"].notna()]
     assert set(paired["reference"]) == {
         task.reference.variant for task in pairs if task.reference
@@ -467,24 +439,18 @@ def test_a_rung_is_paired_with_the_rung_it_changes_besides_the_reference(
     ],
 )
 def test_a_baseline_is_another_rung(
-    second: dict[str, object], says: str, tmp_path: Path
+    second: dict[str, object], says: str, fresh: Lab
 ) -> None:
-    lab = Lab(tmp_path)
-    named_rungs(lab, **second)
+    named_rungs(fresh, **second)
     with pytest.raises(LadderError) as error:
-        lab.sweeps(["fp32_transpose"])
+        fresh.sweep_of("fp32_transpose")
     assert says in str(error.value)
 
 
-def test_chosen_cells_are_sustained_and_repeated(tmp_path: Path) -> None:
-    lab = Lab(tmp_path)
+def test_chosen_cells_are_sustained_and_repeated(fresh: Lab) -> None:
     chosen = {"sizes": [4096], "where": "bk == 8"}
-    edit_yaml(
-        lab.project.sweeps / "fp32_transpose.yaml",
-        lambda it: it.update(sustained=chosen, repeated=chosen),
-    )
-    sweep = lab.sweeps(["fp32_transpose"])["fp32_transpose"]
-    plan = lab.plan(sweep)
+    fresh.update("fp32_transpose", sustained=chosen, repeated=chosen)
+    plan = fresh.plan(fresh.sweep_of("fp32_transpose"))
     found = [task for task in plan.tasks if task.sustained]
     assert found
     assert found == [task for task in plan.tasks if task.repeated]
@@ -494,16 +460,15 @@ def test_chosen_cells_are_sustained_and_repeated(tmp_path: Path) -> None:
     assert plan.regimes_of(found[0]) == (*plan.regimes, "sustained")
 
 
-def test_an_unreadable_line_in_the_middle_is_noted(tmp_path: Path) -> None:
-    lab = Lab(tmp_path)
-    lab.record(["tensor_ladder"])
-    (path,) = lab.folder.records.glob("*.jsonl")
+def test_an_unreadable_line_in_the_middle_is_noted(fresh: Lab) -> None:
+    fresh.record(["tensor_ladder"])
+    (path,) = fresh.folder.records.glob("*.jsonl")
     lines = path.read_text().splitlines()
     path.write_text("\n".join([lines[0], lines[1][:40], *lines[1:]]) + "\n")
-    lab.collect(["tensor_ladder"])
-    notes = lab.frames("tensor_ladder")["notes"]
+    fresh.collect(["tensor_ladder"])
+    notes = fresh.frames("tensor_ladder")["notes"]
     assert "1 unreadable lines were left out" in set(notes["reason"])
-    assert set(timings(lab, "tensor_ladder")["status"]) == {"ok"}
+    assert set(timings(fresh, "tensor_ladder")["status"]) == {"ok"}
 
 
 def again(lab: Lab, speedup: float, **session: Any) -> None:
@@ -513,19 +478,18 @@ def again(lab: Lab, speedup: float, **session: Any) -> None:
     )
     lab.finished = "2026-11-21T10:20:00Z"
 
-    def change(place: Any, record: dict[str, Any]) -> dict[str, Any]:
+    def change(place: Any, record: Fields) -> Fields:
         for regime in record["regimes"].values():
             regime["speedup"] = speedup
         return record
 
-    lab.record(["tensor_ladder"], change)
-    lab.collect(["tensor_ladder"])
+    lab.record_and_collect(["tensor_ladder"], change)
 
 
 def test_the_algorithm_of_the_reference_stands_beside_its_name(tmp_path: Path) -> None:
     lab, names = Lab(tmp_path), iter(["id 66 tile 20", "id 66 tile 30"])
 
-    def change(place: Any, record: dict[str, Any]) -> dict[str, Any]:
+    def change(place: Any, record: Fields) -> Fields:
         for regime, name in zip(
             record["regimes"].values(), ("", next(names, "")), strict=False
         ):
@@ -538,18 +502,17 @@ def test_the_algorithm_of_the_reference_stands_beside_its_name(tmp_path: Path) -
 
 
 def test_of_two_records_of_a_cell_the_later_counts_and_both_are_shown(
-    tmp_path: Path,
+    fresh: Lab,
 ) -> None:
-    lab = Lab(tmp_path)
-    lab.record(["tensor_ladder"])
-    again(lab, 3.0, gpu={**SESSION.gpu, "uuid": "GPU-2"})
-    assert set(timings(lab, "tensor_ladder").query("regime == 'cold'")["speedup"]) == {
-        3.0
-    }
-    sessions = tables.read("sessions", lab.folder.tables).query("regime == 'cold'")
+    fresh.record(["tensor_ladder"])
+    again(fresh, 3.0, gpu={**SESSION.gpu, "uuid": "GPU-2"})
+    assert set(
+        timings(fresh, "tensor_ladder").query("regime == 'cold'")["speedup"]
+    ) == {3.0}
+    sessions = tables.read("sessions", fresh.folder.tables).query("regime == 'cold'")
     assert list(sessions["gpu_uuid"]) == ["GPU-1", "GPU-2"] * 2
     assert list(sessions["session"].unique()) == [SESSION.id, "session 3.0"]
-    environment = json.loads(lab.folder.environment.read_text())
+    environment = json.loads(fresh.folder.environment.read_text())
     assert [gpu["uuid"] for gpu in environment["gpus"]] == ["GPU-1", "GPU-2"]
     assert [gpu["cells"] for gpu in environment["gpus"]] == [4, 4]
 
@@ -561,15 +524,12 @@ def test_of_three_sessions_that_with_the_median_time_stands_for_the_columns_of_o
     for factor in (1.0, 3.0, 2.0):
         lab.session = replace(SESSION, id=f"session {factor}")
 
-        def change(
-            place: Any, record: dict[str, Any], factor: float = factor
-        ) -> dict[str, Any]:
+        def change(place: Any, record: Fields, factor: float = factor) -> Fields:
             for regime in record["regimes"].values():
                 regime["variant_us"] = [factor * one for one in regime["variant_us"]]
             return record
 
-        lab.record(["tensor_ladder"], change)
-        lab.collect(["tensor_ladder"])
+        lab.record_and_collect(["tensor_ladder"], change)
         found = timings(lab, "tensor_ladder").query("regime == 'cold'")["median_us"]
         seen[factor] = found.tolist()
     assert seen[3.0] == pytest.approx([3 * one for one in seen[1.0]]), (
@@ -579,27 +539,27 @@ def test_of_three_sessions_that_with_the_median_time_stands_for_the_columns_of_o
 
 
 def test_records_under_other_conditions_are_not_shown_as_sessions(
-    tmp_path: Path,
+    fresh: Lab,
 ) -> None:
-    lab = Lab(tmp_path)
-    lab.record(["tensor_ladder"])
-    lab.settings = {"measure": {"precision": 0.01}}
-    again(lab, 3.0)
-    assert set(tables.read("sessions", lab.folder.tables)["session"]) == {"session 3.0"}
+    fresh.record(["tensor_ladder"])
+    fresh.settings = {"measure": {"precision": 0.01}}
+    again(fresh, 3.0)
+    assert set(tables.read("sessions", fresh.folder.tables)["session"]) == {
+        "session 3.0"
+    }
 
 
 def test_the_environment_names_every_tree_driver_and_the_whole_time(
-    tmp_path: Path,
+    fresh: Lab,
 ) -> None:
-    lab = Lab(tmp_path)
-    lab.record(["tensor_ladder"])
+    fresh.record(["tensor_ladder"])
     again(
-        lab,
+        fresh,
         3.0,
         tree={"digest": "e" * 64, "commit": None, "clean": None},
         versions={"driver": "590.1"},
     )
-    environment = json.loads(lab.folder.environment.read_text())
+    environment = json.loads(fresh.folder.environment.read_text())
     assert [tree["digest"][0] for tree in environment["trees"]] == ["d", "e"]
     assert (environment["tree"]["digest"][0], environment["driver"]) == ("e", "590.1")
     assert (environment["started"], environment["finished"]) == (
@@ -614,8 +574,7 @@ def test_the_environment_names_every_tree_driver_and_the_whole_time(
 def published_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A project with a publication; to look at only."""
     measured = Lab(tmp_path_factory.mktemp("published"))
-    measured.record()
-    measured.collect()
+    measured.record_and_collect()
     published = measured.project.published("nvidia-h200")
     tables.write(
         {name: tables.read(name, measured.folder.tables) for name in SWEEP_TABLES},
@@ -643,7 +602,7 @@ class TestWithoutAGpu:
         self, here: Lab, name: str, device: str = "nvidia-h200", **compiled: Any
     ) -> dict[str, pd.DataFrame]:
         """The tables of a sweep from what is published of a device."""
-        here.compile(here.sweeps([name])[name], **compiled)
+        here.compile(here.sweep_of(name), **compiled)
         published = str(here.project.published(device).root)
         Path(published).mkdir(exist_ok=True)
         into = str(here.folder.sweep(name))
@@ -662,7 +621,7 @@ class TestWithoutAGpu:
             published.query("sweep == 'fp32_ladder'").reset_index(drop=True),
         )
         assert set(frames["notes"]["stage"]) == {"predict"}
-        sweep = here.sweeps(["fp32_ladder"])["fp32_ladder"]
+        sweep = here.sweep_of("fp32_ladder")
         assert set(frames["resources"]["variant"]) == {
             variant.id for variant in sweep.variants
         }
@@ -692,7 +651,7 @@ class TestWithoutAGpu:
     def test_machine_code_that_changed_since_then_is_noted_and_a_comment_is_not(
         self, here: Lab
     ) -> None:
-        def changed(variant: Any, facts: dict[str, Any]) -> dict[str, Any]:
+        def changed(variant: Any, facts: Fields) -> Fields:
             comment = {"source_sha256": "b" * 64}
             code = {"machine_code": "b" * 64, "cubin_sha256": "b" * 64}
             return (
@@ -721,7 +680,7 @@ class TestWithoutAGpu:
     ("samples", "cv"), [([1.0], None), ([1.0, 1.0], 0.0), ([1.0, 3.0], 2**0.5 / 2)]
 )
 def test_times_come_with_their_spread(samples: list[float], cv: float | None) -> None:
-    alike = dict.fromkeys(("speedup", "speedup_low", "speedup_high"), 1.0)
+    alike = dict.fromkeys(ENDS, 1.0)
     found = summarised({"variant_us": samples, "reference_us": samples, **alike})
     assert found["cv"] == (None if cv is None else pytest.approx(cv))
     assert (found["samples"], found["median_us"]) == (

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from factory import SESSION, Lab, failed
+from factory import SESSION, Change, Fields, Lab, failed, slowed
 from ladder.cli.app import main
 from ladder.model.record import Session
 from ladder.results import tables
@@ -17,18 +16,12 @@ from ladder.results.compare import WITHIN_A_GPU, margin_of
 SWEEP = ["tensor_ladder"]
 
 
-def slower(share: float) -> Callable[[Any, dict[str, Any]], dict[str, Any]]:
+def slower(share: float) -> Change:
     """Make the tile kernel slower by a share, against the same reference."""
 
-    def change(place: Any, record: dict[str, Any]) -> dict[str, Any]:
-        if place.variant.kernel.name == "wmma_tile":
-            for regime in record["regimes"].values():
-                regime["variant_us"] = [
-                    value * (1 + share) for value in regime["variant_us"]
-                ]
-                for name in ("speedup", "speedup_low", "speedup_high"):
-                    regime[name] /= 1 + share
-        return record
+    def change(place: Any, record: Fields) -> Fields:
+        own = place.variant.kernel.name == "wmma_tile"
+        return slowed(record, 1 + share) if own else record
 
     return change
 
@@ -46,7 +39,7 @@ def other(base: Lab, change: Any, **more: Any) -> Lab:
     return lab
 
 
-def unchanged(_: Any, record: dict[str, Any]) -> dict[str, Any]:
+def unchanged(_: Any, record: Fields) -> Fields:
     return record
 
 
@@ -93,12 +86,10 @@ def test_noise_is_no_regression(base: Lab) -> None:
     assert compare(base, lab, "--threshold", "0") == 0
 
 
-def over(
-    library: str, share: float = 0.0
-) -> Callable[[Any, dict[str, Any]], dict[str, Any]]:
+def over(library: str, share: float = 0.0) -> Change:
     """The tile kernel over that library, by a share slower."""
 
-    def change(place: Any, record: dict[str, Any]) -> dict[str, Any]:
+    def change(place: Any, record: Fields) -> Fields:
         if place.variant.kernel.name == "wmma_tile":
             for regime in record["regimes"].values():
                 regime["reference"] = library

@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from compiling import kept_cache
-from conftest import ROOT, edit, edit_yaml, environment, make_project, run_snakemake
+from conftest import ROOT, edit, edit_yaml, make_project, output_of, run_snakemake
 from ladder.catalogue.runs import load
 from ladder.catalogue.settings import set_up
 from ladder.cli.app import main
@@ -103,16 +102,8 @@ def due_line(text: str) -> str:
 
 def forecast(project: Path) -> str:
     """What the project's own copy of the package says."""
-    done = subprocess.run(
-        [sys.executable, "-m", "ladder", "check"],
-        cwd=project,
-        env=environment() | {"PYTHONPATH": "workflow"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return due_line(done.stdout)
+    command = [sys.executable, "-m", "ladder", "check"]
+    return due_line(output_of(command, project, PYTHONPATH="workflow"))
 
 
 def due(cells: int) -> str:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 
-from conftest import ROOT, environment
+from conftest import ROOT, output_of
 
 WITHOUT_CUDA = """
 import importlib, importlib.abc, pkgutil, sys
@@ -23,14 +22,6 @@ for module in pkgutil.walk_packages(ladder.results.__path__, "ladder.results."):
 
 
 def test_results_are_imported_without_cuda() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", WITHOUT_CUDA],
-        cwd=ROOT / "workflow",
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "ladder.results.collect" in done.stdout.split()
-    assert "ladder.results.forecast" in done.stdout.split()
+    printed = output_of([sys.executable, "-c", WITHOUT_CUDA], ROOT / "workflow")
+    assert "ladder.results.collect" in printed.split()
+    assert "ladder.results.forecast" in printed.split()

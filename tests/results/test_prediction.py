@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from factory import ONE_CELL, SESSION, Lab, Place
+from conftest import ROOT
+from factory import ENDS, ONE_CELL, SESSION, Lab, Place
 from ladder.model.folders import Project
 from ladder.model.schemas import SAMPLES, SWEEP_TABLES
 from ladder.results import tables
@@ -23,7 +24,6 @@ from ladder.results.statistics import FEW, lag_1
 from ladder.results.verdicts import NORMAL
 from ladder.results.verdicts import SESSION as AMONG_SESSIONS
 
-ROOT = Path(__file__).resolve().parents[2]
 LAUNCHES, GPUS, HOSTS = 0.001, 0.004, 0.006
 """Standard deviations of the synthetic log speed-ups within a session, from GPU to GPU, and between kinds of host."""
 
@@ -116,7 +116,7 @@ def reading(gpu: str, log: float, **columns: object) -> dict[str, object]:
     }
     row |= {
         "reference_median_us": 50.0,
-        **dict.fromkeys(("speedup", "speedup_low", "speedup_high"), np.exp(log)),
+        **dict.fromkeys(ENDS, np.exp(log)),
     }
     return row | columns
 
@@ -328,12 +328,7 @@ def test_combining_twice_changes_no_digit(tmp_path: Path) -> None:
         )
         assert all(len(frames[name]) for name in ("timings", "components", "coverage"))
         tables.write(frames, tmp_path)
-        found.append(
-            {
-                path.name: path.read_text(encoding="utf-8")
-                for path in tmp_path.glob("*.csv")
-            }
-        )
+        found.append({path.name: path.read_text() for path in tmp_path.glob("*.csv")})
     assert found[0] == found[1]
 
 
@@ -374,9 +369,7 @@ def test_positive_correlation_widens_an_interval_and_negative_does_not() -> None
 def test_an_interval_is_not_narrower_than_the_steps_of_the_clock() -> None:
     """2.400 and 2.432 us are one step of 32 ns apart, so that both kernels may take as long."""
     known = {"variant_us": [2.4] * 16, "reference_us": [2.432] * 16}
-    given = known | dict.fromkeys(
-        ("speedup", "speedup_low", "speedup_high"), 2.432 / 2.4
-    )
+    given = known | dict.fromkeys(ENDS, 2.432 / 2.4)
     ends = summarised({**given, "clock": "device"})
     assert (ends["median_us_low"], ends["median_us_high"]) == pytest.approx(
         (2.384, 2.416)
@@ -468,7 +461,7 @@ def test_what_clocks_and_kinds_of_host_add_is_what_the_published_sessions_say() 
     sessions = tables.read("sessions", Project(ROOT).published("nvidia-h200").root)
     empty_us = 0.7  # what an empty kernel takes itself, of the clock's floor
     floors = sessions.groupby("host_gpus")["clock_floor_us"].median() - empty_us
-    said = " ".join((ROOT / "docs/trust.md").read_text(encoding="utf-8").split())
+    said = " ".join((ROOT / "docs/trust.md").read_text().split())
     assert (
         f"add {floors[1]:.0f} µs on a GPU alone in its host, and {floors[2]:.0f} µs on one of two"
         in said

@@ -15,7 +15,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from conftest import ROOT, edit_yaml
-from factory import DEVICE, SESSION, Lab, failed, make_facts
+from factory import DEVICE, ENDS, SESSION, Fields, Lab, failed, make_facts
 from ladder.build.triton_request import MISSING
 from ladder.build.variants import CompileRequests
 from ladder.catalogue.settings import set_up
@@ -33,9 +33,10 @@ from ladder.results.published_records import read_archive
 from ladder.results.run_data import RunData
 
 SWEEPS = ["tensor_ladder", "bank_stride"]
+SECOND = {"id": "session-2", "started": "2026-11-21T09:00:00Z"}
 
 
-def settled(record: dict[str, Any] | None) -> dict[str, Any] | None:
+def settled(record: Fields | None) -> Fields | None:
     """A record whose times give its speed-up, and the interval that they give."""
     for regime in (record or {"regimes": {}})["regimes"].values():
         scale = (
@@ -48,7 +49,7 @@ def settled(record: dict[str, Any] | None) -> dict[str, Any] | None:
     return record
 
 
-def unchanged(_: Any, record: dict[str, Any]) -> dict[str, Any]:
+def unchanged(_: Any, record: Fields) -> Fields:
     return record
 
 
@@ -61,7 +62,7 @@ class Run(Lab):
             if path.stem not in SWEEPS:
                 path.unlink()
         self.project.config.joinpath("config.yaml").write_text(
-            (ROOT / "config" / "config.yaml").read_text()
+            (ROOT / "config/config.yaml").read_text()
         )
         edit_yaml(self.project.config / "config.yaml", self.configure)
         if not (self.root / ".git").exists():
@@ -69,7 +70,7 @@ class Run(Lab):
             self.git("add", "kernels", "config")
             self.git("commit", "-qm", "all")
 
-    def configure(self, config: dict[str, Any]) -> None:
+    def configure(self, config: Fields) -> None:
         config.update(device=DEVICE, arch="sm_90a", sweeps="all")
 
     def git(self, *words: str) -> str:
@@ -227,7 +228,7 @@ def test_publishing_again_adds_nothing(released: Run) -> None:
     )
 
 
-def slower(_: Any, record: dict[str, Any]) -> dict[str, Any]:
+def slower(_: Any, record: Fields) -> Fields:
     for regime in record["regimes"].values():
         regime["speedup"] = 0.01
     return record
@@ -236,9 +237,7 @@ def slower(_: Any, record: dict[str, Any]) -> dict[str, Any]:
 def test_a_subset_replaces_nothing_else(released: Run) -> None:
     before = released.published()
     released.run, released.finished = "subset", "2026-11-21T10:00:00Z"
-    released.measure(
-        ["tensor_ladder"], slower, id="session-2", started="2026-11-21T09:00:00Z"
-    )
+    released.measure(["tensor_ladder"], slower, **SECOND)
     assert released.publish("--config", "sweeps=[tensor_ladder]") == 0
     after = released.published()
     both = [
@@ -272,12 +271,8 @@ def measure_next_commit(
         changes.write("next\n")
     lab.git("add", "kernels")
     lab.git("commit", "-q", "-m", "next")
-    given = {
-        "id": "session-2",
-        "started": "2026-11-21T09:00:00Z",
-        "versions": {"driver": "590.1"},
-    }
-    lab.measure(names, slower, **given | session)
+    given = SECOND | {"versions": {"driver": "590.1"}} | session
+    lab.measure(names, slower, **given)
 
 
 def replacing(
@@ -362,12 +357,7 @@ def test_without_an_account_notes_are_made_from_records_but_for_what_the_profile
     for name in SWEEPS:
         for account in ("measured", "profiled"):
             released.folder.account(account, name).unlink()
-    assert (
-        main(
-            ["--root", str(released.root), "publish", "main", DEVICE, "--only", "HEAD"]
-        )
-        == 0
-    )
+    assert released.publish("--only", "HEAD") == 0
     found = released.published("notes")
     assert ("Nsight Compute", "for a reason") in {
         *zip(found["subject"], found["reason"], strict=True)
@@ -402,10 +392,7 @@ def test_counters_of_other_code_are_named_with_their_date(released: Run) -> None
 def test_what_another_checkout_measured_is_not_published(
     run: Run, caplog: pytest.LogCaptureFixture
 ) -> None:
-    edit_yaml(
-        run.project.sweeps / "tensor_ladder.yaml",
-        lambda sweep: sweep.update(precision=0.01),
-    )
+    run.update("tensor_ladder", precision=0.01)
     run.compile(run.sweeps()["tensor_ladder"])
     assert run.publish() == 2
     assert "2 cell(s) not measured by this checkout" in caplog.text
@@ -417,10 +404,7 @@ def test_what_another_checkout_measured_is_not_published(
 def test_a_plan_that_is_not_its_files_is_refused(
     run: Run, caplog: pytest.LogCaptureFixture
 ) -> None:
-    edit_yaml(
-        run.project.sweeps / "tensor_ladder.yaml",
-        lambda sweep: sweep.update(sizes=[4096, 2048]),
-    )
+    run.update("tensor_ladder", sizes=[4096, 2048])
     assert run.publish() == 2
     assert "the plan of tensor_ladder is not that of its file" in caplog.text
 
@@ -495,7 +479,7 @@ def test_an_incorrect_cell_is_refused_by_name(
     assert "and 28 more" in caplog.text
 
 
-def forge(run: Run, kind: str, change: Callable[[dict[str, Any]], Any]) -> None:
+def forge(run: Run, kind: str, change: Callable[[Fields], Any]) -> None:
     """Change every line of a kind in the run's store."""
     for path in run.folder.records.iterdir():
         lines = [json.loads(line) for line in path.read_text().splitlines()]
@@ -505,18 +489,18 @@ def forge(run: Run, kind: str, change: Callable[[dict[str, Any]], Any]) -> None:
         path.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
-def ten_times_faster(record: dict[str, Any]) -> None:
-    for name in ("speedup", "speedup_low", "speedup_high"):
+def ten_times_faster(record: Fields) -> None:
+    for name in ENDS:
         if name in record["result"]:
             record["result"][name] *= 10
 
 
-def surer(record: dict[str, Any]) -> None:
+def surer(record: Fields) -> None:
     if "speedup" in record["result"]:
         record["result"]["speedup_low"] = record["result"]["speedup"] * 0.9999
 
 
-FORGED: list[tuple[str, Callable[[dict[str, Any]], Any], str]] = [
+FORGED: list[tuple[str, Callable[[Fields], Any], str]] = [
     (
         "record",
         ten_times_faster,
@@ -549,7 +533,7 @@ FORGED: list[tuple[str, Callable[[dict[str, Any]], Any], str]] = [
 def test_what_does_not_follow_from_what_was_measured_is_refused(
     run: Run,
     kind: str,
-    change: Callable[[dict[str, Any]], Any],
+    change: Callable[[Fields], Any],
     says: str,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -560,7 +544,7 @@ def test_what_does_not_follow_from_what_was_measured_is_refused(
 
 
 def test_a_failed_variant_alone_is_no_objection(tmp_path: Path) -> None:
-    def change(place: Any, record: dict[str, Any]) -> dict[str, Any]:
+    def change(place: Any, record: Fields) -> Fields:
         return (
             failed("timeout", "60 s")(record)
             if place.variant.kernel.name == "wmma_naive"
@@ -655,7 +639,7 @@ def test_what_is_published_of_variants_stays_where_their_compiler_is_missing(
     }
     replace_file(released.target / "facts.json", facts_to_json(known))
 
-    def published() -> list[list[dict[str, Any]]]:
+    def published() -> list[list[Fields]]:
         columns = {
             "resources": ["status", *NUMBERS],
             "timings": ["status", "sessions", "speedup"],
@@ -666,7 +650,7 @@ def test_what_is_published_of_variants_stays_where_their_compiler_is_missing(
         ]
         return [one.to_dict("records") for one in rows]
 
-    def facts(variant: Variant, given: dict[str, Any]) -> dict[str, Any]:
+    def facts(variant: Variant, given: Fields) -> Fields:
         if variant.id != kernel:
             return given
         return {
@@ -675,8 +659,7 @@ def test_what_is_published_of_variants_stays_where_their_compiler_is_missing(
 
     before = published()
     released.run, released.finished = "without", "2026-11-21T10:00:00Z"
-    recorded, started = {"facts": facts}, "2026-11-21T09:00:00Z"
-    released.measure(recorded=recorded, id="session-2", started=started)
+    released.measure(recorded={"facts": facts}, **SECOND)
     assert released.publish() == 0
     assert published() == before
     assert set(read_facts(released.target / "facts.json")) >= set(known)
@@ -692,7 +675,7 @@ def test_what_the_compiler_said_is_published_and_stays_without_the_cache(
             sweep, released.project.include, "sm_90a", ()
         ).requests
     ]
-    cache = released.root / ".cache" / "cubins"
+    cache = released.root / ".cache/cubins"
     for request in requests:
         write_json(
             cache / f"{request.key}.json",
@@ -766,7 +749,7 @@ def test_an_archive_that_lacks_published_sessions_is_refused(
     released: Run, caplog: pytest.LogCaptureFixture
 ) -> None:
     released.finished = "2026-11-21T10:00:00Z"
-    released.measure(["tensor_ladder"], id="session-2", started="2026-11-21T09:00:00Z")
+    released.measure(["tensor_ladder"], **SECOND)
     assert released.publish() == 0
     first = min((released.target / "records").iterdir())
     first.unlink()

@@ -112,8 +112,7 @@ def test_trust_is_of_the_published_ranges_alone(tmp_path: Path) -> None:
         "day": "2026-11-23",
     }
     lab = Lab(tmp_path)
-    lab.record(["fp32_ladder"])
-    lab.collect(["fp32_ladder"])
+    lab.record_and_collect(["fp32_ladder"])
     device = RunData.read(lab.folder, lab.sweeps(["fp32_ladder"])).source["device"]
     tables.write({"unseen": tables.frame("unseen", [row])}, lab.folder.unseen(device))
     assert not len(
@@ -172,7 +171,7 @@ def of_two_kinds() -> list[str]:
 
 def test_the_page_on_trust_says_how_far_ranges_held() -> None:
     parts = tables.read("unseen", PUBLISHED.unseen("nvidia-h200")).set_index("part")
-    said = " ".join((ROOT / "docs/trust.md").read_text(encoding="utf-8").split())
+    said = " ".join((ROOT / "docs/trust.md").read_text().split())
     names = tables.read("timings", PUBLISHED.root)["sweep"].unique()
     sweeps = parts[parts.index.isin(names) & (parts["readings"] >= FEW)]
     whole, alone, files = (
@@ -201,7 +200,7 @@ def test_the_page_on_trust_says_what_the_start_of_a_chain_adds() -> None:
     ]
     assert set(sums["reference"]) == {"copy"}
     beside = sums.set_index("kernel")["reference_median_us"]
-    said = " ".join((ROOT / "docs/trust.md").read_text(encoding="utf-8").split())
+    said = " ".join((ROOT / "docs/trust.md").read_text().split())
     assert (
         f"takes {beside.min():.1f} µs beside fast sums, and {beside['1_atomic']:.1f} µs beside `1_atomic`"
         in said
@@ -213,4 +212,4 @@ def test_the_first_screen_names_the_share_on_gpus_that_were_new() -> None:
     whole = data.frames["unseen"].set_index("part").loc["all"]
     assert Lookups(data).held("all")["covered"] == whole["covered"]
     said = f"Of {whole['readings']:,} readings on {whole['gpus']} new GPUs, {whole['covered']:.0%}"
-    assert said.replace("%", " %") in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert said.replace("%", " %") in (ROOT / "README.md").read_text()

@@ -46,7 +46,7 @@ def test_a_failed_step_is_named_at_the_end_by_its_last_words_and_a_log_that_repe
     project: Path,
 ) -> None:
     assert run(project, "compile").returncode == 0
-    plan = project / RESULTS / "plans" / "alone.json"
+    plan = project / RESULTS / "plans/alone.json"
     times = plan.stat()
     edit(plan, '"problem": "stencil"', '"problem": "of another version"')
     os.utime(plan, ns=(times.st_atime_ns, times.st_mtime_ns))

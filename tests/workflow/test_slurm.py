@@ -23,7 +23,7 @@ from conftest import (
 from ladder.measure.store import Records, read_store
 from slurm import NODES, Cluster, running_cluster, wait_for, why_no_slurm
 
-MADE_UP = ROOT / "tests" / "made_up_gpu"
+MADE_UP = ROOT / "tests/made_up_gpu"
 RESULTS = Path("results/test/nvidia-made-up-gpu")
 SWEEPS = ("alone", "with_headers", "again")
 CONFIG = ("--config", "device=nvidia-made-up-gpu", "arch=sm_90a")

@@ -19,6 +19,7 @@ from conftest import (
     edit_yaml,
     environment,
     make_project,
+    output_of,
     run_snakemake,
     snakemake_command,
 )
@@ -39,7 +40,7 @@ def facts(project: Path, variant: str) -> dict[str, Any]:
 
 def compiled_of(project: Path, sweep: str) -> list[str]:
     """Entries that the last compile job of a sweep handed to the compiler."""
-    log = (project / RESULTS / "logs" / "prepare_sweep" / f"{sweep}.log").read_text()
+    log = (project / RESULTS / "logs/prepare_sweep" / f"{sweep}.log").read_text()
     return sorted(re.findall(r"^\[\d+/\d+\] (.*)$", log, re.MULTILINE))
 
 
@@ -275,15 +276,8 @@ def test_the_commands_of_the_report_repeat_its_steps(finished: Path) -> None:
     for command in commands:
         if command.split()[0] in ("measure", "profile"):  # need a GPU
             continue
-        done = subprocess.run(
-            [sys.executable, "-m", "ladder", *command.split()],
-            cwd=finished,
-            env=environment() | {"PYTHONPATH": "workflow"},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, (command, done.stderr)
+        words = [sys.executable, "-m", "ladder", *command.split()]
+        output_of(words, finished, PYTHONPATH="workflow")
     assert report.read_text().count("\n") == text.count("\n")
 
 
@@ -317,15 +311,7 @@ def test_a_run_of_the_checkout_is_clean_to_plan_and_to_lint() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("words", ["--unlock", "--summary", "--report page.html"])
 def test_what_runs_no_job_needs_no_cores(words: str, finished: Path) -> None:
-    done = subprocess.run(
-        snakemake_command(*words.split()),
-        cwd=finished,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    output_of(snakemake_command(*words.split()), finished)
 
 
 def test_a_compiling_job_fits_beside_a_gpu_that_measures(tmp_path: Path) -> None:
