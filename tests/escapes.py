@@ -81,7 +81,7 @@ def planted(name: str, dtype: str, k: int) -> Planted:
         R * math.sqrt(2 * k),
     )
     tiles = max(1, round(0.01 * (n / TILE) ** 2))
-    # Of 3 bf16 products, see tests/problems/test_bounds.py.
+    # Of 3 bf16 products, see tests/problems/test_gemm_bounds.py.
     narrow = 85 / math.sqrt(k) * 2**-24 * k / 4
     if (bits := _BITS.get(FEWER_BITS[dtype])) is not None:
         narrow = 0.53 * 2.0**-bits * spread

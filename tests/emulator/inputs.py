@@ -9,7 +9,7 @@ import numpy as np
 from ladder.model.problem import INPUTS
 
 from emulator.ptx import Array
-from emulator.tensor_ptx import from_bits, to_bits
+from emulator.tensor_ptx import HALVES, from_bits, to_bits
 
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 _STEPS = (0x9E3779B9, 0xBB67AE85)
@@ -105,11 +105,7 @@ def _drawn(dtype: str, count: int, key: int, kind: str) -> Array:
         return np.asarray(np.clip(thousands, -(2**31), 2**31 - 1).astype(np.int32))
     if dtype == "fp8":
         return e4m3(single)
-    return np.asarray(
-        single
-        if dtype == "fp32"
-        else to_bits(single, "bf16" if dtype == "bf16" else "f16")
-    )
+    return np.asarray(single if dtype == "fp32" else to_bits(single, dtype))
 
 
 def e4m3(x: Array) -> Array:
@@ -137,7 +133,7 @@ def e4m3_pair(high: Array, low: Array) -> Array:
 def halves_of_pair(pair: Array) -> Array:
     """cvt.rn.f16x2.e4m3x2, which is exact."""
     low, high = (
-        to_bits(E4M3[pair >> at & 255].astype(np.float32), "f16").astype(np.uint32)
+        to_bits(E4M3[pair >> at & 255].astype(np.float32), "fp16").astype(np.uint32)
         for at in (0, 8)
     )
     return np.asarray(high << 16 | low)
@@ -147,10 +143,8 @@ def value(elements: Array, dtype: str) -> Array:
     """Elements as fp64."""
     if dtype == "fp8":
         return E4M3[elements]
-    if dtype in ("bf16", "fp16"):
-        return from_bits(elements, "bf16" if dtype == "bf16" else "f16").astype(
-            np.float64
-        )
+    if dtype in HALVES:
+        elements = from_bits(elements, dtype)
     return elements.astype(np.float64)
 
 

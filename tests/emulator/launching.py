@@ -19,11 +19,10 @@ from emulator.hopper import INCLUDE, box
 from emulator.hopper_ptx import HopperMachine, Map, parse_hopper
 from emulator.inputs import e4m3
 from emulator.ptx import UNSET, Array, Fault, Memory
-from emulator.tensor_ptx import from_bits, parse_tensor, to_bits
+from emulator.tensor_ptx import HALVES, from_bits, parse_tensor, to_bits
 
 _OF_HOPPER = ("mbarrier", "cp.async.bulk", "ld.acquire")
 """What GridMachine does not know."""
-_HALVES = {"fp16": "f16", "fp16_acc16": "f16", "bf16": "bf16"}
 ALPHA = 0.75
 LOADS = ("early", "late")
 BOTH = [{"loads": loads} for loads in LOADS]
@@ -155,15 +154,15 @@ def encoded(values: Array, dtype: str) -> Array:
     """Bits of fp32 values as a buffer holds them."""
     if dtype == "fp8":
         return e4m3(values)
-    if dtype in _HALVES:
-        return to_bits(values, _HALVES[dtype])
+    if dtype in HALVES:
+        return to_bits(values, dtype)
     return np.ascontiguousarray(values).view(np.uint32)
 
 
 def decoded(bits: Array, dtype: str) -> Array:
     """fp32 values of what a kernel writes."""
-    if dtype in _HALVES:
-        return from_bits(bits, _HALVES[dtype])
+    if dtype in HALVES:
+        return from_bits(bits, dtype)
     return bits.view(np.float32)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from ladder.problems.softmax.bounds import FLUSHED, PER_DISTANCE, error_bound
+from ladder.problems.softmax.bounds import ALLOWANCE, error_bound
 
 from emulator.ptx import Array
 
@@ -14,7 +14,8 @@ def errors_over_bound(made: Array, elements: Array, dtype: str) -> Array:
     right = np.exp(-distance)
     right /= right.sum(axis=1, keepdims=True)
     with np.errstate(all="ignore"):
-        allowed = np.where(right > 0, PER_DISTANCE * distance * right, 0) + FLUSHED
+        by_distance = ALLOWANCE.per_distance * distance * right
+        allowed = np.where(right > 0, by_distance, 0) + ALLOWANCE.flushed
         beyond = np.abs(made - right) - allowed
         error = np.where(beyond <= 0, 0, beyond / right)
     found = np.nan_to_num(error, nan=np.inf)

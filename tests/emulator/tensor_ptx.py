@@ -57,9 +57,14 @@ def compiled_program(
     return parse_tensor(compile_ptx(source, entry, [include]), dynamic_bytes)
 
 
+HALVES = ("bf16", "fp16", "fp16_acc16", "f16")
+"""Types of 16 bits, as the package names them, and "f16" as PTX does."""
+
+
 def to_bits(values: Array, element: str) -> Array:
-    """fp16 or bf16 bits of fp32 values, rounded to nearest even."""
-    if element == "f16":
+    """Bits of fp32 values in one of `HALVES`, rounded to nearest even."""
+    assert element in HALVES, element
+    if element != "bf16":
         return values.astype(np.float16).view(np.uint16)
     bits = np.ascontiguousarray(values, np.float32).view(np.uint32).astype(np.uint64)
     rounded = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16
@@ -67,9 +72,10 @@ def to_bits(values: Array, element: str) -> Array:
 
 
 def from_bits(bits: Array, element: str) -> Array:
-    """fp32 values of fp16 or bf16 bits."""
+    """fp32 values of bits of one of `HALVES`."""
+    assert element in HALVES, element
     bits = np.ascontiguousarray(bits, np.uint16)
-    if element == "f16":
+    if element != "bf16":
         return bits.view(np.float16).astype(np.float32)
     return (bits.astype(np.uint32) << 16).view(np.float32)
 

@@ -103,7 +103,7 @@ SEVERAL = {"cluster": 8, "stages": 3, "piece": 512}
 """Of rung 7: of 3080 columns a ring has no two rows."""
 
 
-@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
+@pytest.mark.parametrize("dtype", catalog()[FILES["7"]].dtypes)
 def test_clusters_that_stay_take_all_rows(dtype: str) -> None:
     """Whether the next row comes early or late, and where a ring holds more than one."""
     for params, columns in ((SEVERAL, 3080), (SEVERAL, 264), ({"cluster": 1}, 264)):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from checkout import facts_without_spills, in_triton
+from checkout import catalog, facts_without_spills, in_triton
 from conftest import ROOT
 from emulator.inputs import drawn, value
 from emulator.softmax_rule import error_over_bound
@@ -21,15 +21,16 @@ FOLDER = ROOT / "kernels" / "memory_bound" / "softmax"
 KINDS = ("uniform", "positive", "wide", "integers", "spikes", "masked", "equal")
 HELD = {"block": 128, "warps": 4, "aligned": 1}
 ONLINE = HELD | {"online": 1}
+DTYPES = catalog()["triton_softmax"].dtypes
 CASES = [
     *(
         (dtype, *size, HELD, "uniform")
-        for dtype in ("fp32", "bf16")
+        for dtype in DTYPES
         for size in ((1, 1), (5, 31), (3, 128))
     ),
     *(
         (dtype, *size, ONLINE, "uniform")
-        for dtype in ("fp32", "bf16")
+        for dtype in DTYPES
         for size in ((2, 1), (3, 129), (2, 384))
     ),
     *(("fp32", 3, 96, HELD | {"aligned": 16}, kind) for kind in KINDS),

@@ -17,6 +17,7 @@ import pytest
 from conftest import ROOT
 from ladder.gpu.external import Array
 from ladder.problems.reduction import PROBLEM
+from ladder.problems.softmax import PROBLEM as SOFTMAX
 
 NVCC = shutil.which("nvcc")
 BUFFERS = {"input": Array(256, (1031,), "fp32"), "output": Array(8192, (1,), "fp32")}
@@ -109,7 +110,11 @@ class FakeTorch(SimpleNamespace):
 
     def __init__(self, **functions: Any) -> None:
         super().__init__(
-            float32=np.float32, bfloat16=np.float16, streams=[], **functions
+            float32=np.float32,
+            float16=np.float16,
+            bfloat16=np.float16,
+            streams=[],
+            **functions,
         )
         self.cuda = SimpleNamespace(
             stream=self._on, ExternalStream=lambda pointer: pointer
@@ -130,14 +135,17 @@ def played(monkeypatch: pytest.MonkeyPatch, **functions: Any) -> FakeTorch:
     return fake
 
 
-@pytest.mark.parametrize("dtype", PROBLEM.dtypes)
-@pytest.mark.parametrize(
-    ("name", "entry"), [("sum", "total"), ("softmax", "along_rows")]
-)
+CASES = [
+    *(("sum", "total", dtype) for dtype in PROBLEM.dtypes),
+    *(("softmax", "along_rows", dtype) for dtype in SOFTMAX.dtypes),
+]
+
+
+@pytest.mark.parametrize(("name", "entry", "dtype"), CASES)
 def test_torch_adds_up_in_fp32_or_makes_softmax_of_rows_on_the_stream(
     monkeypatch: pytest.MonkeyPatch, name: str, entry: str, dtype: str
 ) -> None:
-    kind = np.float16 if dtype == "bf16" else np.float32
+    kind = np.float32 if dtype == "fp32" else np.float16
     rows, output = np.arange(6, dtype=kind).reshape(2, 3), np.zeros((2, 3), kind)
     if name == "sum":
         rows, output = rows.reshape(6), np.zeros(1, np.float32)
@@ -197,7 +205,7 @@ class Words(FakeTensor):
 
 def play_torch(monkeypatch: pytest.MonkeyPatch) -> FakeTorch:
     """torch, which notes the backends that it is asked for."""
-    fake = played(monkeypatch, float16=np.float16, backends=[])
+    fake = played(monkeypatch, backends=[])
     fake.as_tensor = lambda array, device: Words(array)
 
     @contextlib.contextmanager

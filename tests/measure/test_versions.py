@@ -51,10 +51,10 @@ def locked_files() -> dict[str, str]:
 
 ADVICE = """
 Decide whether records made before still stand:
-- may a result be refused now that passed, or pass that was refused: raise check_version of the problem;
+- may a result that was checked before get another verdict now: raise check_version of the problem;
 - may the same launch read another time or count: raise TIMING_VERSION of the regime (model/cell.py);
 - may the same source give another cubin or other facts: raise FACTS_VERSION (build/cubin.py);
-- none of these: leave the versions.
+- none of these: leave the versions (docs/measuring.md, "What stands, and what is measured again").
 Then run: PYTHONPATH=tests python tests/measure/test_versions.py 'what changed, and why the versions follow'
 """
 

@@ -34,7 +34,7 @@ def rounded(x: Array, dtype: str) -> Array:
     """Bits of fp32 numbers in a narrow type."""
     if dtype == "fp8":
         return e4m3(x.astype(SINGLE))
-    return to_bits(x.astype(SINGLE), "bf16" if dtype == "bf16" else "f16")
+    return to_bits(x.astype(SINGLE), dtype)
 
 
 def narrow(x: Array, dtype: str) -> Array:

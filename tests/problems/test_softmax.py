@@ -13,7 +13,7 @@ from emulator.softmax_rule import error_over_bound, errors_over_bound
 from emulator.tensor_ptx import from_bits, to_bits
 from ladder.model.problem import C_TYPES, INPUTS
 from ladder.problems.softmax import PROBLEM
-from ladder.problems.softmax.bounds import error_bound, rms_share
+from ladder.problems.softmax.bounds import ALLOWANCE, error_bound, rms_share
 from problems.check_kernels import inspected
 
 KEY = 0x0123_4567_89AB_CDEF
@@ -24,18 +24,8 @@ LOG2E = SINGLE(1.4426950408889634)
 def matrix(
     dtype: str, rows: int, columns: int, kind: str = "uniform", key: int = KEY
 ) -> Array:
-    """Bits of the matrix that is drawn."""
-    elements = drawn(dtype, rows * columns, key, kind)
-    return (elements.view(np.uint32) if dtype == "fp32" else elements).reshape(
-        rows, columns
-    )
-
-
-def numbers(bits: Array) -> Array:
-    """Of such bits, as fp64."""
-    return (
-        value(bits.view(SINGLE), "fp32") if bits.itemsize == 4 else value(bits, "bf16")
-    )
+    """What is drawn: fp32 numbers, or bits of 16-bit ones."""
+    return drawn(dtype, rows * columns, key, kind).reshape(rows, columns)
 
 
 def exponential(x: Array) -> Array:
@@ -79,24 +69,21 @@ def online(x: Array) -> Array:
 
 
 def rounded(made: Array, dtype: str) -> Array:
-    """Bits of outputs."""
-    return (
-        np.ascontiguousarray(made).view(np.uint32)
-        if dtype == "fp32"
-        else to_bits(made, "bf16")
-    )
+    """Outputs as a buffer holds them."""
+    single = made.astype(SINGLE)
+    return single if dtype == "fp32" else to_bits(single, dtype)
 
 
 def share(made: Array, given: Array, dtype: str) -> float:
     """The largest error over the bound, in fp64."""
-    x = numbers(given)
+    x = value(given, dtype)
     known = np.isfinite(x).any(axis=1)
-    return error_over_bound(numbers(made)[known], x[known], dtype)
+    return error_over_bound(value(made, dtype)[known], x[known], dtype)
 
 
 def together(made: Array, given: Array, dtype: str) -> float:
     """The root mean square of errors over the bound."""
-    errors = errors_over_bound(numbers(made), numbers(given), dtype)
+    errors = errors_over_bound(value(made, dtype), value(given, dtype), dtype)
     return float(np.sqrt(np.mean(errors**2)))
 
 
@@ -112,10 +99,10 @@ def by_polynomial(x: Array) -> Array:
 def test_all_errors_together_are_held_to_what_kernels_have() -> None:
     """Of fp32 a column of 65536 that is left out shows, which the largest error does not."""
     given = matrix("bf16", 64, 4096)
-    made = rounded(by_polynomial(numbers(given)).astype(SINGLE), "bf16")
+    made = rounded(by_polynomial(value(given, "bf16")), "bf16")
     assert together(made, given, "bf16") > rms_share("bf16", "uniform", given.size)
     given = matrix("fp32", 8, 65536)
-    made = rounded(exact(numbers(given), slice(1, None)).astype(SINGLE), "fp32")
+    made = rounded(exact(value(given, "fp32"), slice(1, None)), "fp32")
     assert share(made, given, "fp32") < 1
     assert together(made, given, "fp32") > rms_share("fp32", "uniform", given.size)
 
@@ -130,7 +117,7 @@ def test_softmax_in_fp32_lies_within_the_bound(
     for rows, columns in ((50, 1), (50, 7), (50, 128), (20, 1024), (2, 65536)):
         given = matrix(dtype, rows, columns, kind)
         with np.errstate(all="ignore"):
-            made = way(numbers(given).astype(SINGLE))
+            made = way(value(given, dtype).astype(SINGLE))
         assert share(rounded(made, dtype), given, dtype) < 1, (rows, columns)
         if kind == "uniform":
             found = together(rounded(made, dtype), given, dtype)
@@ -140,9 +127,9 @@ def test_softmax_in_fp32_lies_within_the_bound(
 
 def test_ascending_rows_lie_within_the_bound() -> None:
     """The maximum changes with each number of a thread: 8 times, and 7 in the tree."""
-    given = np.linspace(-20, 20, 1024, dtype=SINGLE)[None].view(np.uint32)
+    given = np.linspace(-20, 20, 1024, dtype=SINGLE)[None]
     with np.errstate(all="ignore"):
-        made = online(given.view(SINGLE))
+        made = online(given)
     assert share(rounded(made, "fp32"), given, "fp32") < 1
 
 
@@ -173,13 +160,13 @@ CHEATS: dict[str, tuple[str, Callable[[Array], Array]]] = {
         "spikes",
         lambda x: exponential(x) / exponential(x).sum(axis=1, keepdims=True),
     ),
-    "one column is left out of the sum": (
+    "a column of 1024 is left out of the sum": (
         "uniform",
-        lambda x: exact(x, slice(1, None)),
+        lambda x: exact(x, slice(x.shape[1] // 1024, None)),
     ),
     "the last column is left unwritten": ("uniform", without_the_end),
     "a sum in bf16": ("uniform", in_narrow("bf16")),
-    "a sum in fp16": ("uniform", in_narrow("f16")),
+    "a sum in fp16": ("uniform", in_narrow("fp16")),
     "the sum of the row before": (
         "uniform",
         lambda x: (
@@ -197,11 +184,15 @@ CHEATS: dict[str, tuple[str, Callable[[Array], Array]]] = {
 
 @pytest.mark.parametrize("dtype", PROBLEM.dtypes)
 @pytest.mark.parametrize("cheat", CHEATS)
-def test_what_is_no_softmax_leaves_the_bound(cheat: str, dtype: str) -> None:
+@pytest.mark.parametrize(("rows", "columns"), [(16, 1024), (8, 65536)])
+def test_what_is_no_softmax_leaves_the_bound(
+    rows: int, columns: int, cheat: str, dtype: str
+) -> None:
+    """Also in long rows: of their small outputs an absolute allowance hides most."""
     kind, way = CHEATS[cheat]
-    given = matrix(dtype, 16, 1024, kind)
+    given = matrix(dtype, rows, columns, kind)
     with np.errstate(all="ignore"):
-        made = rounded(way(numbers(given)).astype(SINGLE), dtype)
+        made = rounded(way(value(given, dtype)), dtype)
     assert not share(made, given, dtype) <= 1
 
 
@@ -212,8 +203,8 @@ def found_in(
     dtype: str, output: Array, kind: str = "uniform", rms_scale: float = 0.0
 ) -> float:
     entry, drawn_with = f"check_rows<{C_TYPES[dtype]}>", (KEY, INPUTS.index(kind))
-    scale = int(np.float64(rms_scale).view(np.uint64))
-    return inspected("softmax", entry, [output], *output.shape, *drawn_with, scale)
+    reals = np.array([*ALLOWANCE, rms_scale]).view(np.uint64).tolist()
+    return inspected("softmax", entry, [output], *output.shape, *drawn_with, *reals)
 
 
 @pytest.mark.parametrize("kind", INPUTS)
@@ -225,7 +216,7 @@ def test_the_check_finds_the_errors_of_rows_that_were_drawn(
     for rows, columns in ((5, 37), (3, 300)):
         given = matrix(dtype, rows, columns, kind)
         with np.errstate(all="ignore"):
-            made = rounded(three_passes(numbers(given).astype(SINGLE)), dtype)
+            made = rounded(three_passes(value(given, dtype).astype(SINGLE)), dtype)
         found = found_in(dtype, made, kind) / error_bound(columns, dtype)
         assert found == pytest.approx(share(made, given, dtype), rel=1e-6, abs=1e-9)
         if kind == "uniform":
@@ -236,20 +227,20 @@ def test_the_check_finds_the_errors_of_rows_that_were_drawn(
 
 @pytest.mark.parametrize("dtype", PROBLEM.dtypes)
 def test_it_looks_at_every_element(dtype: str) -> None:
-    right = rounded(three_passes(numbers(matrix(dtype, 3, 37)).astype(SINGLE)), dtype)
+    right = rounded(exact(value(matrix(dtype, 3, 37), dtype)), dtype)
     for at in range(0, right.size, 5):
         one = right.copy()
         one.reshape(-1)[at] = 0
         assert found_in(dtype, one) == pytest.approx(1.0, abs=1e-4), at
-    one.reshape(-1)[-1] = 0xFFFFFFFF if dtype == "fp32" else 0xFFFF
+    one.reshape(-1)[-1] = np.nan if dtype == "fp32" else 0xFFFF
     assert found_in(dtype, one) == 1e300
 
 
 def test_a_row_of_nothing_is_not_looked_at() -> None:
     given = matrix("fp32", 40, 1, "masked")
-    none = np.isneginf(given.view(SINGLE))
+    none = np.isneginf(given)
     assert none.any()
-    made = np.where(none, np.uint32(0xFFFFFFFF), SINGLE(1).view(np.uint32))
+    made = np.where(none, SINGLE(np.nan), SINGLE(1))
     assert found_in("fp32", made, "masked") == 0
     made[np.flatnonzero(~none)[0]] = 0
     assert found_in("fp32", made, "masked") == pytest.approx(1.0)

@@ -5,7 +5,7 @@ columns. u = 2**-24 is the unit roundoff of fp32. Relative to y, fp32 loses:
 
 - In the exponent, up to 4 u d: x - m is rounded, and so is its product with log2(e), whose fp32 value is off by u / 4.
   That is 2.3 u d, also where an exponent is cut at maxima of parts of the row, since the distances add up to d. The
-  check knows d of each output, and allows that loss by itself (`PER_DISTANCE`).
+  check knows d of each output, and allows that loss by itself (`per_distance`).
 - In an exponential, 4 u: ex2.approx errs by 2**-22 at most (PTX ISA, ex2), expf by less. That of 0 is 1.
 - In S, the mean over the row's terms of what each loses. Its exponential: 4 u + 4 u d. The mean of d, with the terms as
   weights, is their entropy less log S, hence at most log n. Its additions: terms are positive, so k additions behind
@@ -19,21 +19,31 @@ columns. u = 2**-24 is the unit roundoff of fp32. Relative to y, fp32 loses:
 Together that is n / 128 + 152 + 4 log n units of roundoff. No chance is in it but in the number of changes, whose mean
 over a row of independent numbers hardly varies. A bf16 output is then rounded, by 2**-8 of itself at most.
 
-Exponentials below 2**-126 may be flushed to zero. S is at least 1, so the check allows 2**-125 anywhere (`FLUSHED`).
+Exponentials below 2**-126 may be flushed to zero. S is at least 1, so the check allows 2**-125 anywhere (`flushed`).
 
 Root mean square, of uniform inputs: in fp32 that of emulated kernels is 0.07 of the bound at most, with exponentials
 that all err by the most; 0.2 is allowed. In bf16 it is 0.42 of a half unit (0.72 / sqrt(3): see the same of attention),
 and half of the bound is allowed.
 
 What may be left out unseen: of S in fp32 a share of 2e-6 at 1024 columns, where one column is 1e-3, and of 3e-5 at
-262144, which is 7 columns. A sum that is rounded to bf16 or fp16 errs by more at any number of columns.
+262144, which is 7 columns. A sum that is rounded to bf16 or fp16 errs by more at any number of columns. Of bf16 outputs
+this takes many rows to show, since it shows only where an output is rounded by nearly the most.
 """
 
 import math
+from typing import NamedTuple
 
-PER_DISTANCE = 2.0**-22
-FLUSHED = 2.0**-125
-"""Both as in check.cu."""
+
+class Allowance(NamedTuple):
+    """What the check allows beside the bound, in the order of its kernels' arguments."""
+
+    per_distance: (
+        float  # share of an output, for each unit of its distance from the maximum
+    )
+    flushed: float  # anywhere
+
+
+ALLOWANCE = Allowance(per_distance=2.0**-22, flushed=2.0**-125)
 _RMS = {"fp32": 0.2, "bf16": 0.5}
 _ROUNDOFF = {"fp32": 0.0, "bf16": 2.0**-8}
 

@@ -32,11 +32,11 @@ __device__ void for_each_drawn(index_t row, index_t columns, Key key, int kind, 
   }
 }
 
-// The largest relative error of the rows that this block looks at, beyond what bounds.py allows by itself: 2**-22 for
-// each unit of an element's distance from the maximum, and 2**-125 anywhere. NaN, as the poison is, is an error. Their
-// squares are added to `squares`.
+// The largest relative error of the rows that this block looks at, beyond what `Allowance` of bounds.py allows by itself.
+// NaN, as the poison is, is an error. The squares of errors are added to `squares`.
 template <class T>
-__device__ double worst_error(const T* output, index_t rows, index_t columns, Key key, int kind, double& squares) {
+__device__ double worst_error(const T* output, index_t rows, index_t columns, Key key, int kind, double per_distance,
+                              double flushed, double& squares) {
   double worst = 0.0;
   for (index_t row = blockIdx.x; row < rows; row += gridDim.x) {
     const double least = __longlong_as_double(0xFFF0000000000000ll);
@@ -48,7 +48,7 @@ __device__ double worst_error(const T* output, index_t rows, index_t columns, Ke
     const double scale = 1.0 / over_block(sum, [](double a, double b) { return a + b; });
     for_each_drawn<T>(row, columns, key, kind, [&](index_t at, double x) {
       const double right = exp(x - maximum) * scale;
-      const double allowed = (right > 0.0 ? 0x1p-22 * (maximum - x) * right : 0.0) + 0x1p-125;
+      const double allowed = (right > 0.0 ? per_distance * (maximum - x) * right : 0.0) + flushed;
       const double beyond = fabs(to_double(output[at]) - right) - allowed;
       const double error = beyond <= 0.0 ? 0.0 : beyond / right;
       raise(worst, error);
@@ -62,16 +62,16 @@ __device__ double worst_error(const T* output, index_t rows, index_t columns, Ke
 
 template <class T>
 __global__ void compare_rows(double* maximum, double* squares, const T* output, index_t rows, index_t columns, Key key,
-                             int kind) {
+                             int kind, double per_distance, double flushed) {
   double of_errors = 0.0;
-  raise_to_block(maximum, worst_error(output, rows, columns, key, kind, of_errors));
+  raise_to_block(maximum, worst_error(output, rows, columns, key, kind, per_distance, flushed, of_errors));
   add_to_block(squares, of_errors);
 }
 
 template <class T>
 __global__ void check_rows(CheckResultSlot slot, const T* output, index_t rows, index_t columns, Key key, int kind,
-                           double rms_scale) {
+                           double per_distance, double flushed, double rms_scale) {
   double of_errors = 0.0;
-  const double worst = worst_error(output, rows, columns, key, kind, of_errors);
+  const double worst = worst_error(output, rows, columns, key, kind, per_distance, flushed, of_errors);
   write_check_result(slot, worst, of_errors, rms_scale);
 }

@@ -5,7 +5,7 @@ import math
 from ladder.gpu.device import CheckResultSlot
 from ladder.gpu.instance import Check, HarnessCall, Instance, Shapes
 from ladder.model.problem import C_TYPES, Params
-from ladder.problems.softmax.bounds import error_bound, rms_share
+from ladder.problems.softmax.bounds import ALLOWANCE, error_bound, rms_share
 
 _THREADS = 256  # of the check a row, as in check.cu
 
@@ -41,6 +41,7 @@ class SoftmaxInstance(Instance):
             self.size["n"],
             given.key,
             given.kind,
+            *ALLOWANCE,
             *scale,
         )
         entry = f"{kernel}<{C_TYPES[self.dtype]}>"
