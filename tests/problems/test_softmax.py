@@ -7,17 +7,24 @@ from typing import Any
 
 import numpy as np
 import pytest
-from emulator.inputs import value
+from emulator.inputs import drawn, value
 from emulator.ptx import Array
 from emulator.softmax_rule import error_over_bound, errors_over_bound
 from emulator.tensor_ptx import from_bits, to_bits
 from ladder.model.problem import C_TYPES, INPUTS
 from ladder.problems.softmax import PROBLEM
 from ladder.problems.softmax.bounds import ALLOWANCE, error_bound, rms_share
-from problems.check_kernels import KEY, inspected, matrix
+from problems.check_kernels import KEY, inspected
 
 SINGLE = np.float32
 LOG2E = SINGLE(1.4426950408889634)
+
+
+def matrix(
+    dtype: str, rows: int, columns: int, kind: str = "uniform", key: int = KEY
+) -> Array:
+    """What is drawn: fp32 numbers, or bits of 16-bit ones."""
+    return drawn(dtype, rows * columns, key, kind).reshape(rows, columns)
 
 
 def exponential(x: Array) -> Array:
