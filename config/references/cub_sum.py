@@ -59,23 +59,15 @@ def compiled(arch):
     nvcc = shutil.which("nvcc") or shutil.which("/usr/local/cuda/bin/nvcc")
     if nvcc is None:
         raise FileNotFoundError("nvcc, of a CUDA toolkit")
-    version = subprocess.run(
-        [nvcc, "--version"], capture_output=True, check=True
-    ).stdout
-    made_from = hashlib.sha256(version + arch.encode() + SOURCE.encode()).hexdigest()[
-        :16
-    ]
+    version = subprocess.run([nvcc, "--version"], capture_output=True, check=True).stdout
+    made_from = hashlib.sha256(version + arch.encode() + SOURCE.encode()).hexdigest()[:16]
     made = KEPT / f"cub_sum-{made_from}.so"
     if not made.exists():
         KEPT.mkdir(parents=True, exist_ok=True)
-        source, own = (
-            KEPT / f"cub_sum-{os.getpid()}{ending}" for ending in (".cu", ".so")
-        )
+        source, own = (KEPT / f"cub_sum-{os.getpid()}{ending}" for ending in (".cu", ".so"))
         source.write_text(SOURCE, encoding="utf-8")
         flags = ["-O3", "-std=c++17", "-shared", "-Xcompiler", "-fPIC", f"-arch={arch}"]
-        done = subprocess.run(
-            [nvcc, *flags, source, "-o", own], capture_output=True, text=True
-        )
+        done = subprocess.run([nvcc, *flags, source, "-o", own], capture_output=True, text=True)
         source.unlink()
         if done.returncode:
             raise RuntimeError(f"nvcc: {done.stderr[:300]}")
@@ -88,16 +80,12 @@ _LIBRARY, _STORAGE = [], {}
 
 def total(problem, buffers, sizes, scalars, stream):
     if not _LIBRARY:
-        _LIBRARY.append(
-            ctypes.CDLL(str(compiled("sm_{}{}".format(*Device().compute_capability))))
-        )
+        _LIBRARY.append(ctypes.CDLL(str(compiled("sm_{}{}".format(*Device().compute_capability)))))
     elements = ctypes.c_int64(sizes["elements"])
     key = problem.dtype, sizes["elements"]
     if key not in _STORAGE:
         state = ctypes.c_void_p()
-        if error := getattr(_LIBRARY[0], f"prepare_{problem.dtype}")(
-            ctypes.byref(state), elements
-        ):
+        if error := getattr(_LIBRARY[0], f"prepare_{problem.dtype}")(ctypes.byref(state), elements):
             raise RuntimeError(f"no storage: CUDA error {error}")
         _STORAGE[key] = state
     pointers = (ctypes.c_void_p(buffers[name].pointer) for name in ("input", "output"))

@@ -14,8 +14,7 @@ OF_GRAPH = {"fp16": cudnn.data_type.HALF, "bf16": cudnn.data_type.BFLOAT16}
 
 def forward(problem, buffers, sizes, scalars, stream):
     q, k, v, o = (
-        torch.as_tensor(buffers[name], device="cuda").view(TYPES[problem.dtype])[None]
-        for name in "qkvo"
+        torch.as_tensor(buffers[name], device="cuda").view(TYPES[problem.dtype])[None] for name in "qkvo"
     )
     handle = cudnn.create_handle()
     cudnn.set_stream(handle=handle, stream=stream)
@@ -42,9 +41,7 @@ def forward(problem, buffers, sizes, scalars, stream):
     graph.create_execution_plans([cudnn.heur_mode.A, cudnn.heur_mode.FALLBACK])
     graph.check_support()
     graph.build_plans()
-    workspace = torch.empty(
-        graph.get_workspace_size(), device="cuda", dtype=torch.uint8
-    )
+    workspace = torch.empty(graph.get_workspace_size(), device="cuda", dtype=torch.uint8)
     places = {**dict(zip(given, (q, k, v), strict=True)), made: o}
 
     def launch():

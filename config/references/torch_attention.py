@@ -12,18 +12,13 @@ TYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
 
 def by(backend, problem, buffers, sizes, stream):
     q, k, v, o = (
-        torch.as_tensor(buffers[name], device="cuda").view(TYPES[problem.dtype])[None]
-        for name in "qkvo"
+        torch.as_tensor(buffers[name], device="cuda").view(TYPES[problem.dtype])[None] for name in "qkvo"
     )
     queue, causal = torch.cuda.ExternalStream(stream), bool(sizes["causal"])
 
     def launch():
         with torch.cuda.stream(queue), sdpa_kernel(backend):
-            o.copy_(
-                torch.nn.functional.scaled_dot_product_attention(
-                    q, k, v, is_causal=causal
-                )
-            )
+            o.copy_(torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal))
 
     return launch
 

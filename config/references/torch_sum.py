@@ -6,9 +6,7 @@ TYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
 def total(problem, buffers, sizes, scalars, stream):
-    numbers = torch.as_tensor(buffers["input"], device="cuda").view(
-        TYPES[problem.dtype]
-    )
+    numbers = torch.as_tensor(buffers["input"], device="cuda").view(TYPES[problem.dtype])
     output = torch.as_tensor(buffers["output"], device="cuda")
     queue = torch.cuda.ExternalStream(stream)
 

@@ -17,14 +17,16 @@ import pytest
 import test_worker
 from checkout import catalog
 from conftest import GEMMS, ROOT, make_project
-from ladder.catalogue.sweeps import make_sweep
+from ladder.catalogue.sweeps import load_sweeps, make_sweep
 from ladder.gpu.instance import Check
 from ladder.gpu.timing import capture
 from ladder.measure import watch, worker
 from ladder.measure.assignment import Assignment
 from ladder.measure.conditions import tree_conditions
 from ladder.model.errors import LadderError
+from ladder.model.folders import Project
 from ladder.model.plan import Plan
+from ladder.results.published_records import read_archive
 from measuring import measured, on_gpu
 from test_worker import planned, played
 
@@ -528,3 +530,20 @@ def test_on_a_gpu_a_reference_that_goes_wrong_is_named(
     assert all(
         "mine" in record.reason and "gemm_fp32" in record.reason for record in records
     )
+
+
+@pytest.mark.published
+def test_references_of_the_sweeps_are_those_that_were_measured() -> None:
+    """Their bytes are in the conditions of records: a file that is only formatted makes its cells due."""
+    project = Project(ROOT)
+    archive = read_archive(project.published("nvidia-h200").records)
+    sweeps = load_sweeps(project.sweeps, catalog(), None)
+    for sweep in sweeps.values():
+        trees = [
+            record.conditions.tree for record in archive if record.sweep == sweep.name
+        ]
+        for name, reference in sweep.reference.external.items():
+            measured = {tree.get("external", {}).get(name) for tree in trees}
+            assert reference.digest[:16] in measured, (
+                f"{reference.file}: not as measured"
+            )
