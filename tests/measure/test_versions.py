@@ -1,7 +1,7 @@
 """Code that checks, times or compiles is locked: a change of it is a decision about the records made before.
 
-`PYTHONPATH=tests python tests/measure/test_versions.py REASON` locks the files as they are, and writes the reason into
-the lock file.
+`PYTHONPATH=tests:workflow python tests/measure/test_versions.py REASON` locks the files as they are, and writes the
+reason into the lock file.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ Decide whether records made before still stand:
 - may the same launch read another time or count: raise TIMING_VERSION of the regime (model/cell.py);
 - may the same source give another cubin or other facts: raise FACTS_VERSION (build/cubin.py);
 - none of these: leave the versions (docs/measuring.md, "What stands, and what is measured again").
-Then run: PYTHONPATH=tests python tests/measure/test_versions.py 'what changed, and why the versions follow'
+Then run: PYTHONPATH=tests:workflow python tests/measure/test_versions.py 'what changed, and why the versions follow'
 """
 
 

@@ -29,6 +29,7 @@ from ladder.gpu.instance import Check
 from ladder.measure import bench, beyond, watch, worker
 from ladder.measure.assignment import Assignment
 from ladder.measure.gpu_job import process_command
+from ladder.model.cell import REGIMES
 from ladder.model.errors import LadderError
 from ladder.model.folders import Project
 from ladder.model.kernel import Variant
@@ -303,7 +304,7 @@ def test_tasks_go_through_every_regime(name: str, tmp_path: Path) -> None:
     own = worker.Worker(plan, tmp_path)
     launched = [index for index, task in enumerate(plan.tasks) if task.launch]
     for index in launched[:: max(1, len(launched) // 6)]:
-        answer = own.answer(assignment(plan, index, "cold", "warm", "sustained"))
+        answer = own.answer(assignment(plan, index, *REGIMES))
         json.dumps(answer)
         assert not answer["fatal"]
         blocks = answer["results"]["sustained"].get("blocks", {})

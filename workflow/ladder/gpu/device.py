@@ -182,7 +182,10 @@ def guards_of(allocation: Buffer, begin: int, size: int) -> tuple[Guard, Guard]:
 
 
 class L2:
-    """The state of a GPU's L2 cache before a launch, which a regime is made of: buffers that take its place."""
+    """The state of a GPU's L2 cache before a launch, which a regime is made of: buffers that take its place.
+
+    `bytes` is the size of such a buffer, which may be larger than the cache: one no larger might evict nothing.
+    """
 
     def __init__(self, gpu: Gpu, size: int) -> None:
         self.gpu, self.bytes = gpu, max(size, _LEAST_L2_BYTES)

@@ -12,7 +12,7 @@ from ladder.measure.choice import library_times, partners
 from ladder.measure.ncu import Note
 from ladder.measure.plan_records import WRONG, PlanRecords
 from ladder.measure.store import Account
-from ladder.model.cell import BACK_TO_BACK, COUNTERS, SUSTAINED
+from ladder.model.cell import BACK_TO_BACK, COUNTERS
 from ladder.model.folders import RunFolder
 from ladder.model.intervals import abba_ratios, median, median_interval
 from ladder.model.plan import Task
@@ -171,8 +171,9 @@ class Collector:
                 continue
             if record.status == "ok":
                 self.add_record(task, record)
-            elif record.cell.regime == SUSTAINED and record.status not in WRONG:
-                self.note("measure", f"{_name(task)}, sustained", record.reason)
+            elif record.cell.regime != "warm" and record.status not in WRONG:
+                subject = f"{_name(task)}, {record.cell.regime}"
+                self.note("measure", subject, record.reason)
         if first is not None and not task.beside:
             self.add_metrics(task, first)
         counted = self.view.current_record(task, COUNTERS) if task.counted else None
