@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from ladder.measure.conditions import code_versions
-from ladder.model.cell import COUNTERS
+from ladder.model.cell import COUNTERS, size_label
 from ladder.model.record import Record, from_json
 
 
@@ -118,3 +118,10 @@ def test_an_odd_halo_has_no_radius_and_stays() -> None:
     assert read_stencil(4, schema=2).cell.params["k"] == 4, (
         "k of a later record is whatever its kernel calls k"
     )
+
+
+def test_a_size_is_written_as_people_do() -> None:
+    cube = {"m": 4096, "n": 4096, "k": 4096}
+    sizes = {}, cube, {"elements": 2**28}, cube | {"m": 512, "k": 64}
+    labels = [size_label(size) for size in sizes]
+    assert labels == ["", "4096", "2^28", "512x4096x64"]

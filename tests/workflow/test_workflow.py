@@ -273,7 +273,8 @@ def test_the_commands_of_the_report_repeat_its_steps(finished: Path) -> None:
     text = report.read_text()
     commands = re.findall(r"^ladder (.*?)(?:  #.*)?$", text, re.MULTILINE)
     assert len(commands) == 8
-    for command in commands:
+    (sweeps,) = re.findall(r'^sweeps="(.*)"$', text, re.MULTILINE)
+    for command in [command.replace("$sweeps", sweeps) for command in commands]:
         if command.split()[0] in ("measure", "profile"):  # need a GPU
             continue
         words = [sys.executable, "-m", "ladder", *command.split()]

@@ -128,10 +128,10 @@ class Cell:
 
 
 def size_label(size: Mapping[str, int]) -> str:
-    """A size as people write it: 4096 for a cube, 512x4096x64 otherwise, powers of two from 2^16 as such."""
-    first, *others = size.values()
-    if all(extent == first for extent in others):
-        return count_label(first)
+    """A size as people write it: 4096 for a cube, 512x4096x64 otherwise, powers of two from 2^16 as such; "" for none."""
+    extents = {*size.values()}
+    if len(extents) == 1:
+        return count_label(*extents)
     return "x".join(map(str, size.values()))
 
 
