@@ -128,7 +128,7 @@ class Cell:
 
 
 def size_label(size: Mapping[str, int]) -> str:
-    """A size as people write it: 4096 for a cube, 512x4096x64 otherwise, powers of two from 2^16 as such; "" for none."""
+    """A size as people write it: 4096 for a cube, else 512x4096x64, powers of two from 2^16 as such; "" for none."""
     extents = {*size.values()}
     if len(extents) == 1:
         return count_label(*extents)
