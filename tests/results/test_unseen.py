@@ -159,6 +159,9 @@ def of_two_kinds() -> list[str]:
     times = kernel_6.groupby(is_rarer)["median_us"].mean()
     placed = pd.read_csv(PUBLISHED.unseen("nvidia-h200") / "placement.csv")
     padded = placed[placed["sweep"] == "fp32_padding"]
+    clusters = pd.read_csv(PUBLISHED.unseen("nvidia-h200") / "clusters.csv")
+    assert list(clusters["copy_gbytes_per_s"] < 4265) == [False, True, True]
+    assert {*clusters["parts"]} == {"18 18 16 16 16 16 16 8 2 2 2 2"}
     assert padded["covered"].all()
     assert not {*padded["gpu_uuid"]} & {*rarer.index}
     return [

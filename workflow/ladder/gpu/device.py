@@ -299,8 +299,8 @@ class Harness:
         for key, (bits, tag) in zip(
             keys, struct.iter_unpack("QQ", results), strict=True
         ):
-            (error,) = struct.unpack("d", struct.pack("Q", bits))
-            errors.append(error if tag == _mixed(key, bits) else math.inf)
+            is_tagged = tag == _mixed(key, bits)
+            errors.append(as_double(bits) if is_tagged else math.inf)
         return errors
 
     def read_through(self, data: Buffer) -> None:
@@ -317,3 +317,9 @@ def _typed(value: Any) -> Any:
     if isinstance(value, float):
         return ctypes.c_double(value)
     return ctypes.c_int64(value) if isinstance(value, int) else value
+
+
+def as_double(bits: int) -> float:
+    """The number of type double that has these bits."""
+    number: float = struct.unpack("d", struct.pack("Q", bits))[0]
+    return number

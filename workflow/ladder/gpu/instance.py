@@ -22,6 +22,7 @@ from ladder.gpu.device import (
     Gpu,
     Guard,
     Launcher,
+    as_double,
     guards_of,
 )
 from ladder.gpu.tensor import Tensor
@@ -210,8 +211,8 @@ class Instance(ABC):
         harness = self.gpu.harness
         places = harness.maximum, harness.count
         largest, bits = harness.reduce(entry, elements, *places, *arguments)
-        (squares,) = struct.unpack("d", struct.pack("Q", bits))
-        bound, together = self.error_bound(params), scale * math.sqrt(squares)
+        bound = self.error_bound(params)
+        together = scale * math.sqrt(as_double(bits))
         if together > bound:
             largest = max(largest, together)
             share = f"{together / bound:.3g} times what is allowed"

@@ -35,12 +35,13 @@ from typing import NamedTuple
 
 
 class Allowance(NamedTuple):
-    """What the check allows beside the bound, in the order of its kernels' arguments."""
+    """What the check allows beside the bound, in the order of its kernels' arguments.
 
-    per_distance: (
-        float  # share of an output, for each unit of its distance from the maximum
-    )
-    flushed: float  # anywhere
+    `per_distance`: share of an output, for each unit of its distance from the maximum; `flushed`: anywhere.
+    """
+
+    per_distance: float
+    flushed: float
 
 
 ALLOWANCE = Allowance(per_distance=2.0**-22, flushed=2.0**-125)

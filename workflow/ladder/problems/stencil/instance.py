@@ -8,10 +8,9 @@ from ladder.gpu.instance import HarnessCall, Instance, Shapes
 from ladder.model.problem import C_TYPES, Params
 from ladder.problems.stencil import halo
 
-TILE, STRETCH = (
-    1024,
-    32,
-)  # elements: a stretch of each tile is looked at, as in check.cu
+TILE = 1024
+STRETCH = 32
+"""Elements: a stretch of each tile is looked at, as in check.cu."""
 _LEAST_STRETCHES = 2**13
 _POISON = 0x7FC0DEAD  # a NaN as fp32; as int32 far outside of any mean of the inputs
 
