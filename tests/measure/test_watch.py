@@ -385,6 +385,15 @@ def test_a_chain_is_refreshed_and_poisoned_behind_one_launch_alone(
     assert [graph.closed for graph in lab.graphs] == [True] * 3
 
 
+@pytest.mark.parametrize("both_us", [(10.0, 150.0), (150.0, 10.0)])
+def test_warm_chains_are_as_long_as_the_quicker_side_needs(
+    lab: Lab, both_us: tuple[float, float]
+) -> None:
+    lab.timing.launch_us = both_us
+    lab.run("warm")
+    assert lab.timer.called == [("warm", chain_length(10.0))]
+
+
 def test_graphs_are_freed_when_a_launch_fails(lab: Lab) -> None:
     def fail() -> None:
         raise RuntimeError("launch failed")

@@ -128,15 +128,16 @@ class Timing:
         )
 
     def _chains(self, regime: str) -> Pairs | CellOutcome:
-        """Chains, in warm of one length. There are none where an external reference cannot be captured."""
+        """Chains. There are none where an external reference cannot be captured.
+
+        In warm both are as long as the quicker side needs, so that the start of a graph counts on neither.
+        """
         bench = self.bench
         timer = bench.timer
         name = self.partner.reference
         sustained = regime == SUSTAINED
-        variant_us, reference_us = self.launch_us
-        length = reference_length = bench.chain_length(variant_us, sustained)
-        if sustained:
-            reference_length = bench.chain_length(reference_us, sustained)
+        lengths = [bench.chain_length(us, sustained) for us in self.launch_us]
+        length, reference_length = lengths if sustained else [max(lengths)] * 2
         load = partial(bench.loaded, self.task)
         another = partial(bench.another, self.task, self.partner)
         side = self.reference_side
