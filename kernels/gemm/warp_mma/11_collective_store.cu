@@ -64,12 +64,14 @@ mma_collective_store(const Element* __restrict__ a, const Element* __restrict__ 
                 reading = next(reading);
             }
             warp.load(reading, (step + 1) % steps, (step + 1) % 2);
-            if (step == 0) copies.start(tiles + writing, 0, 1);  // into the stage that all have read
+            if (step == 0) {  // a group of copies into the stage that all have read
+                copies.start(tiles + writing, 0, 1);
+                copies.advance();
+                commit_copies();
+                writing = next(writing);
+            }
             warp.multiply(step % 2);
         }
-        copies.advance();
-        commit_copies();
-        writing = next(writing);
     }
     wait_for_copies<0>();  // those past the end of K, which write zeros
     __syncthreads();       // all warps have read the tiles: shared_c takes their place

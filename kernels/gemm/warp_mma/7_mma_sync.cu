@@ -3,9 +3,9 @@
 //
 // The technique: the instructions below WMMA (ptx-isa; gemm-practice, ldmatrix). WMMA takes a base and a
 // stride; ldmatrix takes an address from each lane, which knows what it gets (mma/mma_warp.cuh). So sums
-// leave for C straight from registers. In 16 bits WMMA compiles to the same ldmatrix and mma.sync: expect
-// no gain, but rung 8 needs the addresses. In tf32 WMMA loads B word by word; this file computes C^T = B^T
-// A^T, two words of B a load: expect a gain.
+// leave from registers. In 16 bits WMMA compiles to the same ldmatrix and mma.sync: expect no gain, but
+// rung 8 needs the addresses. In tf32 this file computes C^T = B^T A^T, with two words of B a load, where
+// WMMA takes one: expect a gain.
 //
 // Element: __half, __nv_bfloat16, or float for tf32; sums are fp32. Stages: pairs of tiles. Strip: width
 // of the threadblock swizzle in tiles, 0 for row by row. n and k: multiples of 16 bytes.
@@ -46,7 +46,6 @@ mma_sync(const Element* __restrict__ a, const Element* __restrict__ b, Element* 
     const int from_b = tiles + CopyA::bytes + Map::byte_b(lane) +
                        LayoutB::offset(Map::row_b(lane), warp_column / chunk + Map::chunk_b(lane));
     const auto next = [](int stage) { return stage + bytes == Stages * bytes ? 0 : stage + bytes; };
-
     AccumulatorFragment<float> accumulator[WM / 16][WN / 16][2];  // of 16 x 8 each
 #pragma unroll
     for (int stage = 0; stage < Stages - 1; ++stage) {

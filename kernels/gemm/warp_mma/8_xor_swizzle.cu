@@ -1,11 +1,11 @@
 // C = alpha * A @ B + beta * C on tensor cores, in fp16, bf16 or tf32: a 128 x 128 tile of C per block.
 // Rung 8 of docs/ladders/tensor-cores.md: XOR swizzle.
 //
-// The technique: chunks of 16 bytes change places within their row, in place of longer rows (cutlass). Two
-// rows of 64 bytes, of four chunks, fill the banks: there chunk j of row i lies at j XOR (i / 2 mod 4), in
-// wider rows at j XOR (i mod 8) (layout/chunk_layout.cuh). So the eight rows that ldmatrix reads at a time
-// lie in eight groups of four banks. WMMA cannot read such tiles: their rows have no stride. Expect as few
-// conflicts as with padding, in 14 % less shared memory in bf16. The price: an XOR where padding adds.
+// The technique: chunks of 16 bytes change places within their row (cutlass). Two rows of 64 bytes, of
+// four chunks, fill the banks: there chunk j of row i lies at j XOR (i / 2 mod 4), in wider rows at j XOR
+// (i mod 8) (layout/chunk_layout.cuh). So the eight rows that ldmatrix reads at a time lie in eight groups
+// of four banks. WMMA cannot read such tiles: their rows have no stride. Expect as few conflicts as with
+// padding, in bf16 in 14 % less memory. The price: an XOR where padding adds.
 //
 // Element: __half, __nv_bfloat16, or float for tf32; sums are fp32. Stages: pairs of tiles. Strip: width
 // of the threadblock swizzle in tiles, 0 for row by row. n and k: multiples of 16 bytes.
@@ -46,7 +46,6 @@ mma_xor_swizzle(const Element* __restrict__ a, const Element* __restrict__ b, El
     const int from_b = tiles + CopyA::bytes + Map::byte_b(lane) +
                        LayoutB::offset(Map::row_b(lane), warp_column / chunk + Map::chunk_b(lane));
     const auto next = [](int stage) { return stage + bytes == Stages * bytes ? 0 : stage + bytes; };
-
     AccumulatorFragment<float> accumulator[WM / 16][WN / 16][2];  // of 16 x 8 each
 #pragma unroll
     for (int stage = 0; stage < Stages - 1; ++stage) {
