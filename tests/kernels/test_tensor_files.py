@@ -174,16 +174,24 @@ def test_every_file_stands_in_the_sweep_in_each_type() -> None:
     assert timed == {(name, dtype) for name in FILES.values() for dtype in DTYPES}
 
 
-def test_files_multiply_and_move_as_the_kernels_with_parameters_do() -> None:
+def assert_alike(file: Variant, tunable: Variant) -> None:
     """As many instructions of each kind, and registers for as many blocks."""
-    for rung, file, tunable in pairs():
-        by_hand, by_parameters = map(facts_without_spills, (file, tunable))
-        counts = [
-            {name: facts[name] for name in OPERANDS}
-            for facts in (by_hand, by_parameters)
-        ]
-        assert counts[0] == counts[1], (rung, file.dtype)
-        assert by_hand["blocks_per_sm"] == by_parameters["blocks_per_sm"], rung
+    by_hand, by_parameters = map(facts_without_spills, (file, tunable))
+    for name in (*OPERANDS, "blocks_per_sm"):
+        assert by_hand[name] == by_parameters[name], (file.id, name)
+
+
+def test_files_multiply_and_move_as_the_kernels_with_parameters_do() -> None:
+    for _, file, tunable in pairs():
+        assert_alike(file, tunable)
+
+
+@pytest.mark.slow
+def test_the_tuned_file_does_so_with_each_number_of_stages_and_swizzle() -> None:
+    for tunable in every_sweep()["tensor_stages_swizzle"].variants:
+        shared = ("bm", "bn", "stages", "strip")
+        params = {name: tunable.params[name] for name in shared}
+        assert_alike(variant("12", tunable.dtype, **params), tunable)
 
 
 def test_the_first_and_the_last_file_are_the_kernels_they_are_held_against() -> None:
