@@ -115,7 +115,6 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"bn": 96, "every": 512, "stages": 6, "stagger": 0},
     ],
     "8_stream_k": [{}, {"bn": 128, "stages": 6}],
-    "1_global_fragments": [{}],  # of SIZES it takes one
     "2_shared_fragments": [{}],
     "3_padded_rows": [{}],
     "4_two_stages": [{}],
@@ -143,7 +142,7 @@ SIZES = [
     {"m": 1, "n": 16, "k": 544},
     {"m": 65, "n": 144, "k": 528},
     {"m": 259, "n": 400, "k": 656},
-    {"m": 1008, "n": 1008, "k": 1040},
+    {"m": 1000, "n": 1008, "k": 1040},
     {"m": 2050, "n": 1552, "k": 592},
     {
         "m": 1030,

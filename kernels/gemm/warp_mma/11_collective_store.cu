@@ -4,8 +4,8 @@
 // The technique: a warp stores whole lines (cutlass). In bf16 a lane of rung 10 stores two sums, four
 // bytes, and one instruction of its warp writes 16 bytes of eight rows each. Now a warp lays eight rows of
 // sums into shared memory, where tiles were, and reads them along the rows: 16 bytes a lane, and 128 bytes
-// of a row side by side. The price: two more ways through shared memory, once a block. Expect less in
-// tf32, where a lane stored eight bytes already.
+// of a row side by side. The price: two more ways through shared memory, once a block. The loop is the
+// same: expect at most what the stores take, and less in tf32, where a lane stored eight bytes already.
 //
 // Element: __half, __nv_bfloat16, or float for tf32; sums are fp32. Stages: pairs of tiles. Strip: width
 // of the threadblock swizzle in tiles, 0 for row by row. n and k: multiples of 16 bytes.

@@ -2,10 +2,10 @@
 // Rung 6 of docs/ladders/tensor-cores.md: threadblock swizzle.
 //
 // The technique: blocks that run together take tiles of a strip, Strip wide, row by row (gemm-practice,
-// block swizzle). At 8192, with 264 blocks at a time, row by row over the whole width means 4 rows of A's
-// tiles and all 64 columns of B's, 68 together; in strips of 8 it is 33 rows and 8 columns, 41 together.
-// At 4096 it is about 41 either way: expect little there, and more as matrices outgrow the L2. The price:
-// two divisions a block.
+// block swizzle). At 8192, with 264 blocks at a time, row by row over the whole width means about 4 rows
+// of A's tiles and all 64 columns of B's, 68 together; in strips of 8 it is 33 rows and 8 columns, 41
+// together. At 4096 it is about 41 either way: expect little there, and more as matrices outgrow the L2.
+// The price: two divisions a block.
 //
 // Element: __half, __nv_bfloat16, or float for tf32; sums are fp32. Stages: pairs of tiles. Strip: width
 // of the threadblock swizzle in tiles, 0 for row by row. n and k: multiples of 16 bytes.
