@@ -278,7 +278,7 @@ class Numbers(Lookups):
         """How a paragraph about a rung begins: its number and name, bold."""
         return f"**{self.entry(sweep, number).rung}**"
 
-    def step(self, sweep: str, number: str) -> str:
+    def linked_rung(self, sweep: str, number: str) -> str:
         """The same of a rung that has a file of its own, with a link to it."""
         kernel = self._file(sweep, number)
         if not kernel.name[0].isdigit():
