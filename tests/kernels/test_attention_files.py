@@ -322,7 +322,6 @@ MISTAKES: list[tuple[str, str, str, str, str]] = [
         "            q_at",
         "ever|wrong",
     ),
-    ("7b", OWN, "turns.end(index >= order.count())", "turns.end()", "ends|barrier"),
     ("7b", OWN, "turns.end(index >= order.count())", "turns.end(true)", "ever"),
     (
         "7b",
