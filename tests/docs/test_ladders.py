@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+from pathlib import Path
 
 import pytest
 import text_pages
 from checkout import every_sweep
 from conftest import ROOT
+from ladder.results.run_data import Unmeasured
+from ladder.results.verdicts import FASTER, SLOWER
 
 PAGES = ROOT / "docs/ladders"
 SWEEPS = {
@@ -27,6 +31,10 @@ MOST_WORDS = 6000
 _CODE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 
 
+def first_line(path: Path) -> str:
+    return path.read_text().partition("\n")[0]
+
+
 def read(page: str) -> str:
     return (PAGES / f"{page}.md").read_text()
 
@@ -43,6 +51,31 @@ def test_a_page_has_every_rung_of_its_ladders(page: str) -> None:
     text, sweeps = read(page), every_sweep()
     rungs = [entry.rung for name in SWEEPS[page] for entry in sweeps[name].entries]
     assert [rung for rung in rungs if f"**{rung}**" not in text] == []
+
+
+@pytest.mark.published
+def test_a_rung_that_loses_says_so_in_the_first_line_of_its_file() -> None:
+    """By more than 1 % at the size that its ladder is about, in one dtype or more; and only one that does not win."""
+    numbers = text_pages.numbers()
+    lost, not_won = set[str](), set[str]()
+    for name, sweep in numbers.data.sweeps.items():
+        if name in text_pages.FILES or "ladder" not in {
+            it.kind for it in sweep.figures
+        }:
+            continue
+        first_of_file = {each.variant.kernel.name: each for each in sweep.entries[::-1]}
+        for kernel, entry in first_of_file.items():
+            if entry.baseline is None or not kernel[0].isdigit():
+                continue
+            with contextlib.suppress(Unmeasured):
+                gain = numbers.over_rung(name, entry.rung.split(" ")[0])
+                if gain.verdict != FASTER:
+                    not_won.add(kernel)
+                if gain.verdict == SLOWER and gain.value < 0.99:
+                    lost.add(kernel)
+    files = (ROOT / "kernels").rglob("[0-9]*.cu")
+    says = {path.stem for path in files if "does not pay" in first_line(path)}
+    assert lost <= says <= not_won
 
 
 def test_all_pages_can_be_read_in_half_an_hour() -> None:
