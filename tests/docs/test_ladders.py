@@ -16,7 +16,7 @@ from ladder.results.verdicts import FASTER, SLOWER
 PAGES = ROOT / "docs/ladders"
 SWEEPS = {
     "tensor-cores": ["tensor_ladder_bf16", "hopper_ladder"],
-    "fp32": ["fp32_ladder"],
+    "fp32": ["fp32_rungs"],
     "attention": ["attention", "attention_64"],
     "softmax": ["softmax_fp32", "softmax_bf16"],
     "memory-bound": [
