@@ -10,9 +10,9 @@
 //
 // BM, BN, BK: tile of the block, in elements. TM, TN: outputs of a thread. n and k: multiples of four.
 
+#include "simt/outer_product.cuh"
 #include "simt/quadrants.cuh"
 #include "simt/thread_map.cuh"
-#include "simt/outer_product.cuh"
 #include "types/index.cuh"
 #include "types/vector.cuh"
 

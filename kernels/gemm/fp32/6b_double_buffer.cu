@@ -1,3 +1,5 @@
+// Tried, does not pay with two blocks a multiprocessor.
+//
 // C = alpha * A @ B + beta * C in fp32, row-major.
 // Rung 6b of docs/ladders/fp32.md: double-buffered tiles.
 //
@@ -15,9 +17,9 @@
 // BM, BN, BK: tile of the block, in elements. TM, TN: outputs of a thread. MinBlocks: blocks that a
 // multiprocessor has registers for. n and k: multiples of four.
 
+#include "simt/outer_product.cuh"
 #include "simt/quadrants.cuh"
 #include "simt/thread_map.cuh"
-#include "simt/outer_product.cuh"
 #include "types/index.cuh"
 #include "types/vector.cuh"
 

@@ -12,9 +12,9 @@
 // BM, BN, BK: tile of the block, in elements. TM, TN: outputs of a thread. MinBlocks: blocks that a
 // multiprocessor has registers for. n and k: multiples of four.
 
+#include "simt/outer_product.cuh"
 #include "simt/quadrants.cuh"
 #include "simt/thread_map.cuh"
-#include "simt/outer_product.cuh"
 #include "types/index.cuh"
 #include "types/vector.cuh"
 

@@ -7,8 +7,8 @@
 // The price: A is transposed on the way, so its copies are of 4 bytes, four times as many instructions as
 // for B.
 //
-// Do not expect a gain: rung 6d hides global latency already. With two stages (rung 7) a copy has one
-// tile's time, with three (rung 7a) two. The ring is what rungs 7d to 8 build on.
+// With two stages (rung 7) a copy has one tile's time, with three (rung 7a) two. Rung 6d hides global
+// latency already: the ring is what rungs 7d to 8 build on.
 //
 // Predicted: rung 7 1.00 to 1.03 times as fast as 6d, rung 7a 1.00 to 1.03 times as fast as 7.
 //

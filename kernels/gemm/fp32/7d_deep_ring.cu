@@ -11,7 +11,7 @@
 // half as many barriers save what these still cost.
 //
 // BM, BN, BK: tile of the block, in elements. TM, TN: outputs of a thread. Stages: pairs of tiles in the
-// ring. n and k: multiples of four.
+// ring. n: a multiple of four.
 
 #include "copy/transposed_copy.cuh"
 #include "simt/outer_product.cuh"
