@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from checkout import catalog, facts_without_spills, rungs_of
+from checkout import catalog, every_sweep, facts_without_spills, rungs_of
 from emulator.launching import LOADS, assert_shows, planted, wrong
 from ladder.model.kernel import Variant
 
@@ -197,3 +197,20 @@ def test_what_the_comments_say_of_registers() -> None:
     assert vectors["registers"] == 123
     assert facts_without_spills(variant("6b"))["registers"] == 149
     assert facts_without_spills(variant("7b"))["registers"] == 211
+
+
+@pytest.mark.parametrize(
+    "rung", ["5", "5b", "5c", "5d", "6", "6b", "6d", "7", "7b", "7c", "7d"]
+)
+def test_a_file_multiplies_and_reads_as_the_kernel_with_parameters(rung: str) -> None:
+    """As many FFMAs and loads of 16 bytes from shared memory as the variant beside it in fp32_files, and no spills."""
+    pairs = [
+        (entry.variant, entry.baseline.variant)
+        for entry in every_sweep()["fp32_files"].entries
+        if entry.baseline and entry.variant.kernel.name == FILES[rung]
+    ]
+    assert pairs
+    for file, with_parameters in pairs:
+        made, wanted = map(facts_without_spills, (file, with_parameters))
+        for name in ("ffma", "lds_128"):
+            assert made[name] == wanted[name], (file.id, name)
