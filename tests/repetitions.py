@@ -37,14 +37,25 @@ ROOT = Path(__file__).resolve().parent.parent
 SMALL = {"consumers": 1, "reallocate": 0, "blocks": 0}
 HINTS = {"evict_a": "last", "evict_b": "first", "evict_c": "first"}
 TILE: dict[str, Any] = {"bm": 64, "bn": 64, "tm": 4, "tn": 4}
+NARROW: dict[str, Any] = {"bn": 128, "tn": 8, "stages": 2}
 VARIANTS: dict[str, list[dict[str, Any]]] = {
     "1_naive": [{}],
     "2_coalesced": [{}],
     "3_shared_tile": [{}, {"tile": 16}],
     "4_register_tile": [{}, TILE],
+    "4b_transposed": [{}, TILE],
     "5_vectors": [{}, {**TILE, "bk": 16}],
-    "6_register_staging": [{}, {**TILE, "bk": 16}],
-    "7_async_ring": [{}, {**TILE, "bk": 16, "stages": 4}],
+    "5b_padding": [{}, {**TILE, "bk": 16}],
+    "5c_lane_map": [{}, {**TILE, "bk": 16}],
+    "5d_quadrants": [{}, {**TILE, "bk": 16}],
+    "6_register_staging": [{}, {**TILE, "bk": 16, "blocks": 1}],
+    "6b_double_buffer": [{}, {**TILE, "bk": 16, "min_blocks": 2}],
+    "6d_fragments": [{}, {**TILE, "bk": 16, "min_blocks": 1}],
+    "7_async_ring": [{"stages": 2}, {}, {**TILE, "bk": 16, "stages": 4}],
+    "7b_wide_tile": [{}, {**NARROW, "bk": 16}],
+    "7c_snake": [{}, {**NARROW, "bk": 16}],
+    "7d_deep_ring": [{}, {**NARROW, "bk": 8}],
+    "7e_tma": [{}, {**NARROW, "bk": 8}],
     "8_copying_warpgroup": [{}, {"bk": 8, "stages": 2}],
     "hopper_gemm": [
         {"stagger": 1},
