@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from conftest import ROOT, make_project
 from ladder.cli.app import _Printable, main
 from ladder.gpu.discovery import FoundGpu
@@ -50,6 +51,7 @@ COLUMNS = [
     "max_error",
     "error_bound",
 ]
+DOCUMENT = ["kernel", "dtype", "device", "verdict", "trust", "unseen", "cells"]
 FAST, EVEN, SLOW = (1.03, 1.02, 1.04), (0.99, 0.97, 1.001), (0.5, 0.49, 0.51)
 
 
@@ -260,6 +262,8 @@ def test_the_json_has_a_cell_a_size_and_regime(
         "dtype": "fp32",
         "device": GPU.name,
         "verdict": "faster",
+        "trust": "compiled",
+        "unseen": [],
     }
     assert list(cold) == list(warm) == COLUMNS
     size = {"m": 2048, "n": 2048, "k": 2048}
@@ -397,12 +401,101 @@ def test_two_kernels_of_ones_own_are_compared(
     assert "--against: '" in caplog.text
 
 
+LAUNCHER = """
+def launch_it(problem, buffers, sizes, scalars, stream):
+    return lambda: None
+"""
+
+
+def launcher_file(folder: Path, name: str = "mine.py") -> Path:
+    (folder / name).write_text(LAUNCHER)
+    return folder / name
+
+
+def test_a_launcher_needs_no_description_and_its_verdict_says_what_is_not_seen(
+    judge: Run, tmp_path: Path, capsys: Printed
+) -> None:
+    path = launcher_file(tmp_path)
+    words = ["--entry", "launch_it", "--problem", "gemm"]
+    assert judge(both(), *words, "--json", "-", path=path) == 0
+    out, err = capsys.readouterr()
+    verdict = json.loads(out)
+    assert list(verdict) == DOCUMENT
+    assert (verdict["kernel"], verdict["trust"]) == ("mine", "opaque")
+    assert any("registers" in text for text in verdict["unseen"])
+    *_, last, trust = err.splitlines()
+    assert last.startswith("faster ")
+    assert trust == f"opaque: not seen are {'; '.join(verdict['unseen'])}"
+
+
+def test_a_description_may_name_a_launcher(judge: Run, tmp_path: Path) -> None:
+    """As for the same kernel in fp16 with weights, whose dtype is part of the function's name."""
+    launcher_file(tmp_path, "of_fp16.py")
+    text = """
+    summary: a launcher with a description
+    problem: gemm
+    origin: [tests]
+    launcher: {file: of_fp16.py, entry: "launch_{what}_{dtype}"}
+    dtypes: {fp16: {what: it}}
+    min_arch: sm_80
+    """
+    (tmp_path / "described.yaml").write_text(text)
+    assert judge(both(), path=tmp_path / "described.yaml") == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("--entry launch_it", "--problem: None is not accepted; accepted: "),
+        ("--entry launch_it --problem gem", "--problem: 'gem' is not accepted"),
+        ("--problem gemm", "or a launcher FILE.so or FILE.py with --entry"),
+        ("--entry launch_it --problem attention", "needs a parameter 'causal'"),
+        ("--entry launch_it --problem gemm --dtype fp64", "dtypes: 'fp64' is not"),
+    ],
+)
+def test_a_mistake_in_what_is_said_of_a_launcher_is_named(
+    words: str, says: str, judge: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert judge({}, *words.split(), path=launcher_file(tmp_path)) == 5
+    assert says in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (
+            "entry: f",
+            "the document: 'entry' is not accepted; the launcher stands for it",
+        ),
+        ("launch: {grid: [1]}", "'launch' is not accepted"),
+        ("launcher: {file: absent.so, entry: f}", "launcher.file: "),
+        ("launcher: {file: mine.cu, entry: f}", "a file that ends in .so or .py"),
+    ],
+)
+def test_a_launcher_stands_for_the_launch(
+    change: str,
+    says: str,
+    judge: Run,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    fields = {
+        "summary": "s",
+        "problem": "gemm",
+        "origin": ["tests"],
+        "launcher": {"file": launcher_file(tmp_path).name, "entry": "launch_it"},
+        "dtypes": {"fp32": {}},
+        "min_arch": "sm_80",
+        **yaml.safe_load(change),
+    }
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(fields))
+    assert judge({}, path=tmp_path / "mine.yaml") == 5
+    assert says in caplog.text
+
+
 def test_docs_name_every_field_and_exit_code() -> None:
     page = (ROOT / "docs/judge.md").read_text()
-    assert all(
-        f"`{name}`" in page
-        for name in [*COLUMNS, "kernel", "dtype", "device", "verdict", "cells"]
-    )
+    assert all(f"`{name}`" in page for name in [*COLUMNS, *DOCUMENT])
     assert all(f"| {code} |" in page for code in range(6))
     assert all(f"`{status}`" in page for status in STATUS_CODES)
 

@@ -18,6 +18,15 @@ from ladder.problems.registry import PROBLEMS
 def load_kernel(path: Path) -> Kernel:
     """Read NAME.yaml. Raises LadderError for the first mistake."""
     kernel = parse(Kernel, read_yaml(path), path, problems=PROBLEMS)
+    return check_kernel(kernel)
+
+
+def check_kernel(kernel: Kernel) -> Kernel:
+    """The kernel, held to its files and its problem. Raises LadderError for the first mistake."""
+    path = kernel.path
+    if kernel.launcher is not None and not kernel.source.is_file():
+        accepted, why = "a file, relative to the description", "it is no file"
+        raise refuse(path, "launcher.file", str(kernel.source), accepted, why)
     if not kernel.source.is_file():
         language = "Triton" if kernel.triton else "CUDA"
         raise LadderError(
@@ -43,6 +52,7 @@ def _check_fields(kernel: Kernel) -> None:
         why = f"the problem {problem.name}"
         refuse_unknown(path, "dtypes", dtype, problem.dtypes, why)
         names = [*substitutions, *kernel.parameters, "layout"]
+        names += ["dtype"] if kernel.launcher else []
         for name in re.findall(r"\{(\w+)\}", kernel.entry):
             refuse_unknown(path, f"entry (for {dtype})", name, names)
     # What the compiler says may quote a header: no file of the host is one.
@@ -216,4 +226,9 @@ def load_kernels(root: Path) -> dict[str, Kernel]:
         if description not in paths.values():
             why = f"the description {description.name} is missing beside it"
             raise LadderError(f"{source}: {why}")
-    return {name: load_kernel(path) for name, path in paths.items()}
+    kernels = {name: load_kernel(path) for name, path in paths.items()}
+    for kernel in kernels.values():
+        if kernel.launcher is not None:
+            accepted = "the source of a kernel; launchers are for `ladder judge`"
+            raise refuse(kernel.path, "launcher", kernel.launcher.file, accepted)
+    return kernels

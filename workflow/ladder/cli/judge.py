@@ -11,8 +11,8 @@ from typing import Annotated, Any
 
 import typer
 
-from ladder.catalogue.documents import parse_yaml, refuse_name
-from ladder.catalogue.kernels import load_kernel, load_kernels
+from ladder.catalogue.documents import parse, parse_yaml, refuse_name
+from ladder.catalogue.kernels import check_kernel, load_kernel, load_kernels
 from ladder.catalogue.settings import choose_device, read_settings
 from ladder.catalogue.sweeps import make_sweep
 from ladder.cli.app import printable
@@ -23,15 +23,16 @@ from ladder.gpu.discovery import find_gpus, slug_of
 from ladder.measure import job
 from ladder.measure.plan_records import PlanRecords
 from ladder.measure.store import read_store
-from ladder.model.errors import LadderError, refuse
+from ladder.model.errors import LadderError, refuse, refuse_unknown
 from ladder.model.files import write_json
 from ladder.model.folders import Project, RunFolder
 from ladder.model.kernel import Kernel
-from ladder.model.problem import Problem
+from ladder.model.problem import WEIGHTS, Problem
 from ladder.model.sweep import Sweep
+from ladder.problems.registry import PROBLEMS
 from ladder.results import reproduction, tables
 from ladder.results.environment import read_environment
-from ladder.results.judgement import VERDICTS, cells_of, decide, text
+from ladder.results.judgement import UNSEEN, VERDICTS, cells_of, decide, text
 
 LINE = Path("command line")
 _SIZES: dict[str, Any] = {
@@ -81,17 +82,53 @@ _REFERENCE = (
 _AGAINST = (
     "Another kernel of one's own, such as an older version, in place of --reference."
 )
-_BESIDE = "Description; its source lies beside it."
-Description = Annotated[Path, typer.Argument(metavar="KERNEL.yaml", help=_BESIDE)]
+_BESIDE = (
+    "Description, its source beside it; or a launcher FILE.so or FILE.py, with --entry and --problem "
+    "(docs/launchers.md)."
+)
+Description = Annotated[Path, typer.Argument(metavar="KERNEL", help=_BESIDE)]
 
 
 def described(path: Path, field: str) -> Kernel:
     """The kernel of a description. Raises LadderError for any mistake in it."""
     if path.suffix != ".yaml":
-        accepted = "a kernel's description NAME.yaml, beside its source"
+        accepted = "a kernel's description NAME.yaml, beside its source; or a launcher FILE.so or FILE.py with --entry"
         raise refuse(LINE, field, str(path), accepted)
     refuse_name(path)
     return load_kernel(Path(os.path.abspath(path)))
+
+
+def launched(
+    path: Path,
+    entry: str,
+    problem: str | None,
+    dtype: str | None,
+    layout: str | None,
+    params: Mapping[str, Any],
+) -> Kernel:
+    """The kernel of a launcher without a description. Raises LadderError for any mistake in what is said of it.
+
+    As references of a GEMM do, it computes with alpha = 1 and beta = 0 alone.
+    """
+    refuse_unknown(LINE, "--problem", problem, PROBLEMS)
+    solved = PROBLEMS[problem or ""]
+    document: dict[str, Any] = {
+        "summary": "a launcher without a description",
+        "problem": problem,
+        "origin": ["the command line"],
+        "launcher": {"file": path.name, "entry": entry},
+        "dtypes": {dtype or solved.dtypes[0]: {}},
+        "layouts": [layout] if layout else [],
+        "min_arch": "sm_75",
+        "parameters": {
+            name: {"values": [value], "default": value, "description": "as asked for"}
+            for name, value in params.items()
+        },
+    }
+    if {*solved.scalars} & {*WEIGHTS}:
+        document["weights"] = "none"
+    whole = Path(os.path.abspath(path))
+    return check_kernel(parse(Kernel, document, whole, problems=PROBLEMS))
 
 
 def references_of(
@@ -153,6 +190,12 @@ def judge(
     layout: Annotated[
         str | None, typer.Option(help="Layout of a GEMM (default: its first).")
     ] = None,
+    entry: Annotated[
+        str | None, typer.Option(help="Function of a launcher FILE.so or FILE.py.")
+    ] = None,
+    problem: Annotated[
+        str | None, typer.Option(help="What such a launcher solves, such as gemm.")
+    ] = None,
     reference: Annotated[
         Words, typer.Option(metavar="REFERENCE", help=_REFERENCE)
     ] = None,
@@ -182,10 +225,15 @@ def judge(
         accepted = "a file to write, or - for standard output"
         raise refuse(LINE, "--json", str(json_), accepted)
     checkout = Project(Path(os.path.abspath(project(context).root)))
-    kernel = described(path, "KERNEL.yaml")
+    params = parameters(param)
+    kernel = (
+        described(path, "KERNEL")
+        if entry is None
+        else launched(path, entry, problem, dtype, layout, params)
+    )
     references, catalog = references_of(kernel, checkout, reference, against)
     sizes = [parse_yaml(word, f"{LINE}: --size") for word in size or ()]
-    variant = {"kernel": kernel.name, "params": parameters(param)}
+    variant = {"kernel": kernel.name, "params": params}
     fields = {
         "title": kernel.name,
         "question": "Is it right, and how fast?",
@@ -203,12 +251,15 @@ def judge(
     published = checkout.published(slug_of(device)).tables
     cells = cells_of(view, tables.read("components", published, required=False))
     verdict, _ = decide(cells)
-    shown = printable(text(view.plan.tasks[0].variant, device, cells))
+    trust = "opaque" if kernel.launcher else "compiled"
+    shown = printable(text(view.plan.tasks[0].variant, device, cells, trust))
     document = {
         "kernel": kernel.name,
         "dtype": sweep.dtypes[0],
         "device": device,
         "verdict": verdict,
+        "trust": trust,
+        "unseen": UNSEEN[trust],
         "cells": cells,
     }
     if json_ == Path("-"):

@@ -18,6 +18,15 @@ from ladder.results.verdicts import widened
 
 VERDICTS = ("faster", "tie", "slower", "wrong", "broken")
 """Verdicts, at the place of their exit code."""
+UNSEEN: dict[str, list[str]] = {
+    "compiled": [],
+    "opaque": [
+        "registers, spills, and memory that outlives a launch",
+        "writes beyond memory that the launcher allocates itself",
+        "what its host code does in the process that measures: it is no sandbox",
+    ],
+}
+"""What is not seen of a kernel, by how far it can be looked into."""
 _DEVIATIONS = {"speedup": 1.0, "elsewhere": math.sqrt(2.0)}
 """How many times the deviation of its class the two intervals hold of a kernel that one session on one GPU read: its
 speed-up, and another GPU on another kind of host. `results/prediction.py` has the same for a cell of one session.
@@ -131,10 +140,18 @@ def decide(cells: Sequence[JudgedCell]) -> tuple[str, list[JudgedCell]]:
     return ("tie", tied) if tied else ("faster", first)
 
 
-def text(variant: str, device: str, cells: Sequence[JudgedCell]) -> str:
+def text(
+    variant: str, device: str, cells: Sequence[JudgedCell], trust: str = "compiled"
+) -> str:
     """A line a cell and the verdict, for people to read."""
     verdict, because = decide(cells)
     template = TEMPLATES.get_template("judge.j2")
     return template.render(
-        variant=variant, device=device, cells=cells, verdict=verdict, because=because
+        variant=variant,
+        device=device,
+        cells=cells,
+        verdict=verdict,
+        because=because,
+        trust=trust,
+        unseen=UNSEEN[trust],
     )
