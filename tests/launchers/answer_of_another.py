@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from cuda.bindings import driver
-from products import address, product, stream_at
+from products import product, stream_at
 
 shown: list[int] = []
 
@@ -16,7 +16,7 @@ shown: list[int] = []
 def launcher(
     problem: Any, buffers: Any, sizes: Any, scalars: Any, stream: int
 ) -> Callable[[], None]:
-    output, size = address(buffers["c"]), 4 * sizes["m"] * sizes["n"]
+    output, size = buffers["c"].pointer, 4 * sizes["m"] * sizes["n"]
     shown.append(output)
     enqueue = product(buffers, sizes, stream_at(stream))
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from cuda.bindings import driver
 from cuda.core import Device
-from products import address, product, stream_at
+from products import product, stream_at
 
 
 def launcher(
@@ -17,7 +17,7 @@ def launcher(
 ) -> Callable[[], None]:
     size = 4 * sizes["m"] * sizes["n"]
     kept = Device().allocate(size, stream=stream_at(stream))
-    output, answer = address(buffers["c"]), int(kept.handle)
+    output, answer = buffers["c"].pointer, int(kept.handle)
     left = [product(buffers, sizes, stream_at(stream), into=answer)]
 
     def launch() -> None:

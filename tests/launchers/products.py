@@ -17,7 +17,6 @@ from cuda.core import (
     Stream,
     launch,
 )
-from cuda.core.utils import StridedMemoryView
 
 TESTED = 512
 """M, N and K of the size that is timed."""
@@ -45,11 +44,6 @@ def kernel(name: str) -> Kernel:
     return program.compile("cubin").get_kernel(name)
 
 
-def address(array: Any) -> int:
-    """Of a buffer, by DLPack."""
-    return int(StridedMemoryView.from_dlpack(array, stream_ptr=-1).ptr)
-
-
 def stream_at(handle: int) -> Stream:
     return Stream.from_handle(handle)
 
@@ -70,7 +64,7 @@ def product(
     """What enqueues C = A B, into another place than C if one is given."""
     m, n, k = (sizes[name] for name in "mnk")
     config = LaunchConfig(grid=(-(-n // 64), -(-m // 64)), block=256)
-    a, b, c = (address(buffers[name]) for name in "abc")
+    a, b, c = (buffers[name].pointer for name in "abc")
     size = [ctypes.c_int32(extent) for extent in (m, n, k)]
     weights = ctypes.c_float(1), ctypes.c_float(0)
     arguments = a, b, into or c, *size, *weights

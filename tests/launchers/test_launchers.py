@@ -78,7 +78,12 @@ def records(project: Path) -> Mapping[str, dict[str, Record]]:
         "regimes": ["cold", "warm"],
     }
     sweep = replace(make_sweep(LINE, fields, kernels, project), name="judge")
-    settings = {"busy": "mark", "deadline_s": 20, "cell_seconds": 0.2}
+    settings = {
+        "busy": "mark",
+        "deadline_s": 20,
+        "cell_seconds": 0.2,
+        "warm_below_us": 2000,
+    }
     view, _ = measured(Project(project), sweep, {"measure": settings})
     found: dict[str, dict[str, Record]] = {name: {} for name in kernels}
     for task in view.plan.tasks:

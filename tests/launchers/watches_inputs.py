@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from products import TESTED, address, enqueue, other_stream, product, stream_at
+from products import TESTED, enqueue, other_stream, product, stream_at
 
 
 def launcher(
@@ -19,7 +19,7 @@ def launcher(
     answer = product(buffers, sizes, second)
 
     def launch() -> None:
-        enqueue("await_change", second, address(buffers["a"]))
+        enqueue("await_change", second, buffers["a"].pointer)
         answer()
 
     return launch

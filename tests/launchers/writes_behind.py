@@ -8,14 +8,14 @@ import ctypes
 from collections.abc import Callable
 from typing import Any
 
-from products import address, enqueue, product, stream_at
+from products import enqueue, product, stream_at
 
 
 def launcher(
     problem: Any, buffers: Any, sizes: Any, scalars: Any, stream: int
 ) -> Callable[[], None]:
     solve = product(buffers, sizes, stream_at(stream))
-    behind = address(buffers["c"]) + 4 * sizes["m"] * sizes["n"]
+    behind = buffers["c"].pointer + 4 * sizes["m"] * sizes["n"]
 
     def launch() -> None:
         solve()

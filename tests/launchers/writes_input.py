@@ -8,14 +8,14 @@ import ctypes
 from collections.abc import Callable
 from typing import Any
 
-from products import address, enqueue, product, stream_at
+from products import enqueue, product, stream_at
 
 
 def launcher(
     problem: Any, buffers: Any, sizes: Any, scalars: Any, stream: int
 ) -> Callable[[], None]:
     solve = product(buffers, sizes, stream_at(stream))
-    first = address(buffers["a"])
+    first = buffers["a"].pointer
 
     def launch() -> None:
         solve()

@@ -273,7 +273,7 @@ class Worker:
     def __init__(self, plan: Plan, cubins: Path) -> None:
         self.plan = plan
         self.bench = BenchWithReferences(plan, cubins)
-        self._variants_ran = False
+        self._variants_ran = self._ran_opaque = False
         self._ends_checked = set[str]()  # variants, at their edges
 
     def choose(self, assignment: Assignment) -> dict[str, Result]:
@@ -290,6 +290,7 @@ class Worker:
         bench = self.bench
         task = self.plan.tasks[assignment.index]
         self._variants_ran = True
+        self._ran_opaque = task.variant in bench.launchers
         launch = task.launch
         assert launch is not None
         instance = bench.instance(task.cell)
@@ -401,9 +402,11 @@ class Worker:
         return errors
 
     def answer(self, assignment: Assignment) -> dict[str, Any]:
-        """Results by regime, whether the context is lost, and the seconds spent. Raises what a fault of ours raises."""
+        """Results by regime, whether the process is, and the seconds spent. Raises what a fault of ours raises.
+
+        It is where the context is lost, and behind a launcher, whose host code may have changed it.
+        """
         timer = self.bench.timer
-        fatal = False
         begin = time.perf_counter()
         busy_us = timer.busy_us
         checking_us = timer.checking_us
@@ -413,12 +416,13 @@ class Worker:
                 if assignment.choice
                 else self.measure(assignment)
             )
+            fatal = self._ran_opaque
         except _MISTAKES:
             raise
         except Exception as error:
             outcome = self._outcome(error)
             results = dict.fromkeys(assignment.regimes, outcome.result)
-            fatal = outcome.spoilt
+            fatal = outcome.spoilt or self._ran_opaque
         return {
             "results": results,
             "fatal": fatal,
