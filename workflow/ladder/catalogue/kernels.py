@@ -18,6 +18,9 @@ from ladder.problems.registry import PROBLEMS
 def load_kernel(path: Path) -> Kernel:
     """Read NAME.yaml. Raises LadderError for the first mistake."""
     kernel = parse(Kernel, read_yaml(path), path, problems=PROBLEMS)
+    if kernel.cubin and not kernel.source.is_file():
+        accepted = "a file, relative to the description"
+        raise refuse(path, "cubin", kernel.cubin, accepted)
     if not kernel.source.is_file():
         language = "Triton" if kernel.triton else "CUDA"
         raise LadderError(
@@ -71,6 +74,9 @@ def _check_fields(kernel: Kernel) -> None:
 def _check_language(kernel: Kernel) -> None:
     """Refuse what only CUDA or only Triton has, where the kernel is in the other language."""
     path, launch = kernel.path, kernel.launch
+    if kernel.cubin:
+        for field in sorted({"triton", "include"} & kernel.model_fields_set):
+            raise refuse(path, field, getattr(kernel, field), "none, with `cubin`")
     if kernel.triton is not None:
         for field in sorted({"block", "shared_bytes"} & launch.model_fields_set):
             accepted = "none, with `triton`: its compiler says it"

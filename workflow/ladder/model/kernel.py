@@ -188,7 +188,7 @@ ProblemName = Annotated[
 
 
 class Kernel(Document):
-    """One kernel (NAME.yaml beside NAME.cu, or NAME.py of Triton) and the space of its variants."""
+    """One kernel (NAME.yaml beside NAME.cu, NAME.py of Triton or a cubin) and the space of its variants."""
 
     _path: Path = PrivateAttr()
     _variants: dict[tuple[ParamValue, ...], "Variant"] = PrivateAttr(
@@ -204,8 +204,8 @@ class Kernel(Document):
         str,
         *matching(r"([^{}]|\{\w+\})+", "a name expression, with parameters as {NAME}"),
     ]
-    """NVRTC name expression of the kernel, or the function's name in Triton; {name} is replaced by a parameter or dtype
-    substitution"""
+    """NVRTC name expression of the kernel, the function's name in Triton, or the symbol in a cubin; {name} is replaced
+    by a parameter or dtype substitution"""
     dtypes: Annotated[dict[str, dict[str, str]], Field(min_length=1)]
     """for each dtype the substitutions it adds for the entry; in Triton also the dtypes of buffers that have another"""
     layouts: list[str] = []
@@ -217,6 +217,9 @@ class Kernel(Document):
     ../headers"""
     triton: Triton | None = None
     """of a kernel in Triton, whose source is NAME.py"""
+    cubin: Text | None = None
+    """file of machine code in place of a source, relative to the description: of one GPU architecture, with this kernel
+    alone"""
     parameters: dict[Name, Parameter] = {}
     """name -> the values it may take"""
     constraints: list[Condition] = []
@@ -246,6 +249,8 @@ class Kernel(Document):
 
     @property
     def source(self) -> Path:
+        if self.cubin:
+            return Path(os.path.normpath(self._path.parent / self.cubin))
         return self._path.with_suffix(".py" if self.triton else ".cu")
 
     @property
