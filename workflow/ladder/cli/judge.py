@@ -6,6 +6,7 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -64,6 +65,9 @@ def measured(
     gpus = find_gpus()
     if not gpus:
         raise LadderError("no GPU is visible, and this step measures on one")
+    if not find_spec("nvmath"):
+        wanted = "pip install 'kernel-ladder[gpu]', or judge with --compile-only"
+        raise LadderError(f"what launches on a GPU is not installed: {wanted}")
     _, arch = choose_device(settings)
     plan = compiled(checkout, sweep, settings, arch, os.cpu_count() or 1)
     for task in plan.tasks:
