@@ -16,8 +16,10 @@ from ladder.build.cubin import (
     disassemble,
     global_variables,
     instruction_counts,
+    local_traffic,
     persistent_symbols,
 )
+from ladder.build.cubin_request import CubinRequest
 from ladder.build.nvrtc import Request
 from ladder.build.sources import source_digest, source_files
 from ladder.build.triton_request import TritonRequest
@@ -30,7 +32,7 @@ _MEMORY_BYTES = 8 * 2**30
 _BATCH = 32  # cubins at most that one run of the disassembler counts
 
 
-Compilable = Request | TritonRequest
+Compilable = Request | TritonRequest | CubinRequest
 _Answer = tuple[Compilable, bytes, dict[str, Any]]
 """A request, its cubin, which is empty where it does not compile, and its facts."""
 
@@ -91,10 +93,15 @@ class Cache:
         for request, cubin, facts in answers:
             if cubin:
                 listing = next(listings)
+                # A cubin of another compiler comes without the log of ptxas.
+                facts |= {**local_traffic(listing), **facts}
                 facts |= instruction_counts(listing)
-                if reason := _state(cubin, listing, facts.get("tables", ())):
+                reason = _state(cubin, listing, facts.get("tables", ()))
+                if reason and facts["status"] == "ok":
                     facts |= {"status": "stateful", "reason": reason}
+            log = facts.pop("log", "").encode()
             for key in request.keys:
+                replace_file(self.folder / f"{key}.log", log)
                 replace_file(self.folder / f"{key}.cubin", cubin)
                 write_json(self.folder / f"{key}.json", facts)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ladder.build.cache import Compilable
+from ladder.build.cubin_request import CubinRequest
 from ladder.build.nvrtc import Request
 from ladder.build.occupancy import occupancy
 from ladder.build.parameters import hidden_pointers, other_parameters
@@ -97,7 +98,7 @@ def launcher_facts(variant: Variant, arch: str) -> dict[str, Any]:
 def kernel_digest(kernel: Kernel, include: Path) -> str:
     """SHA-256 over all files of a kernel. Raises LadderError for one that is missing, or that no digest would hold."""
     folders = kernel.includes if kernel.triton else (include, *kernel.includes)
-    return source_digest(kernel.source, *folders)
+    return source_digest(kernel.source, *(() if kernel.cubin else folders))
 
 
 def _type(argument: Argument, variant: Variant) -> str:
@@ -125,6 +126,9 @@ def variant_request(
     """
     kernel, rule = variant.kernel, variant.kernel.triton
     digest = source_sha256 or kernel_digest(kernel, include)
+    if kernel.cubin:
+        name = kernel.path.name
+        return CubinRequest(kernel.source, digest, variant.entry, arch, name)
     if rule is None:
         folders = (include, *kernel.includes)
         entries = (variant.entry,)

@@ -27,6 +27,9 @@ def check_kernel(kernel: Kernel) -> Kernel:
     if kernel.launcher is not None and not kernel.source.is_file():
         accepted, why = "a file, relative to the description", "it is no file"
         raise refuse(path, "launcher.file", str(kernel.source), accepted, why)
+    if kernel.cubin and not kernel.source.is_file():
+        accepted = "a file, relative to the description"
+        raise refuse(path, "cubin", kernel.cubin, accepted)
     if not kernel.source.is_file():
         language = "Triton" if kernel.triton else "CUDA"
         raise LadderError(
@@ -81,6 +84,9 @@ def _check_fields(kernel: Kernel) -> None:
 def _check_language(kernel: Kernel) -> None:
     """Refuse what only CUDA or only Triton has, where the kernel is in the other language."""
     path, launch = kernel.path, kernel.launch
+    if kernel.cubin:
+        for field in sorted({"triton", "include"} & kernel.model_fields_set):
+            raise refuse(path, field, getattr(kernel, field), "none, with `cubin`")
     if kernel.triton is not None:
         for field in sorted({"block", "shared_bytes"} & launch.model_fields_set):
             accepted = "none, with `triton`: its compiler says it"

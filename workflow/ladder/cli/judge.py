@@ -6,6 +6,7 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,7 +16,7 @@ from ladder.catalogue.documents import parse, parse_yaml, refuse_name
 from ladder.catalogue.kernels import check_kernel, load_kernel, load_kernels
 from ladder.catalogue.settings import choose_device, read_settings
 from ladder.catalogue.sweeps import make_sweep
-from ladder.cli.app import printable
+from ladder.cli.app import JSON_VERSION, printable
 from ladder.cli.build import compiled, write_plan
 from ladder.cli.load import settings_of, sweeps_of
 from ladder.cli.options import Config, project
@@ -24,15 +25,23 @@ from ladder.measure import job
 from ladder.measure.plan_records import PlanRecords
 from ladder.measure.store import read_store
 from ladder.model.errors import LadderError, refuse, refuse_unknown
-from ladder.model.files import write_json
+from ladder.model.files import read_text, write_json
 from ladder.model.folders import Project, RunFolder
 from ladder.model.kernel import Kernel
+from ladder.model.plan import Plan
 from ladder.model.problem import WEIGHTS, Problem
 from ladder.model.sweep import Sweep
 from ladder.problems.registry import PROBLEMS
 from ladder.results import reproduction, tables
 from ladder.results.environment import read_environment
-from ladder.results.judgement import UNSEEN, VERDICTS, cells_of, decide, text
+from ladder.results.judgement import (
+    EXIT_CODES,
+    UNSEEN,
+    cells_of,
+    compiled_cells,
+    decide,
+    text,
+)
 
 LINE = Path("command line")
 _SIZES: dict[str, Any] = {
@@ -58,6 +67,9 @@ def measured(
     gpus = find_gpus()
     if not gpus:
         raise LadderError("no GPU is visible, and this step measures on one")
+    if not find_spec("nvmath"):
+        wanted = "pip install 'kernel-ladder[gpu]', or judge with --compile-only"
+        raise LadderError(f"what launches on a GPU is not installed: {wanted}")
     _, arch = choose_device(settings)
     plan = compiled(checkout, sweep, settings, arch, os.cpu_count() or 1)
     for task in plan.tasks:
@@ -73,6 +85,20 @@ def measured(
         return PlanRecords(plan, read_store(folder.records)), gpus[0].name
 
 
+def only_compiled(checkout: Project, sweep: Sweep, over: Mapping[str, Any]) -> Plan:
+    """Compile a sweep for the architecture that is asked for, else for this host's GPU, else for the usual one."""
+    settings = read_settings(checkout, (), {**over, "device": "auto"})
+    _, arch = choose_device(settings)
+    return compiled(checkout, sweep, settings, arch, os.cpu_count() or 1)
+
+
+def compile_log(plan: Plan, variant: str, checkout: Project) -> str | None:
+    """What the compiler said of a variant; None where it said nothing, or before logs were kept."""
+    file = f"{plan.variants[variant].get('cubin')}.log"
+    path = checkout.root / plan.job["cubins"] / file
+    return (read_text(path) if path.is_file() else "") or None
+
+
 Words = list[str] | None
 _SIZE = "As in a sweep: 4096 or '{m: 64, n: 128, k: 4096}' (default: a usual one); may be repeated."
 _REFERENCE = (
@@ -82,6 +108,7 @@ _REFERENCE = (
 _AGAINST = (
     "Another kernel of one's own, such as an older version, in place of --reference."
 )
+_COMPILE_ONLY = "Compile alone, without a GPU: registers, spills, state and arguments."
 _BESIDE = (
     "Description, its source beside it; or a launcher FILE.so or FILE.py, with --entry and --problem "
     "(docs/launchers.md)."
@@ -212,14 +239,17 @@ def judge(
     arch: Annotated[
         str | None, typer.Option(help="Architecture (default: the GPU's).")
     ] = None,
+    compile_only: Annotated[
+        bool, typer.Option("--compile-only", help=_COMPILE_ONLY)
+    ] = False,
     config: Config = None,
 ) -> None:
     """Judge one kernel, which may lie anywhere: verify it, and time it against a reference.
 
-    Exit codes, where speed is that on this GPU in the first regime: 0 faster at every size; 1 a tie at some; 2 slower
-    at some; 3 wrong (incorrect, out_of_bounds, stateful); 4 broken (compile_error, launch_error, timeout,
-    unsupported); 5 not judged (a mistake on the command line or in a file, no GPU, a host too slow to time launches, a
-    wrong reference, or another error). docs/judge.md describes the JSON.
+    Exit codes, where speed is that on this GPU in the first regime: 0 faster at every size, or it compiles; 1 a tie at
+    some; 2 slower at some; 3 wrong (incorrect) or refused (out_of_bounds, stateful); 4 broken (compile_error,
+    launch_error, timeout) or incomplete (unsupported); 5 not judged (a mistake on the command line or in a file, no
+    GPU, a host too slow to time launches, a reference that failed, or another error). docs/judge.md describes the JSON.
     """
     if json_ is not None and json_.exists() and not json_.is_file():
         accepted = "a file to write, or - for standard output"
@@ -231,9 +261,15 @@ def judge(
         if entry is None
         else launched(path, entry, problem, dtype, layout, params)
     )
-    references, catalog = references_of(kernel, checkout, reference, against)
+    if compile_only and kernel.launcher:
+        accepted = "a kernel that is compiled here, or no --compile-only"
+        raise refuse(LINE, "KERNEL", str(path), accepted, "a launcher is not")
+    references: list[Any] = [{"kernel": kernel.name}]
+    catalog = {kernel.name: kernel}
+    if not compile_only:
+        references, catalog = references_of(kernel, checkout, reference, against)
     sizes = [parse_yaml(word, f"{LINE}: --size") for word in size or ()]
-    variant = {"kernel": kernel.name, "params": params}
+    chosen = {"kernel": kernel.name, "params": params}
     fields = {
         "title": kernel.name,
         "question": "Is it right, and how fast?",
@@ -241,23 +277,36 @@ def judge(
         "dtypes": [dtype or next(iter(kernel.dtypes))],
         "layout": layout,
         "sizes": sizes or [usual_size(kernel.problem)],
-        "variants": [variant | {"unsupported": "record"}],
+        "variants": [chosen | {"unsupported": "record"}],
         "references": references,
         "regimes": regime or ["cold", "warm"],
     }
     made = make_sweep(LINE, fields, catalog, checkout.root)
     sweep = replace(made, name="judge")
-    view, device = measured(checkout, sweep, settings_of(config, arch=arch))
-    published = checkout.published(slug_of(device)).tables
-    cells = cells_of(view, tables.read("components", published, required=False))
+    settings = settings_of(config, arch=arch)
+    if compile_only:
+        plan, device = only_compiled(checkout, sweep, settings), ""
+        cells = compiled_cells(plan)
+    else:
+        view, device = measured(checkout, sweep, settings)
+        plan = view.plan
+        published = checkout.published(slug_of(device)).tables
+        cells = cells_of(view, tables.read("components", published, required=False))
+    variant = plan.tasks[0].variant
+    for cell in cells:
+        cell["compile_log"] = compile_log(plan, variant, checkout)
     verdict, _ = decide(cells)
     trust = "opaque" if kernel.launcher else "compiled"
-    shown = printable(text(view.plan.tasks[0].variant, device, cells, trust))
+    shown = printable(text(variant, device or plan.arch, cells, trust))
     document = {
+        "version": JSON_VERSION,
+        "verdict": verdict,
+        "exit_code": EXIT_CODES[verdict],
+        "reason": "",
         "kernel": kernel.name,
         "dtype": sweep.dtypes[0],
-        "device": device,
-        "verdict": verdict,
+        "arch": plan.arch,
+        "device": device or None,
         "trust": trust,
         "unseen": UNSEEN[trust],
         "cells": cells,
@@ -269,7 +318,7 @@ def judge(
         print(shown)
         if json_ is not None:
             write_json(json_.resolve(), document)  # a link to it stays
-    raise typer.Exit(VERDICTS.index(verdict))
+    raise typer.Exit(EXIT_CODES[verdict])
 
 
 _CELL = "SWEEP/VARIANT@SIZE:REGIME, as the sweep's page or index.html has it."

@@ -201,7 +201,7 @@ ProblemName = Annotated[
 
 
 class Kernel(Document):
-    """One kernel (NAME.yaml beside NAME.cu, or NAME.py of Triton) and the space of its variants."""
+    """One kernel (NAME.yaml beside NAME.cu, NAME.py of Triton or a cubin) and the space of its variants."""
 
     _path: Path = PrivateAttr()
     _variants: dict[tuple[ParamValue, ...], "Variant"] = PrivateAttr(
@@ -217,8 +217,8 @@ class Kernel(Document):
         str,
         *matching(r"([^{}]|\{\w+\})+", "a name expression, with parameters as {NAME}"),
     ]
-    """NVRTC name expression of the kernel, or the function's name in Triton; {name} is replaced by a parameter or dtype
-    substitution"""
+    """NVRTC name expression of the kernel, the function's name in Triton, or the symbol in a cubin; {name} is replaced
+    by a parameter or dtype substitution"""
     dtypes: Annotated[dict[str, dict[str, str]], Field(min_length=1)]
     """for each dtype the substitutions it adds for the entry; in Triton also the dtypes of buffers that have another"""
     layouts: list[str] = []
@@ -231,6 +231,9 @@ class Kernel(Document):
     triton: Triton | None = None
     """of a kernel in Triton, whose source is NAME.py"""
     launcher: LauncherRule | None = None
+    cubin: Text | None = None
+    """file of machine code in place of a source, relative to the description: of one GPU architecture, with this kernel
+    alone"""
     parameters: dict[Name, Parameter] = {}
     """name -> the values it may take"""
     constraints: list[Condition] = []
@@ -253,7 +256,15 @@ class Kernel(Document):
         """A launcher takes every buffer and scalar, and chooses the launch: what stands for these is no description."""
         if not isinstance(fields, Mapping) or "launcher" not in fields:
             return fields
-        compiled = ("arguments", "entry", "include", "launch", "spills", "triton")
+        compiled = (
+            "arguments",
+            "cubin",
+            "entry",
+            "include",
+            "launch",
+            "spills",
+            "triton",
+        )
         for name in compiled:
             if name in fields:
                 why = "the launcher stands for it"
@@ -284,6 +295,8 @@ class Kernel(Document):
     def source(self) -> Path:
         if self.launcher is not None:
             return self._path.parent / self.launcher.file
+        if self.cubin:
+            return Path(os.path.normpath(self._path.parent / self.cubin))
         return self._path.with_suffix(".py" if self.triton else ".cu")
 
     @property
