@@ -126,7 +126,9 @@ def judge(
     monkeypatch.setattr("ladder.cli.judge.find_gpus", lambda: [GPU])
 
     def run(outcomes: Any, *words: str, path: Path | None = None) -> int:
-        def measure(plan_path: Path, plan: Plan, folder: RunFolder, root: Path) -> None:
+        def measure(
+            plan_path: Path, plan: Plan, folder: RunFolder, root: Path, tell: Any
+        ) -> None:
             assert (read_plan(plan_path), root) == (plan, checkout)
             view = PlanRecords(plan, Records())
             with appending(folder.records, plan.sweep) as append:

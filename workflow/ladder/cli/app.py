@@ -106,15 +106,10 @@ def _settings_apart(words: Sequence[str]) -> list[str]:
     return separate
 
 
-def _write_unjudged(words: Sequence[str], reason: str) -> None:
-    """Write the JSON that `judge` was asked for, also where it did not get so far as to know its options."""
-    file = ""
-    for place, word in enumerate(words):
-        option, equals, value = word.partition("=")
-        if option == "--json":
-            file = value if equals else "".join(words[place + 1 : place + 2])
+def unjudged(reason: str) -> dict[str, Any]:
+    """The JSON of a kernel that was not judged."""
     empty: dict[str, Any] = dict.fromkeys(("kernel", "dtype", "arch", "device"))
-    document = {
+    return {
         "version": JSON_VERSION,
         "verdict": "not judged",
         "exit_code": UNJUDGED,
@@ -122,6 +117,16 @@ def _write_unjudged(words: Sequence[str], reason: str) -> None:
         **empty,
         "cells": [],
     }
+
+
+def _write_unjudged(words: Sequence[str], reason: str) -> None:
+    """Write the JSON that `judge` was asked for, also where it did not get so far as to know its options."""
+    file = ""
+    for place, word in enumerate(words):
+        option, equals, value = word.partition("=")
+        if option == "--json":
+            file = value if equals else "".join(words[place + 1 : place + 2])
+    document = unjudged(reason)
     path = Path(file)
     if file == "-":
         print(json.dumps(document, indent=1))
