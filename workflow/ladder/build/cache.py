@@ -16,7 +16,6 @@ from ladder.build.cubin import (
     disassemble,
     global_variables,
     instruction_counts,
-    local_traffic,
     persistent_symbols,
 )
 from ladder.build.cubin_request import CubinRequest
@@ -93,8 +92,6 @@ class Cache:
         for request, cubin, facts in answers:
             if cubin:
                 listing = next(listings)
-                # A cubin of another compiler comes without the log of ptxas.
-                facts |= {**local_traffic(listing), **facts}
                 facts |= instruction_counts(listing)
                 reason = _state(cubin, listing, facts.get("tables", ()))
                 if reason and facts["status"] == "ok":

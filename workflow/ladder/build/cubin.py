@@ -171,7 +171,10 @@ def arch_of(cubin: bytes) -> int:
     try:
         elf = _elf(cubin)
         header = elf.header
-        ends = [header["e_shoff"] + header["e_shnum"] * header["e_shentsize"]]
+        ends = [
+            header["e_shoff"] + header["e_shnum"] * header["e_shentsize"],
+            header["e_phoff"] + header["e_phnum"] * header["e_phentsize"],
+        ]
         for section in elf.iter_sections():
             if section["sh_type"] != "SHT_NOBITS":
                 ends.append(section["sh_offset"] + section["sh_size"])
@@ -258,14 +261,22 @@ def global_variables(cubin: bytes) -> set[str]:
     return variables
 
 
-def undefined_functions(cubin: bytes) -> set[str]:
-    """Names of functions that a cubin calls and does not have, but for those that carry out one instruction."""
-    names = set[str]()
-    for symbol in _elf(cubin).get_section_by_name(".symtab").iter_symbols():
+def state_of_any(cubin: bytes, instructions: Sequence[str]) -> list[str]:
+    """As `persistent_symbols`, of a cubin that any compiler made: code may name what it uses by its own relocations."""
+    elf, names = _elf(cubin), set[str]()
+    symbols = elf.get_section_by_name(".symtab")
+    for section in elf.iter_sections():
+        if section.name.startswith((".rel.text", ".rela.text")):
+            for relocation in section.iter_relocations():
+                names.add(symbols.get_symbol(relocation["r_info_sym"]).name)
+    used = names & global_variables(cubin)
+    used.update(persistent_symbols(cubin, instructions))
+    for symbol in symbols.iter_symbols():
         is_function = symbol["st_info"]["type"] == "STT_FUNC"
-        if is_function and symbol["st_shndx"] == "SHN_UNDEF":
-            names.add(symbol.name)
-    return {name for name in names if not name.startswith(_SYSTEM_CALLS)}
+        is_call = not symbol.name.startswith(_SYSTEM_CALLS)
+        if is_function and is_call and symbol["st_shndx"] == "SHN_UNDEF":
+            used.add(symbol.name)
+    return sorted(used)
 
 
 def machine_code_digest(cubin: bytes) -> str:

@@ -9,11 +9,12 @@ from typing import Any, ClassVar
 from ladder.build.cubin import (
     FACTS_VERSION,
     arch_of,
-    global_variables,
+    disassemble,
     kernel_names,
     launch_resources,
+    local_traffic,
     parameter_bytes,
-    undefined_functions,
+    state_of_any,
 )
 from ladder.model.architecture import arch_number
 from ladder.model.errors import LadderError, refuse
@@ -21,7 +22,6 @@ from ladder.model.files import digest_json, read_bytes, sha256
 
 _A_CUBIN = "a whole file of one GPU's machine code, as `nvcc -cubin` writes it"
 _NO_STATE = "a kernel whose tables are __constant__ and that calls no function of the device's runtime"
-_SECTIONS = (".nv.global", ".nv.global.init")
 _OTHERS = ((b"\x50\xed\x55\xba", "it is a fat binary"), (b"\x7fELF", ""))
 
 
@@ -69,12 +69,14 @@ class CubinRequest:
             facts |= launch_resources(cubin, self.entry)
         except LadderError as error:
             return b"", facts | {"status": "compile_error", "reason": str(error)}
+        (instructions,) = disassemble([cubin], self.arch)
         # Nothing says of a global variable that it is only read.
-        if state := global_variables(cubin) | undefined_functions(cubin):
-            names = state.difference(_SECTIONS) or state
-            why = f"it uses what outlives a launch: {', '.join(sorted(names))}"
+        if state := state_of_any(cubin, instructions):
+            why = f"it uses what outlives a launch: {', '.join(state)}"
             refusal = self._refusal(_NO_STATE, why)
             facts |= {"status": "stateful", "reason": str(refusal)}
+        # No log tells spills from arrays.
+        facts |= local_traffic(instructions)
         facts["parameter_bytes"] = parameter_bytes(cubin, self.entry)
         facts["cubin_sha256"] = facts["machine_code"] = sha256(cubin)
         return cubin, facts

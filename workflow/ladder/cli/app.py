@@ -108,13 +108,15 @@ def _settings_apart(words: Sequence[str]) -> list[str]:
 
 def unjudged(reason: str) -> dict[str, Any]:
     """The JSON of a kernel that was not judged."""
-    empty: dict[str, Any] = dict.fromkeys(("kernel", "dtype", "arch", "device"))
+    names = ("kernel", "dtype", "arch", "device", "trust")
+    empty: dict[str, Any] = dict.fromkeys(names)
     return {
         "version": JSON_VERSION,
         "verdict": "not judged",
         "exit_code": UNJUDGED,
         "reason": reason,
         **empty,
+        "unseen": [],
         "cells": [],
     }
 
