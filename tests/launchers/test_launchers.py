@@ -118,3 +118,18 @@ def test_a_launcher_is_judged_without_a_description(
     verdict = json.loads(capsys.readouterr().out)
     assert verdict["trust"] == "opaque"
     assert {cell["status"] for cell in verdict["cells"]} == {"ok"}
+
+
+@on_gpu
+def test_several_kernels_have_a_line_each(project: Path, tmp_path: Path) -> None:
+    for name in ("honest.cuh", "honest.cu", "one_element.cu"):
+        shutil.copy(FOLDER.parent / "exploits" / name, tmp_path)
+    for name in ("honest", "one_element"):
+        shutil.copy(FOLDER.parent / "exploits/exploit.yaml", tmp_path / f"{name}.yaml")
+    kernels = [str(tmp_path / f"{name}.yaml") for name in ("one_element", "honest")]
+    lines = tmp_path / "verdicts.jsonl"
+    more = ["--size", "256", "--json", str(lines), "--config", "measure={busy: mark}"]
+    assert main(["--root", str(project), "judge", *kernels, *more]) == 3
+    verdicts = [json.loads(line) for line in lines.read_text().splitlines()]
+    assert [each["kernel"] for each in verdicts] == ["one_element", "honest"]
+    assert verdicts[1]["exit_code"] <= 2

@@ -4,6 +4,7 @@ import json
 import os
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -250,6 +251,7 @@ class Judging:
         self.checkout = checkout
         self.code = 0
         self._waiting = set(kernels)
+        self._saying = threading.Lock()  # GPUs have a thread each
         self._file = file
         if file and self._in_lines and file != Path("-"):
             file.write_bytes(b"")
@@ -264,12 +266,13 @@ class Judging:
             own = replace(view, plan=only_of(view.plan, [name]))
             if name not in self._waiting or not (last or own.is_complete()):
                 continue
-            try:
-                cells = cells_of(own, self._components(device))
-            except LadderError as error:
-                self.give_up([name], error)
-            else:
-                self.say(own.plan, device, cells)
+            with self._saying:
+                try:
+                    cells = cells_of(own, self._components(device))
+                except LadderError as error:
+                    self.give_up([name], error)
+                else:
+                    self.say(own.plan, device, cells)
 
     def _components(self, device: str) -> DataFrame:
         published = self.checkout.published(slug_of(device)).tables
