@@ -8,6 +8,7 @@ Whatever they do wrong on the host is a LadderError, so that it becomes a note a
 import contextlib
 import ctypes
 import importlib.util
+import math
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -39,7 +40,6 @@ class Array:
     pointer: int
     shape: tuple[int, ...]
     dtype: str
-    buffer: Buffer
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
@@ -57,9 +57,10 @@ class Array:
 
     @cached_property
     def _view(self) -> StridedMemoryView:
-        return StridedMemoryView.from_buffer(
-            self.buffer, self.shape, dtype=np.dtype(self._type)
-        )
+        kind = np.dtype(self._type)
+        size = math.prod(self.shape) * kind.itemsize
+        buffer = Buffer.from_handle(self.pointer, size)
+        return StridedMemoryView.from_buffer(buffer, self.shape, dtype=kind)
 
     def __dlpack__(self, **options: Any) -> Any:
         return self._view.__dlpack__(**options)
@@ -115,7 +116,7 @@ class ExternalCode:
         if self.given.kind == "python":
             asked = Asked(problem.name, instance.dtype, instance.layout)
             arrays = {
-                name: Array(tensor.pointer, tensor.shape, tensor.dtype, tensor.buffer)
+                name: Array(tensor.pointer, tensor.shape, tensor.dtype)
                 for name, tensor in tensors.items()
             }
             return self._python(asked, arrays, sizes, scalars, stream)
