@@ -16,7 +16,7 @@ from ladder.catalogue.documents import parse_yaml, refuse_name
 from ladder.catalogue.kernels import load_kernel, load_kernels
 from ladder.catalogue.settings import choose_device, read_settings
 from ladder.catalogue.sweeps import make_sweep
-from ladder.cli.app import JSON_VERSION, printable
+from ladder.cli.app import NOT_JUDGED, printable
 from ladder.cli.build import compiled, write_plan
 from ladder.cli.load import settings_of, sweeps_of
 from ladder.cli.options import Config, project
@@ -54,6 +54,13 @@ def usual_size(problem: Problem) -> Any:
     return _SIZES.get(problem.name, "2**26" if len(problem.size_fields) == 1 else 8192)
 
 
+def compiled_here(checkout: Project, sweep: Sweep, over: Mapping[str, Any]) -> Plan:
+    """Compile a sweep for the architecture that is asked for, else for this host's GPU, else for the usual one."""
+    settings = read_settings(checkout, (), {**over, "device": "auto"})
+    _, arch = choose_device(settings)
+    return compiled(checkout, sweep, settings, arch, os.cpu_count() or 1)
+
+
 def measured(
     checkout: Project, sweep: Sweep, over: Mapping[str, Any]
 ) -> tuple[PlanRecords, str]:
@@ -61,15 +68,13 @@ def measured(
 
     Raises LadderError without a GPU, and where a kernel that others are timed against does not compile.
     """
-    settings = read_settings(checkout, (), {**over, "device": "auto"})
     gpus = find_gpus()
     if not gpus:
         raise LadderError("no GPU is visible, and this step measures on one")
     if not find_spec("nvmath"):
         wanted = "pip install 'kernel-ladder[gpu]', or judge with --compile-only"
         raise LadderError(f"what launches on a GPU is not installed: {wanted}")
-    _, arch = choose_device(settings)
-    plan = compiled(checkout, sweep, settings, arch, os.cpu_count() or 1)
+    plan = compiled_here(checkout, sweep, over)
     for task in plan.tasks:
         if task.reference is not None:
             name = task.reference.variant
@@ -81,13 +86,6 @@ def measured(
         folder = RunFolder(Path(place))
         job.measure(write_plan(plan, folder), plan, folder, checkout.root)
         return PlanRecords(plan, read_store(folder.records)), gpus[0].name
-
-
-def only_compiled(checkout: Project, sweep: Sweep, over: Mapping[str, Any]) -> Plan:
-    """Compile a sweep for the architecture that is asked for, else for this host's GPU, else for the usual one."""
-    settings = read_settings(checkout, (), {**over, "device": "auto"})
-    _, arch = choose_device(settings)
-    return compiled(checkout, sweep, settings, arch, os.cpu_count() or 1)
 
 
 def compile_log(plan: Plan, variant: str, checkout: Project) -> str | None:
@@ -233,7 +231,7 @@ def judge(
     sweep = replace(made, name="judge")
     settings = settings_of(config, arch=arch)
     if compile_only:
-        plan, device = only_compiled(checkout, sweep, settings), ""
+        plan, device = compiled_here(checkout, sweep, settings), ""
         cells = compiled_cells(plan)
     else:
         view, device = measured(checkout, sweep, settings)
@@ -245,11 +243,10 @@ def judge(
         cell["compile_log"] = compile_log(plan, variant, checkout)
     verdict, _ = decide(cells)
     shown = printable(text(variant, device or plan.arch, cells))
-    document = {
-        "version": JSON_VERSION,
+    code = EXIT_CODES[verdict]
+    document = NOT_JUDGED | {
         "verdict": verdict,
-        "exit_code": EXIT_CODES[verdict],
-        "reason": "",
+        "exit_code": code,
         "kernel": kernel.name,
         "dtype": sweep.dtypes[0],
         "arch": plan.arch,
@@ -263,7 +260,7 @@ def judge(
         print(shown)
         if json_ is not None:
             write_json(json_.resolve(), document)  # a link to it stays
-    raise typer.Exit(EXIT_CODES[verdict])
+    raise typer.Exit(code)
 
 
 _CELL = "SWEEP/VARIANT@SIZE:REGIME, as the sweep's page or index.html has it."

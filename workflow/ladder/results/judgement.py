@@ -106,23 +106,16 @@ def _cell(
     view: PlanRecords, task: Task, regime: str, deviation: float | None
 ) -> JudgedCell:
     status, reason, result = outcome(view, task, regime)
-    summary, check = summarised(result), result.get("check") or {}
-    device = result.get("device") or {}
-    cell = _about(view.plan, task) | {
+    summary, device = summarised(result), result.get("device") or {}
+    known = {**summary, **device, **(result.get("check") or {})}
+    cell = _about(view.plan, task)
+    cell |= {name: known[name] for name in FIELDS if name in known}
+    cell |= {
         "regime": regime,
         "status": status,
         "reason": reason,
-        "median_us": summary.get("median_us"),
-        "low": summary.get("median_us_low"),
-        "high": summary.get("median_us_high"),
-        "reference": summary.get("reference"),
-        "speedup": summary.get("speedup"),
-        "speedup_low": summary.get("speedup_low"),
-        "speedup_high": summary.get("speedup_high"),
-        "launches": check.get("launches"),
-        "max_error": check.get("max_error"),
-        "error_bound": check.get("error_bound"),
-        "sm_clock_mhz": device.get("sm_clock_mhz"),
+        "low": known.get("median_us_low"),
+        "high": known.get("median_us_high"),
         "throttled": throttled(device.get("clock_events")),
     }
     if status == "ok" and deviation is not None:
