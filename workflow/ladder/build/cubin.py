@@ -24,7 +24,7 @@ _INSTRUCTION = re.compile(r"^\s+/\*[0-9a-f]{4,}\*/\s+(.+?)\s*;", re.MULTILINE)
 _OPCODE = re.compile(r"(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*)")
 _LOCAL = re.compile(r"\b(STL|LDL)\b(?:\.[A-Z]\w*)*(?:\.(64|128))?")
 _ADDRESS = re.compile(r"c\[0x4\]\[(\w+)")
-_RELOCATED = re.compile(r"\.rela?\.nv\.constant(\d+)")
+_RELOCATED = re.compile(r"\.rela?\.(?:nv\.constant(\d+)|text\.)")
 _CONSTANTS = re.compile(r"c\[0x0\]\[0x(?:50|d0|120)\]")
 """The constants that hold the address of constant memory: before sm_90, on sm_90, and later."""
 _CODE, _ARGUMENTS, _ATTRIBUTES = ".text.", ".nv.constant0.", ".nv.info."
@@ -198,21 +198,6 @@ def instruction_counts(instructions: Iterable[str]) -> dict[str, int]:
     return counts
 
 
-def _undefined_functions(symbols: Any) -> set[str]:
-    """Names of functions in a table of symbols that lie in no section."""
-    names = set[str]()
-    for symbol in symbols.iter_symbols():
-        is_function = symbol["st_info"]["type"] == "STT_FUNC"
-        if is_function and symbol["st_shndx"] == "SHN_UNDEF":
-            names.add(symbol.name)
-    return names
-
-
-def _calls(functions: Iterable[str]) -> set[str]:
-    """Those of functions that are more than one instruction."""
-    return {name for name in functions if not name.startswith(_SYSTEM_CALLS)}
-
-
 def persistent_symbols(
     cubin: bytes, instructions: Sequence[str], tables: Collection[str] = ()
 ) -> list[str]:
@@ -222,32 +207,38 @@ def persistent_symbols(
     """
     elf = _elf(cubin)
     symbols = elf.get_section_by_name(".symtab")
+    functions = set[str]()
+    for symbol in symbols.iter_symbols():
+        is_function = symbol["st_info"]["type"] == "STT_FUNC"
+        if is_function and symbol["st_shndx"] == "SHN_UNDEF":
+            functions.add(symbol.name)
+    calls = [name for name in functions if not name.startswith(_SYSTEM_CALLS)]
+    if calls:
+        return sorted(calls)
+    variables = global_variables(cubin)
     addresses, used = dict[int, str](), set[str]()
     for section in elf.iter_sections():
         if (bank := _RELOCATED.match(section.name)) is None:
             continue
         for relocation in section.iter_relocations():
             name = symbols.get_symbol(relocation["r_info_sym"]).name
-            # Code takes addresses from constant bank 4, and constants of other banks may be addresses themselves.
+            # Code takes addresses from constant bank 4, and constants of other banks may be addresses themselves. Some
+            # compilers put them into the code.
             if bank[1] == "4":
                 addresses[relocation["r_offset"]] = name
-            else:
+            elif bank[1] or name in variables:
                 used.add(name)
     if any(_CONSTANTS.search(line) for line in instructions):
         used.add("constant memory by its address")
     listing = "\n".join(instructions)
-    offsets = {name.replace("RZ", "0x0") for name in _ADDRESS.findall(listing)}
-    if offsets:
-        functions = _undefined_functions(symbols)
-        if calls := _calls(functions):
-            return sorted(calls)
-        if all(offset.startswith("0x") for offset in offsets):
-            # An address is two words.
-            used.update(addresses[int(offset, 16) & ~7] for offset in offsets)
-        else:  # a computed index may be of any
+    for name in _ADDRESS.findall(listing):
+        offset = name.replace("RZ", "0x0")
+        if not offset.startswith("0x"):  # a computed index may be of any
             used.update(addresses.values())
-        used.difference_update(functions)
-    return sorted(used.difference(tables))
+            continue
+        # An address is two words.
+        used.add(addresses.get(int(offset, 16) & ~7, "an address of its own"))
+    return sorted(used.difference(functions, tables))
 
 
 def global_variables(cubin: bytes) -> set[str]:
@@ -259,19 +250,6 @@ def global_variables(cubin: bytes) -> set[str]:
         if isinstance(place, int) and names[place].startswith(".nv.global"):
             variables.add(symbol.name)
     return variables
-
-
-def state_of_any(cubin: bytes, instructions: Sequence[str]) -> list[str]:
-    """As `persistent_symbols`, of a cubin that any compiler made: code may name what it uses by its own relocations."""
-    elf, names = _elf(cubin), set[str]()
-    symbols = elf.get_section_by_name(".symtab")
-    for section in elf.iter_sections():
-        if section.name.startswith((".rel.text", ".rela.text")):
-            for relocation in section.iter_relocations():
-                names.add(symbols.get_symbol(relocation["r_info_sym"]).name)
-    used = names & global_variables(cubin)
-    used.update(persistent_symbols(cubin, instructions))
-    return sorted(used | _calls(_undefined_functions(symbols)))
 
 
 def machine_code_digest(cubin: bytes) -> str:

@@ -11,7 +11,7 @@ from ladder.build.cubin import (
     launch_resources,
     local_traffic,
     parameter_bytes,
-    state_of_any,
+    persistent_symbols,
 )
 from ladder.build.nvrtc import Request
 from ladder.model.architecture import arch_number
@@ -53,7 +53,7 @@ class CubinRequest(Request):
             return b"", facts | {"status": "compile_error", "reason": str(error)}
         (instructions,) = disassemble([cubin], self.arch)
         # Nothing says of a global variable that it is only read.
-        if state := state_of_any(cubin, instructions):
+        if state := persistent_symbols(cubin, instructions):
             why = f"it uses what outlives a launch: {', '.join(state)}"
             refusal = self._refusal(_NO_STATE, why)
             facts |= {"status": "stateful", "reason": str(refusal)}
