@@ -18,7 +18,6 @@ from ladder.build.cubin import (
     instruction_counts,
     persistent_symbols,
 )
-from ladder.build.cubin_request import CubinRequest
 from ladder.build.nvrtc import Request
 from ladder.build.sources import source_digest, source_files
 from ladder.build.triton_request import TritonRequest
@@ -31,7 +30,7 @@ _MEMORY_BYTES = 8 * 2**30
 _BATCH = 32  # cubins at most that one run of the disassembler counts
 
 
-Compilable = Request | TritonRequest | CubinRequest
+Compilable = Request | TritonRequest
 _Answer = tuple[Compilable, bytes, dict[str, Any]]
 """A request, its cubin, which is empty where it does not compile, and its facts."""
 

@@ -22,8 +22,9 @@ FACTS_VERSION = 1
 
 _INSTRUCTION = re.compile(r"^\s+/\*[0-9a-f]{4,}\*/\s+(.+?)\s*;", re.MULTILINE)
 _OPCODE = re.compile(r"(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*)")
+_LOCAL = re.compile(r"\b(STL|LDL)\b(?:\.[A-Z]\w*)*(?:\.(64|128))?")
 _ADDRESS = re.compile(r"c\[0x4\]\[(\w+)")
-_RELOCATED = re.compile(r"\.rela?\.nv\.constant(\d+)")
+_RELOCATED = re.compile(r"\.rela?\.(?:nv\.constant(\d+)|text\.)")
 _CONSTANTS = re.compile(r"c\[0x0\]\[0x(?:50|d0|120)\]")
 """The constants that hold the address of constant memory: before sm_90, on sm_90, and later."""
 _CODE, _ARGUMENTS, _ATTRIBUTES = ".text.", ".nv.constant0.", ".nv.info."
@@ -155,14 +156,9 @@ def launch_resources(cubin: bytes, kernel: str) -> dict[str, int]:
 
 def local_traffic(instructions: Iterable[str]) -> dict[str, int]:
     """Bytes that instructions move to and from local memory, each counted once: of spills, and of arrays there."""
-    moved = {"STL": 0, "LDL": 0}
-    for line in instructions:
-        base, *modifiers = (match[1] if (match := _OPCODE.match(line)) else "").split(
-            "."
-        )
-        if base in moved:
-            wide = next((word for word in ("64", "128") if word in modifiers), "32")
-            moved[base] += int(wide) // 8
+    moved = Counter[str]()
+    for opcode, bits in _LOCAL.findall("\n".join(instructions)):
+        moved[opcode] += int(bits or 32) // 8
     return {"spill_store_bytes": moved["STL"], "spill_load_bytes": moved["LDL"]}
 
 
@@ -170,19 +166,14 @@ def arch_of(cubin: bytes) -> int:
     """The architecture that an ELF file is for, such as 90. Raises LadderError for a file of others, or cut short."""
     try:
         elf = _elf(cubin)
-        header = elf.header
-        ends = [
-            header["e_shoff"] + header["e_shnum"] * header["e_shentsize"],
-            header["e_phoff"] + header["e_phnum"] * header["e_phentsize"],
-        ]
-        for section in elf.iter_sections():
-            if section["sh_type"] != "SHT_NOBITS":
-                ends.append(section["sh_offset"] + section["sh_size"])
         has_symbols = elf.get_section_by_name(".symtab") is not None
     except Exception as error:  # the reader of ELF files raises anything
         raise LadderError("it is cut short or damaged") from error
-    if max(ends) > len(cubin):
-        raise LadderError("it is cut short")
+    header = elf.header
+    for table in ("e_sh", "e_ph"):  # one of which is the last of the file
+        length = header[f"{table}num"] * header[f"{table}entsize"]
+        if header[f"{table}off"] + length > len(cubin):
+            raise LadderError("it is cut short")
     if header["e_machine"] != "EM_CUDA" or not has_symbols:
         raise LadderError(f"it is for {header['e_machine']}, which is no GPU")
     # Before CUDA 13 the flags began with it.
@@ -216,38 +207,38 @@ def persistent_symbols(
     """
     elf = _elf(cubin)
     symbols = elf.get_section_by_name(".symtab")
+    functions = set[str]()
+    for symbol in symbols.iter_symbols():
+        is_function = symbol["st_info"]["type"] == "STT_FUNC"
+        if is_function and symbol["st_shndx"] == "SHN_UNDEF":
+            functions.add(symbol.name)
+    calls = [name for name in functions if not name.startswith(_SYSTEM_CALLS)]
+    if calls:
+        return sorted(calls)
+    variables = global_variables(cubin)
     addresses, used = dict[int, str](), set[str]()
     for section in elf.iter_sections():
         if (bank := _RELOCATED.match(section.name)) is None:
             continue
         for relocation in section.iter_relocations():
             name = symbols.get_symbol(relocation["r_info_sym"]).name
-            # Code takes addresses from constant bank 4, and constants of other banks may be addresses themselves.
+            # Code takes addresses from constant bank 4, and constants of other banks may be addresses themselves. Some
+            # compilers put them into the code.
             if bank[1] == "4":
                 addresses[relocation["r_offset"]] = name
-            else:
+            elif bank[1] or name in variables:
                 used.add(name)
     if any(_CONSTANTS.search(line) for line in instructions):
         used.add("constant memory by its address")
     listing = "\n".join(instructions)
-    offsets = {name.replace("RZ", "0x0") for name in _ADDRESS.findall(listing)}
-    if offsets:
-        functions, calls = set[str](), set[str]()
-        for symbol in symbols.iter_symbols():
-            is_function = symbol["st_info"]["type"] == "STT_FUNC"
-            if is_function and symbol["st_shndx"] == "SHN_UNDEF":
-                functions.add(symbol.name)
-                if not symbol.name.startswith(_SYSTEM_CALLS):
-                    calls.add(symbol.name)
-        if calls:
-            return sorted(calls)
-        if all(offset.startswith("0x") for offset in offsets):
-            # An address is two words.
-            used.update(addresses[int(offset, 16) & ~7] for offset in offsets)
-        else:  # a computed index may be of any
+    for name in _ADDRESS.findall(listing):
+        offset = name.replace("RZ", "0x0")
+        if not offset.startswith("0x"):  # a computed index may be of any
             used.update(addresses.values())
-        used.difference_update(functions)
-    return sorted(used.difference(tables))
+            continue
+        # An address is two words.
+        used.add(addresses.get(int(offset, 16) & ~7, "an address of its own"))
+    return sorted(used.difference(functions, tables))
 
 
 def global_variables(cubin: bytes) -> set[str]:
@@ -259,24 +250,6 @@ def global_variables(cubin: bytes) -> set[str]:
         if isinstance(place, int) and names[place].startswith(".nv.global"):
             variables.add(symbol.name)
     return variables
-
-
-def state_of_any(cubin: bytes, instructions: Sequence[str]) -> list[str]:
-    """As `persistent_symbols`, of a cubin that any compiler made: code may name what it uses by its own relocations."""
-    elf, names = _elf(cubin), set[str]()
-    symbols = elf.get_section_by_name(".symtab")
-    for section in elf.iter_sections():
-        if section.name.startswith((".rel.text", ".rela.text")):
-            for relocation in section.iter_relocations():
-                names.add(symbols.get_symbol(relocation["r_info_sym"]).name)
-    used = names & global_variables(cubin)
-    used.update(persistent_symbols(cubin, instructions))
-    for symbol in symbols.iter_symbols():
-        is_function = symbol["st_info"]["type"] == "STT_FUNC"
-        is_call = not symbol.name.startswith(_SYSTEM_CALLS)
-        if is_function and is_call and symbol["st_shndx"] == "SHN_UNDEF":
-            used.add(symbol.name)
-    return sorted(used)
 
 
 def machine_code_digest(cubin: bytes) -> str:

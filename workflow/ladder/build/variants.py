@@ -126,12 +126,12 @@ def variant_request(
     """
     kernel, rule = variant.kernel, variant.kernel.triton
     digest = source_sha256 or kernel_digest(kernel, include)
+    entries = (variant.entry,)
     if kernel.cubin:
         name = kernel.path.name
-        return CubinRequest(kernel.source, digest, variant.entry, arch, name)
+        return CubinRequest(kernel.source, digest, (), entries, arch, (), name)
     if rule is None:
         folders = (include, *kernel.includes)
-        entries = (variant.entry,)
         return Request(kernel.source, digest, folders, entries, arch, tuple(options))
     names = variant.names()
     pointers = ("pointer", "workspace")  # all begin at multiples of 256 bytes

@@ -41,9 +41,20 @@ STEPS = {
 MISTAKE, CRASH = 2, 3
 # In place of both for `judge`, whose exit codes up to 4 speak of the kernel.
 UNJUDGED = 5
-JSON_VERSION = (
-    1  # of what judge writes; raised where a field goes or means something else
-)
+NOT_JUDGED: dict[str, Any] = {
+    "version": 1,
+    "verdict": "not judged",
+    "exit_code": UNJUDGED,
+    "reason": "",
+    "kernel": None,
+    "dtype": None,
+    "arch": None,
+    "device": None,
+    "trust": None,
+    "unseen": [],
+    "cells": [],
+}
+"""The fields of judge's JSON. The version rises where a field goes or means something else."""
 
 
 def printable(text: str) -> str:
@@ -106,21 +117,6 @@ def _settings_apart(words: Sequence[str]) -> list[str]:
     return separate
 
 
-def unjudged(reason: str) -> dict[str, Any]:
-    """The JSON of a kernel that was not judged."""
-    names = ("kernel", "dtype", "arch", "device", "trust")
-    empty: dict[str, Any] = dict.fromkeys(names)
-    return {
-        "version": JSON_VERSION,
-        "verdict": "not judged",
-        "exit_code": UNJUDGED,
-        "reason": reason,
-        **empty,
-        "unseen": [],
-        "cells": [],
-    }
-
-
 def _write_unjudged(words: Sequence[str], reason: str) -> None:
     """Write the JSON that `judge` was asked for, also where it did not get so far as to know its options."""
     file = ""
@@ -128,7 +124,7 @@ def _write_unjudged(words: Sequence[str], reason: str) -> None:
         option, equals, value = word.partition("=")
         if option == "--json":
             file = value if equals else "".join(words[place + 1 : place + 2])
-    document = unjudged(reason)
+    document = NOT_JUDGED | {"reason": reason}
     path = Path(file)
     if file == "-":
         print(json.dumps(document, indent=1))
@@ -185,12 +181,12 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stdout.reconfigure(errors="replace")
     try:
         code, reason = _run(words, mistake, crash)
-        if judges and reason:
-            # What cannot be written has been said.
-            with contextlib.suppress(OSError):
-                _write_unjudged(words, reason)
     except BrokenPipeError:
         # The reader, such as `head`, has what it wanted; the interpreter must not try to flush the rest.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        return unread
+        code, reason = unread, "nobody reads standard output to its end"
+    if judges and reason:
+        # What cannot be written has been said.
+        with contextlib.suppress(OSError):
+            _write_unjudged(words, reason)
     return code

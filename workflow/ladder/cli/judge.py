@@ -19,7 +19,7 @@ from ladder.catalogue.documents import parse, parse_yaml, refuse_name
 from ladder.catalogue.kernels import check_kernel, load_kernel, load_kernels
 from ladder.catalogue.settings import choose_device, read_settings
 from ladder.catalogue.sweeps import make_sweep
-from ladder.cli.app import JSON_VERSION, printable, unjudged
+from ladder.cli.app import NOT_JUDGED, printable
 from ladder.cli.build import compiled, write_plan
 from ladder.cli.load import settings_of, sweeps_of
 from ladder.cli.options import Config, project
@@ -60,6 +60,13 @@ def usual_size(problem: Problem) -> Any:
     return _SIZES.get(problem.name, "2**26" if len(problem.size_fields) == 1 else 8192)
 
 
+def compiled_here(checkout: Project, sweep: Sweep, over: Mapping[str, Any]) -> Plan:
+    """Compile a sweep for the architecture that is asked for, else for this host's GPU, else for the usual one."""
+    settings = read_settings(checkout, (), {**over, "device": "auto"})
+    _, arch = choose_device(settings)
+    return compiled(checkout, sweep, settings, arch, os.cpu_count() or 1)
+
+
 def measured(
     checkout: Project,
     sweep: Sweep,
@@ -72,15 +79,13 @@ def measured(
     records, and the GPU's name. Raises LadderError without a GPU, and where a kernel that others are timed against does
     not compile.
     """
-    settings = read_settings(checkout, (), {**over, "device": "auto"})
     gpus = find_gpus()
     if not gpus:
         raise LadderError("no GPU is visible, and this step measures on one")
     if not find_spec("nvmath"):
         wanted = "pip install 'kernel-ladder[gpu]', or judge with --compile-only"
         raise LadderError(f"what launches on a GPU is not installed: {wanted}")
-    _, arch = choose_device(settings)
-    plan = compiled(checkout, sweep, settings, arch, os.cpu_count() or 1)
+    plan = compiled_here(checkout, sweep, over)
     for task in plan.tasks:
         if task.reference is not None:
             name = task.reference.variant
@@ -118,13 +123,6 @@ def only_of(plan: Plan, kernels: Collection[str]) -> Plan:
     """A plan without the tasks of other kernels."""
     tasks = tuple(task for task in plan.tasks if task.cell.kernel in kernels)
     return replace(plan, tasks=tasks)
-
-
-def only_compiled(checkout: Project, sweep: Sweep, over: Mapping[str, Any]) -> Plan:
-    """Compile a sweep for the architecture that is asked for, else for this host's GPU, else for the usual one."""
-    settings = read_settings(checkout, (), {**over, "device": "auto"})
-    _, arch = choose_device(settings)
-    return compiled(checkout, sweep, settings, arch, os.cpu_count() or 1)
 
 
 def compile_log(plan: Plan, variant: str, checkout: Project) -> str | None:
@@ -286,11 +284,9 @@ class Judging:
         verdict, _ = decide(cells)
         trust = "opaque" if self.kernels[task.cell.kernel].launcher else "compiled"
         shown = text(task.variant, device or plan.arch, cells, trust)
-        document = {
-            "version": JSON_VERSION,
+        document = NOT_JUDGED | {
             "verdict": verdict,
             "exit_code": EXIT_CODES[verdict],
-            "reason": "",
             "kernel": task.cell.kernel,
             "dtype": task.cell.dtype,
             "arch": plan.arch,
@@ -306,7 +302,7 @@ class Judging:
         if not self._in_lines:
             raise error
         for name in self._waiting.intersection(names):
-            document = unjudged(str(error)) | {"kernel": name}
+            document = NOT_JUDGED | {"kernel": name, "reason": str(error)}
             self._write(document, f"{name}: not judged: {error}")
 
     def _write(self, document: dict[str, Any], shown: str) -> None:
@@ -420,7 +416,7 @@ def judge(
         sweep = replace(made, name="judge")
         try:
             if compile_only:
-                plan = only_compiled(checkout, sweep, settings)
+                plan = compiled_here(checkout, sweep, settings)
                 for name in members:
                     own = only_of(plan, [name])
                     judging.say(own, "", compiled_cells(own))

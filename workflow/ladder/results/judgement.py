@@ -7,6 +7,7 @@ from typing import Any
 from pandas import DataFrame
 
 from ladder.measure.plan_records import PlanRecords
+from ladder.measure.store import Records
 from ladder.model.errors import LadderError
 from ladder.model.plan import Plan, Task
 from ladder.model.schemas import TableRow
@@ -25,8 +26,16 @@ UNSEEN: dict[str, list[str]] = {
     ],
 }
 """What is not seen of a kernel, by how far it can be looked into."""
-EXIT_CODES = {"compiles": 0, "faster": 0, "tie": 1, "slower": 2}
-EXIT_CODES |= {"wrong": 3, "refused": 3, "broken": 4, "incomplete": 4}
+EXIT_CODES = {
+    "compiles": 0,
+    "faster": 0,
+    "tie": 1,
+    "slower": 2,
+    "wrong": 3,
+    "refused": 3,
+    "broken": 4,
+    "incomplete": 4,
+}
 """By verdict."""
 _FAILED = {
     "wrong": ("incorrect",),
@@ -35,14 +44,10 @@ _FAILED = {
     "incomplete": ("unsupported",),
 }
 """Verdict -> the statuses that lead to it, the first verdict that has any ahead of others."""
-_FACTS = (
-    "registers spill_store_bytes local_bytes shared_bytes_static shared_bytes_dynamic"
-)
-_BUILT = tuple(_FACTS.split())
-"""Facts of the compiler that a cell has."""
-_MEASURED = """size regime status reason median_us low high reference speedup speedup_low speedup_high
-elsewhere_low elsewhere_high launches max_error error_bound sm_clock_mhz throttled"""
-FIELDS = (*_MEASURED.split(), *_BUILT, "compile_log")
+_FIELDS = """size regime status reason median_us low high reference speedup speedup_low speedup_high
+elsewhere_low elsewhere_high launches max_error error_bound sm_clock_mhz throttled registers spill_store_bytes
+local_bytes shared_bytes_static shared_bytes_dynamic compile_log"""
+FIELDS = _FIELDS.split()
 """Of a cell in JSON."""
 _DEVIATIONS = {"speedup": 1.0, "elsewhere": math.sqrt(2.0)}
 """How many times the deviation of its class the two intervals hold of a kernel that one session on one GPU read: its
@@ -94,44 +99,31 @@ def _deviations(
     return deviations
 
 
-def _about(plan: Plan, task: Task) -> JudgedCell:
-    """The fields of a cell in their order, of which those are filled that no launch is needed for."""
-    facts = plan.variants.get(task.variant, {})
-    cell: JudgedCell = dict.fromkeys(FIELDS)
-    cell |= {name: facts.get(name) for name in _BUILT}
-    return cell | {"size": dict(task.cell.size)}
-
-
 def compiled_cells(plan: Plan) -> list[JudgedCell]:
     """A cell a size, without a regime: `ok` where the kernel compiles and can be launched."""
-    cells = []
-    for task in plan.tasks:
-        status, reason = _unlaunched(plan, task)
-        cells.append(_about(plan, task) | {"status": status, "reason": reason})
-    return cells
+    view = PlanRecords(plan, Records())
+    return [_cell(view, task, None, None) for task in plan.tasks]
 
 
 def _cell(
-    view: PlanRecords, task: Task, regime: str, deviation: float | None
+    view: PlanRecords, task: Task, regime: str | None, deviation: float | None
 ) -> JudgedCell:
-    status, reason, result = outcome(view, task, regime)
-    summary, check = summarised(result), result.get("check") or {}
-    device = result.get("device") or {}
-    cell = _about(view.plan, task) | {
+    """`regime`: None of a cell that is not launched."""
+    result: TableRow = {}
+    status, reason = _unlaunched(view.plan, task)
+    if regime:
+        status, reason, result = outcome(view, task, regime)
+    summary, device = summarised(result), result.get("device") or {}
+    known = {**summary, **device, **(result.get("check") or {})}
+    known |= view.plan.variants.get(task.variant, {})
+    cell = {name: known.get(name) for name in FIELDS}
+    cell |= {
+        "size": dict(task.cell.size),
         "regime": regime,
         "status": status,
         "reason": reason,
-        "median_us": summary.get("median_us"),
-        "low": summary.get("median_us_low"),
-        "high": summary.get("median_us_high"),
-        "reference": summary.get("reference"),
-        "speedup": summary.get("speedup"),
-        "speedup_low": summary.get("speedup_low"),
-        "speedup_high": summary.get("speedup_high"),
-        "launches": check.get("launches"),
-        "max_error": check.get("max_error"),
-        "error_bound": check.get("error_bound"),
-        "sm_clock_mhz": device.get("sm_clock_mhz"),
+        "low": known.get("median_us_low"),
+        "high": known.get("median_us_high"),
         "throttled": throttled(device.get("clock_events")),
     }
     if status == "ok" and deviation is not None:

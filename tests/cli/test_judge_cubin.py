@@ -150,11 +150,6 @@ MISTAKES: dict[str, tuple[Callable[[], bytes], str, str]] = {
         "compile_error",
         "it is PTX; accepted: a whole file of one GPU's machine code",
     ),
-    "fat binary": (
-        lambda: b"\x50\xed\x55\xba" + bytes(60),
-        "compile_error",
-        "it is a fat binary; accepted",
-    ),
     "host": (
         lambda: for_the_host(cubin_of(HONEST)),
         "compile_error",
