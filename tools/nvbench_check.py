@@ -126,7 +126,7 @@ def compare(plan: Plan, cubins: Path, subjects: Sequence[Subject]) -> list[Row]:
     def run_subject(state: Any) -> None:
         name = state.get_string("subject")
         timer = OurTimer(bench, by_name[name])
-        kernel = timer.kernel
+        kernel: Any = timer.kernel
 
         def launch_once(launch: Any) -> None:
             stream = Stream.from_handle(launch.get_stream().addressof())

@@ -9,19 +9,24 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from conftest import ROOT, make_project
+from jsonschema import Draft202012Validator
 from ladder.cli.app import _Printable, main
 from ladder.gpu.discovery import FoundGpu
 from ladder.measure.plan_records import PlanRecords
 from ladder.measure.store import Records, appending
+from ladder.model.errors import LadderError
 from ladder.model.folders import PublishedFolder, RunFolder
 from ladder.model.plan import Plan
 from ladder.model.plan_file import read_plan
 from ladder.results import tables
+from ladder.results.judgement import EXIT_CODES
 from measuring import on_hopper
 
 EXPLOITS = ROOT / "tests/exploits"
@@ -32,24 +37,10 @@ BROKEN = 'extern "C" __global__ void exploit() { no_such_thing(); }'
 HONEST = "#include <honest.cuh>\n\nEXPLOIT { honest(ARGUMENTS); }\n"
 GPU = FoundGpu(0, "NVIDIA H200", "GPU-of-the-tests", (9, 0))
 ARCH = "sm_90a"
-COLUMNS = [
-    "size",
-    "regime",
-    "status",
-    "reason",
-    "median_us",
-    "low",
-    "high",
-    "reference",
-    "speedup",
-    "speedup_low",
-    "speedup_high",
-    "elsewhere_low",
-    "elsewhere_high",
-    "launches",
-    "max_error",
-    "error_bound",
-]
+SCHEMA = json.loads((ROOT / "docs/judge.schema.json").read_text())
+COLUMNS = SCHEMA["$defs"]["cell"]["required"]
+VERDICTS = SCHEMA["properties"]["verdict"]["enum"]
+DOCUMENT = SCHEMA["required"]
 FAST, EVEN, SLOW = (1.03, 1.02, 1.04), (0.99, 0.97, 1.001), (0.5, 0.49, 0.51)
 
 
@@ -62,11 +53,13 @@ def ok(speedup: tuple[float, float, float] = FAST) -> dict[str, Any]:
         "reference": "cublaslt",
     }
     check = {"max_error": 1e-6, "error_bound": 1e-5, "launches": 212}
+    device = {"sm_clock_mhz": 1755, "clock_events": ["SW_POWER_CAP"]}
     result = {
         "speedup": value,
         "speedup_low": low,
         "speedup_high": high,
         "check": check,
+        "device": device,
         **times,
     }
     return {"status": "ok", "result": result}
@@ -124,14 +117,23 @@ def judge(
     monkeypatch.setattr("ladder.cli.judge.find_gpus", lambda: [GPU])
 
     def run(outcomes: Any, *words: str, path: Path | None = None) -> int:
-        def measure(plan_path: Path, plan: Plan, folder: RunFolder, root: Path) -> None:
+        def measure(
+            plan_path: Path, plan: Plan, folder: RunFolder, root: Path, tell: Any
+        ) -> None:
             assert (read_plan(plan_path), root) == (plan, checkout)
             view = PlanRecords(plan, Records())
             with appending(folder.records, plan.sweep) as append:
                 for _, task in view.launched():
                     for regime in plan.regimes:
-                        outcome = outcomes[task.cell.size["m"], regime]
-                        append(view.new_record(task, regime, {}, "session", **outcome))
+                        place = task.cell.size.get("m"), regime
+                        of_kernel = outcomes.get(task.cell.kernel, outcomes)
+                        given = of_kernel[place]
+                        if isinstance(given, LadderError):
+                            raise given
+                        record = view.new_record(task, regime, {}, "session", **given)
+                        append(record)
+                        view.records.add([record])
+                        tell(view)
 
         monkeypatch.setattr("ladder.measure.job.measure", measure)
         given = [str(path or kernel()), "--arch", ARCH, *words]
@@ -144,18 +146,25 @@ def judge(
     return run
 
 
-STATUS_CODES = {"incorrect": 3, "out_of_bounds": 3, "stateful": 3}
-STATUS_CODES |= {"compile_error": 4, "launch_error": 4, "timeout": 4, "unsupported": 4}
+BY_STATUS = {
+    "incorrect": ("wrong", 3),
+    "out_of_bounds": ("refused", 3),
+    "stateful": ("refused", 3),
+    "compile_error": ("broken", 4),
+    "launch_error": ("broken", 4),
+    "timeout": ("broken", 4),
+    "unsupported": ("incomplete", 4),
+}
 
 
-@pytest.mark.parametrize(("status", "code"), STATUS_CODES.items())
-def test_a_status_has_its_exit_code_and_its_reason_in_full(
-    status: str, code: int, judge: Run, capsys: Printed
+@pytest.mark.parametrize("status", BY_STATUS)
+def test_a_status_has_its_verdict_its_exit_code_and_its_reason_in_full(
+    status: str, judge: Run, capsys: Printed
 ) -> None:
+    verdict, code = BY_STATUS[status]
     bad = failed(status, "the first line\nthe second line")
     assert judge(both(bad, bad)) == code
     text = capsys.readouterr().out
-    verdict = {3: "wrong", 4: "broken"}[code]
     assert text.splitlines()[-1].startswith(f"{verdict}: {status} at 2048, cold")
     assert f"  2048  cold   {status}: the first line\n    | the second line\n" in text
     assert f"  2048  warm   {status}: as above\n" in text
@@ -222,9 +231,7 @@ def test_what_the_host_did_is_not_judged(
     assert "too slow to time launches" in caplog.text
 
 
-def test_of_several_sizes_wrong_counts_before_broken_and_broken_before_slower(
-    judge: Run, capsys: Printed
-) -> None:
+def test_of_several_sizes_the_worst_verdict_counts(judge: Run, capsys: Printed) -> None:
     sizes = ["--regime", "cold"]
     for size in ("64", "{m: 128, n: 64, k: 32}", "2**8"):
         sizes += ["--size", size]
@@ -233,9 +240,17 @@ def test_of_several_sizes_wrong_counts_before_broken_and_broken_before_slower(
     last = capsys.readouterr().out.splitlines()[-1]
     assert last == "slower on this GPU: 0.5 [0.49, 0.51] x cublaslt at 128x64x32, cold"
     assert judge(outcomes | {(64, "cold"): failed("timeout")}, *sizes) == 4
-    broken = {(64, "cold"): failed("timeout"), (256, "cold"): failed("stateful")}
-    assert judge(outcomes | broken, *sizes) == 3
-    assert capsys.readouterr().out.splitlines()[-1] == "wrong: stateful at 256, cold"
+    bad = {(64, "cold"): failed("unsupported"), (128, "cold"): failed("timeout")}
+    assert judge(outcomes | bad, *sizes) == 4
+    assert (
+        capsys.readouterr().out.splitlines()[-1] == "broken: timeout at 128x64x32, cold"
+    )
+    bad[256, "cold"] = failed("stateful")
+    assert judge(outcomes | bad, *sizes) == 3
+    assert capsys.readouterr().out.splitlines()[-1] == "refused: stateful at 256, cold"
+    bad[64, "cold"] = failed("incorrect")
+    assert judge(outcomes | bad, *sizes) == 3
+    assert capsys.readouterr().out.splitlines()[-1] == "wrong: incorrect at 64, cold"
     assert judge(outcomes | {(128, "cold"): ok(EVEN)}, *sizes) == 1
     assert judge(outcomes | {(128, "cold"): ok()}, *sizes) == 0
 
@@ -256,22 +271,106 @@ def test_the_json_has_a_cell_a_size_and_regime(
     assert err.splitlines()[-1].startswith("faster ")
     cold, warm = found.pop("cells")
     assert found == {
+        "version": 1,
+        "verdict": "faster",
+        "exit_code": 0,
+        "reason": "",
         "kernel": "honest",
         "dtype": "fp32",
+        "arch": ARCH,
         "device": GPU.name,
-        "verdict": "faster",
+        "trust": "compiled",
+        "unseen": [],
     }
-    assert list(cold) == list(warm) == COLUMNS
+    logs = [cell.pop("compile_log") for cell in (cold, warm)]
+    assert logs[0] == logs[1]
+    assert "ptxas info" in logs[0]
+    built = [cold.pop(name) for name in COLUMNS[-6:-1]]
+    assert built == [warm.pop(name) for name in COLUMNS[-6:-1]]
+    assert built[0] > 0
+    assert built[1:] == [0, 0, 8448, 0]
+    assert list(cold) == list(warm) == COLUMNS[:-6]
     size = {"m": 2048, "n": 2048, "k": 2048}
     times = [100.0, 100.0, 100.0, "cublaslt", *map(pytest.approx, FAST), None, None]
-    assert [*cold.values()] == [size, "cold", "ok", "", *times, 212, 1e-6, 1e-5]
+    measured = [212, 1e-6, 1e-5, 1755, True]
+    assert [*cold.values()] == [size, "cold", "ok", "", *times, *measured]
     assert [*warm.values()] == [
         size,
         "warm",
         "unsupported",
         TOO_SLOW["reason"],
-        *[None] * 12,
+        *[None] * 14,
     ]
+
+
+def test_the_json_of_every_exit_code_is_of_its_schema(
+    judge: Run, tmp_path: Path, capsys: Printed
+) -> None:
+    validator = Draft202012Validator(SCHEMA)
+    outcomes = [both(), both(ok(EVEN)), both(ok(SLOW))]
+    outcomes += [both(failed("incorrect")), both(failed("timeout"))]
+    outcomes.append(both(failed("incorrect", "the reference mine: it is wrong")))
+    for code, outcome in enumerate(outcomes):
+        assert judge(outcome, "--json", "-") == code
+        document = json.loads(capsys.readouterr().out)
+        validator.validate(document)
+        assert document["exit_code"] == code
+    path = tmp_path / "verdict.json"
+    mistakes = {
+        "sizes[0]: the size field 'n' is missing": ["--size", "{m: 64}"],
+        "No such option: --nothing": ["--nothing"],
+    }
+    for says, words in mistakes.items():
+        path.unlink(missing_ok=True)
+        assert judge({}, f"--json={path}", *words) == 5
+        document = json.loads(path.read_text())
+        validator.validate(document)
+        assert document["verdict"] == "not judged"
+        assert says in document["reason"]
+
+
+def test_what_crashes_has_its_json(
+    judge: Run, monkeypatch: pytest.MonkeyPatch, capsys: Printed
+) -> None:
+    monkeypatch.setattr("ladder.cli.judge.load_kernel", lambda path: 1 / 0)
+    assert judge({}, "--json", "-") == 5
+    document = json.loads(capsys.readouterr().out)
+    Draft202012Validator(SCHEMA).validate(document)
+    assert "ZeroDivisionError" in document["reason"]
+
+
+def test_without_a_gpu_it_is_compiled_alone(
+    checkout: Path, kernel: Kernel, monkeypatch: pytest.MonkeyPatch, capsys: Printed
+) -> None:
+    monkeypatch.setattr("ladder.cli.judge.find_gpus", list)
+
+    def compiled(source: str | None = None, *words: str, arch: str = ARCH) -> Any:
+        given = [str(kernel(source=source)), "--compile-only", "--arch", arch, *words]
+        code = main(["--root", str(checkout), "judge", *given, "--json", "-"])
+        document = json.loads(capsys.readouterr().out)
+        Draft202012Validator(SCHEMA).validate(document)
+        assert code == document["exit_code"]
+        assert (document["device"], document["arch"]) == (None, arch)
+        return document
+
+    right = compiled(None, "--size", "64", "--size", "100")
+    assert (right["verdict"], right["exit_code"]) == ("compiles", 0)
+    assert [cell["size"]["m"] for cell in right["cells"]] == [64, 100]
+    for cell in right["cells"]:
+        said = [cell[name] for name in ("status", "regime", "median_us", "reference")]
+        assert said == ["ok", None, None, None]
+        assert cell["registers"] > 0
+    assert compiled(arch="sm_80")["verdict"] == "incomplete", "it is for sm_90 on"
+    for source, verdict in (
+        (BROKEN, "broken"),
+        (HONEST.replace("EXPLOIT {", 'EXPLOIT { printf("");'), "refused"),
+        (HONEST.replace("ARGUMENTS)", "ARGUMENTS, 1)"), "broken"),
+    ):
+        assert compiled(source)["verdict"] == verdict
+    fewer = HONEST.replace("EXPLOIT", 'extern "C" __global__ void exploit(int m)')
+    document = compiled(fewer.replace("honest(ARGUMENTS);", ""))
+    assert document["verdict"] == "broken"
+    assert "takes 1 arguments of 4 bytes" in document["cells"][0]["reason"]
 
 
 def components(folder: Path, deviation: float) -> None:
@@ -397,14 +496,161 @@ def test_two_kernels_of_ones_own_are_compared(
     assert "--against: '" in caplog.text
 
 
+LAUNCHER = """
+def launch_it(problem, buffers, sizes, scalars, stream):
+    return lambda: None
+"""
+
+
+def launcher_file(folder: Path, name: str = "mine.py") -> Path:
+    (folder / name).write_text(LAUNCHER)
+    return folder / name
+
+
+def test_a_launcher_needs_no_description_and_its_verdict_says_what_is_not_seen(
+    judge: Run, tmp_path: Path, capsys: Printed
+) -> None:
+    path = launcher_file(tmp_path)
+    words = ["--entry", "launch_it", "--problem", "gemm"]
+    assert judge(both(), *words, "--json", "-", path=path) == 0
+    out, err = capsys.readouterr()
+    verdict = json.loads(out)
+    assert list(verdict) == DOCUMENT
+    assert (verdict["kernel"], verdict["trust"]) == ("mine", "opaque")
+    assert any("registers" in text for text in verdict["unseen"])
+    *_, last, trust = err.splitlines()
+    assert last.startswith("faster ")
+    assert trust == f"opaque: not seen are {'; '.join(verdict['unseen'])}"
+
+
+def test_a_description_may_name_a_launcher(judge: Run, tmp_path: Path) -> None:
+    """As for the same kernel in fp16 with weights, whose dtype is part of the function's name."""
+    launcher_file(tmp_path, "of_fp16.py")
+    text = """
+    summary: a launcher with a description
+    problem: gemm
+    origin: [tests]
+    launcher: {file: of_fp16.py, entry: "launch_{what}_{dtype}"}
+    dtypes: {fp16: {what: it}}
+    min_arch: sm_80
+    """
+    (tmp_path / "described.yaml").write_text(text)
+    assert judge(both(), path=tmp_path / "described.yaml") == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("--entry launch_it", "--problem: None is not accepted; accepted: "),
+        ("--entry launch_it --problem gem", "--problem: 'gem' is not accepted"),
+        ("--problem gemm", "or a launcher FILE.so or FILE.py with --entry"),
+        ("--entry launch_it --problem attention", "needs a parameter 'causal'"),
+        ("--entry launch_it --problem gemm --dtype fp64", "dtypes: 'fp64' is not"),
+    ],
+)
+def test_a_mistake_in_what_is_said_of_a_launcher_is_named(
+    words: str, says: str, judge: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert judge({}, *words.split(), path=launcher_file(tmp_path)) == 5
+    assert says in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (
+            "entry: f",
+            "the document: 'entry' is not accepted; the launcher stands for it",
+        ),
+        ("launch: {grid: [1]}", "'launch' is not accepted"),
+        ("launcher: {file: absent.so, entry: f}", "launcher.file: "),
+        ("launcher: {file: mine.cu, entry: f}", "a file that ends in .so or .py"),
+    ],
+)
+def test_a_launcher_stands_for_the_launch(
+    change: str,
+    says: str,
+    judge: Run,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    fields = {
+        "summary": "s",
+        "problem": "gemm",
+        "origin": ["tests"],
+        "launcher": {"file": launcher_file(tmp_path).name, "entry": "launch_it"},
+        "dtypes": {"fp32": {}},
+        "min_arch": "sm_80",
+        **yaml.safe_load(change),
+    }
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(fields))
+    assert judge({}, path=tmp_path / "mine.yaml") == 5
+    assert says in caplog.text
+
+
+def test_of_several_kernels_each_has_a_line_when_it_is_measured(
+    judge: Run, kernel: Kernel, tmp_path: Path, capsys: Printed
+) -> None:
+    """Two copies, one of them wrong, and a sum, for which there is another sweep."""
+    first, second = kernel("first", HONEST), kernel("second", HONEST)
+    kernel("third", HONEST)
+    lines = tmp_path / "verdicts.jsonl"
+    lines.write_text("of the last time\n")
+    words = [str(second), "--regime", "cold", "--json", str(lines)]
+    cold = {(2048, "cold"): ok()}
+    outcomes = {"first": cold, "second": {(2048, "cold"): failed("incorrect")}}
+    assert judge(outcomes, *words, path=first) == 3
+    shown = capsys.readouterr().out
+    assert shown.index("first-fp32 on") < shown.index("second-fp32 on")
+    documents = [json.loads(line) for line in lines.read_text().splitlines()]
+    verdicts = [(each["kernel"], each["verdict"]) for each in documents]
+    assert verdicts == [("first", "faster"), ("second", "wrong")]
+    for document in documents:
+        Draft202012Validator(SCHEMA).validate(document)
+    outcomes["second"] = {(2048, "cold"): LadderError("the worker was killed")}
+    assert judge(outcomes, *words, path=first) == 5
+    documents = [json.loads(line) for line in lines.read_text().splitlines()]
+    assert [each["verdict"] for each in documents] == ["faster", "not judged"]
+    assert documents[1]["reason"] == "the worker was killed"
+    Draft202012Validator(SCHEMA).validate(documents[1])
+
+
+def test_kernels_of_several_problems_have_a_sweep_each_and_names_are_theirs_alone(
+    judge: Run, kernel: Kernel, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = kernel("first", HONEST)
+    for name in ("sum_of_half.yaml", "sum_of_half.cu", "sum.cuh"):
+        shutil.copy(EXPLOITS / name, path.parent)
+    of_sum = str(path.with_name("sum_of_half.yaml"))
+    given = ["--regime", "cold", "--json", str(tmp_path / "lines"), of_sum]
+    one_size = {(2048, "cold"): ok(), (None, "cold"): ok()}
+    assert judge(one_size, *given, path=path) == 0
+    assert len((tmp_path / "lines").read_text().splitlines()) == 2
+    assert judge({}, str(path), path=path) == 5
+    assert "accepted: kernels of different names" in caplog.text
+
+
+def test_kernels_are_shared_out_among_the_gpus(
+    judge: Run, kernel: Kernel, monkeypatch: pytest.MonkeyPatch, capsys: Printed
+) -> None:
+    paths = [str(kernel(name, HONEST)) for name in ("one", "two", "three")]
+    gpus = [replace(GPU, uuid=f"GPU-{number}") for number in range(2)]
+    monkeypatch.setattr("ladder.cli.judge.find_gpus", lambda: gpus)
+    outcomes = {(2048, "cold"): ok()}
+    given = [*paths[1:], "--regime", "cold", "--json", "-"]
+    assert judge(outcomes, *given, path=Path(paths[0])) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert {json.loads(line)["kernel"] for line in lines} == {"one", "two", "three"}
+
+
 def test_docs_name_every_field_and_exit_code() -> None:
     page = (ROOT / "docs/judge.md").read_text()
     assert all(
-        f"`{name}`" in page
-        for name in [*COLUMNS, "kernel", "dtype", "device", "verdict", "cells"]
+        f"`{name}`" in page for name in [*COLUMNS, *SCHEMA["required"], *VERDICTS]
     )
     assert all(f"| {code} |" in page for code in range(6))
-    assert all(f"`{status}`" in page for status in STATUS_CODES)
+    assert all(f"`{status}`" in page for status in BY_STATUS)
+    assert {*EXIT_CODES} == {*VERDICTS} - {"not judged"}
 
 
 @pytest.mark.parametrize(

@@ -93,7 +93,7 @@ def again(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]
     monkeypatch.setattr("ladder.cli.judge.find_gpus", lambda: [GPU])
 
     def run(cell: str, speedup: float = 1.0, status: str = "ok") -> int:
-        def measure(path: Path, plan: Plan, folder: RunFolder, root: Path) -> None:
+        def measure(path: Path, plan: Plan, folder: RunFolder, *_: Any) -> None:
             view = PlanRecords(plan, Records())
             with appending(folder.records, plan.sweep) as append:
                 for _, task in view.launched():

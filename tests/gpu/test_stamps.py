@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from cuda.pathfinder import DynamicLibNotFoundError
 from ladder.gpu import stamps
-from ladder.gpu.stamps import DeviceClock, Stamp, spans
+from ladder.gpu.stamps import DeviceClock, OtherStream, Stamp, spans
 from ladder.model.errors import LadderError
 
 
@@ -78,11 +78,16 @@ class Played(ModuleType):
         self.take(self.waiting)
         self.waiting = []
 
-    def run(self, begin: int, end: int, name: str | None = None) -> None:
+    def run(
+        self, begin: int, end: int, name: str | None = None, stream: int = 13
+    ) -> None:
         if (10 if name else 2) in self.enabled:
             self.waiting.append(
                 SimpleNamespace(
-                    start=begin, end=end, **({"name": name} if name else {})
+                    start=begin,
+                    end=end,
+                    stream_id=stream,
+                    **({"name": name} if name else {}),
                 )
             )
 
@@ -142,6 +147,29 @@ def test_a_launch_too_many_or_too_few_is_refused(cupti: Played) -> None:
         cupti.run(30, 40, "behind")
         with pytest.raises(LadderError, match="of 0 launches instead of 1"):
             clock.times(1)
+
+
+def test_what_runs_on_another_stream_is_refused_whenever_it_runs_if_asked_to(
+    cupti: Played,
+) -> None:
+    clock = DeviceClock("ahead", "behind")
+    for at, name, says in (
+        (5000, "ahead_of_all", "is given: ahead_of_all"),
+        (12_000, None, "is given: a copy or memset"),
+        (30_000, "later", "is given: later"),
+    ):
+        for alone in (False, True):
+            with clock.recording(alone):
+                launch(cupti, 10_000, 1000)
+                cupti.run(at, at + 10, name, stream=14)
+            if alone:
+                with pytest.raises(OtherStream, match=says):
+                    clock.times(1)
+            else:
+                assert len(clock.times(1)) == 1
+    with clock.recording(alone=True):
+        launch(cupti, 10_000, 1000)
+    assert clock.times(1) == [1.0]
 
 
 def test_without_cupti_or_beside_a_profiler_it_says_why(

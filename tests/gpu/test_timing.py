@@ -225,8 +225,8 @@ class PlayedClock:
         self.gpu, self.on, self.batches = gpu, False, list[int]()
 
     @contextlib.contextmanager
-    def recording(self) -> Iterator[None]:
-        self.on = True
+    def recording(self, alone: bool = False) -> Iterator[None]:
+        self.on, self.alone = True, alone
         yield
         self.on = False
 
@@ -258,6 +258,7 @@ def test_short_launches_are_timed_by_the_device_clock_and_long_ones_by_events(
     )
     other = timer.time_single_launches(launches, launches, rule(), FLUSHED, 65.0)
     assert (other.clock, other.speedup()[0]) == ("events", pytest.approx(2.0))
+    assert not clock.alone
     assert not clock.on
     assert (
         Timer(gpu).time_single_launches(launches, launches, rule(), FLUSHED, 10.0).clock
@@ -286,6 +287,19 @@ def test_what_events_add_on_a_host_does_not_decide_on_the_clock(
         for kernel_us in (64.9, 65.1)
     ]
     assert clocks == ["device", "events"]
+
+
+def test_code_of_ones_own_is_timed_by_the_device_clock_alone_on_its_stream(
+    gpu: Any,
+) -> None:
+    clock: Any = PlayedClock(gpu)
+    gpu.nothing = lambda: gpu.log.append("|")
+    launches = both(gpu, 10.0, 20.0)
+    sides = launches, launches
+    timed = Timer(gpu, clock).time_single_launches(
+        *sides, rule(), FLUSHED, 5000.0, opaque=True
+    )
+    assert (timed.clock, clock.alone) == ("device", True)
 
 
 def test_cleaning_is_spent_and_not_timed_and_zeros_are_written_once(

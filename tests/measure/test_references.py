@@ -360,9 +360,7 @@ def test_where_a_reference_cannot_be_captured_there_is_no_warm(
     played_capture = watch.capture
 
     def refuse(stream: Any, members: Sequence[Any]) -> Any:
-        if any(
-            "ExternalReference" in getattr(one, "__qualname__", "") for one in members
-        ):
+        if any("ExternalCode" in getattr(one, "__qualname__", "") for one in members):
             raise RuntimeError("it synchronises")
         return played_capture(stream, members)
 

@@ -52,7 +52,9 @@ class FakeInstance:
 
     def __init__(self) -> None:
         self.harness = FakeHarness()
-        self.gpu = SimpleNamespace(harness=self.harness, stream="stream")
+        self.gpu = SimpleNamespace(
+            harness=self.harness, stream="stream", sync=lambda: None
+        )
         self.place, self.log = 0, list[tuple[Any, ...]]()
         self.workspaces = SimpleNamespace(
             renew=lambda: self.log.append(("workspaces", self.place))
@@ -308,7 +310,13 @@ class FakeTimer:
         return found
 
     def time_single_launches(
-        self, sides: Any, swapped: Any, rule: Any, regime: str, shortest_us: float
+        self,
+        sides: Any,
+        swapped: Any,
+        rule: Any,
+        regime: str,
+        shortest_us: float,
+        opaque: bool = False,
     ) -> Any:
         self.swapped = swapped
         return self.pairs(sides, rule, regime, shortest_us < 300)
@@ -341,6 +349,7 @@ class Lab:
                 partner.reference
             ),
             external={},
+            launchers={},
         )
         launch = Launch((1, 1, 1), (1, 1, 1), None, 0, "variant", {"k": 3}, ())
         task: Any = SimpleNamespace(

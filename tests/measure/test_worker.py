@@ -66,6 +66,7 @@ class Harness:
     kernels: dict[str, Any] = {timing.GATE: None}
     maximum, count = 64, 72
     zeros_were_written = staticmethod(lambda: False)
+    nothing = staticmethod(lambda: None)
     reduce = staticmethod(lambda *_: (0.0, 0))
 
     def __init__(self, *_: Any) -> None:
@@ -86,7 +87,7 @@ class Gpu(FakeGpu):
     capturing: ClassVar[bool] = False
     l2_bytes, block_shared_bytes, compute_capability = 50 << 20, 227 << 10, (9, 0)
     memory_bytes_per_us, fp32_tflops, tensor_tflops = 1e12, None, {}
-    sync = scrub_shared = lambda self: None
+    sync = scrub_shared = refuse_other_context = lambda self: None
     read_clocks = staticmethod(lambda: "cycles")
     mean_mhz = staticmethod(lambda before, after: 1980.0)
     free_bytes = staticmethod(lambda: 10**11)

@@ -92,9 +92,12 @@ class Cache:
             if cubin:
                 listing = next(listings)
                 facts |= instruction_counts(listing)
-                if reason := _state(cubin, listing, facts.get("tables", ())):
+                reason = _state(cubin, listing, facts.get("tables", ()))
+                if reason and facts["status"] == "ok":
                     facts |= {"status": "stateful", "reason": reason}
+            log = facts.pop("log", "").encode()
             for key in request.keys:
+                replace_file(self.folder / f"{key}.log", log)
                 replace_file(self.folder / f"{key}.cubin", cubin)
                 write_json(self.folder / f"{key}.json", facts)
 

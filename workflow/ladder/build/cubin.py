@@ -9,7 +9,7 @@ import struct
 import subprocess
 import tempfile
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from cuda.pathfinder import find_nvidia_binary_utility
@@ -22,16 +22,21 @@ FACTS_VERSION = 1
 
 _INSTRUCTION = re.compile(r"^\s+/\*[0-9a-f]{4,}\*/\s+(.+?)\s*;", re.MULTILINE)
 _OPCODE = re.compile(r"(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*)")
+_LOCAL = re.compile(r"\b(STL|LDL)\b(?:\.[A-Z]\w*)*(?:\.(64|128))?")
 _ADDRESS = re.compile(r"c\[0x4\]\[(\w+)")
-_RELOCATED = re.compile(r"\.rela?\.nv\.constant(\d+)")
+_RELOCATED = re.compile(r"\.rela?\.(?:nv\.constant(\d+)|text\.)")
 _CONSTANTS = re.compile(r"c\[0x0\]\[0x(?:50|d0|120)\]")
 """The constants that hold the address of constant memory: before sm_90, on sm_90, and later."""
 _CODE, _ARGUMENTS, _ATTRIBUTES = ".text.", ".nv.constant0.", ".nv.info."
 """Sections of a kernel: its instructions, the constant bank of its arguments, and what the driver must know of it."""
-_PARAMETER, _WITH_VALUE = 0x17, 4
-"""The attribute of one parameter (EIATTR_KPARAM_INFO), and the form of an attribute whose value follows its head."""
+_STACK, _PARAMETER, _REGISTERS = 0x11, 0x17, 0x2F
+"""Attributes: EIATTR_FRAME_SIZE, EIATTR_KPARAM_INFO, EIATTR_REGCOUNT."""
+_WITH_VALUE = 4  # the form of an attribute whose value follows its head
+_RESERVED, _RESERVED_BYTES = ".nv.shared.reserved.0", 1024
+"""The section of a cubin whose blocks begin with shared memory of the driver, and that in each block's."""
 _SYSTEM_CALLS = ("__cuda_syscall_cp_async_bulk",)
 """How begin the names of the driver's functions that carry out one instruction: on sm_120 a bulk copy to a cluster."""
+_ABI_OF_CUDA_13 = 8
 _INSTRUCTION_BYTES = 16  # of every architecture since sm_70
 _COLUMNS = "ffma hmma hgmma ldsm sts ldg stg ldgsts utmaldg shfl bar ldl stl"
 COUNTED = {name: (name.upper(),) for name in _COLUMNS.split()} | {
@@ -106,20 +111,74 @@ def kernel_names(cubin: bytes) -> list[str]:
     return [name for name in functions if _ARGUMENTS + name in names]
 
 
+def _attributes(elf: Any, name: str) -> Iterator[tuple[int, bytes]]:
+    """Attributes in a section that have a value behind their head."""
+    section = elf.get_section_by_name(name)
+    data, place = section.data() if section else b"", 0
+    while place < len(data):
+        form, attribute, length = struct.unpack_from("<BBH", data, place)
+        place += 4
+        if form == _WITH_VALUE:
+            yield attribute, data[place : place + length]
+            place += length
+
+
 def parameter_bytes(cubin: bytes, kernel: str) -> list[int]:
     """Bytes of each parameter of a kernel, by its symbol, in order."""
-    section = _elf(cubin).get_section_by_name(_ATTRIBUTES + kernel)
-    data, place, sizes = section.data() if section else b"", 0, dict[int, int]()
-    while place < len(data):
-        form, attribute, value = struct.unpack_from("<BBH", data, place)
-        place += 4
-        if form != _WITH_VALUE:
-            continue
+    sizes = dict[int, int]()
+    for attribute, value in _attributes(_elf(cubin), _ATTRIBUTES + kernel):
         if attribute == _PARAMETER:
-            _, number, _, layout = struct.unpack_from("<IHHI", data, place)
+            _, number, _, layout = struct.unpack_from("<IHHI", value)
             sizes[number] = layout >> 18
-        place += value
     return [sizes[number] for number in sorted(sizes)]
+
+
+def launch_resources(cubin: bytes, kernel: str) -> dict[str, int]:
+    """Facts of a kernel, by its symbol, that `resources` has from a log, but for spills. Raises LadderError."""
+    elf = _elf(cubin)
+    symbols = elf.get_section_by_name(".symtab")
+    numbers = {_STACK: 0}
+    for attribute, value in _attributes(elf, ".nv.info"):
+        if attribute in (_STACK, _REGISTERS):
+            symbol, number = struct.unpack_from("<II", value)
+            if symbols.get_symbol(symbol).name == kernel:
+                numbers[attribute] = number
+    if _REGISTERS not in numbers:
+        raise LadderError(f"the cubin does not say how many registers {kernel} has")
+    shared = elf.get_section_by_name(f".nv.shared.{kernel}")
+    reserved = _RESERVED_BYTES if elf.get_section_by_name(_RESERVED) else 0
+    return {
+        "registers": numbers[_REGISTERS],
+        "local_bytes": numbers[_STACK],
+        "shared_bytes_static": max(shared["sh_size"] - reserved, 0) if shared else 0,
+    }
+
+
+def local_traffic(instructions: Iterable[str]) -> dict[str, int]:
+    """Bytes that instructions move to and from local memory, each counted once: of spills, and of arrays there."""
+    moved = Counter[str]()
+    for opcode, bits in _LOCAL.findall("\n".join(instructions)):
+        moved[opcode] += int(bits or 32) // 8
+    return {"spill_store_bytes": moved["STL"], "spill_load_bytes": moved["LDL"]}
+
+
+def arch_of(cubin: bytes) -> int:
+    """The architecture that an ELF file is for, such as 90. Raises LadderError for a file of others, or cut short."""
+    try:
+        elf = _elf(cubin)
+        has_symbols = elf.get_section_by_name(".symtab") is not None
+    except Exception as error:  # the reader of ELF files raises anything
+        raise LadderError("it is cut short or damaged") from error
+    header = elf.header
+    for table in ("e_sh", "e_ph"):  # one of which is the last of the file
+        length = header[f"{table}num"] * header[f"{table}entsize"]
+        if header[f"{table}off"] + length > len(cubin):
+            raise LadderError("it is cut short")
+    if header["e_machine"] != "EM_CUDA" or not has_symbols:
+        raise LadderError(f"it is for {header['e_machine']}, which is no GPU")
+    # Before CUDA 13 the flags began with it.
+    before = header["e_ident"]["EI_ABIVERSION"] < _ABI_OF_CUDA_13
+    return int(header["e_flags"] >> (0 if before else 8)) & 0xFF
 
 
 def instruction_counts(instructions: Iterable[str]) -> dict[str, int]:
@@ -148,38 +207,38 @@ def persistent_symbols(
     """
     elf = _elf(cubin)
     symbols = elf.get_section_by_name(".symtab")
+    functions = set[str]()
+    for symbol in symbols.iter_symbols():
+        is_function = symbol["st_info"]["type"] == "STT_FUNC"
+        if is_function and symbol["st_shndx"] == "SHN_UNDEF":
+            functions.add(symbol.name)
+    calls = [name for name in functions if not name.startswith(_SYSTEM_CALLS)]
+    if calls:
+        return sorted(calls)
+    variables = global_variables(cubin)
     addresses, used = dict[int, str](), set[str]()
     for section in elf.iter_sections():
         if (bank := _RELOCATED.match(section.name)) is None:
             continue
         for relocation in section.iter_relocations():
             name = symbols.get_symbol(relocation["r_info_sym"]).name
-            # Code takes addresses from constant bank 4, and constants of other banks may be addresses themselves.
+            # Code takes addresses from constant bank 4, and constants of other banks may be addresses themselves. Some
+            # compilers put them into the code.
             if bank[1] == "4":
                 addresses[relocation["r_offset"]] = name
-            else:
+            elif bank[1] or name in variables:
                 used.add(name)
     if any(_CONSTANTS.search(line) for line in instructions):
         used.add("constant memory by its address")
     listing = "\n".join(instructions)
-    offsets = {name.replace("RZ", "0x0") for name in _ADDRESS.findall(listing)}
-    if offsets:
-        functions, calls = set[str](), set[str]()
-        for symbol in symbols.iter_symbols():
-            is_function = symbol["st_info"]["type"] == "STT_FUNC"
-            if is_function and symbol["st_shndx"] == "SHN_UNDEF":
-                functions.add(symbol.name)
-                if not symbol.name.startswith(_SYSTEM_CALLS):
-                    calls.add(symbol.name)
-        if calls:
-            return sorted(calls)
-        if all(offset.startswith("0x") for offset in offsets):
-            # An address is two words.
-            used.update(addresses[int(offset, 16) & ~7] for offset in offsets)
-        else:  # a computed index may be of any
+    for name in _ADDRESS.findall(listing):
+        offset = name.replace("RZ", "0x0")
+        if not offset.startswith("0x"):  # a computed index may be of any
             used.update(addresses.values())
-        used.difference_update(functions)
-    return sorted(used.difference(tables))
+            continue
+        # An address is two words.
+        used.add(addresses.get(int(offset, 16) & ~7, "an address of its own"))
+    return sorted(used.difference(functions, tables))
 
 
 def global_variables(cubin: bytes) -> set[str]:

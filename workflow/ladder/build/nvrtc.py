@@ -265,6 +265,7 @@ class Request:
         facts["machine_code"] = machine_code_digest(made.cubin)
         facts["parameter_bytes"] = parameter_bytes(made.cubin, symbol)
         facts["tables"] = tables(made.ptx)
+        facts["log"] = made.log
         return made.cubin, facts
 
     def _refuse_other(self, made: Compiled) -> None:

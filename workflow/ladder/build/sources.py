@@ -24,6 +24,9 @@ _DIRECTIVE = re.compile(
 )
 """What it is, the file that is included, by quotes or by brackets, and whether the condition is 0."""
 
+_TEXTS = (".cu", ".py")
+"""Sources; others are machine code."""
+
 
 @functools.cache
 def header_folders() -> tuple[str, ...]:
@@ -116,6 +119,8 @@ def _is_cudas(name: str) -> bool:
 
 def source_files(source: Path, *folders: Path) -> list[Path]:
     """`source` and all that it includes, or imports in Triton, sorted. Raises LadderError as both closures."""
+    if source.suffix not in _TEXTS:
+        return [source]
     closure = import_closure if source.suffix == ".py" else include_closure
     return closure(source, *folders)
 

@@ -161,6 +161,7 @@ class TritonRequest:
                 cubin = (place / program.CUBIN).read_bytes()
                 facts |= self._launch(_Answer.model_validate(answer), cubin)
                 facts |= resources(log)
+                facts["log"] = log
             except (LadderError, OSError, LookupError, ValueError, TypeError) as error:
                 reason = str(error)[:_LONGEST]
                 return b"", facts | {"status": "compile_error", "reason": reason}

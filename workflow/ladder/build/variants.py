@@ -2,18 +2,21 @@
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from ladder.build.cache import Compilable
+from ladder.build.cubin_request import CubinRequest
 from ladder.build.nvrtc import Request
 from ladder.build.occupancy import occupancy
 from ladder.build.parameters import hidden_pointers, other_parameters
 from ladder.build.sources import source_digest
 from ladder.build.triton_request import TritonRequest, compiler
 from ladder.model.architecture import TUNED_FOR, limits_of
+from ladder.model.cell import External
 from ladder.model.expressions import whole
+from ladder.model.files import file_sha256
 from ladder.model.folders import PACKAGE
 from ladder.model.kernel import Argument, Kernel, Variant
 from ladder.model.plan import Plan, as_compiled, tasks_as_compiled
@@ -77,10 +80,25 @@ def variant_facts(
     return facts
 
 
+def launcher_facts(variant: Variant, arch: str) -> dict[str, Any]:
+    """Facts of a variant that a launcher launches: nothing of it is compiled or looked into here."""
+    launcher, file = variant.kernel.launcher, variant.kernel.source
+    assert launcher is not None
+    external = External(
+        kind="python" if file.suffix == ".py" else "shared_object",
+        file=str(file.resolve()),
+        entry=variant.entry,
+        setup=launcher.setup,
+        sha256=file_sha256(file),
+    )
+    facts = {"status": "ok", "machine_code": external.digest}
+    return _about(variant, arch) | facts | {"launcher": asdict(external)}
+
+
 def kernel_digest(kernel: Kernel, include: Path) -> str:
     """SHA-256 over all files of a kernel. Raises LadderError for one that is missing, or that no digest would hold."""
     folders = kernel.includes if kernel.triton else (include, *kernel.includes)
-    return source_digest(kernel.source, *folders)
+    return source_digest(kernel.source, *(() if kernel.cubin else folders))
 
 
 def _type(argument: Argument, variant: Variant) -> str:
@@ -108,9 +126,12 @@ def variant_request(
     """
     kernel, rule = variant.kernel, variant.kernel.triton
     digest = source_sha256 or kernel_digest(kernel, include)
+    entries = (variant.entry,)
+    if kernel.cubin:
+        name = kernel.path.name
+        return CubinRequest(kernel.source, digest, (), entries, arch, (), name)
     if rule is None:
         folders = (include, *kernel.includes)
-        entries = (variant.entry,)
         return Request(kernel.source, digest, folders, entries, arch, tuple(options))
     names = variant.names()
     pointers = ("pointer", "workspace")  # all begin at multiples of 256 bytes
@@ -156,15 +177,20 @@ class CompileRequests:
     ) -> None:
         unlaunched = sweep.never_launched(arch)
         digests, self.variants = dict[str, str](), dict[Variant, Compilable]()
+        self.launchers = dict[str, dict[str, Any]]()
         for variant in sweep.variants:
             name = variant.kernel.name
             if variant in unlaunched:
+                continue
+            if variant.kernel.launcher is not None:
+                self.launchers[variant.id] = launcher_facts(variant, arch)
                 continue
             if name not in digests:
                 digests[name] = kernel_digest(variant.kernel, include)
             request = variant_request(variant, include, arch, options, digests[name])
             self.variants[variant] = request
-        dtypes = sorted({variant.dtype for variant in self.variants})
+        launched = [each for each in sweep.variants if each not in unlaunched]
+        dtypes = sorted({variant.dtype for variant in launched})
         self.harness = {dtype: harness(sweep.problem, dtype, arch) for dtype in dtypes}
         self.absent = dict[str, dict[str, Any]]()
         for variant, why in unlaunched.items():
@@ -175,7 +201,7 @@ class CompileRequests:
     def planned(self, plan: Plan, compiled: Mapping[str, Mapping[str, Any]]) -> Plan:
         """A plan with the facts of requests, by key: those of harness and variants, and launches that follow."""
         harness, edges = {}, {}
-        reserved, facts = set[str](), dict[str, dict[str, Any]]()
+        reserved, facts = set[str](), {**self.launchers}
         for dtype, kernels in self.harness.items():
             harness[dtype] = {**compiled[kernels.key], "cubin": kernels.key}
             reserved.update(harness[dtype].get("symbols", {}).values())

@@ -18,6 +18,18 @@ from ladder.problems.registry import PROBLEMS
 def load_kernel(path: Path) -> Kernel:
     """Read NAME.yaml. Raises LadderError for the first mistake."""
     kernel = parse(Kernel, read_yaml(path), path, problems=PROBLEMS)
+    return check_kernel(kernel)
+
+
+def check_kernel(kernel: Kernel) -> Kernel:
+    """The kernel, held to its files and its problem. Raises LadderError for the first mistake."""
+    path = kernel.path
+    if kernel.launcher is not None and not kernel.source.is_file():
+        accepted, why = "a file, relative to the description", "it is no file"
+        raise refuse(path, "launcher.file", str(kernel.source), accepted, why)
+    if kernel.cubin and not kernel.source.is_file():
+        accepted = "a file, relative to the description"
+        raise refuse(path, "cubin", kernel.cubin, accepted)
     if not kernel.source.is_file():
         language = "Triton" if kernel.triton else "CUDA"
         raise LadderError(
@@ -43,6 +55,7 @@ def _check_fields(kernel: Kernel) -> None:
         why = f"the problem {problem.name}"
         refuse_unknown(path, "dtypes", dtype, problem.dtypes, why)
         names = [*substitutions, *kernel.parameters, "layout"]
+        names += ["dtype"] if kernel.launcher else []
         for name in re.findall(r"\{(\w+)\}", kernel.entry):
             refuse_unknown(path, f"entry (for {dtype})", name, names)
     # What the compiler says may quote a header: no file of the host is one.
@@ -71,6 +84,9 @@ def _check_fields(kernel: Kernel) -> None:
 def _check_language(kernel: Kernel) -> None:
     """Refuse what only CUDA or only Triton has, where the kernel is in the other language."""
     path, launch = kernel.path, kernel.launch
+    if kernel.cubin:
+        for field in sorted({"triton", "include"} & kernel.model_fields_set):
+            raise refuse(path, field, getattr(kernel, field), "none, with `cubin`")
     if kernel.triton is not None:
         for field in sorted({"block", "shared_bytes"} & launch.model_fields_set):
             accepted = "none, with `triton`: its compiler says it"
@@ -216,4 +232,9 @@ def load_kernels(root: Path) -> dict[str, Kernel]:
         if description not in paths.values():
             why = f"the description {description.name} is missing beside it"
             raise LadderError(f"{source}: {why}")
-    return {name: load_kernel(path) for name, path in paths.items()}
+    kernels = {name: load_kernel(path) for name, path in paths.items()}
+    for kernel in kernels.values():
+        if kernel.launcher is not None:
+            accepted = "the source of a kernel; launchers are for `ladder judge`"
+            raise refuse(kernel.path, "launcher", kernel.launcher.file, accepted)
+    return kernels

@@ -4,34 +4,48 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Collection, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from pandas import DataFrame
 
-from ladder.catalogue.documents import parse_yaml, refuse_name
-from ladder.catalogue.kernels import load_kernel, load_kernels
+from ladder.catalogue.documents import parse, parse_yaml, refuse_name
+from ladder.catalogue.kernels import check_kernel, load_kernel, load_kernels
 from ladder.catalogue.settings import choose_device, read_settings
 from ladder.catalogue.sweeps import make_sweep
-from ladder.cli.app import printable
+from ladder.cli.app import NOT_JUDGED, printable
 from ladder.cli.build import compiled, write_plan
 from ladder.cli.load import settings_of, sweeps_of
 from ladder.cli.options import Config, project
-from ladder.gpu.discovery import find_gpus, slug_of
+from ladder.gpu.discovery import find_gpus, of_one_model, slug_of
 from ladder.measure import job
 from ladder.measure.plan_records import PlanRecords
-from ladder.measure.store import read_store
-from ladder.model.errors import LadderError, refuse
-from ladder.model.files import write_json
+from ladder.measure.store import Records, read_store
+from ladder.model.errors import LadderError, refuse, refuse_unknown
+from ladder.model.files import read_text, write_json
 from ladder.model.folders import Project, RunFolder
 from ladder.model.kernel import Kernel
-from ladder.model.problem import Problem
+from ladder.model.plan import Plan
+from ladder.model.problem import WEIGHTS, Problem
 from ladder.model.sweep import Sweep
+from ladder.problems.registry import PROBLEMS
 from ladder.results import reproduction, tables
 from ladder.results.environment import read_environment
-from ladder.results.judgement import VERDICTS, cells_of, decide, text
+from ladder.results.judgement import (
+    EXIT_CODES,
+    UNSEEN,
+    JudgedCell,
+    cells_of,
+    compiled_cells,
+    decide,
+    text,
+)
 
 LINE = Path("command line")
 _SIZES: dict[str, Any] = {
@@ -46,19 +60,32 @@ def usual_size(problem: Problem) -> Any:
     return _SIZES.get(problem.name, "2**26" if len(problem.size_fields) == 1 else 8192)
 
 
+def compiled_here(checkout: Project, sweep: Sweep, over: Mapping[str, Any]) -> Plan:
+    """Compile a sweep for the architecture that is asked for, else for this host's GPU, else for the usual one."""
+    settings = read_settings(checkout, (), {**over, "device": "auto"})
+    _, arch = choose_device(settings)
+    return compiled(checkout, sweep, settings, arch, os.cpu_count() or 1)
+
+
 def measured(
-    checkout: Project, sweep: Sweep, over: Mapping[str, Any]
+    checkout: Project,
+    sweep: Sweep,
+    over: Mapping[str, Any],
+    tell: Callable[[PlanRecords, str], None] = lambda view, device: None,
 ) -> tuple[PlanRecords, str]:
     """Compile and measure a sweep in a temporary folder: its plan with the records, and the GPU's name.
 
-    Raises LadderError without a GPU, and where a kernel that others are timed against does not compile.
+    Its kernels are shared out among the GPUs of one model. `tell` gets a share of the plan, whenever there are more
+    records, and the GPU's name. Raises LadderError without a GPU, and where a kernel that others are timed against does
+    not compile.
     """
-    settings = read_settings(checkout, (), {**over, "device": "auto"})
     gpus = find_gpus()
     if not gpus:
         raise LadderError("no GPU is visible, and this step measures on one")
-    _, arch = choose_device(settings)
-    plan = compiled(checkout, sweep, settings, arch, os.cpu_count() or 1)
+    if not find_spec("nvmath"):
+        wanted = "pip install 'kernel-ladder[gpu]', or judge with --compile-only"
+        raise LadderError(f"what launches on a GPU is not installed: {wanted}")
+    plan = compiled_here(checkout, sweep, over)
     for task in plan.tasks:
         if task.reference is not None:
             name = task.reference.variant
@@ -66,10 +93,43 @@ def measured(
             if facts["status"] != "ok":
                 reason = f"{facts['status']}: {facts['reason']}"
                 raise LadderError(f"the reference {name}: {reason}")
-    with tempfile.TemporaryDirectory(prefix="ladder-") as place:
-        folder = RunFolder(Path(place))
-        job.measure(write_plan(plan, folder), plan, folder, checkout.root)
-        return PlanRecords(plan, read_store(folder.records)), gpus[0].name
+    device = gpus[0].name
+    names = list(dict.fromkeys(task.cell.kernel for task in plan.tasks))
+    jobs = min(len(names), len(of_one_model(gpus, "")))
+
+    def measure(number: int) -> Records:
+        folder = RunFolder(Path(place) / str(number))
+        share = only_of(plan, names[number::jobs])
+
+        def look(view: PlanRecords) -> None:
+            tell(view, device)
+
+        job.measure(write_plan(share, folder), share, folder, checkout.root, look)
+        return read_store(folder.records)
+
+    with (
+        tempfile.TemporaryDirectory(prefix="ladder-") as place,
+        ThreadPoolExecutor(jobs) as pool,
+    ):
+        # One job stays in this thread, which an interruption reaches.
+        spread = map if jobs == 1 else pool.map
+        records = Records()
+        for of_share in spread(measure, range(jobs)):
+            records.add([*of_share.sessions.values(), *of_share])
+        return PlanRecords(plan, records), device
+
+
+def only_of(plan: Plan, kernels: Collection[str]) -> Plan:
+    """A plan without the tasks of other kernels."""
+    tasks = tuple(task for task in plan.tasks if task.cell.kernel in kernels)
+    return replace(plan, tasks=tasks)
+
+
+def compile_log(plan: Plan, variant: str, checkout: Project) -> str | None:
+    """What the compiler said of a variant; None where it said nothing, or before logs were kept."""
+    file = f"{plan.variants[variant].get('cubin')}.log"
+    path = checkout.root / plan.job["cubins"] / file
+    return (read_text(path) if path.is_file() else "") or None
 
 
 Words = list[str] | None
@@ -81,23 +141,60 @@ _REFERENCE = (
 _AGAINST = (
     "Another kernel of one's own, such as an older version, in place of --reference."
 )
-_BESIDE = "Description; its source lies beside it."
-Description = Annotated[Path, typer.Argument(metavar="KERNEL.yaml", help=_BESIDE)]
+_COMPILE_ONLY = "Compile alone, without a GPU: registers, spills, state and arguments."
+_BESIDE = (
+    "Description, its source beside it; or a launcher FILE.so or FILE.py, with --entry and --problem "
+    "(docs/launchers.md)."
+)
+Descriptions = Annotated[list[Path], typer.Argument(metavar="KERNEL...", help=_BESIDE)]
 
 
 def described(path: Path, field: str) -> Kernel:
     """The kernel of a description. Raises LadderError for any mistake in it."""
     if path.suffix != ".yaml":
-        accepted = "a kernel's description NAME.yaml, beside its source"
+        accepted = "a kernel's description NAME.yaml, beside its source; or a launcher FILE.so or FILE.py with --entry"
         raise refuse(LINE, field, str(path), accepted)
     refuse_name(path)
     return load_kernel(Path(os.path.abspath(path)))
 
 
+def launched(
+    path: Path,
+    entry: str,
+    problem: str | None,
+    dtype: str | None,
+    layout: str | None,
+    params: Mapping[str, Any],
+) -> Kernel:
+    """The kernel of a launcher without a description. Raises LadderError for any mistake in what is said of it.
+
+    As references of a GEMM do, it computes with alpha = 1 and beta = 0 alone.
+    """
+    refuse_unknown(LINE, "--problem", problem, PROBLEMS)
+    solved = PROBLEMS[problem or ""]
+    document: dict[str, Any] = {
+        "summary": "a launcher without a description",
+        "problem": problem,
+        "origin": ["the command line"],
+        "launcher": {"file": path.name, "entry": entry},
+        "dtypes": {dtype or solved.dtypes[0]: {}},
+        "layouts": [layout] if layout else [],
+        "min_arch": "sm_75",
+        "parameters": {
+            name: {"values": [value], "default": value, "description": "as asked for"}
+            for name, value in params.items()
+        },
+    }
+    if {*solved.scalars} & {*WEIGHTS}:
+        document["weights"] = "none"
+    whole = Path(os.path.abspath(path))
+    return check_kernel(parse(Kernel, document, whole, problems=PROBLEMS))
+
+
 def references_of(
-    kernel: Kernel, checkout: Project, given: Words, against: Path | None
+    kernels: dict[str, Kernel], checkout: Project, given: Words, against: Path | None
 ) -> tuple[list[Any], dict[str, Kernel]]:
-    """References as a sweep has them, and the kernels that they may name.
+    """References of kernels of one problem, as a sweep has them, and all kernels that it may name.
 
     Raises LadderError without any, and where the names of two kernels are the same.
     """
@@ -106,14 +203,15 @@ def references_of(
         if given:
             raise refuse(LINE, option, path, "--against or --reference, not both")
         other = described(against, option)
-        if other.name == kernel.name:
+        if other.name in kernels:
             accepted = "a kernel of another name: copy its two files"
-            why = f"both are called {kernel.name}"
+            why = f"both are called {other.name}"
             raise refuse(LINE, option, path, accepted, why)
-        return [{"kernel": other.name}], {kernel.name: kernel, other.name: other}
-    words = given or kernel.problem.libraries
+        return [{"kernel": other.name}], {**kernels, other.name: other}
+    problem = next(iter(kernels.values())).problem
+    words = given or problem.libraries
     if not words:
-        why = f"the problem {kernel.problem.name} has no library"
+        why = f"the problem {problem.name} has no library"
         accepted = "'{kernel: NAME}' and others, see docs/references.md"
         missing = f"--reference is missing: {why}"
         raise LadderError(f"{LINE}: {missing}; accepted: {accepted}")
@@ -121,11 +219,12 @@ def references_of(
     mappings = [entry for entry in references if isinstance(entry, Mapping)]
     names = [entry.get("kernel") for entry in mappings]
     catalog = load_kernels(checkout.kernels) if any(names) else {}
-    same = catalog.get(kernel.name, kernel)
-    if kernel.name in names and not same.path.samefile(kernel.path):
-        why = f"the name {kernel.name!r}, which --reference has, is {same.path}'s"
-        raise LadderError(f"{kernel.path}: {why}")
-    return references, catalog | {kernel.name: kernel}
+    for name, kernel in kernels.items():
+        same = catalog.get(name, kernel)
+        if name in names and not same.path.samefile(kernel.path):
+            why = f"the name {name!r}, which --reference has, is {same.path}'s"
+            raise LadderError(f"{kernel.path}: {why}")
+    return references, catalog | kernels
 
 
 def parameters(words: Words) -> dict[str, Any]:
@@ -140,9 +239,90 @@ def parameters(words: Words) -> dict[str, Any]:
     return values
 
 
+class Judging:
+    """Says what becomes of each kernel as soon as it is known. `code`: the highest exit code so far."""
+
+    def __init__(
+        self, kernels: Mapping[str, Kernel], checkout: Project, file: Path | None
+    ) -> None:
+        self.kernels = kernels
+        self.checkout = checkout
+        self.code = 0
+        self._waiting = set(kernels)
+        self._saying = threading.Lock()  # GPUs have a thread each
+        self._file = file
+        if file and self._in_lines and file != Path("-"):
+            file.write_bytes(b"")
+
+    @property
+    def _in_lines(self) -> bool:
+        return len(self.kernels) > 1
+
+    def look(self, view: PlanRecords, device: str, last: bool = False) -> None:
+        """Say the verdicts of kernels whose cells all have records, or of all that the plan has."""
+        for name in dict.fromkeys(task.cell.kernel for task in view.plan.tasks):
+            own = replace(view, plan=only_of(view.plan, [name]))
+            if name not in self._waiting or not (last or own.is_complete()):
+                continue
+            with self._saying:
+                try:
+                    cells = cells_of(own, self._components(device))
+                except LadderError as error:
+                    self.give_up([name], error)
+                else:
+                    self.say(own.plan, device, cells)
+
+    def _components(self, device: str) -> DataFrame:
+        published = self.checkout.published(slug_of(device)).tables
+        return tables.read("components", published, required=False)
+
+    def say(self, plan: Plan, device: str, cells: list[JudgedCell]) -> None:
+        """Print a kernel's verdict, and write its JSON."""
+        task = plan.tasks[0]
+        for cell in cells:
+            cell["compile_log"] = compile_log(plan, task.variant, self.checkout)
+        verdict, _ = decide(cells)
+        trust = "opaque" if self.kernels[task.cell.kernel].launcher else "compiled"
+        shown = text(task.variant, device or plan.arch, cells, trust)
+        document = NOT_JUDGED | {
+            "verdict": verdict,
+            "exit_code": EXIT_CODES[verdict],
+            "kernel": task.cell.kernel,
+            "dtype": task.cell.dtype,
+            "arch": plan.arch,
+            "device": device or None,
+            "trust": trust,
+            "unseen": UNSEEN[trust],
+            "cells": cells,
+        }
+        self._write(document, shown)
+
+    def give_up(self, names: Iterable[str], error: LadderError) -> None:
+        """Say why kernels are not judged, of those that are not yet. Raises the error where one alone is asked for."""
+        if not self._in_lines:
+            raise error
+        for name in self._waiting.intersection(names):
+            document = NOT_JUDGED | {"kernel": name, "reason": str(error)}
+            self._write(document, f"{name}: not judged: {error}")
+
+    def _write(self, document: dict[str, Any], shown: str) -> None:
+        self._waiting.discard(document["kernel"])
+        self.code = max(self.code, document["exit_code"])
+        line = json.dumps(document, indent=None if self._in_lines else 1)
+        to_stdout = self._file == Path("-")
+        print(printable(shown), file=sys.stderr if to_stdout else sys.stdout)
+        if to_stdout:
+            print(line, flush=True)
+        elif self._file and self._in_lines:
+            with self._file.open("a", encoding="utf-8") as lines:
+                lines.write(f"{line}\n")
+        elif self._file:
+            write_json(self._file.resolve(), document)  # a link to it stays
+
+
 def judge(
     context: typer.Context,
-    path: Description,
+    paths: Descriptions,
     size: Annotated[Words, typer.Option(metavar="SIZE", help=_SIZE)] = None,
     param: Annotated[
         Words, typer.Option(metavar="NAME=VALUE", help="Parameter; may be repeated.")
@@ -152,6 +332,12 @@ def judge(
     ] = None,
     layout: Annotated[
         str | None, typer.Option(help="Layout of a GEMM (default: its first).")
+    ] = None,
+    entry: Annotated[
+        str | None, typer.Option(help="Function of a launcher FILE.so or FILE.py.")
+    ] = None,
+    problem: Annotated[
+        str | None, typer.Option(help="What such a launcher solves, such as gemm.")
     ] = None,
     reference: Annotated[
         Words, typer.Option(metavar="REFERENCE", help=_REFERENCE)
@@ -169,56 +355,77 @@ def judge(
     arch: Annotated[
         str | None, typer.Option(help="Architecture (default: the GPU's).")
     ] = None,
+    compile_only: Annotated[
+        bool, typer.Option("--compile-only", help=_COMPILE_ONLY)
+    ] = False,
     config: Config = None,
 ) -> None:
-    """Judge one kernel, which may lie anywhere: verify it, and time it against a reference.
+    """Judge kernels, which may lie anywhere: verify them, and time them against a reference.
 
-    Exit codes, where speed is that on this GPU in the first regime: 0 faster at every size; 1 a tie at some; 2 slower
-    at some; 3 wrong (incorrect, out_of_bounds, stateful); 4 broken (compile_error, launch_error, timeout,
-    unsupported); 5 not judged (a mistake on the command line or in a file, no GPU, a host too slow to time launches, a
-    wrong reference, or another error). docs/judge.md describes the JSON.
+    Several are shared out among the GPUs that are visible; their JSON is a line a kernel. Exit codes, the highest of
+    any kernel's, where speed is that on this GPU in the first regime: 0 faster at every size, or it compiles; 1 a tie
+    at some; 2 slower at some; 3 wrong (incorrect) or refused (out_of_bounds, stateful); 4 broken (compile_error,
+    launch_error, timeout) or incomplete (unsupported); 5 not judged (a mistake on the command line or in a file, no
+    GPU, a host too slow to time launches, a reference that failed, or another error). docs/judge.md describes the
+    JSON.
     """
     if json_ is not None and json_.exists() and not json_.is_file():
         accepted = "a file to write, or - for standard output"
         raise refuse(LINE, "--json", str(json_), accepted)
     checkout = Project(Path(os.path.abspath(project(context).root)))
-    kernel = described(path, "KERNEL.yaml")
-    references, catalog = references_of(kernel, checkout, reference, against)
+    params = parameters(param)
+    kernels = dict[str, Kernel]()
+    groups = dict[tuple[str, str], dict[str, Kernel]]()
+    for path in paths:
+        kernel = (
+            described(path, "KERNEL")
+            if entry is None
+            else launched(path, entry, problem, dtype, layout, params)
+        )
+        if compile_only and kernel.launcher:
+            accepted = "a kernel that is compiled here, or no --compile-only"
+            raise refuse(LINE, "KERNEL", str(path), accepted, "a launcher is not")
+        if kernels.setdefault(kernel.name, kernel) is not kernel:
+            accepted = "kernels of different names"
+            raise refuse(LINE, "KERNEL", str(path), accepted)
+        group = kernel.problem.name, dtype or next(iter(kernel.dtypes))
+        groups.setdefault(group, {})[kernel.name] = kernel
+    judging = Judging(kernels, checkout, json_)
+    settings = settings_of(config, arch=arch)
     sizes = [parse_yaml(word, f"{LINE}: --size") for word in size or ()]
-    variant = {"kernel": kernel.name, "params": parameters(param)}
-    fields = {
-        "title": kernel.name,
-        "question": "Is it right, and how fast?",
-        "problem": kernel.problem.name,
-        "dtypes": [dtype or next(iter(kernel.dtypes))],
-        "layout": layout,
-        "sizes": sizes or [usual_size(kernel.problem)],
-        "variants": [variant | {"unsupported": "record"}],
-        "references": references,
-        "regimes": regime or ["cold", "warm"],
-    }
-    made = make_sweep(LINE, fields, catalog, checkout.root)
-    sweep = replace(made, name="judge")
-    view, device = measured(checkout, sweep, settings_of(config, arch=arch))
-    published = checkout.published(slug_of(device)).tables
-    cells = cells_of(view, tables.read("components", published, required=False))
-    verdict, _ = decide(cells)
-    shown = printable(text(view.plan.tasks[0].variant, device, cells))
-    document = {
-        "kernel": kernel.name,
-        "dtype": sweep.dtypes[0],
-        "device": device,
-        "verdict": verdict,
-        "cells": cells,
-    }
-    if json_ == Path("-"):
-        print(shown, file=sys.stderr)
-        print(json.dumps(document, indent=1))
-    else:
-        print(shown)
-        if json_ is not None:
-            write_json(json_.resolve(), document)  # a link to it stays
-    raise typer.Exit(VERDICTS.index(verdict))
+    for (solved, of_dtype), members in groups.items():
+        references: list[Any] = [{"kernel": next(iter(members))}]
+        catalog = members
+        if not compile_only:
+            references, catalog = references_of(members, checkout, reference, against)
+        fields = {
+            "title": " ".join(members),
+            "question": "Is it right, and how fast?",
+            "problem": solved,
+            "dtypes": [of_dtype],
+            "layout": layout,
+            "sizes": sizes or [usual_size(PROBLEMS[solved])],
+            "variants": [
+                {"kernel": name, "params": params, "unsupported": "record"}
+                for name in members
+            ],
+            "references": references,
+            "regimes": regime or ["cold", "warm"],
+        }
+        made = make_sweep(LINE, fields, catalog, checkout.root)
+        sweep = replace(made, name="judge")
+        try:
+            if compile_only:
+                plan = compiled_here(checkout, sweep, settings)
+                for name in members:
+                    own = only_of(plan, [name])
+                    judging.say(own, "", compiled_cells(own))
+            else:
+                view, device = measured(checkout, sweep, settings, judging.look)
+                judging.look(view, device, last=True)
+        except LadderError as error:
+            judging.give_up(members, error)
+    raise typer.Exit(judging.code)
 
 
 _CELL = "SWEEP/VARIANT@SIZE:REGIME, as the sweep's page or index.html has it."

@@ -112,14 +112,22 @@ class Gpu:
         return Buffer.from_handle(begin, size, owner=whole)
 
     def sync(self) -> None:
-        """Wait for everything enqueued. Raises what the device ran into."""
-        self.stream.sync()
+        """Wait for everything enqueued, on whatever stream. Raises what the device ran into."""
+        self.device.sync()
+
+    def refuse_other_context(self) -> None:
+        """Raises LadderError where the host has made another CUDA context current; this one is so again."""
+        own = self.stream.context.handle
+        if int(checked(driver.cuCtxGetCurrent())) != int(own):
+            checked(driver.cuCtxSetCurrent(own))
+            raise LadderError("leaves another CUDA context or device current")
 
     def download(self, pointer: int, size: int) -> bytes:
         """Copy `size` bytes from the device, after everything enqueued."""
         host = ctypes.create_string_buffer(size)
+        into, stream = ctypes.addressof(host), self.stream.handle
+        checked(driver.cuMemcpyDtoHAsync(into, pointer, size, stream))
         self.sync()
-        checked(driver.cuMemcpyDtoH(ctypes.addressof(host), pointer, size))
         return host.raw
 
     def upload(self, data: bytes) -> Buffer:

@@ -1,4 +1,6 @@
-"""External references: a C entry of a shared object, or a Python callable. docs/references.md has what they are given.
+"""Code of one's own: a C entry of a shared object, or a Python callable. docs/references.md has what they are given.
+
+It is a reference, or launches the kernel that is judged.
 
 Whatever they do wrong on the host is a LadderError, so that it becomes a note and does not end the run.
 """
@@ -6,6 +8,7 @@ Whatever they do wrong on the host is a LadderError, so that it becomes a note a
 import contextlib
 import ctypes
 import importlib.util
+import math
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -13,6 +16,10 @@ from functools import cached_property, partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+import numpy as np
+from cuda.core import Buffer
+from cuda.core.utils import StridedMemoryView
 
 from ladder.gpu.device import Launcher
 from ladder.gpu.instance import Instance
@@ -27,7 +34,8 @@ _TYPES = {"fp32": "<f4", "tf32": "<f4", "fp16": "<f2", "bf16": "<i2", "fp8": "|u
 
 @dataclass(frozen=True)
 class Array:
-    """A buffer on the device, as torch.as_tensor(array, device="cuda") and cupy.asarray(array) take it: not copied."""
+    """A buffer on the device, as torch.as_tensor(array, device="cuda"), cupy.asarray(array) and all that speak DLPack
+    take it: not copied."""
 
     pointer: int
     shape: tuple[int, ...]
@@ -38,10 +46,28 @@ class Array:
         # Not read-only, which torch refuses: writes into inputs are found otherwise.
         return {
             "shape": self.shape,
-            "typestr": _TYPES.get(self.dtype, "<i4"),
+            "typestr": self._type,
             "data": (self.pointer, False),
             "version": 3,
         }
+
+    @property
+    def _type(self) -> str:
+        return _TYPES.get(self.dtype, "<i4")
+
+    @cached_property
+    def _view(self) -> StridedMemoryView:
+        kind = np.dtype(self._type)
+        size = math.prod(self.shape) * kind.itemsize
+        buffer = Buffer.from_handle(self.pointer, size)
+        return StridedMemoryView.from_buffer(buffer, self.shape, dtype=kind)
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self._view.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        device: tuple[int, int] = self._view.__dlpack_device__()
+        return device
 
 
 @dataclass(frozen=True)
@@ -53,8 +79,8 @@ class Asked:
     layout: str
 
 
-class ExternalReference:
-    """One such reference, whose file is loaded at its first use in the process."""
+class ExternalCode:
+    """One such function, whose file is loaded at its first use in the process."""
 
     def __init__(self, given: External) -> None:
         self.given = given
@@ -94,8 +120,9 @@ class ExternalReference:
                 for name, tensor in tensors.items()
             }
             return self._python(asked, arrays, sizes, scalars, stream)
+        numbers = (*problem.size_fields, *problem.parameters)
         common = [
-            *(ctypes.c_int64(int(value)) for value in sizes.values()),
+            *(ctypes.c_int64(int(sizes[name])) for name in numbers),
             *(ctypes.c_float(value) for value in scalars.values()),
             ctypes.c_void_p(stream),
         ]

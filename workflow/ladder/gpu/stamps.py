@@ -18,11 +18,16 @@ _WAIT_FOR_ALL = 1  # CUPTI_ACTIVITY_FLAG_FLUSH_FORCED
 
 
 class Stamp(NamedTuple):
-    """What the GPU did from `begin` to `end`, in ns; copies and memsets have no name."""
+    """What the GPU did from `begin` to `end`, in ns, on a stream; copies and memsets have no name."""
 
     begin: int
     end: int
     name: str
+    stream: int = 0
+
+
+class OtherStream(Exception):
+    """A launch enqueues on another stream than that which it is given."""
 
 
 class DeviceClock:
@@ -31,6 +36,7 @@ class DeviceClock:
     def __init__(self, ahead: str, behind: str) -> None:
         self._marks = ahead, behind
         self._seen: list[Stamp] = []
+        self._alone = False
         try:
             load_nvidia_dynamic_lib("cupti")
             from cupti import cupti
@@ -47,7 +53,8 @@ class DeviceClock:
         # Copied now: the records' memory is CUPTI's.
         for record in records:
             name = getattr(record, "name", "")
-            self._seen.append(Stamp(record.start, record.end, name))
+            stamp = Stamp(record.start, record.end, name, record.stream_id)
+            self._seen.append(stamp)
 
     @contextlib.contextmanager
     def _refusing(self) -> Iterator[None]:
@@ -57,8 +64,12 @@ class DeviceClock:
             raise LadderError(f"no device timestamps: {error}") from error
 
     @contextlib.contextmanager
-    def recording(self) -> Iterator[None]:
-        """Inside, what is enqueued is recorded. Raises LadderError where CUPTI refuses, as under a profiler."""
+    def recording(self, alone: bool = False) -> Iterator[None]:
+        """Inside, what is enqueued is recorded, and if `alone` on the marks' stream only.
+
+        Raises LadderError where CUPTI refuses, as under a profiler.
+        """
+        self._alone = alone
         with self._refusing():
             for kind in self._kinds:
                 self._cupti.activity_enable(kind)
@@ -79,14 +90,29 @@ class DeviceClock:
     def times(self, count: int) -> list[float]:
         """Time in us of each of the `count` launches since the last call, in order; the stream must be idle.
 
-        Raises LadderError where there are more or fewer between the marks.
+        Raises OtherStream where the marks' stream is not alone, LadderError for more or fewer between the marks.
         """
-        times = spans(self._flush(), *self._marks)
+        stamps = self._flush()
+        if self._alone:
+            refuse_other_streams(stamps, self._marks[0])
+        times = spans(stamps, *self._marks)
         if len(times) != count:
             raise LadderError(
                 f"device timestamps of {len(times)} launches instead of {count}"
             )
         return times
+
+
+def refuse_other_streams(stamps: Sequence[Stamp], mark: str) -> None:
+    """Raises OtherStream where something ran on another stream than the mark, whenever that was."""
+    streams = {stamp.stream for stamp in stamps if stamp.name == mark}
+    others = [stamp for stamp in stamps if stamp.stream not in streams]
+    if others:
+        name = others[0].name or "a copy or memset"
+        more = f" and {len(others) - 1} more" if others[1:] else ""
+        raise OtherStream(
+            f"enqueues on another stream than the one it is given: {name}{more}"
+        )
 
 
 def spans(stamps: Sequence[Stamp], ahead: str, behind: str) -> list[float]:

@@ -488,15 +488,17 @@ class Timer:
         rule: StoppingRule,
         regime: str,
         shortest_us: float,
+        opaque: bool = False,
     ) -> Pairs:
         """Groups of single launches, the L2 prepared before each; the shorter takes about `shortest_us`.
 
-        `swapped` are the same kernels, each with the other's place for its output.
+        `swapped` are the same kernels, each with the other's place for its output. `opaque`: a side is code of one's
+        own, of which the device clock sees whether it enqueues on the stream alone. Raises OtherStream.
         """
         device = self.device
-        if device and shortest_us - self.floor_us >= _STAMPED_BELOW_US:
+        if device and not opaque and shortest_us - self.floor_us >= _STAMPED_BELOW_US:
             device = None
-        with contextlib.nullcontext() if device is None else device.recording():
+        with contextlib.nullcontext() if device is None else device.recording(opaque):
             primed = shortest_us < _PRIMED_BELOW_US
             return self.pairs(
                 sides, rule, regime, primed, device=device, swapped=swapped

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from ladder.gpu.device import Gpu, Harness, Launcher
+from ladder.gpu.external import ExternalCode
 from ladder.gpu.instance import Check, Instance
-from ladder.gpu.launching import Loaded, load, static_shared_bytes
+from ladder.gpu.launching import load, static_shared_bytes
 from ladder.gpu.stamps import DeviceClock
 from ladder.gpu.tensor import Tensor
 from ladder.gpu.timing import (
@@ -19,7 +20,7 @@ from ladder.gpu.timing import (
     TimesDisagree,
     chain_length,
 )
-from ladder.model.cell import BACK_TO_BACK, Cell, size_label
+from ladder.model.cell import BACK_TO_BACK, Cell, External, size_label
 from ladder.model.errors import LadderError
 from ladder.model.plan import Edge, Launch, Plan, Task
 from ladder.model.problem import GATE, NOTHING, Params
@@ -76,6 +77,11 @@ class Bench:
     def __init__(self, plan: Plan, cubins: Path, traced: bool = False) -> None:
         self.plan = plan
         self.cubins = cubins
+        self.launchers = {
+            name: ExternalCode(External(**facts["launcher"]))
+            for name, facts in plan.variants.items()
+            if "launcher" in facts
+        }
         problem = f"ladder.problems.{plan.problem}"
         self.problem = importlib.import_module(problem).PROBLEM
         settings: Any = plan.settings
@@ -176,7 +182,7 @@ class Bench:
             del self.current
             self._operands = None
 
-    def load(self, launch: Launch, instance: Instance) -> Loaded:
+    def load(self, launch: Launch, instance: Instance) -> Launcher:
         """A kernel, ready to launch, with its workspaces.
 
         Raises CellOutcome for one that did not compile or cannot be launched here, OutOfDeviceMemory.
@@ -184,6 +190,8 @@ class Bench:
         facts = self.plan.variants[launch.variant]
         if facts["status"] != "ok":
             raise CellOutcome(facts["status"], str(facts["reason"]))
+        if launch.variant in self.launchers:
+            return self._load_opaque(launch, instance)
         cubin = self._cubin(facts)
         shared = launch.shared_bytes + static_shared_bytes(cubin)
         most = self.gpu.block_shared_bytes
@@ -193,7 +201,26 @@ class Bench:
         self.gpu.scrub_shared()  # of what another kernel left
         return load(cubin, launch, instance)
 
-    def loaded(self, task: Task) -> Loaded:
+    def _load_opaque(self, launch: Launch, instance: Instance) -> Launcher:
+        """A launcher of one's own, which has launched once: what it loads and allocates is there.
+
+        Raises CellOutcome where nothing shows on which streams it works, LadderError as it does.
+        """
+        if self.timer.device is None:
+            why = "a launcher is judged by device timestamps alone"
+            raise CellOutcome("unsupported", f"{why}: {self.device_clock}")
+        code = self.launchers[launch.variant]
+        enqueue = code.launcher(self.problem, instance, launch.params)
+
+        def launcher() -> None:
+            enqueue()
+            self.gpu.refuse_other_context()
+
+        launcher()
+        self.gpu.sync()
+        return launcher
+
+    def loaded(self, task: Task) -> Launcher:
         """A task's kernel, ready to launch. It is not verified here."""
         assert task.launch is not None
         return self.load(task.launch, self.instance(task.cell))
@@ -225,7 +252,7 @@ class Bench:
         if violation is not None:
             raise violation
 
-    def verified(self, launch: Launch) -> tuple[Loaded, Check, float]:
+    def verified(self, launch: Launch) -> tuple[Launcher, Check, float]:
         """Load, run and check: the kernel, its check, its time in us. Raises CellOutcome for a wrong result."""
         loaded = self.load(launch, self.current)
         check, launch_us = self.check(loaded, launch.params)

@@ -13,8 +13,8 @@ from ladder.model.cell import size_label
 from ladder.model.errors import LadderError
 from ladder.model.plan import Launch
 
-_LOST = ("ILLEGAL_ADDRESS", "LAUNCH_FAILED")
-"""What CUDA says of an access where nothing is mapped; of some that the TMA makes the second."""
+_LOST = ("ILLEGAL_ADDRESS", "LAUNCH_FAILED", "illegal memory access")
+"""What CUDA says of an access where nothing is mapped; of some that the TMA makes the second. The third is torch's."""
 _WEIGHTS = ((1.0, 0.0), (1.0, 0.5))  # alpha and beta: with the second C is read as well
 
 

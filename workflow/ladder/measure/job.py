@@ -33,14 +33,25 @@ _BESIDE_THE_RESULT = ("status", "reason", "limit_s")  # fields of a record
 _LEAVING_S = 10.0  # a process that was killed is listed until the driver has cleared its context away
 
 
+Tell = Callable[[PlanRecords], None]
+
+
+def ignore(view: PlanRecords) -> None:
+    """Nobody looks at records while a job measures."""
+
+
 @dataclass
 class Measuring:
-    """The loop over what is due. `begin_session` makes a worker's session from what it says of its GPU."""
+    """The loop over what is due. `begin_session` makes a worker's session from what it says of its GPU.
+
+    `tell` gets the plan with its records, when there are more.
+    """
 
     schedule: Schedule
     monitor: Monitor
     begin_session: Callable[[Mapping[str, Any]], Session]
     account: Account
+    tell: Tell = ignore
     session: str = ""
 
     def run(self, due: Due, start: Callable[[], WorkerProcess], append: Append) -> None:
@@ -56,6 +67,7 @@ class Measuring:
             self.session = session.id
             self.account.worker_starts += 1
             append(session)
+            self.schedule.take([session])
 
         supervisor = Supervisor(start, self.schedule.plan.job["deadline_s"], on_start)
         try:
@@ -68,6 +80,7 @@ class Measuring:
                 for record in records:
                     append(record)
                 self.schedule.take(records)
+                self.tell(self.schedule.view)
                 self.account.measured += not assignment.choice
                 self.account.gpu_s += answer["gpu_s"]
                 self.account.check_s += answer["check_s"]
@@ -144,10 +157,17 @@ def progress(record: Record) -> str:
     return f"{head}: {median(times):.2f} us, {speed} ({pairs})"
 
 
-def measure(path: Path, plan: Plan, folder: RunFolder, root: Path) -> None:
+def measure(
+    path: Path,
+    plan: Plan,
+    folder: RunFolder,
+    root: Path,
+    tell: Tell = ignore,
+) -> None:
     """Measure all cells of the plan at `path` without a valid record; of a tuning sweep then the fastest once more.
 
-    Raises LadderError without a GPU, or where others use it.
+    `tell` gets the plan with its records, whenever there are more. Raises LadderError without a GPU, or where others
+    use it.
     """
     account = Account()
     begun = time.monotonic()
@@ -177,7 +197,7 @@ def measure(path: Path, plan: Plan, folder: RunFolder, root: Path) -> None:
                 WorkerProcess, program.command, program.environment, [program.lock]
             )
             begin = partial(host.session, used, root)
-            measuring = Measuring(schedule, monitor, begin, account)
+            measuring = Measuring(schedule, monitor, begin, account, tell)
             with locked_clocks(used, plan.settings["lock_clocks"]):
                 for _ in range(1 if winners else plan.job["sessions"]):
                     due = schedule.due(None if winners else used)

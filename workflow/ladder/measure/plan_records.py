@@ -80,6 +80,14 @@ class PlanRecords:
         """Of the problem: those that an answer depends on."""
         return PROBLEMS[self.plan.problem].parameters
 
+    def is_complete(self) -> bool:
+        """Whether each task that is launched has a record in all of its regimes."""
+        return all(
+            self.current_record(task, regime)
+            for _, task in self.launched()
+            for regime in self.plan.regimes_of(task)
+        )
+
     def decision_behind(self, record: Record) -> Record | None:
         """The record of the choice of a record's reference under its conditions, if there was a choice.
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ladder.gpu.device import Launcher, OutOfDeviceMemory
-from ladder.gpu.external import ExternalReference
+from ladder.gpu.external import ExternalCode
 from ladder.gpu.timing import CheckedLaunch
 from ladder.measure.bench import REFERENCE, Bench, CellOutcome
 from ladder.model.cell import Cell, Partner
@@ -40,7 +40,7 @@ class BenchWithReferences(Bench):
     def __init__(self, plan: Plan, cubins: Path) -> None:
         super().__init__(plan, cubins)
         self.external = {
-            name: ExternalReference(file) for name, file in plan.external.items()
+            name: ExternalCode(file) for name, file in plan.external.items()
         }
         self.doing: Callable[[str], None] = lambda subject: None
         self.forget_references()

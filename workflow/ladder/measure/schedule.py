@@ -10,7 +10,7 @@ from ladder.measure.plan_records import ABSENT, PlanRecords
 from ladder.measure.store import Records, now
 from ladder.model.cell import SUSTAINED, Cell
 from ladder.model.plan import Plan, Task
-from ladder.model.record import Record
+from ladder.model.record import Record, Session
 
 Due = list[tuple[int, list[str]]]
 """Tasks by their index in the plan, with the regimes to measure."""
@@ -36,8 +36,8 @@ class Schedule:
             records = records.since(self.began)
         self.view = replace(self.view, records=records)
 
-    def take(self, records: Iterable[Record]) -> None:
-        """Go by what was just measured, too."""
+    def take(self, records: Iterable[Record | Session]) -> None:
+        """Go by what was just measured, too, and in which session."""
         self.view.records.add(records)
 
     @property

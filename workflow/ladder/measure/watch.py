@@ -61,13 +61,14 @@ class Chain:
     """Launches of one kernel back to back, each to a place of its own.
 
     `load` gives a launcher for the outputs that are there; `alone` is launched once ahead of the chain's inputs.
+    `external`: whose it is, where it is code of one's own.
     """
 
     load: Callable[[], Launcher]
     alone: Launcher
     side: CheckedSide | None
     length: int
-    external: bool = False
+    external: str = ""
 
     @property
     def places(self) -> range:
@@ -76,7 +77,11 @@ class Chain:
 
 
 class NotCaptured(Exception):
-    """An external reference cannot be captured in a CUDA graph."""
+    """Code of one's own cannot be captured in a CUDA graph; `whose` it is."""
+
+    def __init__(self, whose: str, error: Exception) -> None:
+        super().__init__(f"not captured in a CUDA graph: {error}")
+        self.whose = whose
 
 
 def at_places(
@@ -135,7 +140,7 @@ class LaunchChecker:
     ) -> Iterator[list[CheckedLaunch]]:
         """Chains as CUDA graphs, in each of which some launches are checked, chosen by chance.
 
-        Raises NotCaptured where an external reference cannot be captured.
+        Raises NotCaptured where code of one's own cannot be captured.
         """
         with contextlib.ExitStack() as graphs:
 
@@ -150,8 +155,9 @@ class LaunchChecker:
                 except Exception as error:
                     if not chain.external:
                         raise
-                    why = f"not captured in a CUDA graph: {error}"
-                    raise NotCaptured(why) from error
+                    raise NotCaptured(chain.external, error) from error
+            # Else what such code began on another stream would run beside the chains.
+            self.instance.gpu.sync()
             # Sustained chains are not poisoned, which would be a rest for the GPU: what places hold are answers to
             # other inputs, those of the chain before. All that it tells a kernel is the time: see _RESTED.
             renew = self.renew_workspaces if sustained else self.poison

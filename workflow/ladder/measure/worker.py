@@ -18,7 +18,7 @@ from typing import Any
 
 from ladder.gpu.device import Launcher, OutOfDeviceMemory
 from ladder.gpu.instance import Check, Instance
-from ladder.gpu.launching import Loaded
+from ladder.gpu.stamps import OtherStream
 from ladder.gpu.timing import Blocks, Pairs, TimesDisagree
 from ladder.measure.assignment import Assignment
 from ladder.measure.bench import REFERENCE, CellOutcome
@@ -77,6 +77,7 @@ class Timing:
         self.partner = partner
         self.variant, self.reference = launchers
         self.launch_us = launch_us
+        self.opaque = task.launch.variant in bench.launchers
         self.timed = Timed()
         self.instance = bench.instance(task.cell)
         self.watch = LaunchChecker(self.instance)
@@ -113,22 +114,30 @@ class Timing:
         with self.instance.writing_to(REFERENCE):
             variant = bench.loaded(self.task)
         reference = bench.swapped_reference(self.task, self.partner)
-        return bench.timer.time_single_launches(
-            (
-                single_launch(self.variant, self.variant_side, 0),
-                single_launch(self.reference, self.reference_side, REFERENCE),
-            ),
-            (
-                single_launch(variant, self.variant_side, REFERENCE),
-                single_launch(reference, self.reference_side, 0),
-            ),
-            bench.rule,
-            regime,
-            min(self.launch_us),
+        sides = (
+            single_launch(self.variant, self.variant_side, 0),
+            single_launch(self.reference, self.reference_side, REFERENCE),
         )
+        swapped = (
+            single_launch(variant, self.variant_side, REFERENCE),
+            single_launch(reference, self.reference_side, 0),
+        )
+        shortest_us = min(self.launch_us)
+        try:
+            return bench.timer.time_single_launches(
+                sides, swapped, bench.rule, regime, shortest_us, self.opaque
+            )
+        except OtherStream as error:
+            raise CellOutcome("stateful", str(error), spoilt=True) from error
+
+    def _launch_alone(self) -> None:
+        """Launch the variant, and wait where it is opaque: what it began elsewhere must not see the inputs to come."""
+        self.variant()
+        if self.opaque:
+            self.bench.gpu.sync()
 
     def _chains(self, regime: str) -> Pairs | CellOutcome:
-        """Chains. There are none where an external reference cannot be captured.
+        """Chains. There are none where code of one's own cannot be captured.
 
         In warm both are as long as the quicker side needs, so that the start of a graph counts on neither.
         """
@@ -141,9 +150,10 @@ class Timing:
         load = partial(bench.loaded, self.task)
         another = partial(bench.another, self.task, self.partner)
         side = self.reference_side
-        external = name in bench.external
+        external = f"the reference {name}" if name in bench.external else ""
+        opaque = "the launcher" if self.opaque else ""
         chains = (
-            Chain(load, self.variant, self.variant_side, length),
+            Chain(load, self._launch_alone, self.variant_side, length, opaque),
             Chain(another, self.reference, side, reference_length, external),
         )
         try:
@@ -153,8 +163,9 @@ class Timing:
                     return timer.time_sustained(sides, (length, reference_length))
                 return timer.pairs(sides, bench.rule, regime, scale=length)
         except NotCaptured as error:
-            bench.notes[name] = f"{regime}: {error}"
-            return CellOutcome("unsupported", f"the reference {name}: {error}")
+            if error.whose == external:
+                bench.notes[name] = f"{regime}: {error}"
+            return CellOutcome("unsupported", f"{error.whose}: {error}")
 
     def _refuse_impossible(self, regime: str, pairs: Pairs) -> None:
         cell = self.task.cell.in_regime(regime)
@@ -273,7 +284,7 @@ class Worker:
     def __init__(self, plan: Plan, cubins: Path) -> None:
         self.plan = plan
         self.bench = BenchWithReferences(plan, cubins)
-        self._variants_ran = False
+        self._variants_ran = self._ran_opaque = False
         self._ends_checked = set[str]()  # variants, at their edges
 
     def choose(self, assignment: Assignment) -> dict[str, Result]:
@@ -290,6 +301,7 @@ class Worker:
         bench = self.bench
         task = self.plan.tasks[assignment.index]
         self._variants_ran = True
+        self._ran_opaque = task.variant in bench.launchers
         launch = task.launch
         assert launch is not None
         instance = bench.instance(task.cell)
@@ -342,7 +354,7 @@ class Worker:
                 results[regime] = _result(pairs, fields)
         return results
 
-    def _verified(self, task: Task, launch: Launch) -> tuple[Loaded, Check, float]:
+    def _verified(self, task: Task, launch: Launch) -> tuple[Launcher, Check, float]:
         """Verify a variant at its edges and at this size, where it must not leave its buffers: as Bench.verified."""
         bench = self.bench
         bench.verify_edges(task.variant, task.cell)
@@ -401,9 +413,11 @@ class Worker:
         return errors
 
     def answer(self, assignment: Assignment) -> dict[str, Any]:
-        """Results by regime, whether the context is lost, and the seconds spent. Raises what a fault of ours raises."""
+        """Results by regime, whether the process is, and the seconds spent. Raises what a fault of ours raises.
+
+        It is where the context is lost, and behind a launcher, whose host code may have changed it.
+        """
         timer = self.bench.timer
-        fatal = False
         begin = time.perf_counter()
         busy_us = timer.busy_us
         checking_us = timer.checking_us
@@ -413,12 +427,13 @@ class Worker:
                 if assignment.choice
                 else self.measure(assignment)
             )
+            fatal = self._ran_opaque
         except _MISTAKES:
             raise
         except Exception as error:
             outcome = self._outcome(error)
             results = dict.fromkeys(assignment.regimes, outcome.result)
-            fatal = outcome.spoilt
+            fatal = outcome.spoilt or self._ran_opaque
         return {
             "results": results,
             "fatal": fatal,

@@ -7,6 +7,8 @@ from ladder.model.errors import LadderError, refuse
 from ladder.model.schemas import SWEEP_TABLES
 
 PACKAGE = Path(__file__).resolve().parents[1]
+INSTALLED = PACKAGE / "checkout"
+"""In a wheel: the rooms of the checkout that it was built from."""
 NO_GPU = "no-gpu"  # device folder of a run on a host without a GPU: its timings are published ones
 
 
@@ -83,16 +85,20 @@ class PublishedFolder(RunFolder):
 
 
 class Project:
-    """A checkout (or a user's copy of its rooms)."""
+    """A checkout (or a user's copy of its rooms). A folder without kernels has those that the package came with."""
 
     def __init__(self, root: Path) -> None:
-        self.root, self.config, self.results = root, root / "config", root / "results"
-        self.sweeps = self.config / "sweeps"
-        self.kernels, self.include = root / "kernels", root / "kernels" / "include"
+        rooms = root
+        if INSTALLED.is_dir() and not (root / "kernels").is_dir():
+            rooms = INSTALLED
+        self.root, self.config, self.results = root, rooms / "config", root / "results"
+        self.sweeps, self.kernels = self.config / "sweeps", rooms / "kernels"
+        self.include = self.kernels / "include"
+        self._published = rooms / "results" / "published"
 
     def published(self, device: str) -> PublishedFolder:
         """Raises LadderError for a device that is no plain name: nothing beside its folder may be replaced."""
-        return PublishedFolder(self.results / "published" / _plain("device", device))
+        return PublishedFolder(self._published / _plain("device", device))
 
     def publications(self) -> list[PublishedFolder]:
         """Every device's, as far as they have tables."""

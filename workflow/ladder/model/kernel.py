@@ -39,7 +39,7 @@ from ladder.model.document import (
 from ladder.model.errors import LadderError, refuse, refuse_unknown, within
 from ladder.model.expressions import evaluate, names_in, whole
 from ladder.model.plan import Geometry
-from ladder.model.problem import ELEMENT_BYTES, ParamValue, Problem, Size
+from ladder.model.problem import ELEMENT_BYTES, WEIGHTS, ParamValue, Problem, Size
 
 _MOST = {
     "grid": (2**31 - 1, 65535, 65535),
@@ -175,6 +175,19 @@ class Triton(Document):
     expression over parameters"""
 
 
+class LauncherRule(Document):
+    """what launches the kernel in place of `entry`, `launch` and `arguments`, for `judge` alone (docs/launchers.md)"""
+
+    file: Annotated[
+        str, *matching(r".*\.(py|so(\.\d+)*)", "a file that ends in .so or .py")
+    ]
+    """shared object or Python file; a path relative to the description"""
+    entry: Annotated[str, *matching(r"([^{}]|\{\w+\})+", "the name of a function")]
+    """its function; {name} is replaced by a parameter, dtype, layout or a dtype substitution"""
+    setup: str = ""
+    """function of a shared object that is called once a size, untimed; {dtype} and {layout} are replaced"""
+
+
 def _problem(name: Any, info: ValidationInfo) -> Any:
     context: Any = info.context
     refuse_unknown(context["file"], "problem", name, context["problems"])
@@ -188,7 +201,7 @@ ProblemName = Annotated[
 
 
 class Kernel(Document):
-    """One kernel (NAME.yaml beside NAME.cu, or NAME.py of Triton) and the space of its variants."""
+    """One kernel (NAME.yaml beside NAME.cu, NAME.py of Triton or a cubin) and the space of its variants."""
 
     _path: Path = PrivateAttr()
     _variants: dict[tuple[ParamValue, ...], "Variant"] = PrivateAttr(
@@ -204,8 +217,8 @@ class Kernel(Document):
         str,
         *matching(r"([^{}]|\{\w+\})+", "a name expression, with parameters as {NAME}"),
     ]
-    """NVRTC name expression of the kernel, or the function's name in Triton; {name} is replaced by a parameter or dtype
-    substitution"""
+    """NVRTC name expression of the kernel, the function's name in Triton, or the symbol in a cubin; {name} is replaced
+    by a parameter or dtype substitution"""
     dtypes: Annotated[dict[str, dict[str, str]], Field(min_length=1)]
     """for each dtype the substitutions it adds for the entry; in Triton also the dtypes of buffers that have another"""
     layouts: list[str] = []
@@ -217,6 +230,10 @@ class Kernel(Document):
     ../headers"""
     triton: Triton | None = None
     """of a kernel in Triton, whose source is NAME.py"""
+    launcher: LauncherRule | None = None
+    cubin: Text | None = None
+    """file of machine code in place of a source, relative to the description: of one GPU architecture, with this kernel
+    alone"""
     parameters: dict[Name, Parameter] = {}
     """name -> the values it may take"""
     constraints: list[Condition] = []
@@ -233,6 +250,36 @@ class Kernel(Document):
     nan_at_alpha_zero: bool = False
     """whether NaN in A or B may reach C where alpha is 0; in BLAS, C = beta * C"""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _launched_by_the_host(cls, fields: Any, info: ValidationInfo) -> Any:
+        """A launcher takes every buffer and scalar, and chooses the launch: what stands for these is no description."""
+        if not isinstance(fields, Mapping) or "launcher" not in fields:
+            return fields
+        compiled = (
+            "arguments",
+            "cubin",
+            "entry",
+            "include",
+            "launch",
+            "spills",
+            "triton",
+        )
+        for name in compiled:
+            if name in fields:
+                why = "the launcher stands for it"
+                raise not_accepted("no such field", value=name, why=why)
+        context: Any = info.context
+        problem = context["problems"].get(fields.get("problem"))
+        scalars = list(problem.scalars) if problem else []
+        if fields.get("weights"):
+            scalars = [name for name in scalars if name not in WEIGHTS]
+        arguments = [{"pointer": name} for name in (problem.buffers if problem else ())]
+        arguments += [{"scalar": name, "type": "float32"} for name in scalars]
+        entry = (fields["launcher"] or {}).get("entry")
+        alone = {"grid": [1], "block": [1]}
+        return {**fields, "entry": entry, "launch": alone, "arguments": arguments}
+
     def model_post_init(self, context: Any) -> None:
         self._path = context["file"]
 
@@ -246,6 +293,10 @@ class Kernel(Document):
 
     @property
     def source(self) -> Path:
+        if self.launcher is not None:
+            return self._path.parent / self.launcher.file
+        if self.cubin:
+            return Path(os.path.normpath(self._path.parent / self.cubin))
         return self._path.with_suffix(".py" if self.triton else ".cu")
 
     @property
@@ -382,7 +433,8 @@ class Variant:
     @property
     def entry(self) -> str:
         """NVRTC name expression with parameters and dtype substitutions filled in."""
-        return self.kernel.entry.format(**self.kernel.dtypes[self.dtype] | self.names())
+        names = {"dtype": self.dtype} | self.kernel.dtypes[self.dtype] | self.names()
+        return self.kernel.entry.format(**names)
 
     @property
     def constants(self) -> dict[str, Any]:

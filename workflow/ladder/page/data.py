@@ -279,7 +279,9 @@ def kernels(root: Path, sweeps: Mapping[str, Sweep]) -> dict[str, dict[str, str]
     sources = {}
     for sweep in sweeps.values():
         for variant in sweep.variants:
-            sources[variant.kernel.name] = variant.kernel.source.resolve()
+            kernel = variant.kernel
+            text = kernel.path if kernel.cubin else kernel.source
+            sources[kernel.name] = text.resolve()
     embedded = {}
     for name, source in sources.items():
         embedded[name] = {

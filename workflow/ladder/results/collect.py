@@ -53,7 +53,7 @@ def device_of(result: Fields) -> TableRow:
     return device | (sustained.get("variant") or {})
 
 
-def _throttled(events: Sequence[str] | None) -> bool | None:
+def throttled(events: Sequence[str] | None) -> bool | None:
     """Whether NVML named power or heat while a cell was measured; None where it said nothing."""
     if events is None:
         return None
@@ -241,7 +241,7 @@ class Collector:
         """A row of timings.csv."""
         result, device = record.result, device_of(record.result)
         columns = {
-            "throttled": _throttled(device.get("clock_events")),
+            "throttled": throttled(device.get("clock_events")),
             **(result.get("built") or {}),
             **(result.get("check") or {}),
             **device,

@@ -6,18 +6,49 @@ from typing import Any
 
 from pandas import DataFrame
 
-from ladder.measure.plan_records import WRONG, PlanRecords
+from ladder.measure.plan_records import PlanRecords
+from ladder.measure.store import Records
 from ladder.model.errors import LadderError
-from ladder.model.plan import Task
+from ladder.model.plan import Plan, Task
 from ladder.model.schemas import TableRow
-from ladder.results.collect import collect_sweep, summarised
+from ladder.results.collect import collect_sweep, summarised, throttled
 from ladder.results.sessions import prepare_sessions
 from ladder.results.statistics import estimate, records, size_of
 from ladder.results.templates import TEMPLATES
 from ladder.results.verdicts import widened
 
-VERDICTS = ("faster", "tie", "slower", "wrong", "broken")
-"""Verdicts, at the place of their exit code."""
+UNSEEN: dict[str, list[str]] = {
+    "compiled": [],
+    "opaque": [
+        "registers, spills, and memory that outlives a launch",
+        "writes beyond memory that the launcher allocates itself",
+        "what its host code does in the process that measures: it is no sandbox",
+    ],
+}
+"""What is not seen of a kernel, by how far it can be looked into."""
+EXIT_CODES = {
+    "compiles": 0,
+    "faster": 0,
+    "tie": 1,
+    "slower": 2,
+    "wrong": 3,
+    "refused": 3,
+    "broken": 4,
+    "incomplete": 4,
+}
+"""By verdict."""
+_FAILED = {
+    "wrong": ("incorrect",),
+    "refused": ("out_of_bounds", "stateful"),
+    "broken": ("compile_error", "launch_error", "timeout"),
+    "incomplete": ("unsupported",),
+}
+"""Verdict -> the statuses that lead to it, the first verdict that has any ahead of others."""
+_FIELDS = """size regime status reason median_us low high reference speedup speedup_low speedup_high
+elsewhere_low elsewhere_high launches max_error error_bound sm_clock_mhz throttled registers spill_store_bytes
+local_bytes shared_bytes_static shared_bytes_dynamic compile_log"""
+FIELDS = _FIELDS.split()
+"""Of a cell in JSON."""
 _DEVIATIONS = {"speedup": 1.0, "elsewhere": math.sqrt(2.0)}
 """How many times the deviation of its class the two intervals hold of a kernel that one session on one GPU read: its
 speed-up, and another GPU on another kind of host. `results/prediction.py` has the same for a cell of one session.
@@ -29,13 +60,19 @@ JudgedCell = dict[str, Any]
 """What became of the kernel at a size in a regime, as docs/judge.md has it; None where there is no number."""
 
 
+def _unlaunched(plan: Plan, task: Task) -> tuple[str, str]:
+    """Status and reason of a task that is not launched; ok and "" of others."""
+    if task.launch is None:
+        return "unsupported", task.absent or ""
+    why = plan.broken(task)
+    return ("ok", "") if why is None else (plan.variants[task.variant]["status"], why)
+
+
 def outcome(view: PlanRecords, task: Task, regime: str = "") -> Outcome:
     """What became of a task in a regime (the plan's first). Raises LadderError where it could not be measured."""
-    if task.launch is None:
-        return "unsupported", task.absent or "", {}
-    why = view.plan.broken(task)
-    if why is not None:
-        return view.plan.variants[task.variant]["status"], why, {}
+    status, why = _unlaunched(view.plan, task)
+    if status != "ok":
+        return status, why, {}
     regime = regime or view.plan.regimes[0]
     cell = f"{task.variant} at {dict(task.cell.size)}, {regime}"
     record = view.current_record(task, regime)
@@ -62,28 +99,32 @@ def _deviations(
     return deviations
 
 
+def compiled_cells(plan: Plan) -> list[JudgedCell]:
+    """A cell a size, without a regime: `ok` where the kernel compiles and can be launched."""
+    view = PlanRecords(plan, Records())
+    return [_cell(view, task, None, None) for task in plan.tasks]
+
+
 def _cell(
-    view: PlanRecords, task: Task, regime: str, deviation: float | None
+    view: PlanRecords, task: Task, regime: str | None, deviation: float | None
 ) -> JudgedCell:
-    status, reason, result = outcome(view, task, regime)
-    summary, check = summarised(result), result.get("check") or {}
-    cell: JudgedCell = {
+    """`regime`: None of a cell that is not launched."""
+    result: TableRow = {}
+    status, reason = _unlaunched(view.plan, task)
+    if regime:
+        status, reason, result = outcome(view, task, regime)
+    summary, device = summarised(result), result.get("device") or {}
+    known = {**summary, **device, **(result.get("check") or {})}
+    known |= view.plan.variants.get(task.variant, {})
+    cell = {name: known.get(name) for name in FIELDS}
+    cell |= {
         "size": dict(task.cell.size),
         "regime": regime,
         "status": status,
         "reason": reason,
-        "median_us": summary.get("median_us"),
-        "low": summary.get("median_us_low"),
-        "high": summary.get("median_us_high"),
-        "reference": summary.get("reference"),
-        "speedup": summary.get("speedup"),
-        "speedup_low": summary.get("speedup_low"),
-        "speedup_high": summary.get("speedup_high"),
-        "elsewhere_low": None,
-        "elsewhere_high": None,
-        "launches": check.get("launches"),
-        "max_error": check.get("max_error"),
-        "error_bound": check.get("error_bound"),
+        "low": known.get("median_us_low"),
+        "high": known.get("median_us_high"),
+        "throttled": throttled(device.get("clock_events")),
     }
     if status == "ok" and deviation is not None:
         for interval, times in _DEVIATIONS.items():
@@ -119,11 +160,11 @@ def decide(cells: Sequence[JudgedCell]) -> tuple[str, list[JudgedCell]]:
     first = [cell for cell in cells if cell["regime"] == cells[0]["regime"]]
     failed = [cell for cell in cells if cell["status"] not in ("ok", "unsupported")]
     failed += [cell for cell in first if cell["status"] == "unsupported"]
-    wrong = [cell for cell in failed if cell["status"] in WRONG]
-    if wrong:
-        return "wrong", wrong
-    if failed:
-        return "broken", failed
+    for verdict, statuses in _FAILED.items():
+        if because := [cell for cell in failed if cell["status"] in statuses]:
+            return verdict, because
+    if first[0]["regime"] is None:
+        return "compiles", first
     slower = [cell for cell in first if cell["speedup_high"] < 1]
     if slower:
         return "slower", slower
@@ -131,10 +172,18 @@ def decide(cells: Sequence[JudgedCell]) -> tuple[str, list[JudgedCell]]:
     return ("tie", tied) if tied else ("faster", first)
 
 
-def text(variant: str, device: str, cells: Sequence[JudgedCell]) -> str:
+def text(
+    variant: str, device: str, cells: Sequence[JudgedCell], trust: str = "compiled"
+) -> str:
     """A line a cell and the verdict, for people to read."""
     verdict, because = decide(cells)
     template = TEMPLATES.get_template("judge.j2")
     return template.render(
-        variant=variant, device=device, cells=cells, verdict=verdict, because=because
+        variant=variant,
+        device=device,
+        cells=cells,
+        verdict=verdict,
+        because=because,
+        trust=trust,
+        unseen=UNSEEN[trust],
     )

@@ -1,16 +1,17 @@
 """The templates of workflow/report, where words and sentences stand."""
 
-from pathlib import Path
-
 import jinja2
 
 from ladder.model.cell import size_label
+from ladder.model.folders import INSTALLED, PACKAGE
 from ladder.results import statistics as stats
 from ladder.results.environment import boost_clock_mhz
 from ladder.results.verdicts import gain
 
 TEMPLATES = jinja2.Environment(
-    loader=jinja2.FileSystemLoader(Path(__file__).resolve().parents[2] / "report"),
+    loader=jinja2.FileSystemLoader(
+        [INSTALLED / "workflow" / "report", PACKAGE.parent / "report"]
+    ),
     undefined=jinja2.StrictUndefined,
     trim_blocks=True,
     lstrip_blocks=True,

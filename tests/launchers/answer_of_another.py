@@ -1,0 +1,29 @@
+# A host that keeps the tensors of every call: copies what the reference left at the last place it was shown.
+# Expected: stateful
+# Defence: each timed launch has inputs of its own, and the reference's answer is to those before
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from cuda.bindings import driver
+from products import product, stream_at
+
+shown: list[int] = []
+
+
+def launcher(
+    problem: Any, buffers: Any, sizes: Any, scalars: Any, stream: int
+) -> Callable[[], None]:
+    output, size = buffers["c"].pointer, 4 * sizes["m"] * sizes["n"]
+    shown.append(output)
+    enqueue = product(buffers, sizes, stream_at(stream))
+
+    def launch() -> None:
+        if shown[-1] == output:
+            enqueue()
+        else:
+            driver.cuMemcpyDtoDAsync(output, shown[-1], size, stream)
+
+    return launch

@@ -1,0 +1,26 @@
+# A thread of the host enqueues the work when the launch has returned.
+# Expected: incorrect or stateful
+# Defence: the check follows at once; device timestamps name the stream of all that runs
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from cuda.core import Device
+from products import product, stream_at
+
+
+def launcher(
+    problem: Any, buffers: Any, sizes: Any, scalars: Any, stream: int
+) -> Callable[[], None]:
+    enqueue = product(buffers, sizes, stream_at(stream))
+
+    def later() -> None:
+        Device(0).set_current()
+        time.sleep(1e-3)
+        enqueue()
+
+    return lambda: threading.Thread(target=later).start()

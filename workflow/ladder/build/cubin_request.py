@@ -1,0 +1,85 @@
+"""A kernel that another compiler has made: what NVRTC's kernels are held to, by the cubin alone; a refusal is data."""
+
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+from ladder.build.cubin import (
+    arch_of,
+    disassemble,
+    kernel_names,
+    launch_resources,
+    local_traffic,
+    parameter_bytes,
+    persistent_symbols,
+)
+from ladder.build.nvrtc import Request
+from ladder.model.architecture import arch_number
+from ladder.model.errors import LadderError, refuse, refuse_unknown
+from ladder.model.files import digest_json, read_bytes, sha256
+
+_A_CUBIN = "a whole file of one GPU's machine code, as `nvcc -cubin` writes it"
+_NO_STATE = "a kernel whose tables are __constant__ and that calls no function of the device's runtime"
+
+
+@dataclass(frozen=True)
+class CubinRequest(Request):
+    """The kernel of a cubin: its entry is its symbol, and refusals name its `description`."""
+
+    description: str = ""
+
+    @functools.cached_property
+    def key(self) -> str:
+        """Digest of all that the answer depends on."""
+        return digest_json([super().key, self.description])[:32]
+
+    def _refusal(self, accepted: str, why: str) -> LadderError:
+        return refuse(self.description, "cubin", self.source.name, accepted, why)
+
+    def compile(self) -> tuple[bytes, dict[str, Any]]:
+        """(cubin, facts) without compiling; no bytes of what is no cubin, or of another GPU or kernel."""
+        cubin = read_bytes(self.source)
+        (entry,) = self.entries
+        facts: dict[str, Any] = {
+            "status": "ok",
+            "reason": "",
+            "source_sha256": self.source_sha256,
+            "symbols": {entry: entry},
+        }
+        try:
+            self._refuse_unfit(cubin)
+            facts |= launch_resources(cubin, entry)
+        except LadderError as error:
+            return b"", facts | {"status": "compile_error", "reason": str(error)}
+        (instructions,) = disassemble([cubin], self.arch)
+        # Nothing says of a global variable that it is only read.
+        if state := persistent_symbols(cubin, instructions):
+            why = f"it uses what outlives a launch: {', '.join(state)}"
+            refusal = self._refusal(_NO_STATE, why)
+            facts |= {"status": "stateful", "reason": str(refusal)}
+        # No log tells spills from arrays.
+        facts |= local_traffic(instructions)
+        facts["parameter_bytes"] = parameter_bytes(cubin, entry)
+        facts["cubin_sha256"] = facts["machine_code"] = sha256(cubin)
+        return cubin, facts
+
+    def _refuse_unfit(self, cubin: bytes) -> None:
+        """Raises LadderError for what is no cubin for the architecture with this kernel and no other."""
+        if not cubin.startswith(b"\x7fELF"):
+            is_ptx = b".version" in cubin[:4096]
+            why = "it is PTX" if is_ptx else "it is no ELF file"
+            raise self._refusal(_A_CUBIN, why)
+        try:
+            arch = arch_of(cubin)
+            kernels = kernel_names(cubin)
+        except LadderError as error:
+            raise self._refusal(_A_CUBIN, str(error)) from error
+        if arch != arch_number(self.arch):
+            raise self._refusal(f"one for {self.arch}", f"it is for sm_{arch}")
+        (entry,) = self.entries
+        why = f"{self.source.name} has no such kernel"
+        refuse_unknown(self.description, "entry", entry, kernels, why)
+        kernels.remove(entry)
+        if kernels:
+            one = "one with the described kernel alone"
+            raise self._refusal(one, f"it has other kernels: {', '.join(kernels)}")
