@@ -294,6 +294,7 @@ RIGHT, WRONG = (0, 1, 2), (3,)
         (SOFTMAX, "softmax_stale", RIGHT),
         (text_of("softmax_sum_skips_column"), "softmax_sum_skips_column", WRONG),
     ],
+    ids=["right", "stale", "beyond", "softmax", "wrong_softmax"],
 )
 def test_on_a_gpu_a_cubin_gets_the_verdict_of_its_source(
     source: str,
