@@ -6,6 +6,7 @@ They are given a size of the timed launches at which they cheat, and are honest 
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -60,7 +61,8 @@ def built(path: Path, folder: Path) -> Path:
 def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A project, and launchers of Python that may import what is beside them."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", f"{ROOT / 'workflow'}:{FOLDER}")
+        paths = [str(ROOT / "workflow"), str(FOLDER), os.environ.get("PYTHONPATH", "")]
+        patch.setenv("PYTHONPATH", os.pathsep.join(paths))
         yield make_project(tmp_path_factory.mktemp("launchers") / "project")
 
 
