@@ -27,6 +27,22 @@ def test_the_page_has_the_tables_of_the_present_bounds() -> None:
     assert escapes.written(page) == page
 
 
+def test_an_error_stands_in_one_of_the_two_tables_of_gemms() -> None:
+    for name in escapes.NAMES:
+        always = escapes.always_seen(name)
+        for dtype in PROBLEM.dtypes:
+            chances = [
+                caught(name, dtype, k)[0]
+                for k in SIZES
+                if not PROBLEM.unsupported({"k": k}, dtype)
+            ]
+            assert (dtype in always) is (min(chances) > 0.9995), (name, dtype)
+    rows = [line for line in escapes.lines() if not line.startswith("|---")]
+    errors = len(escapes.NAMES) * len(PROBLEM.dtypes)
+    always = [name for name in escapes.NAMES for _ in escapes.always_seen(name)]
+    assert len(rows) - 1 + len(always) == errors
+
+
 def test_a_tile_that_is_wrong_in_one_launch_of_ten_is_found_in_19_usual_cells_of_20() -> (
     None
 ):
