@@ -160,47 +160,46 @@ def both(launch: float, run: float) -> str:
     return " / ".join(dict.fromkeys([share(launch), share(run)]))
 
 
-def outcomes(name: str, dtype: str) -> dict[int, str]:
-    """Size -> how often one launch, and how often one of LAUNCHES, is seen to be wrong; of sizes that are judged."""
+def chances(name: str, dtype: str) -> dict[int, tuple[float, float]]:
+    """Size -> `caught`, of sizes that are judged."""
     judged = [k for k in SIZES if not PROBLEM.unsupported({"k": k}, dtype)]
-    return {k: both(*caught(name, dtype, k)) for k in judged}
+    return {k: caught(name, dtype, k) for k in judged}
 
 
-def always_seen(name: str) -> list[str]:
-    """The types in which each launch shows this error at each size."""
-    return [
-        dtype
-        for dtype in PROBLEM.dtypes
-        if {*outcomes(name, dtype).values()} == {"100"}
-    ]
+def is_always_seen(name: str, dtype: str) -> bool:
+    """Whether LAUNCHES show this error at each size."""
+    return all(share(run) == "100" for _, run in chances(name, dtype).values())
 
 
 def always_lines() -> Iterator[str]:
-    """The table of what each launch shows at each size, in Markdown."""
+    """The table of what LAUNCHES show at each size, with the least chance of one launch, in Markdown."""
     yield "| planted | types |"
     yield "|---|---|"
     for name in NAMES:
-        dtypes = always_seen(name)
-        if name == "fewer bits":
-            dtypes = [f"{dtype} ({FEWER_BITS[dtype]})" for dtype in dtypes]
-        if dtypes:
-            every = len(dtypes) == len(PROBLEM.dtypes)
-            yield f"| {name} | {'all' if every else ', '.join(dtypes)} |"
+        types = []
+        for dtype in PROBLEM.dtypes:
+            if not is_always_seen(name, dtype):
+                continue
+            least = share(min(launch for launch, _ in chances(name, dtype).values()))
+            notes = [FEWER_BITS[dtype]] if name == "fewer bits" else []
+            notes += [least] if least != "100" else []
+            types.append(f"{dtype} ({', '.join(notes)})" if notes else dtype)
+        if types:
+            yield f"| {name} | {', '.join(types)} |"
 
 
 def lines() -> Iterator[str]:
-    """The table of what a launch may not show, in Markdown."""
+    """The table of what may escape LAUNCHES at some size, in Markdown."""
     yield f"| planted | type | {' | '.join(map(str, SIZES))} |"
     yield f"|---|---|{'---|' * len(SIZES)}"
     for name in NAMES:
-        always = always_seen(name)
         for dtype in PROBLEM.dtypes:
-            if dtype in always:
+            if is_always_seen(name, dtype):
                 continue
             words = f"fewer bits: {FEWER_BITS[dtype]}" if name == "fewer bits" else name
-            seen = outcomes(name, dtype)
-            cells = " | ".join(seen.get(k, "-") for k in SIZES)
-            yield f"| {words} | {dtype} | {cells} |"
+            seen = chances(name, dtype)
+            cells = [both(*seen[k]) if k in seen else "-" for k in SIZES]
+            yield f"| {words} | {dtype} | {' | '.join(cells)} |"
 
 
 # Attention and stencils: rows and outputs are looked at tile by tile.
