@@ -20,7 +20,6 @@ from ladder.catalogue.kernels import load_kernels
 from ladder.catalogue.sweeps import load_sweeps
 from ladder.claims.counters import per_request
 from ladder.claims.ledger import overall
-from ladder.claims.primitives import REFUTED
 from ladder.model.errors import LadderError
 from ladder.model.expressions import whole
 from ladder.model.folders import Project
@@ -30,6 +29,7 @@ from ladder.report import words
 from ladder.report.causes import needs
 from ladder.report.lookups import Lookups, names
 from ladder.report.markdown import magnitude
+from ladder.report.statements import claim_lines
 from ladder.results.counters import STALL_FOR
 from ladder.results.run_data import Row, RunData, Unmeasured
 from ladder.results.templates import TEMPLATES
@@ -56,6 +56,8 @@ class Numbers(Lookups):
         super().__init__(data)
         self.project = project
         self.whole = overall(data.frames["claims"])
+        lines = claim_lines(data.frames["claims"])
+        self.said = {line["id"]: line["verdict"] for line in lines}
         launches = (PAGES / "launches.csv").open(encoding="utf-8", newline="")
         self.launches = {
             (row["what"], row["size"]): row for row in csv.DictReader(launches)
@@ -65,8 +67,7 @@ class Numbers(Lookups):
 
     def verdict(self, claim: str) -> str:
         """The verdict of a claim in bold, with a link to all its numbers."""
-        said = self.whole[claim].replace(REFUTED, "does not hold here")
-        return f"[**{said}**]({UP}results/published/nvidia-h200/evidence.md#{claim})"
+        return f"[**{self.said[claim]}**]({UP}results/published/nvidia-h200/evidence.md#{claim})"
 
     # Times.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 
 import escapes
 import numpy as np
@@ -25,6 +26,19 @@ def test_the_page_has_the_tables_of_the_present_bounds() -> None:
     """`python tests/escapes.py --write` puts them there."""
     page = PAGE.read_text()
     assert escapes.written(page) == page
+
+
+def test_an_error_stands_in_one_of_the_two_tables_of_gemms() -> None:
+    """In that of chances where it escapes a run at some size."""
+    rows = "\n".join(escapes.lines())
+    always = "\n".join(escapes.always_lines())
+    for name, dtype in itertools.product(escapes.NAMES, PROBLEM.dtypes):
+        runs = [run for _, run in escapes.chances(name, dtype).values()]
+        words = re.escape(name)
+        escapes_some = bool(re.search(rf"\| {words}[^|]* \| {dtype} \|", rows))
+        assert escapes_some is (min(runs) < 0.9995), (name, dtype)
+        seen = bool(re.search(rf"\| {words} \|.* {dtype}[ ,]", always))
+        assert seen is not escapes_some, (name, dtype)
 
 
 def test_a_tile_that_is_wrong_in_one_launch_of_ten_is_found_in_19_usual_cells_of_20() -> (

@@ -24,6 +24,7 @@ from ladder.page.data import UNSEEN
 from ladder.page.document import page, render
 from ladder.report.choices import choices
 from ladder.report.figures.registry import FIGURES
+from ladder.report.statements import NOT_HERE
 from ladder.results import tables
 
 SWEEPS = ["fp32_ladder", "bank_stride"]
@@ -834,13 +835,13 @@ def test_claims_of_one_verdict_can_be_read_alone_and_their_number_is_the_headlin
     whole = overall(decided)
     browser.open()
     seen = {}
-    for verdict in ("refuted", "not on this GPU", "holds"):
+    for verdict in ("refuted", NOT_HERE, "holds"):
         browser.choose("claims-verdict", verdict)
         seen[verdict] = browser.script(
             "return [...document.querySelectorAll('tr.claim')].filter(one => one.offsetParent).length"
         )
         assert {*browser.texts("tr.claim:not([hidden]) td.verdict")} == {verdict}
-    assert seen["refuted"] + seen["not on this GPU"] == int((whole == "refuted").sum())
+    assert seen["refuted"] + seen[NOT_HERE] == int((whole == "refuted").sum())
     assert seen["holds"] == int((whole == "holds").sum())
     headline = browser.find(".card[data-name=claims]").text
     assert re.search(rf"\b{seen['refuted']} of \d+ statements", headline)

@@ -487,7 +487,7 @@ $("ladder-sweep").addEventListener("change", (event) => change({ ladder: event.t
 function showClaims() {
   const rows = [...document.querySelectorAll("tr.claim")], counts = new Map();
   for (const row of rows) counts.set(row.dataset.verdict, (counts.get(row.dataset.verdict) || 0) + 1);
-  options($("claims-verdict"), counts, state.verdict, `all (${rows.length})`, (one) => (one === "refuted" ? "refuted on this GPU" : one === "not on this GPU" ? "of another GPU, not on this one" : one));
+  options($("claims-verdict"), counts, state.verdict, `all (${rows.length})`);
   for (const row of rows) row.hidden = state.verdict !== "" && row.dataset.verdict !== state.verdict;
 }
 $("claims-verdict").addEventListener("change", (event) => change({ verdict: event.target.value }));

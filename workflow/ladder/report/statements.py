@@ -20,7 +20,7 @@ from ladder.results.statistics import records
 
 OTHER_GPU = ("hip-gemm", "harris-reduction")
 """The sources that measured another GPU than any that a kernel here runs on: an AMD MI100, a G80."""
-NOT_HERE = "not on this GPU"
+NOT_HERE = "does not hold here"
 """Verdict of a refuted statement of a source that measured another one."""
 _WORST_FIRST = (
     REFUTED,
