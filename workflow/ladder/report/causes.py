@@ -3,9 +3,11 @@
 Four kinds of causes, in this order:
 
 - a **limit**: the launch needs less of what the hardware gives at a fixed rate, and that took half of the time or more;
-- **work removed**, or a **wait** that became shorter, whichever accounts for more nearly all of the difference;
-- a **busier pipe**: the work is the same, and the unit that does most of it works for more of the time. The wait that
-  changed most stands beside it.
+- **work removed**, or a **wait** that became shorter, whichever accounts for more nearly all of the difference. Where
+  none does, the waits for a memory and for its queue count as one;
+- a **busier pipe**: the work is the same, and the busiest unit works for more of the time. The wait that changed most
+  stands beside it. Where there is one, it may also be a unit that does what the result takes, or the busiest pipe with
+  the time counted in which multiprocessors have nothing to do.
 
 Each is named only where its counter moved, by at least 5 %, the way that the time did.
 """
@@ -26,10 +28,14 @@ from ladder.results.counters import (
     STALL_FOR,
 )
 
+Metrics = Mapping[str, float]
+Reasons = Mapping[tuple[str, ...], str]
+
 _REQUESTS = "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum"
 _ISSUED = "smsp__issue_active.avg.pct_of_peak_sustained_active"
 _TENSOR = "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active"
 _SPECIAL = "sm__inst_executed_pipe_xu.avg.pct_of_peak_sustained_active"
+_THROUGHPUT = "sm__throughput.avg.pct_of_peak_sustained_elapsed"
 _FFMA = "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum"
 _BY_TMA = "l1tex__m_xbar2l1tex_read_bytes_mem_global_op_tma_ld.sum"
 _BY_SHARE = (
@@ -44,15 +50,25 @@ _BY_COUNT = (
     ("warps' load requests", "L1 loads", _REQUESTS, 1),
 )
 """Words, unit, a count, and how many a multiprocessor makes in a cycle."""
-WAITS = {
-    "long_scoreboard": "for global memory or an mbarrier",
-    "short_scoreboard": "for shared memory",
-    "mio_throttle": "for the queue of shared memory",
-    "lg_throttle": "for the queue of global memory",
-    "barrier": "at barriers",
-    "wait": "for a fixed latency",
+_ALONE: Reasons = {
+    ("long_scoreboard",): "for global memory or an mbarrier",
+    ("short_scoreboard",): "for shared memory",
+    ("mio_throttle",): "for the queue of shared memory",
+    ("lg_throttle",): "for the queue of global memory",
+    ("barrier",): "at barriers",
+    ("wait",): "for a fixed latency",
+    ("math_pipe_throttle",): "",
+    ("dispatch_stall",): "",
+    ("no_instruction",): "",
 }
-_STALLS = [*WAITS, "math_pipe_throttle", "dispatch_stall", "no_instruction"]
+"""Reasons of the profiler, and what warps wait for then; those that say nothing of memory or barriers have no words."""
+_WITH_QUEUE: Reasons = {
+    ("long_scoreboard", "lg_throttle"): "for global memory and its queue",
+    ("short_scoreboard", "mio_throttle"): "for shared memory and its queue",
+}
+# Units that do what the result takes, which others only bring and fetch.
+_WORKERS = ("tensor cores", "FP32 units", "DRAM")
+_OF_ALL = "the busiest pipe of all multiprocessors"
 # Shares of the difference that a counter must account for, to be its cause.
 _LEAST, _MOST = 0.5, 1.5
 _ALL = 0.995  # a share of at least so much reads as all
@@ -64,15 +80,13 @@ _BUSY = 0.25  # share of the time that the pipe works at least, which does the w
 _BESIDE = 0.25  # share of the difference that a wait takes at least, to be named beside a pipe
 _ROUNDS = 0.005  # of the rate: less reads as nothing
 
-Metrics = Mapping[str, float]
-
 
 @dataclass(frozen=True)
 class Need:
     """Something that a launch needs: how much, and the seconds that so much takes at the GPU's rate; NaN if unknown.
 
-    `pipe`: the unit that works so long; empty where another need is of the same unit. `counted`: its words beside
-    numbers, where they are others.
+    `pipe`: the unit that works so long; empty where another need is of the same unit. `per`: what numbers are counted
+    in, where the words do not say it.
     """
 
     words: str
@@ -80,7 +94,7 @@ class Need:
     seconds: float
     pipe: str = ""
     unit: str = ""
-    counted: str = ""
+    per: str = ""
 
 
 @dataclass(frozen=True)
@@ -126,20 +140,21 @@ def needs(row: TableRow, metrics: Metrics, gpu: Mapping[str, Any]) -> list[Need]
     return needed
 
 
-def waits(row: TableRow, metrics: Metrics) -> list[Need]:
-    """The cycles of each instruction, and the part of the time, that warps wait for each reason.
+def waits(row: TableRow, metrics: Metrics, named: Reasons = _ALONE) -> list[Need]:
+    """The cycles of each instruction, and the part of the time, that warps wait for the `named` reasons.
 
-    Besides its waits an instruction takes a cycle. Reasons that say nothing of memory or barriers have no words.
+    Besides its waits an instruction takes a cycle.
     """
-    stalls = [metrics.get(STALL_FOR.format(reason), math.nan) for reason in _STALLS]
-    second_a_cycle = row["median_us"] * 1e-6 / (1 + sum(stalls))
+    stalls = {
+        reason: metrics.get(STALL_FOR.format(reason), math.nan) for (reason,) in _ALONE
+    }
+    second_a_cycle = row["median_us"] * 1e-6 / (1 + sum(stalls.values()))
     waited = []
-    for reason, cycles in zip(_STALLS, stalls, strict=True):
-        what = WAITS.get(reason, "")
-        counted = f"cycles per instruction that warps wait {what} ({reason})"
+    for reasons, what in named.items():
+        cycles = sum(stalls[reason] for reason in reasons)
         words = what and f"waits {what}"
         seconds = cycles * second_a_cycle
-        waited.append(Need(words, cycles, seconds, counted=counted))
+        waited.append(Need(words, cycles, seconds, per=" cycles an instruction"))
     return waited
 
 
@@ -177,8 +192,12 @@ class _Pair:
         needed = [needs(*launch, gpu) for launch in launches]
         waited = [waits(*launch) for launch in launches]
         self.needs = list(zip(*needed, strict=True))
+        with_queue = [waits(*launch, _WITH_QUEUE) for launch in launches]
         self.waits = list(zip(*waited, strict=True))
+        self.with_queue = list(zip(*with_queue, strict=True))
         self.busy = [busy(*launch, gpu) for launch in launches]
+        for shares, (_, metrics) in zip(self.busy, launches, strict=True):
+            shares[_OF_ALL] = metrics.get(_THROUGHPUT, math.nan) / 100
 
     def moved_along(self, below: float, above: float) -> float:
         """The logarithm of a count's quotient, positive where the count moved as the time did; 0 if it is unknown."""
@@ -200,11 +219,15 @@ class _Pair:
         return (below.seconds - above.seconds) / self.saved
 
 
-def _change(below: Need, above: Need) -> tuple[str, str]:
-    """fall, and fall from 3.00 to 1.00."""
-    moves = "fall" if above.amount < below.amount else "rise"
+def _moves(below: Need, above: Need) -> str:
+    """waits at barriers fall."""
+    return f"{below.words} {'fall' if above.amount < below.amount else 'rise'}"
+
+
+def _change(below: Need, above: Need) -> str:
+    """waits at barriers fall from 3.00 to 1.00 cycles an instruction."""
     before, after = (magnitude(need.amount, need.unit) for need in (below, above))
-    return moves, f"{moves} from {before} to {after}"
+    return f"{_moves(below, above)} from {before} to {after}{below.per}"
 
 
 def _causes(
@@ -219,9 +242,8 @@ def _causes(
         took = max(below.seconds, above.seconds) / max(pair.times)
         moved = pair.moved(below, above) > _MOVED
         if below.words and took >= least and moved and _LEAST <= part <= _MOST:
-            moves, change = _change(below, above)
-            words = f"{below.counted or below.words} {change}"
-            causes.append(Cause(words, f"{below.words} {moves}", part))
+            words = _change(below, above)
+            causes.append(Cause(words, _moves(below, above), part))
     return causes
 
 
@@ -242,35 +264,43 @@ def _counts(pair: _Pair) -> list[Cause]:
     work = [(*need, pair.moved(*need) / pair.factor) for need in pair.needs]
     parts = [pair.part(*wait) for wait in pair.waits]
     under_other_names = sum(part for part in parts if part < 0)
-    waits = [(*wait, pair.part(*wait) + under_other_names) for wait in pair.waits]
-    return [*_causes(pair, work, _USED), *_causes(pair, waits, 0.0)]
+    alone, with_queue = (
+        [(*wait, pair.part(*wait) + under_other_names) for wait in waited]
+        for waited in (pair.waits, pair.with_queue)
+    )
+    causes = [*_causes(pair, work, _USED), *_causes(pair, alone, 0.0)]
+    return causes or _causes(pair, with_queue, 0.0)
 
 
-def _busier(pair: _Pair) -> Cause | None:
-    """The pipe that does most of the work, where the work is the same and it works in more of the time.
-
-    The words name the wait beside it that changed most, if one did that has a name.
-    """
-    before, after = pair.busy
-    pipes = ({*before} & {*after}) - {"issue slots"}
-    pipe = max(pipes, key=lambda name: max(before[name], after[name]), default="")
-    if not pipe or max(before[pipe], after[pipe]) < _BUSY:
-        return None
-    then, now = before[pipe], after[pipe]
-    same_work = pair.moved_along(then * pair.times[0], now * pair.times[1])
-    part = pair.moved_along(now, then) / pair.factor
-    if abs(same_work) > _SAME_WORK or not _LEAST <= part <= _MOST:
-        return None
-    digits = ".0f" if share(then, ".0f") != share(now, ".0f") else ".1f"
-    words = f"{pipe} busy for {share(now, digits)} of the time instead of {share(then, digits)}"
+def _beside(pair: _Pair) -> str:
+    """The wait with words that changed most the way that the time did; empty where none took enough of it."""
     moved = [
         wait for wait in pair.waits if wait[0].words and pair.moved(*wait) > _MOVED
     ]
     beside = max(moved, key=lambda wait: pair.part(*wait), default=None)
-    if beside and pair.part(*beside) >= _BESIDE:
-        _, change = _change(*beside)
-        words += f"; {beside[0].words} {change} cycles an instruction"
-    return Cause(words, f"{pipe} {'busier' if now > then else 'less busy'}")
+    if not beside or pair.part(*beside) < _BESIDE:
+        return ""
+    return f"; {_change(*beside)}"
+
+
+def _busier(pair: _Pair) -> Cause | None:
+    """The pipe that works for more of the time at the same work: the busiest one, else one with a wait beside it."""
+    before, after = pair.busy
+    pipes = ({*before} & {*after}) - {"issue slots", _OF_ALL}
+    ordered = sorted(pipes, key=lambda name: -max(before[name], after[name]))
+    beside = _beside(pair)
+    others = [name for name in ordered[1:] if name in _WORKERS]
+    for pipe in [*ordered[:1], *([*others, _OF_ALL] if beside else [])]:
+        then, now = before[pipe], after[pipe]
+        same_work = pair.moved_along(then * pair.times[0], now * pair.times[1])
+        part = pair.moved_along(now, then) / pair.factor
+        is_cause = _LEAST <= part <= _MOST and abs(same_work) <= _SAME_WORK
+        if is_cause and max(then, now) >= _BUSY:
+            digits = ".0f" if share(then, ".0f") != share(now, ".0f") else ".1f"
+            words = f"{pipe} busy for {share(now, digits)} of the time instead of {share(then, digits)}"
+            how = "busier" if now > then else "less busy"
+            return Cause(words + beside, f"{pipe} {how}")
+    return None
 
 
 def cause(
@@ -291,6 +321,29 @@ def cause(
     change = "saved" if pair.saved > 0 else "lost"
     words = f"{best.words}, which explains {part} of the time {change}"
     return replace(best, words=words)
+
+
+def contradiction(
+    below: TableRow,
+    above: TableRow,
+    counters: Sequence[Metrics],
+    gpu: Mapping[str, Any],
+) -> str:
+    """Of two launches without a `cause` the counter that moved most as the time did, and that which moved most against.
+
+    Empty where none moved.
+    """
+    pair = _Pair([*zip((below, above), counters, strict=True)], gpu)
+    if not pair.saved:
+        return ""
+    moved = {}
+    for change in (*pair.needs, *pair.waits):
+        part = pair.part(*change)
+        is_known = change[0].words and abs(part) > 0  # NaN is not
+        if is_known and abs(pair.moved(*change)) > _MOVED:
+            moved[part] = _change(*change)
+    along, against = max([0.0, *moved]), min([0.0, *moved])
+    return ", but ".join(moved[part] for part in (along, against) if part)
 
 
 def resident(below: TableRow, above: TableRow) -> str:

@@ -10,7 +10,7 @@ import pandas as pd
 
 from ladder.model.schemas import TableRow
 from ladder.model.sweep import Entry
-from ladder.report.causes import Metrics, cause, resident
+from ladder.report.causes import Metrics, cause, contradiction, resident
 from ladder.report.markdown import number
 from ladder.results import statistics as stats
 from ladder.results.statistics import records
@@ -93,17 +93,19 @@ def _steps(data: SweepData, rungs: Iterable[tuple[Entry | None, Entry]]) -> list
 def _explanation(
     below: TableRow, above: TableRow, metrics: Sequence[Metrics], gpu: Mapping[str, Any]
 ) -> tuple[str, str, bool]:
-    """`why`, `short_why` and `explained` of a step: by the counters of both rungs, else by more blocks."""
-    why, short = "not counted", ""
+    """`why`, `short_why` and `explained` of a step: by the counters of both rungs, and by more blocks."""
+    why, short, counter = "not counted", "", None
     if all(metrics):
         counter = cause(below, above, metrics, gpu)
-        if counter:
-            return counter.words, counter.short, True
-        why, short = "not explained by the counters", "?"
+        against = contradiction(below, above, metrics, gpu) or "none moved"
+        why, short = f"not explained by the counters: {against}", "?"
+    if counter:
+        why, short = counter.words, counter.short
     blocks = resident(below, above)
     if blocks:
-        return f"{why}; {blocks}", "more blocks a multiprocessor, perhaps", False
-    return why, short, False
+        why = f"{why}; {blocks}"
+        short = short if counter else "more blocks a multiprocessor, perhaps"
+    return why, short, counter is not None
 
 
 @functools.lru_cache
