@@ -88,7 +88,7 @@ def data() -> RunData:
 
 
 def of_peak(rate: float) -> str:
-    return f"{rate} TFLOP/s ({100 * rate / PEAK:.0f} % of the peak)"
+    return f"{rate} TFLOP/s ({100 * rate / PEAK:.0f} % of peak)"
 
 
 def test_the_answer_names_the_fastest_rungs_and_their_rates(data: RunData) -> None:

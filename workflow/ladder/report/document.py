@@ -12,8 +12,10 @@ from typing import Any
 import pandas as pd
 
 from ladder import __version__
+from ladder.model.architecture import lacking
 from ladder.model.files import read_json, replace_file
 from ladder.model.folders import RunFolder
+from ladder.model.kernel import Kernel
 from ladder.model.plan import Plan
 from ladder.report import markdown, sections
 from ladder.report.answers import answers
@@ -31,7 +33,7 @@ from ladder.results.input_errors import errors_by_inputs
 from ladder.results.run_data import Row, RunData
 from ladder.results.templates import TEMPLATES
 
-TEMPLATES.filters["anchor"] = markdown.anchor
+TEMPLATES.filters |= {"anchor": markdown.anchor, "lacking": lacking}
 TEMPLATES.globals |= {
     "errors_by_inputs": errors_by_inputs,
     "OTHER_CODE": OTHER_CODE,
@@ -44,6 +46,13 @@ TEMPLATES.globals |= {
 }
 _OF_TEXTS = {"three_steps", "padding_or_swizzling", "double_buffering"}
 """Answers that README leaves out, since its table of the texts says as much."""
+_CARDS = {
+    "A100": "sm_80",
+    "RTX 4090": "sm_89",
+    "H100, H200": "sm_90a",
+    "B200": "sm_100a",
+    "RTX 5090": "sm_120a",
+}
 _SMALL = 2048  # below it sizes have a table of their own
 _NEAR = 0.9  # of the library's speed: below it the report names the library alone
 
@@ -63,6 +72,15 @@ def learnt(published: RunFolder, data: RunData, root: Path) -> str:
         gpu=data.name,
         device=published.root.name,
     )
+
+
+def running(catalog: Mapping[str, Kernel], kernels: Path) -> str:
+    """How many kernels of each folder of `kernels` run on which cards: a table of docs/run.md."""
+    folders = defaultdict[str, list[str]](list)
+    for kernel in catalog.values():
+        folder = kernel.source.parent.relative_to(kernels).as_posix()
+        folders[folder].append(kernel.min_arch)
+    return said("cards", folders=dict(sorted(folders.items())), cards=_CARDS)
 
 
 def render(
