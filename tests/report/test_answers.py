@@ -113,7 +113,9 @@ def test_a_ninth_question_is_a_line_and_a_template_and_stands_everywhere(
     ]
     printed = output_of(command, tmp_path, PYTHONPATH=str(copy))
     readme, written, page, titled = printed.split("\x00")
-    assert re.search(r"\| What is the ninth\? \| It has \d lives\. \|", readme)
+    assert re.search(
+        r"\|\[What is the ninth\?\]\(.*#chart=\w+\)\|It has \d lives\.\|", readme
+    )
     assert re.search(r"What is the ninth\? \*\*It has \d lives\.\*\*", written)
     assert re.search(r"It has \d lives\.", page)
     assert "'fp32_ladder-1-ladder.png': 'All the lives'" in titled
