@@ -60,7 +60,7 @@ def reference(
         return
     checkout = project(context)
     for name, (_, document) in KINDS.items():
-        path = checkout.config / "schemas" / f"{name}.json"
+        path = checkout.config / f"schemas/{name}.json"
         write_json(path, document.model_json_schema())
     run = run_of(context, None, None)
     published = checkout.published(run.config.published)
@@ -96,8 +96,8 @@ def compare(run_a: RunA, run_b: RunB, threshold: Threshold = 2.0) -> None:
     sides = []
     for path, field in ((run_a, "RUN_A"), (run_b, "RUN_B")):
         folder = with_tables(path, field).tables
-        names = ("timings", "sessions")
-        sides.append({name: tables.read(name, folder) for name in names})
+        read = {name: tables.read(name, folder) for name in ("timings", "sessions")}
+        sides.append(read)
     result = comparing.compare(*sides)
     broken = result.others["broken"]
     kinds = ("broken", "repaired", "over another library")

@@ -101,7 +101,7 @@ class Need:
 class Cause:
     """What accounts for the difference of two times, with its numbers and in short, and for which share of it.
 
-    A pipe accounts for all of it.
+    A pipe accounts for all of it; 0 where no counter does, and the words say which contradict each other.
     """
 
     words: str
@@ -195,9 +195,10 @@ class _Pair:
         with_queue = [waits(*launch, _WITH_QUEUE) for launch in launches]
         self.waits = list(zip(*waited, strict=True))
         self.with_queue = list(zip(*with_queue, strict=True))
-        self.busy = [busy(*launch, gpu) for launch in launches]
-        for shares, (_, metrics) in zip(self.busy, launches, strict=True):
-            shares[_OF_ALL] = metrics.get(_THROUGHPUT, math.nan) / 100
+        self.busy = []
+        for row, metrics in launches:
+            throughput = metrics.get(_THROUGHPUT, math.nan) / 100
+            self.busy.append({**busy(row, metrics, gpu), _OF_ALL: throughput})
 
     def moved_along(self, below: float, above: float) -> float:
         """The logarithm of a count's quotient, positive where the count moved as the time did; 0 if it is unknown."""
@@ -303,39 +304,8 @@ def _busier(pair: _Pair) -> Cause | None:
     return None
 
 
-def cause(
-    below: TableRow,
-    above: TableRow,
-    counters: Sequence[Metrics],
-    gpu: Mapping[str, Any],
-) -> Cause | None:
-    """What accounts for the difference of two times; None where no counter does."""
-    pair = _Pair([*zip((below, above), counters, strict=True)], gpu)
-    if not pair.saved:
-        return None
-    causes = _counts(pair)
-    if not causes:
-        return _busier(pair)
-    best = min(causes, key=lambda cause: abs(math.log(cause.share)))
-    part = "all" if best.share >= _ALL else share(best.share, ".0f")
-    change = "saved" if pair.saved > 0 else "lost"
-    words = f"{best.words}, which explains {part} of the time {change}"
-    return replace(best, words=words)
-
-
-def contradiction(
-    below: TableRow,
-    above: TableRow,
-    counters: Sequence[Metrics],
-    gpu: Mapping[str, Any],
-) -> str:
-    """Of two launches without a `cause` the counter that moved most as the time did, and that which moved most against.
-
-    Empty where none moved.
-    """
-    pair = _Pair([*zip((below, above), counters, strict=True)], gpu)
-    if not pair.saved:
-        return ""
+def _contradiction(pair: _Pair) -> str:
+    """The counter that moved most as the time did, and that which moved most against it."""
     moved = {}
     for change in (*pair.needs, *pair.waits):
         part = pair.part(*change)
@@ -343,7 +313,29 @@ def contradiction(
         if is_known and abs(pair.moved(*change)) > _MOVED:
             moved[part] = _change(*change)
     along, against = max([0.0, *moved]), min([0.0, *moved])
-    return ", but ".join(moved[part] for part in (along, against) if part)
+    ends = [moved[part] for part in (along, against) if part]
+    return ", but ".join(ends) or "none moved"
+
+
+def cause(
+    below: TableRow,
+    above: TableRow,
+    counters: Sequence[Metrics],
+    gpu: Mapping[str, Any],
+) -> Cause:
+    """What accounts for the difference of two times, or that nothing does."""
+    pair = _Pair([*zip((below, above), counters, strict=True)], gpu)
+    if not pair.saved:
+        return Cause("as fast", "?", 0.0)
+    causes = _counts(pair)
+    if not causes:
+        words = f"not explained by the counters: {_contradiction(pair)}"
+        return _busier(pair) or Cause(words, "?", 0.0)
+    best = min(causes, key=lambda cause: abs(math.log(cause.share)))
+    part = "all" if best.share >= _ALL else share(best.share, ".0f")
+    change = "saved" if pair.saved > 0 else "lost"
+    words = f"{best.words}, which explains {part} of the time {change}"
+    return replace(best, words=words)
 
 
 def resident(below: TableRow, above: TableRow) -> str:

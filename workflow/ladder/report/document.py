@@ -46,13 +46,6 @@ TEMPLATES.globals |= {
 }
 _OF_TEXTS = {"three_steps", "padding_or_swizzling", "double_buffering"}
 """Answers that README leaves out, since its table of the texts says as much."""
-_CARDS = {
-    "A100": "sm_80",
-    "RTX 4090": "sm_89",
-    "H100, H200": "sm_90a",
-    "B200": "sm_100a",
-    "RTX 5090": "sm_120a",
-}
 _SMALL = 2048  # below it sizes have a table of their own
 _NEAR = 0.9  # of the library's speed: below it the report names the library alone
 
@@ -76,11 +69,7 @@ def learnt(published: RunFolder, data: RunData, root: Path) -> str:
 
 def running(catalog: Mapping[str, Kernel], kernels: Path) -> str:
     """How many kernels of each folder of `kernels` run on which cards: a table of docs/run.md."""
-    folders = defaultdict[str, list[str]](list)
-    for kernel in catalog.values():
-        folder = kernel.source.parent.relative_to(kernels).as_posix()
-        folders[folder].append(kernel.min_arch)
-    return said("cards", folders=dict(sorted(folders.items())), cards=_CARDS)
+    return said("cards", catalog=catalog, kernels=kernels)
 
 
 def render(

@@ -10,7 +10,7 @@ import pandas as pd
 
 from ladder.model.schemas import TableRow
 from ladder.model.sweep import Entry
-from ladder.report.causes import Metrics, cause, contradiction, resident
+from ladder.report.causes import Metrics, cause, resident
 from ladder.report.markdown import number
 from ladder.results import statistics as stats
 from ladder.results.statistics import records
@@ -94,18 +94,15 @@ def _explanation(
     below: TableRow, above: TableRow, metrics: Sequence[Metrics], gpu: Mapping[str, Any]
 ) -> tuple[str, str, bool]:
     """`why`, `short_why` and `explained` of a step: by the counters of both rungs, and by more blocks."""
-    why, short, counter = "not counted", "", None
+    why, short, explained = "not counted", "", False
     if all(metrics):
         counter = cause(below, above, metrics, gpu)
-        against = contradiction(below, above, metrics, gpu) or "none moved"
-        why, short = f"not explained by the counters: {against}", "?"
-    if counter:
-        why, short = counter.words, counter.short
+        why, short, explained = counter.words, counter.short, counter.share > 0
     blocks = resident(below, above)
     if blocks:
         why = f"{why}; {blocks}"
-        short = short if counter else "more blocks a multiprocessor, perhaps"
-    return why, short, counter is not None
+        short = short if explained else "more blocks a multiprocessor, perhaps"
+    return why, short, explained
 
 
 @functools.lru_cache
