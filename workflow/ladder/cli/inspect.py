@@ -13,7 +13,7 @@ from ladder.cli.load import run_of
 from ladder.cli.options import Config, Configfile, project, with_tables
 from ladder.model.document import Document
 from ladder.model.errors import LadderError
-from ladder.model.files import replace_file, write_json
+from ladder.model.files import read_text, replace_file, write_json
 from ladder.model.kernel import Kernel
 from ladder.report.document import learnt, running
 from ladder.results import compare as comparing
@@ -70,7 +70,7 @@ def reference(
         (checkout.root / "README.md", learnt(published, data, checkout.root)),
         (checkout.root / "docs/run.md", running(run.catalog, checkout.kernels)),
     ):
-        old = readme.read_text(encoding="utf-8")
+        old = read_text(readme)
         if old.count(BEGIN) != 1 or old.count(END) != 1:
             raise LadderError(f"{readme}: the marks {BEGIN} and {END} are missing")
         before, after = old.split(BEGIN)[0], old.split(END)[1]
@@ -96,8 +96,8 @@ def compare(run_a: RunA, run_b: RunB, threshold: Threshold = 2.0) -> None:
     sides = []
     for path, field in ((run_a, "RUN_A"), (run_b, "RUN_B")):
         folder = with_tables(path, field).tables
-        read = {name: tables.read(name, folder) for name in ("timings", "sessions")}
-        sides.append(read)
+        names = ("timings", "sessions")
+        sides.append({name: tables.read(name, folder) for name in names})
     result = comparing.compare(*sides)
     broken = result.others["broken"]
     kinds = ("broken", "repaired", "over another library")

@@ -130,7 +130,7 @@ def _steps(data: SweepData) -> list[dict[str, Any]]:
             "gain": _ends(gain.measured),
             "predicted": _ends(gain.predicted),
             "verdict": gain.verdict if gain.known else "",
-            "why": step.why,
+            "why": step.why.words,
             "main": variant in path,
         }
         shown.append(line)

@@ -29,7 +29,7 @@ from ladder.results.counters import (
 )
 
 Metrics = Mapping[str, float]
-Reasons = Mapping[tuple[str, ...], str]
+Launch = tuple[TableRow, Metrics]
 
 _REQUESTS = "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum"
 _ISSUED = "smsp__issue_active.avg.pct_of_peak_sustained_active"
@@ -50,21 +50,21 @@ _BY_COUNT = (
     ("warps' load requests", "L1 loads", _REQUESTS, 1),
 )
 """Words, unit, a count, and how many a multiprocessor makes in a cycle."""
-_ALONE: Reasons = {
-    ("long_scoreboard",): "for global memory or an mbarrier",
-    ("short_scoreboard",): "for shared memory",
-    ("mio_throttle",): "for the queue of shared memory",
-    ("lg_throttle",): "for the queue of global memory",
-    ("barrier",): "at barriers",
-    ("wait",): "for a fixed latency",
-    ("math_pipe_throttle",): "",
-    ("dispatch_stall",): "",
-    ("no_instruction",): "",
+_ALONE = {
+    "long_scoreboard": "for global memory or an mbarrier",
+    "short_scoreboard": "for shared memory",
+    "mio_throttle": "for the queue of shared memory",
+    "lg_throttle": "for the queue of global memory",
+    "barrier": "at barriers",
+    "wait": "for a fixed latency",
+    "math_pipe_throttle": "",
+    "dispatch_stall": "",
+    "no_instruction": "",
 }
 """Reasons of the profiler, and what warps wait for then; those that say nothing of memory or barriers have no words."""
-_WITH_QUEUE: Reasons = {
-    ("long_scoreboard", "lg_throttle"): "for global memory and its queue",
-    ("short_scoreboard", "mio_throttle"): "for shared memory and its queue",
+_WITH_QUEUE = {
+    "long_scoreboard lg_throttle": "for global memory and its queue",
+    "short_scoreboard mio_throttle": "for shared memory and its queue",
 }
 # Units that do what the result takes, which others only bring and fetch.
 _WORKERS = ("tensor cores", "FP32 units", "DRAM")
@@ -104,9 +104,9 @@ class Cause:
     A pipe accounts for all of it; 0 where no counter does, and the words say which contradict each other.
     """
 
-    words: str
-    short: str
-    share: float = 1.0
+    words: str = ""
+    short: str = ""
+    share: float = 0.0
 
 
 def _fact(facts: Mapping[str, Any], name: str) -> float:
@@ -140,18 +140,20 @@ def needs(row: TableRow, metrics: Metrics, gpu: Mapping[str, Any]) -> list[Need]
     return needed
 
 
-def waits(row: TableRow, metrics: Metrics, named: Reasons = _ALONE) -> list[Need]:
+def waits(
+    row: TableRow, metrics: Metrics, named: Mapping[str, str] = _ALONE
+) -> list[Need]:
     """The cycles of each instruction, and the part of the time, that warps wait for the `named` reasons.
 
     Besides its waits an instruction takes a cycle.
     """
     stalls = {
-        reason: metrics.get(STALL_FOR.format(reason), math.nan) for (reason,) in _ALONE
+        reason: metrics.get(STALL_FOR.format(reason), math.nan) for reason in _ALONE
     }
     second_a_cycle = row["median_us"] * 1e-6 / (1 + sum(stalls.values()))
     waited = []
     for reasons, what in named.items():
-        cycles = sum(stalls[reason] for reason in reasons)
+        cycles = sum(stalls[reason] for reason in reasons.split())
         words = what and f"waits {what}"
         seconds = cycles * second_a_cycle
         waited.append(Need(words, cycles, seconds, per=" cycles an instruction"))
@@ -184,15 +186,13 @@ def longest_wait(row: TableRow, metrics: Metrics) -> str:
 class _Pair:
     """Two launches with their counters, the one below first, and the seconds that the other one saves."""
 
-    def __init__(
-        self, launches: Sequence[tuple[TableRow, Metrics]], gpu: Mapping[str, Any]
-    ) -> None:
+    def __init__(self, launches: Sequence[Launch], gpu: Mapping[str, Any]) -> None:
         self.times = [float(row["median_us"]) * 1e-6 for row, _ in launches]
         self.saved = self.times[0] - self.times[1]
         needed = [needs(*launch, gpu) for launch in launches]
         waited = [waits(*launch) for launch in launches]
-        self.needs = list(zip(*needed, strict=True))
         with_queue = [waits(*launch, _WITH_QUEUE) for launch in launches]
+        self.needs = list(zip(*needed, strict=True))
         self.waits = list(zip(*waited, strict=True))
         self.with_queue = list(zip(*with_queue, strict=True))
         self.busy = []
@@ -243,8 +243,8 @@ def _causes(
         took = max(below.seconds, above.seconds) / max(pair.times)
         moved = pair.moved(below, above) > _MOVED
         if below.words and took >= least and moved and _LEAST <= part <= _MOST:
-            words = _change(below, above)
-            causes.append(Cause(words, _moves(below, above), part))
+            moves = _moves(below, above)
+            causes.append(Cause(_change(below, above), moves, part))
     return causes
 
 
@@ -273,15 +273,21 @@ def _counts(pair: _Pair) -> list[Cause]:
     return causes or _causes(pair, with_queue, 0.0)
 
 
+def _moved(pair: _Pair, changes: Iterable[tuple[Need, Need]]) -> dict[float, str]:
+    """Share of the difference -> the change with words that takes it; below 0 where it moved against the time."""
+    moved = {}
+    for change in changes:
+        part, by = pair.part(*change), pair.moved(*change)
+        if change[0].words and abs(by) > _MOVED and part * by > 0:  # NaN is not
+            moved[part] = _change(*change)
+    return moved
+
+
 def _beside(pair: _Pair) -> str:
-    """The wait with words that changed most the way that the time did; empty where none took enough of it."""
-    moved = [
-        wait for wait in pair.waits if wait[0].words and pair.moved(*wait) > _MOVED
-    ]
-    beside = max(moved, key=lambda wait: pair.part(*wait), default=None)
-    if not beside or pair.part(*beside) < _BESIDE:
-        return ""
-    return f"; {_change(*beside)}"
+    """The wait that changed most the way that the time did; empty where none took enough of it."""
+    moved = _moved(pair, pair.waits)
+    most = max(moved, default=0.0)
+    return f"; {moved[most]}" if most >= _BESIDE else ""
 
 
 def _busier(pair: _Pair) -> Cause | None:
@@ -299,38 +305,28 @@ def _busier(pair: _Pair) -> Cause | None:
         if is_cause and max(then, now) >= _BUSY:
             digits = ".0f" if share(then, ".0f") != share(now, ".0f") else ".1f"
             words = f"{pipe} busy for {share(now, digits)} of the time instead of {share(then, digits)}"
-            how = "busier" if now > then else "less busy"
-            return Cause(words + beside, f"{pipe} {how}")
+            short = f"{pipe} {'busier' if now > then else 'less busy'}"
+            return Cause(words + beside, short, 1.0)
     return None
 
 
 def _contradiction(pair: _Pair) -> str:
     """The counter that moved most as the time did, and that which moved most against it."""
-    moved = {}
-    for change in (*pair.needs, *pair.waits):
-        part = pair.part(*change)
-        is_known = change[0].words and abs(part) > 0  # NaN is not
-        if is_known and abs(pair.moved(*change)) > _MOVED:
-            moved[part] = _change(*change)
+    moved = _moved(pair, (*pair.needs, *pair.waits))
     along, against = max([0.0, *moved]), min([0.0, *moved])
     ends = [moved[part] for part in (along, against) if part]
     return ", but ".join(ends) or "none moved"
 
 
-def cause(
-    below: TableRow,
-    above: TableRow,
-    counters: Sequence[Metrics],
-    gpu: Mapping[str, Any],
-) -> Cause:
-    """What accounts for the difference of two times, or that nothing does."""
-    pair = _Pair([*zip((below, above), counters, strict=True)], gpu)
+def cause(launches: Sequence[Launch], gpu: Mapping[str, Any]) -> Cause:
+    """What accounts for the difference of the times of two launches, or that nothing does."""
+    pair = _Pair(launches, gpu)
     if not pair.saved:
-        return Cause("as fast", "?", 0.0)
+        return Cause("as fast", "?")
     causes = _counts(pair)
     if not causes:
         words = f"not explained by the counters: {_contradiction(pair)}"
-        return _busier(pair) or Cause(words, "?", 0.0)
+        return _busier(pair) or Cause(words, "?")
     best = min(causes, key=lambda cause: abs(math.log(cause.share)))
     part = "all" if best.share >= _ALL else share(best.share, ".0f")
     change = "saved" if pair.saved > 0 else "lost"

@@ -44,8 +44,6 @@ TEMPLATES.globals |= {
     "version": __version__,
     "which": which,
 }
-_OF_TEXTS = {"three_steps", "padding_or_swizzling", "double_buffering"}
-"""Answers that README leaves out, since its table of the texts says as much."""
 _SMALL = 2048  # below it sizes have a table of their own
 _NEAR = 0.9  # of the library's speed: below it the report names the library alone
 
@@ -57,10 +55,9 @@ def said(template: str, **context: Any) -> str:
 
 def learnt(published: RunFolder, data: RunData, root: Path) -> str:
     """What README, which lies at `root`, says of a device, from what is published of it."""
-    answered = answers(data, Links(published, root, data))
     return said(
         "readme",
-        answers=[answer for answer in answered if answer.name not in _OF_TEXTS],
+        answers=answers(data, Links(published, root, data)),
         claims={line["id"]: line for line in claim_lines(data.frames["claims"])},
         gpu=data.name,
         device=published.root.name,
