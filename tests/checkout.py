@@ -33,7 +33,7 @@ def catalog() -> Mapping[str, Kernel]:
 def rungs_of(folder: str) -> dict[str, str]:
     """Kernels of a ladder that has a file each, by the number that their names begin with."""
     paths = sorted((ROOT / "kernels" / folder).glob("[0-9]*.cu"))
-    return {path.stem[0]: path.stem for path in paths}
+    return {path.stem.partition("_")[0]: path.stem for path in paths}
 
 
 def cases_of(files: Mapping[str, str]) -> list[tuple[str, str]]:

@@ -1,8 +1,9 @@
 """Verify kernels on fresh inputs at odd sizes, often: repetitions.py ARCH REPETITIONS [KERNEL ...].
 
-Without a KERNEL: all that load by TMA, and the files of the FP32 ladder. A missing wait or a release too early shows as
-a wrong result once in a while. Each repetition draws new inputs, fills C with NaN (or with numbers, for beta != 0) and
-compares every output with the fp64 GEMM. Prints a line per kernel and type, and ends with status 1 where one was wrong.
+Without a KERNEL: all that load by TMA, and the files of the FP32 and tensor-core ladders. A missing wait or a release
+too early shows as a wrong result once in a while. Each repetition draws new inputs, fills C with NaN (or with
+numbers, for beta != 0) and compares every output with the fp64 GEMM. Prints a line per kernel and type, and ends with
+status 1 where one was wrong.
 """
 
 from __future__ import annotations
@@ -36,14 +37,25 @@ ROOT = Path(__file__).resolve().parent.parent
 SMALL = {"consumers": 1, "reallocate": 0, "blocks": 0}
 HINTS = {"evict_a": "last", "evict_b": "first", "evict_c": "first"}
 TILE: dict[str, Any] = {"bm": 64, "bn": 64, "tm": 4, "tn": 4}
+NARROW: dict[str, Any] = {"bn": 128, "tn": 8, "stages": 2}
 VARIANTS: dict[str, list[dict[str, Any]]] = {
     "1_naive": [{}],
     "2_coalesced": [{}],
     "3_shared_tile": [{}, {"tile": 16}],
     "4_register_tile": [{}, TILE],
+    "4b_transposed": [{}, TILE],
     "5_vectors": [{}, {**TILE, "bk": 16}],
-    "6_register_staging": [{}, {**TILE, "bk": 16}],
-    "7_async_ring": [{}, {**TILE, "bk": 16, "stages": 4}],
+    "5b_padding": [{}, {**TILE, "bk": 16}],
+    "5c_lane_map": [{}, {**TILE, "bk": 16}],
+    "5d_quadrants": [{}, {**TILE, "bk": 16}],
+    "6_register_staging": [{}, {**TILE, "bk": 16, "blocks": 1}],
+    "6b_double_buffer": [{}, {**TILE, "bk": 16, "min_blocks": 2}],
+    "6d_fragments": [{}, {**TILE, "bk": 16, "min_blocks": 1}],
+    "7_async_ring": [{"stages": 2}, {}, {**TILE, "bk": 16, "stages": 4}],
+    "7b_wide_tile": [{}, {**NARROW, "bk": 16}],
+    "7c_snake": [{}, {**NARROW, "bk": 16}],
+    "7d_deep_ring": [{}, {**NARROW, "bk": 8}],
+    "7e_tma": [{}, {**NARROW, "bk": 8}],
     "8_copying_warpgroup": [{}, {"bk": 8, "stages": 2}],
     "hopper_gemm": [
         {"stagger": 1},
@@ -114,6 +126,18 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"bn": 96, "every": 512, "stages": 6, "stagger": 0},
     ],
     "8_stream_k": [{}, {"bn": 128, "stages": 6}],
+    "2_shared_fragments": [{}],
+    "3_padded_rows": [{}],
+    "4_two_stages": [{}],
+    "5_three_stages": [{}, {"stages": 2}, {"stages": 5}],
+    "6_block_swizzle": [{}, {"strip": 0}],
+    "7_mma_sync": [{}, {"stages": 2}],
+    "8_xor_swizzle": [{}, {"stages": 4}],
+    "9_warp_tile": [{}, {"stages": 2}],
+    "10_fragment_buffers": [{}, {"stages": 2}],
+    "11_collective_store": [{}, {"stages": 5}],
+    "12_tuned": [{}, {"bm": 256, "bn": 128, "stages": 2}, {"stages": 5, "strip": 0}],
+    "13_tma": [{}, {"stages": 2, "blocks": 114}],
     "mma_tma": [
         {"strip": 16},
         {"bm": 256, "bn": 128, "stages": 2},
@@ -143,7 +167,9 @@ RUNGS = [
     if (ROOT / f"kernels/gemm/hopper/{name}.cu").exists() and name[0].isdigit()
 ]
 MANY = ("hopper_gemm", "hopper_ping_pong", "hopper_split_k")
-BY_WARPS = ("mma_tma", "mma_stream_k")
+BY_WARPS = [
+    name for name in VARIANTS if (ROOT / f"kernels/gemm/warp_mma/{name}.cu").exists()
+]
 FP32 = [name for name in VARIANTS if (ROOT / f"kernels/gemm/fp32/{name}.cu").exists()]
 TYPES = (("bf16", "NN"), ("fp16", "TN"), ("tf32", "TN"), ("fp8", "TN"))
 SWEEPS = [

@@ -81,7 +81,13 @@ SHOWN = {
     "wait_ahead_of": "it stands ahead of",
 }
 """Columns of the page's tables."""
-COPY_ASYNC = {"7_async_ring", "gemm_short_tiles"}
+COPY_ASYNC = {
+    "7_async_ring",
+    "7b_wide_tile",
+    "7c_snake",
+    "7d_deep_ring",
+    "gemm_short_tiles",
+}
 """Kernels by cp.async that have no parameter `loader`."""
 
 

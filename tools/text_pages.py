@@ -24,6 +24,7 @@ from ladder.claims.primitives import REFUTED
 from ladder.model.errors import LadderError
 from ladder.model.expressions import whole
 from ladder.model.folders import Project
+from ladder.model.kernel import Kernel
 from ladder.model.sweep import Entry
 from ladder.report import words
 from ladder.report.causes import needs
@@ -40,7 +41,7 @@ LADDERS = Path(__file__).with_name("ladders")
 FOLDERS = {TEXTS: PAGES, LADDERS: ROOT / "docs/ladders"}
 """Folder of templates -> folder of their pages."""
 UNSEEN = ROOT / "results/unseen/nvidia-h200"
-FILES = ("fp32_files", "hopper_files")
+FILES = ("fp32_files", "tensor_files", "hopper_files")
 """Sweeps that time a file which reads alone beside the rung that it spells out."""
 MOVED = 1.05
 """By a smaller factor no counter changes anything."""
@@ -238,8 +239,8 @@ class Numbers(Lookups):
         self.expect(moved, f"{sweep}, {above}: {name} {way} from {said}")
         return said
 
-    def file(self, sweep: str, number: str) -> str:
-        """A link to the file of a rung: one that spells it out alone, or else its kernel with parameters."""
+    def _file(self, sweep: str, number: str) -> Kernel:
+        """The file of a rung: one that spells it out alone, or else its kernel with parameters."""
         variant = self.entry(sweep, number).variant
         kernel = variant.kernel
         timed_beside = [] if kernel.name[0].isdigit() else FILES
@@ -247,7 +248,12 @@ class Numbers(Lookups):
             for entry in self.data.sweeps[files].entries:
                 if entry.baseline and entry.baseline.variant.id == variant.id:
                     kernel = entry.variant.kernel
-        return f"[{kernel.name}]({UP}{kernel.source.relative_to(ROOT).as_posix()})"
+        return kernel
+
+    def file(self, sweep: str, number: str) -> str:
+        """A link to the file of a rung."""
+        kernel = self._file(sweep, number)
+        return f"[{kernel.name}]({self._source(kernel)})"
 
     def files(self, sweep: str, number: str, below: str) -> str:
         """The files of a rung and of the one below."""
@@ -272,12 +278,23 @@ class Numbers(Lookups):
         """How a paragraph about a rung begins: its number and name, bold."""
         return f"**{self.entry(sweep, number).rung}**"
 
+    def linked_rung(self, sweep: str, number: str) -> str:
+        """The same of a rung that has a file of its own, with a link to it."""
+        kernel = self._file(sweep, number)
+        if not kernel.name[0].isdigit():
+            raise LadderError(f"{sweep}: rung {number} has no file of its own")
+        return f"[{self.rung(sweep, number)}]({self._source(kernel)})"
+
     # What a page shows.
 
     def kernel(self, name: str) -> str:
         """A link to a kernel's source."""
         path = next(self.project.kernels.rglob(f"{name}.cu"))
         return f"[{name}]({UP}{path.relative_to(ROOT).as_posix()})"
+
+    def _source(self, kernel: Kernel) -> str:
+        """From a page to a kernel's source."""
+        return f"{UP}{kernel.source.relative_to(ROOT).as_posix()}"
 
     def sweep(self, name: str) -> str:
         """A link to the page of a sweep."""

@@ -1,15 +1,14 @@
 // O = softmax(Q @ K^T / sqrt(Depth)) @ V of each head, 16-bit operands and result, fp32 accumulators.
-// Rung 8 of attention in docs/ladders/attention.md: persistent blocks.
+// Rung 8 of attention in docs/ladders/attention.md: early scores in a persistent block.
 //
-// The technique: a block stays and takes one tile of rows after the other (flash-attention-3). Up to rung 7
-// it begins with softmaxes while little is multiplied, and ends with a P @ V and stores. Here the first
-// Q @ K^T of a tile is started together with the last P @ V of the one before, and the producer has copied Q
-// ahead. Results take the place of the Q that they come from, and a warp that does nothing else stores them
-// by TMA. A block asks for tiles one by one: if each had a fixed number of them, all would wait for the
-// slowest multiprocessor.
+// The technique: a tile's first Q @ K^T is started together with the last P @ V of the tile before
+// (flash-attention-3). In rung 7b a tile begins with a softmax while little is multiplied, and ends with a
+// P @ V that nothing overlaps. Here tiles follow each other as steps of one tile do: one softmax runs beside
+// a P @ V, from the block's first tile to its last. The price: the sums of two tiles at once.
 //
 // Predicted: as fast with 2048 keys as rung 6 is with 8192. With 2048 keys a tile has 16 steps, and in rung 6
-// start and end of a block take a tenth of its time. Rung 9 is this file with LeanSoftmax.
+// start and end of a block take a tenth of its time. (For rungs 7b and 8 together, which were one.) Rung 9 is
+// this file with LeanSoftmax.
 //
 // Element: __nv_bfloat16 or __half. Depth: 64 or 128 elements of a row. Causal: row i sees keys up to i. BN:
 // keys of a tile. Stages: tiles in each ring. Consumers: 2 or 3. Softmax: OnlineSoftmax or LeanSoftmax.

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import text_pages
 from checkout import every_sweep
 from conftest import ROOT
+from ladder.model.sweep import Entry
+from ladder.results.run_data import Unmeasured
+from ladder.results.verdicts import FASTER, SLOWER
 
 PAGES = ROOT / "docs/ladders"
 SWEEPS = {
     "tensor-cores": ["tensor_ladder_bf16", "hopper_ladder"],
-    "fp32": ["fp32_ladder"],
+    "fp32": ["fp32_rungs"],
     "attention": ["attention", "attention_64"],
     "softmax": ["softmax_fp32", "softmax_bf16"],
     "memory-bound": [
@@ -25,6 +30,10 @@ SWEEPS = {
 }
 MOST_WORDS = 6000
 _CODE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+
+
+def first_line(path: Path) -> str:
+    return path.read_text().partition("\n")[0]
 
 
 def read(page: str) -> str:
@@ -43,6 +52,40 @@ def test_a_page_has_every_rung_of_its_ladders(page: str) -> None:
     text, sweeps = read(page), every_sweep()
     rungs = [entry.rung for name in SWEEPS[page] for entry in sweeps[name].entries]
     assert [rung for rung in rungs if f"**{rung}**" not in text] == []
+
+
+def rungs_of_files() -> Iterator[tuple[str, Entry, bool]]:
+    """Sweep and entry of each rung that has a file and changes another one; and whether it is the first of its file."""
+    for name, sweep in every_sweep().items():
+        if name in text_pages.FILES or all(it.kind != "ladder" for it in sweep.figures):
+            continue
+        seen = set[str]()
+        for entry in sweep.entries:
+            kernel = entry.variant.kernel.name
+            if entry.baseline and kernel[0].isdigit():
+                yield name, entry, kernel not in seen
+            seen.add(kernel)
+
+
+@pytest.mark.published
+def test_a_rung_that_loses_says_so_in_the_first_line_of_its_file() -> None:
+    """By more than 1 % at the size that its ladder is about, in one dtype or more. What says so wins not each time."""
+    numbers = text_pages.numbers()
+    lost, not_won = set[str](), set[str]()
+    for sweep, entry, is_first in rungs_of_files():
+        kernel = entry.variant.kernel.name
+        try:
+            gain = numbers.over_rung(sweep, entry.rung.split(" ")[0])
+        except Unmeasured:
+            not_won.add(kernel)
+            continue
+        if gain.verdict != FASTER:
+            not_won.add(kernel)
+        if is_first and gain.verdict == SLOWER and gain.value < 0.99:
+            lost.add(kernel)
+    files = (ROOT / "kernels").rglob("[0-9]*.cu")
+    says = {path.stem for path in files if "does not pay" in first_line(path)}
+    assert lost <= says <= not_won
 
 
 def test_all_pages_can_be_read_in_half_an_hour() -> None:

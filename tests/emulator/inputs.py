@@ -14,7 +14,7 @@ from emulator.tensor_ptx import HALVES, from_bits, to_bits
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 _STEPS = (0x9E3779B9, 0xBB67AE85)
 _LOW = np.uint64(0xFFFFFFFF)
-POWERS = {"bf16": (-24, 48), "fp16": (0, 4), "fp8": (-3, 4), "int32": (0, 1)}
+POWERS = {"bf16": (-24, 48), "fp16": (0, 4), "fp8": (-3, 4), "int32": (0, 14)}
 """Of inputs over many binades: the lowest power of two, and how many (others: -32, 64)."""
 
 

@@ -214,6 +214,27 @@ def wrong(
     return int((made != decoded(encoded(exact.astype(np.float32), dtype), dtype)).sum())
 
 
+# Banks.
+
+WAVEFRONTS = {"ldmatrix": 4, "ldmatrix.trans": 4, "ld.shared.v2.u32": 2}
+"""Of a warp's access where no two lanes meet in a bank: 128 bytes each."""
+
+
+def most_wavefronts(
+    one: Variant, size: tuple[int, int, int], **more: Any
+) -> dict[str, int]:
+    """The most wavefronts of each kind of access that reads operands of mma.sync."""
+    inputs = [np.ones(shape, np.float32) for shape in shapes_of(size)]
+    most = dict[str, int]()
+    for opcode, _, count in product(one, inputs, loads="early", notes=True, **more)[1]:
+        kind = opcode
+        if opcode.startswith("ldmatrix"):
+            kind = "ldmatrix.trans" if ".trans." in opcode else "ldmatrix"
+        if kind in WAVEFRONTS:
+            most[kind] = max(most.get(kind, 0), count)
+    return most
+
+
 # Mistakes.
 
 

@@ -102,6 +102,15 @@ def noted(instance: Any, act: Callable[[], object]) -> list[Any]:
     return list(instance.gpu.log)
 
 
+def test_inputs_that_were_drawn_are_looked_at_behind_each_launch(instance: Any) -> None:
+    drawn = 2**20, 64, 7, 0
+    instance.tensors["input"] = SimpleNamespace(
+        dtype="fp32", kind=SimpleNamespace(value=0), drawn=lambda: drawn
+    )
+    look = ("check_input<float>", 64)
+    assert noted(instance, lambda: instance.inspect({}, None)) == [look, CHECK]
+
+
 def test_scratch_holds_nan_ahead_of_each_launch(instance: Any) -> None:
     assert noted(instance, lambda: instance.provide_workspace(SCRATCH)) == [NAN]
     assert noted(instance, instance.poison_outputs) == ["poison", NAN]

@@ -247,6 +247,7 @@ def test_short_launches_are_timed_by_the_device_clock_and_long_ones_by_events(
     clock: Any = PlayedClock(gpu)
     gpu.nothing = lambda: gpu.log.append("|")
     timer = Timer(gpu, clock)
+    timer.floor_us = 0.0
     launches = both(gpu, 10.0, 20.0)
     found = timer.time_single_launches(launches, launches, rule(), FLUSHED, 10.0)
     assert (found.clock, found.speedup()[0]) == ("device", pytest.approx(18 / 8))
@@ -255,13 +256,36 @@ def test_short_launches_are_timed_by_the_device_clock_and_long_ones_by_events(
     assert rested[:3] == ["open", "sync", "|"], (
         "the mark comes when the launch has ended"
     )
-    other = timer.time_single_launches(launches, launches, rule(), FLUSHED, 70.0)
+    other = timer.time_single_launches(launches, launches, rule(), FLUSHED, 65.0)
     assert (other.clock, other.speedup()[0]) == ("events", pytest.approx(2.0))
     assert not clock.on
     assert (
         Timer(gpu).time_single_launches(launches, launches, rule(), FLUSHED, 10.0).clock
         == "events"
     ), "there is none"
+
+
+@pytest.mark.parametrize("floor_us", [2.5, 4.5])
+def test_what_events_add_on_a_host_does_not_decide_on_the_clock(
+    gpu: Any, floor_us: float
+) -> None:
+    def nothing() -> None:
+        gpu.now_us += floor_us
+        gpu.log.append("|")
+
+    clock: Any = PlayedClock(gpu)
+    gpu.nothing = nothing
+    timer = Timer(gpu, clock)
+    assert timer.floor_us == pytest.approx(floor_us)
+    gpu.log.clear()
+    launches = both(gpu, 10.0, 20.0)
+    clocks = [
+        timer.time_single_launches(
+            launches, launches, rule(), FLUSHED, kernel_us + floor_us
+        ).clock
+        for kernel_us in (64.9, 65.1)
+    ]
+    assert clocks == ["device", "events"]
 
 
 def test_cleaning_is_spent_and_not_timed_and_zeros_are_written_once(

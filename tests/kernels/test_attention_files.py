@@ -105,6 +105,7 @@ OTHERS: list[tuple[str, dict[str, Any], Case]] = [
     ("5", {"consumers": 3}, ("bf16", 64, 0, 64, 330, "wide", "late")),
     ("6", {"consumers": 3}, ("fp16", 64, 1, 64, 257, "rising", "early")),
     ("7", {"consumers": 3}, ("bf16", 64, 1, 64, 330, "wide", "late")),
+    ("7b", {"consumers": 3}, ("bf16", 64, 1, 64, 257, "rising", "early")),
     ("8", {"consumers": 3}, ("fp16", 64, 1, 64, 257, "rising", "early")),
     # Six tiles, more than there are stages.
     ("5", {"stages": 3}, ("bf16", 64, 0, 64, 330, "rising", "early")),
@@ -143,19 +144,21 @@ def test_outputs_in_fp8_are_right(
 
 
 @pytest.mark.parametrize(
-    ("dtype", "depth", "causal", "loads", "consumers", "softmax"),
+    ("rung", "dtype", "depth", "causal", "loads", "more"),
     [
-        ("bf16", 128, 0, "late", 2, "LeanSoftmax"),
-        ("fp16", 128, 1, "early", 2, "LeanSoftmax"),
-        ("bf16", 64, 1, "shuffled", 3, "OnlineSoftmax"),
+        ("7b", "bf16", 128, 0, "late", {}),
+        ("7b", "fp16", 128, 1, "early", {}),
+        ("7b", "bf16", 64, 1, "shuffled", {"consumers": 3}),
+        ("8", "bf16", 128, 0, "late", {"softmax": "LeanSoftmax"}),
+        ("8", "fp16", 128, 1, "early", {"softmax": "LeanSoftmax"}),
+        ("8", "bf16", 64, 1, "shuffled", {"consumers": 3}),
     ],
 )
 def test_a_block_that_stays_takes_several_tiles(
-    dtype: str, depth: int, causal: int, loads: str, consumers: int, softmax: str
+    rung: str, dtype: str, depth: int, causal: int, loads: str, more: dict[str, Any]
 ) -> None:
     """Two blocks, for three heads with tiles of several steps and of one, and for five heads of one tile."""
-    more = {"consumers": consumers, "softmax": softmax}
-    one = variant("8", dtype, depth, causal, 128, **more)
+    one = variant(rung, dtype, depth, causal, 128, **more)
     for heads, sequence, kind in ((3, 264, "rising"), (5, 40, "wide")):
         assert worst(one, heads, sequence, kind, loads=loads, clusters=2) < 1
     assert worst(variant("1", "bf16", 64, 1, 64), 2, 100, clusters=2) < 1
@@ -312,6 +315,22 @@ MISTAKES: list[tuple[str, str, str, str, str]] = [
         "row < sequence ? row",
         "ever|wrong",
     ),
+    (
+        "7b",
+        OWN,
+        "            at.advance();\n            q_at",
+        "            q_at",
+        "ever|wrong",
+    ),
+    ("7b", OWN, "turns.end(index >= order.count())", "turns.end(true)", "ever"),
+    (
+        "7b",
+        OWN,
+        "            v_ring.release(v_at, lane);\n            v_at.advance();\n            soft",
+        "            v_at.advance();\n            soft",
+        "ever",
+    ),
+    ("7b", OWN, "tile.steps > 1);", "1);", "wrong|before it is written"),
     ("8", ROWS, "count() - 1)", "count())", "counter"),
     ("8", OWN, "mbarrier_arrive(q_ring.full[q_at.stage]);", "", "ever"),
     (
@@ -423,9 +442,9 @@ def test_mistakes_show(
             *WAYS,
             *(early | {"behind": range(*ends)} for ends in ((64, 128), (128, 384))),
         ]
-    elif rung == "8":
+    elif rung in ("7b", "8"):
         lean = {"softmax": "LeanSoftmax"} if file == LEAN else {}
-        one = variant("8", "bf16", 128, 1, 128, **lean)
+        one = variant(rung, "bf16", 128, 1, 128, **lean)
         heads = 3
         clusters = 2
     else:

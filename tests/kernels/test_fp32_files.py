@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from checkout import catalog, facts_without_spills, rungs_of
+from checkout import catalog, every_sweep, facts_without_spills, rungs_of
 from emulator.launching import LOADS, assert_shows, planted, wrong
 from ladder.model.kernel import Variant
 
@@ -22,14 +22,26 @@ SMALL: dict[str, dict[str, Any]] = {
     "2": {},
     "3": {"tile": 16},
     "4": TILE,
+    "4b": TILE,
     "5": TILE | {"bk": 16},
-    "6": TILE | {"bk": 16},
+    "5b": TILE | {"bk": 16},
+    "5c": TILE | {"bk": 16},
+    "5d": TILE | {"bk": 16},
+    "6": TILE | {"bk": 16, "blocks": 1},
+    "6b": TILE | {"bk": 16, "min_blocks": 2},
+    "6d": TILE | {"bk": 16, "min_blocks": 1},
     "7": TILE | {"bk": 16, "stages": 4},
+    "7b": {"bn": 128, "tn": 8, "bk": 16, "stages": 2},
+    "7c": {"bn": 128, "tn": 8, "bk": 16, "stages": 2},
+    "7d": {"bn": 128, "tn": 8, "bk": 8, "stages": 2},
+    "7e": {"bn": 128, "tn": 8, "bk": 8, "stages": 2},
     "8": {"bk": 8, "stages": 2},
 }
 """Other parameters than the default ones."""
 SIZES = [(130, 132, 44), (3, 4, 8)]
 ODD_SIZES = [(33, 37, 7), (1, 1, 1)]  # rows that no 16-byte access divides
+WORD_BY_WORD = ("1", "2", "3", "4", "4b")
+BY_CP_ASYNC = ("7", "7b", "7c", "7d", "7e", "8")
 
 
 def variant(rung: str, **params: Any) -> Variant:
@@ -39,8 +51,8 @@ def variant(rung: str, **params: Any) -> Variant:
 @pytest.mark.parametrize("rung", FILES)
 def test_results_are_right_at_whole_and_at_odd_tiles(rung: str) -> None:
     for params in ({}, SMALL[rung]):
-        for size in SIZES + ODD_SIZES if rung in "1234" else SIZES:
-            for loads in LOADS if rung in "78" else LOADS[:1]:
+        for size in SIZES + ODD_SIZES if rung in WORD_BY_WORD else SIZES:
+            for loads in LOADS if rung in BY_CP_ASYNC else LOADS[:1]:
                 case = params, size, loads
                 assert wrong(variant(rung, **params), size, loads=loads) == 0, case
 
@@ -55,11 +67,15 @@ def test_k_of_0_and_without_c(rung: str) -> None:
 @pytest.mark.parametrize("k", [8, 16, 24, 32, 36, 160])
 def test_depths_around_the_end_of_the_ring_are_right(k: int) -> None:
     for loads in LOADS:
-        for given in (variant("7"), variant("8", bk=8, stages=4)):
+        deep = [variant(rung, bk=8, stages=4) for rung in ("7d", "7e", "8")]
+        for given in (variant("7"), *deep):
             assert wrong(given, (20, 20, k), loads=loads) == 0, loads
 
 
-WORDS = {"4": 1, "5": 4, "6": 4, "7": 4}
+WORDS = {
+    **dict.fromkeys(("4", "4b"), 1),
+    **dict.fromkeys(("5", "5b", "5c", "5d", "6", "6b", "6d", "7", "7b", "7c"), 4),
+}
 """How many words the threads of a file copy at a time, each of both tiles alike."""
 
 
@@ -83,12 +99,17 @@ def test_no_variant_copies_beyond_its_tiles(rung: str) -> None:
         for rows, columns in ((bm, bk), (bk, bn)):
             assert at_a_time % columns == 0, one.id
             assert rows % (at_a_time // columns) == 0, one.id
-    assert allowed > 10
+    assert allowed >= 10
 
 
 EARLY, LATE = LOADS
 COMPLETE = "        __syncthreads();  // the tiles are complete\n"
 READ = "        __syncthreads();  // all threads have read"
+TILE_WAIT = "wait_for_copies<Stages - 2>();"
+LATER = "wait_for_copies<Stages - 1>();"
+NEXT_TILE = "        __syncthreads();  // the next tile"
+FIRST = "    __syncthreads();  // the first tiles are complete\n"
+NEXT = "__syncthreads();  // these tiles are complete"
 DEEP = {"bk": 8, "stages": 4}
 MISTAKES = [
     # Rung, what is changed, into what, depth, when copies land, and how it shows.
@@ -96,19 +117,34 @@ MISTAKES = [
     ("3", READ, "//", 44, EARLY, ""),
     ("4", COMPLETE, "", 44, EARLY, ""),
     ("4", READ, "//", 44, EARLY, ""),
-    ("5", COMPLETE, "", 44, EARLY, ""),
-    ("5", READ, "//", 44, EARLY, ""),
+    *((rung, COMPLETE, "", 44, EARLY, "") for rung in ("4b", "5", "5b", "5c", "5d")),
+    *((rung, READ, "//", 44, EARLY, "") for rung in ("4b", "5", "5b", "5c", "5d")),
     ("6", "        if (first > 0) __syncthreads();", "//", 44, EARLY, ""),
     ("6", "        __syncthreads();    // the tiles are complete\n", "", 44, EARLY, ""),
+    *((rung, FIRST, "", 44, EARLY, "") for rung in ("6b", "6d")),
+    *((rung, NEXT, "//", 44, EARLY, "") for rung in ("6b", "6d")),
     (
         "7",
-        "wait_for_copies<Stages - 2>();",
-        "wait_for_copies<Stages - 1>();",
+        TILE_WAIT,
+        LATER,
         44,
         LATE,
         "",
     ),
-    ("7", "        __syncthreads();  // the next tile", "//", 44, LATE, ""),
+    ("7", NEXT_TILE, "//", 44, LATE, ""),
+    *((rung, TILE_WAIT, LATER, 44, LATE, "") for rung in ("7b", "7c", "7d")),
+    *((rung, NEXT_TILE, "//", 44, LATE, "") for rung in ("7b", "7c", "7d")),
+    ("7e", "__syncthreads();  // all threads have read", "//", 160, EARLY, ""),
+    ("7e", "threads + 1);", "threads);", 44, LATE, ""),
+    (
+        "7e",
+        "arrive_after_copies(stage.full);",
+        "arrive(stage.full);",
+        44,
+        LATE,
+        "",
+    ),
+    ("7e", "            mbarrier_arrive(stage.full);", "", 32, EARLY, "ever"),
     ("8", "        mbarrier_arrive(read);\n", "", 160, EARLY, "ever"),
     ("8", "stage.empty, consumers);", "stage.empty, consumers / 2);", 160, EARLY, ""),
     ("8", "mbarrier_wait(stage.empty, at.parity ^ 1);  //", "//", 160, LATE, ""),
@@ -139,15 +175,42 @@ def test_mistakes_show(
     tmp_path: Path, rung: str, right: str, mistake: str, k: int, loads: str, shows: str
 ) -> None:
     """As a wrong result, or as what the emulator refuses: a race, an access outside, threads that wait for ever."""
-    given = variant(rung, **(DEEP if rung == "8" else {}))
+    given = variant(rung, **(DEEP if rung in ("7e", "8") else {}))
     more = planted(tmp_path, given.kernel.source, "", right, mistake)
     size = (130, 132, k) if k == 44 else (20, 20, k)
-    assert_shows(shows, partial(wrong, given, size, **more), [{"loads": loads}])
+    ways: list[dict[str, Any]] = [{"loads": loads}]
+    if rung == "7e":
+        ways.append({"loads": loads, "behind": range(32)})  # a warp that comes last
+    assert_shows(shows, partial(wrong, given, size, **more), ways)
 
 
-def test_vectors_read_as_much_of_shared_memory_but_need_fewer_registers() -> None:
-    """Than the register tile: what the comments of the two files say."""
-    before, after = (facts_without_spills(variant(rung)) for rung in "45")
+def test_what_the_comments_say_of_registers() -> None:
+    """Of rungs 4, 4b and 5, and that they read as much of shared memory; of rungs 6b and 7b."""
+    plain, transposed, vectors = (
+        facts_without_spills(variant(rung)) for rung in ("4", "4b", "5")
+    )
     reads = ("lds_32", "lds_64", "lds_128")
-    assert sum(before[name] for name in reads) == sum(after[name] for name in reads)
-    assert before["registers"] > 128 > after["registers"]
+    for later in (transposed, vectors):
+        assert sum(plain[name] for name in reads) == sum(later[name] for name in reads)
+    assert plain["registers"] == 164
+    assert transposed["registers"] == 131
+    assert vectors["registers"] == 123
+    assert facts_without_spills(variant("6b"))["registers"] == 149
+    assert facts_without_spills(variant("7b"))["registers"] == 211
+
+
+@pytest.mark.parametrize(
+    "rung", ["5", "5b", "5c", "5d", "6", "6b", "6d", "7", "7b", "7c", "7d"]
+)
+def test_a_file_multiplies_and_reads_as_the_kernel_with_parameters(rung: str) -> None:
+    """As many FFMAs and loads of 16 bytes from shared memory as the variant beside it in fp32_files, and no spills."""
+    pairs = [
+        (entry.variant, entry.baseline.variant)
+        for entry in every_sweep()["fp32_files"].entries
+        if entry.baseline and entry.variant.kernel.name == FILES[rung]
+    ]
+    assert pairs
+    for file, with_parameters in pairs:
+        made, wanted = map(facts_without_spills, (file, with_parameters))
+        for name in ("ffma", "lds_128"):
+            assert made[name] == wanted[name], (file.id, name)

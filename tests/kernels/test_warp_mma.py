@@ -6,12 +6,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from checkout import catalog
 from covering import all_pairs
 from emulator.hopper import hold, refute
-from emulator.launching import LOADS, assert_shows, planted, product, shapes_of, wrong
+from emulator.launching import (
+    LOADS,
+    WAVEFRONTS,
+    assert_shows,
+    most_wavefronts,
+    planted,
+    wrong,
+)
 from ladder.model.errors import LadderError
 from ladder.model.kernel import Variant
 
@@ -191,22 +197,10 @@ def test_mistakes_show(
 
 # Banks: every wide access, by the addresses the kernel really made.
 
-IDEAL = {"ldmatrix": 4, "ldmatrix.trans": 4, "ld.shared.v2.u32": 2}
-"""Wavefronts of a warp's access where no two lanes meet in a bank: 128 bytes each."""
-
 
 def worst(one: Variant) -> dict[str, int]:
-    """The most wavefronts of each kind of access that reads operands."""
     bm, bn, bk = (int(one.params[name]) for name in ("bm", "bn", "bk"))
-    inputs = [np.ones(shape, np.float32) for shape in shapes_of((bm, bn, 2 * bk))]
-    most = dict[str, int]()
-    for opcode, _, count in product(one, inputs, loads="early", notes=True)[1]:
-        kind = opcode
-        if opcode.startswith("ldmatrix"):
-            kind = "ldmatrix.trans" if ".trans." in opcode else "ldmatrix"
-        if kind in IDEAL:
-            most[kind] = max(most.get(kind, 0), count)
-    return most
+    return most_wavefronts(one, (bm, bn, 2 * bk))
 
 
 @pytest.mark.parametrize("stages", [1, 3])
@@ -220,7 +214,7 @@ def test_xor_and_one_chunk_of_padding_have_no_bank_conflicts(
     for layout in ({}, {"swizzle": "none", "pad": 16 // width}):
         found = worst(variant(STAGED, dtype, **shape, **layout))
         assert len(found) == 2
-        assert found.items() <= IDEAL.items(), layout
+        assert found.items() <= WAVEFRONTS.items(), layout
 
 
 def test_plain_tiles_conflict() -> None:

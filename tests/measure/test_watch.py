@@ -58,6 +58,7 @@ class FakeInstance:
             renew=lambda: self.log.append(("workspaces", self.place))
         )
         self.has_workspaces = lambda: False
+        self.sums_are_exact = lambda: True
         self.inputs = "uniform"
         self.by_tile = True
         self.looked_by_tile = list[bool]()
@@ -275,6 +276,11 @@ class FakeTimer:
     def __init__(self) -> None:
         self.called: list[tuple[str, float]] = []
         self.median_us, self.settling = 10.0, 0.97
+        self.alone_us = 1000.0
+
+    def times(self, launches: Any, regime: str) -> tuple[list[float], float]:
+        assert regime == "warm"
+        return [self.alone_us] * len(launches), 0.0
 
     def pairs(
         self,
@@ -383,6 +389,15 @@ def test_a_chain_is_refreshed_and_poisoned_behind_one_launch_alone(
     ]
     assert instance.entries("inspect")[0][1] in own
     assert [graph.closed for graph in lab.graphs] == [True] * 3
+
+
+@pytest.mark.parametrize("both_us", [(10.0, 150.0), (150.0, 10.0)])
+def test_warm_chains_are_as_long_as_the_quicker_side_needs(
+    lab: Lab, both_us: tuple[float, float]
+) -> None:
+    lab.timing.launch_us = both_us
+    lab.run("warm")
+    assert lab.timer.called == [("warm", chain_length(10.0))]
 
 
 def test_graphs_are_freed_when_a_launch_fails(lab: Lab) -> None:
@@ -519,8 +534,8 @@ def test_workspaces_of_a_sustained_chain_are_renewed_at_every_place(
 @pytest.mark.parametrize(
     ("problem", "kinds"),
     [
-        ("gemm", ["positive", "wide"]),
-        ("attention", ["positive", "wide", "equal", "spikes"]),
+        ("gemm", ["positive", "integers", "wide"]),
+        ("attention", ["positive", "integers", "wide", "equal", "spikes"]),
     ],
 )
 @pytest.mark.parametrize(
@@ -534,7 +549,6 @@ def test_one_launch_takes_inputs_of_each_other_kind_and_their_bound(
     instance: Any,
     lab: Lab,
 ) -> None:
-    """But for integers, of which long sums are not exact in every type."""
     lab.run("cold")
     lab.timing.bench.problem = PROBLEMS[problem]
     instance.log.clear()
@@ -551,6 +565,25 @@ def test_one_launch_takes_inputs_of_each_other_kind_and_their_bound(
     launched_with = kinds[:1] if wrong else kinds
     assert [entry[:2] for entry in instance.log] == once * len(launched_with)
     assert instance.inputs == "uniform"
+
+
+def test_integers_are_left_out_where_sums_of_them_are_not_exact(
+    instance: Any, lab: Lab
+) -> None:
+    lab.run("cold")
+    lab.timing.bench.problem = PROBLEMS["gemm"]
+    instance.sums_are_exact = lambda: False
+    instance.log.clear()
+    lab.timing.refuse_other_inputs()
+    assert len(instance.entries("refresh")) == 2, "positive and wide"
+
+
+def test_a_sustained_launch_that_finds_its_inputs_in_the_l2_replays_nothing(
+    lab: Lab,
+) -> None:
+    lab.timing.launch_us = (1000.0, 1000.0)
+    lab.timer.median_us, lab.timer.alone_us = 300.0, 310.0
+    assert isinstance(lab.run("sustained")["sustained"], Blocks)
 
 
 def test_single_launches_write_to_each_others_place_as_well(

@@ -427,6 +427,22 @@ def test_every_edge_is_verified_with_every_kind_of_inputs(
     assert {one[2] for one in checked} >= {(0.0, -1.5), (-1.5, 1.0), (2.0, 0.0)}
 
 
+def test_alpha_and_beta_that_no_edge_had_are_tried_at_the_size_that_is_timed(
+    tiles: Plan, tmp_path: Path, checked: Checked
+) -> None:
+    """All six where no size with edges is accepted, and one where the edges had all."""
+    task = tiles.tasks[0]
+    timed = tuple(task.cell.size.values())
+    tried = list[int]()
+    for edges in (tiles.edges, {task.variant: ()}):
+        checked.clear()
+        plan = replace(tiles, edges=edges, tasks=(task,))
+        assert cold(worker.Worker(plan, tmp_path))["status"] == "ok"
+        weights = {one[2] for one in checked if one[0] == timed}
+        tried.append(len(weights - {(1.0, 0.0)}))
+    assert tried == [1, 5]
+
+
 def test_a_kernel_without_weights_is_verified_with_alpha_1_and_beta_0_alone(
     tiles: Plan, tmp_path: Path, checked: Checked
 ) -> None:

@@ -1,5 +1,5 @@
 // C = alpha * A @ B + beta * C in fp32, row-major.
-// File 1 (rung 1 of docs/ladders/fp32.md): one thread per output.
+// Rung 1 of docs/ladders/fp32.md: one thread per output.
 //
 // The starting point (matmul-worklog, kernel 1). Neighbouring threads compute outputs below one another, in a
 // column of C. So a warp reads 32 words of A that lie a whole row apart, and stores 32 words of C that do.

@@ -1,9 +1,9 @@
 // C = alpha * A @ B + beta * C in fp32, row-major.
-// File 2 (rung 2b of docs/ladders/fp32.md): coalesced accesses.
+// Rung 2 of docs/ladders/fp32.md: coalesced accesses.
 //
 // The technique: neighbouring threads compute neighbouring outputs of one row (matmul-worklog, kernel 2). A
 // warp reads one word of A, which is broadcast, and 32 neighbouring words of B, and stores 32 neighbouring
-// words of C: four whole sectors each. Against file 1 two lines change, which say what a thread computes, and
+// words of C: four whole sectors each. Against rung 1 two lines change, which say what a thread computes, and
 // in the yaml the shape of the block and the order of the grid.
 //
 // Rows, Columns: of the outputs of a block, by default 8 x 32.

@@ -1,10 +1,10 @@
 // C = alpha * A @ B + beta * C in fp32, row-major.
-// File 3 (rung 3 of docs/ladders/fp32.md): tiles in shared memory.
+// Rung 3 of docs/ladders/fp32.md: tiles in shared memory.
 //
 // The technique: a block copies a Tile x Tile part of A and of B into shared memory and multiplies from there
 // (hip-gemm, kernel 2). Each word is loaded from global memory once per block, then used for Tile outputs. In
-// file 2 all warps of a block load the same words of B. Each FFMA still needs two loads; only where they come
-// from has changed, so the gain is far below Tile, and these loads are what file 4 saves. At the default Tile
+// rung 2 all warps of a block load the same words of B. Each FFMA still needs two loads; only where they come
+// from has changed, so the gain is far below Tile, and these loads are what rung 4 saves. At the default Tile
 // of 32 the lanes of a warp have one y and neighbouring x: they read one word of A (a broadcast) and 32
 // neighbouring words of B, neither with a bank conflict.
 //

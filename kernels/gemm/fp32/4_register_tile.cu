@@ -1,16 +1,15 @@
 // C = alpha * A @ B + beta * C in fp32, row-major.
-// File 4: a tile of outputs in registers. docs/ladders/fp32.md times this step as rung 5, in another kernel
-// (simt/gemm_staged.cu), and says how the two differ.
+// Rung 4 of docs/ladders/fp32.md: a tile of outputs in registers.
 //
 // The technique: a thread computes TM x TN outputs as a sum of outer products (hip-gemm, kernel 3.1). For
-// each step of K it reads TM words of A and TN words of B from shared memory into registers, and multiplies
-// each word of A with each of B: 16 words for 64 FFMAs, where file 3 reads two words for one. The block tile
-// grows from 32 x 32 to 128 x 128, so a word from global memory serves 128 outputs, not 32. A row of A's tile
-// runs along K, so one LDS.128 reads A for four steps. The compiler keeps those words: 164 registers a
-// thread, so one block fits on a multiprocessor.
+// each step of K it reads TM words of A and TN words of B from shared memory into registers, and
+// multiplies each word of A with each of B: 16 words for 64 FFMAs, where rung 3 reads two words for one.
+// The block tile grows from 32 x 32 to 128 x 128, so a word from global memory serves 128 outputs, not 32.
+// A row of A's tile runs along K, so one LDS.128 reads A for four steps. The price: the compiler keeps
+// those words, 164 registers a thread, so one block fits on a multiprocessor.
 //
-// BM, BN, BK: tile of the block, in elements, by default 128 x 128 x 8. TM, TN: outputs of a thread, 8 x 8,
-// so that a block has 256 threads.
+// BM, BN, BK: tile of the block, in elements, by default 128 x 128 x 8. TM, TN: outputs of a thread, 8 x
+// 8, so that a block has 256 threads.
 
 #include "epilogue/combine_fp32.cuh"
 #include "types/index.cuh"

@@ -1,21 +1,21 @@
-// C = alpha * A @ B + beta * C in fp32, row-major. File 8 (rung 20c of docs/ladders/fp32.md): warps that only
-// copy.
+// C = alpha * A @ B + beta * C in fp32, row-major.
+// Rung 8 of docs/ladders/fp32.md: warps that only copy.
 //
-// The technique: warp specialisation (cutlass). One warpgroup, the producer, copies A by cp.async (each word
-// to its transposed place), B by TMA. Two others, the consumers, only load fragments and multiply: they spend
-// no instructions and registers on copies, and the scheduler issues their FFMAs while the producer waits. Two
-// mbarriers a stage replace __syncthreads: `full` (its tiles are there) and `empty` (all have read them).
+// The technique: warp specialisation (cutlass). One warpgroup, the producer, copies; two others, the
+// consumers, only load fragments and multiply. They spend no instructions on copies, and the scheduler
+// issues their FFMAs while the producer waits. A second mbarrier a stage, `empty`, replaces __syncthreads:
+// all consumers have read it. The price: the producer's threads hold registers. A block has 168 for each
+// thread; setmaxnreg moves them from producers (40) to consumers (232).
 //
-// Also changed, rungs in brackets. By the yaml: 128 x 256 tiles, 8 x 16 outputs a thread, a quarter fewer
-// words an FFMA [16]; eight stages, copies further ahead [18]; BK 16, half the waits [20b]. Here: FFMA order
-// [17]; one block a multiprocessor; setmaxnreg moves registers from producer threads (40) to consumers (232).
+// Predicted: 1.00 to 1.05 times as fast as rung 7e.
 //
 // BM, BN, BK: tile of the block. TM, TN: outputs of a thread. Stages: of the ring. n: a multiple of four.
 
-#include "ptx/async_copy.cuh"
+#include "copy/transposed_copy.cuh"
 #include "ptx/tma.cuh"
 #include "ptx/warpgroup.cuh"
 #include "schedule/ring.cuh"
+#include "simt/outer_product.cuh"
 #include "simt/quadrants.cuh"
 #include "simt/thread_map.cuh"
 #include "types/index.cuh"
@@ -32,8 +32,6 @@ struct alignas(128) Stage {
 template <int BM, int BN, int BK, int Stages>
 __device__ inline void copy_tiles(unsigned char* memory, const float* a, const TensorMap& map_b, int m, int k,
                                   int first_row, int first_column, int thread) {  // the producer, along K
-    // A warp copies 8 columns c of 4 rows r into bank (c * (BM + 4) + r) % 32 = 4 * c + r.
-    constexpr int rows = warpgroup_threads / 8;
     const int row = thread / 8, column = thread % 8, rows_left = m - first_row - row;
     int columns_left = k - column;
     const float* from = a + Index(first_row + row) * k + column;
@@ -45,14 +43,7 @@ __device__ inline void copy_tiles(unsigned char* memory, const float* a, const T
             mbarrier_arrive_expect(stage.full, sizeof(stage.b));
             tma_load(stage.b, map_b, first, first_column, stage.full);
         }
-#pragma unroll
-        for (int x = 0; x < BK; x += 8) {
-#pragma unroll
-            for (int y = 0; y < BM; y += rows) {
-                const bool inside = y < rows_left && x < columns_left;
-                copy_async<4>(shared_address(&stage.a[column + x][row + y]), from + Index(y) * k + x, inside);
-            }
-        }
+        copy_transposed<warpgroup_threads>(stage.a, from, k, rows_left, columns_left, thread);
         from += BK;
         columns_left -= BK;
         mbarrier_arrive_after_copies(stage.full);
@@ -108,11 +99,7 @@ fp32_copying_warpgroup(const float* __restrict__ a, const __grid_constant__ Tens
                 mbarrier_wait(at.in(memory).full, at.parity);
             }
             load(at.in(memory), (step + 1) % BK);
-#pragma unroll
-            for (int i = 0; i < TM * TN; ++i) {  // down a column, up the next: each reuses a word of A or B
-                const int x = i / TM, y = x % 2 == 0 ? i % TM : TM - 1 - i % TM;
-                accumulator[y][x] += of_a[step % 2][y / 4].value[y % 4] * of_b[step % 2][x / 4].value[x % 4];
-            }
+            add_outer_product_in_a_snake(accumulator, of_a[step % 2], of_b[step % 2]);
         }
         mbarrier_arrive(read);
     }

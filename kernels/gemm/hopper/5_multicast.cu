@@ -1,3 +1,4 @@
+// Tried, does not pay.
 // C = alpha * A @ B + beta * C, 16-bit operands and result, fp32 accumulators: several tiles of C per block.
 // Rung 5 of docs/ladders/tensor-cores.md: multicast.
 //

@@ -1,3 +1,4 @@
+// Tried, does not pay at 4096; pays at 8192.
 // C = alpha * A @ B + beta * C, 16-bit operands and result, fp32 accumulators: several tiles of C per block.
 // Rung 8 of docs/ladders/tensor-cores.md: stream-K. It changes rung 6b, which is 6_tma_store with clusters of
 // one block.

@@ -1,3 +1,4 @@
+// Tried, does not pay at 4096; pays at 8192.
 // C = alpha * A @ B + beta * C, row-major, on tensor cores by mma.sync: fp16, bf16 or tf32, C in the type of
 // A and B. mma_tma with some tiles cut along K.
 //

@@ -1,3 +1,5 @@
+// Tried, does not pay.
+//
 // C = alpha * A @ B + beta * C for few rows of A, B stored as N x K: K is cut over the blocks of a cluster.
 //
 // Few rows of B make few warps: 4096 rows, two a warp, are 16 warps for each of 132 multiprocessors, and

@@ -1,3 +1,5 @@
+// Tried, does not pay with one row of A.
+//
 // C = alpha * A @ B + beta * C for few rows of A, B stored as N x K, of 16 bits: tensor cores read a ring.
 //
 // File 6 has the bytes under way that the memory needs, and its threads too much to do with them. File 7 has

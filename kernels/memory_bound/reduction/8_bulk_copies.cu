@@ -1,3 +1,5 @@
+// Tried, does not pay.
+//
 // output[0] = the sum of `elements` numbers: a ring of bulk copies, filled by a warp that does nothing else.
 //
 // What is under way does not depend on threads any more. One thread asks for a line of Stage bytes by one

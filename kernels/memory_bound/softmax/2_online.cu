@@ -1,3 +1,5 @@
+// Tried, does not pay in bf16 with 8192 columns.
+//
 // output[r][c] = exp(input[r][c] - m) / S: maximum and sum in one pass, so that a row is read twice.
 //
 // A sum of exp(x - m) can be carried on while the maximum is not known yet (Milakov and Gimelshein's online

@@ -1,3 +1,5 @@
+// Tried, does not pay in bf16.
+//
 // output[r][c] = exp(input[r][c] - m) / S: the row stays in registers, so that it is read once.
 //
 // A thread holds Items numbers of the row, and the block has as many threads as the row takes: up to 512

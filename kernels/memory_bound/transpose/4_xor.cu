@@ -1,3 +1,5 @@
+// Tried, does not pay.
+//
 // output[j][i] = input[i][j]: elements of the tile change places within their row, and no memory is added.
 //
 // Element x of row y lies in place x ^ y. A row keeps its own words, in another order, so that a warp that

@@ -1,3 +1,5 @@
+// Tried, does not pay.
+//
 // output[j][i] = input[i][j]: TMA brings the tiles and takes them away; threads only turn them.
 //
 // One thread asks for the tile, and no register waits for it (ptx-isa). TMA swizzles both ways: in a box

@@ -118,7 +118,8 @@ def _refuse_other_files(
 def _refuse_words(files: Collection[Path]) -> None:
     """Raises CompileError for a word by which the same files become another machine code."""
     for file in files:
-        if word := _NOT_OF_THE_FILES.search(without_comments(read_source(file))):
+        text = read_source(file).replace("\\\n", "")  # as the compiler joins lines
+        if word := _NOT_OF_THE_FILES.search(without_comments(text)):
             why = "its machine code would follow from more than the files that its digest holds"
             accepted = "a constant, or a plain #include, in its place"
             raise CompileError(f"{file.name}: {word[0]}: {why}; accepted: {accepted}")

@@ -69,7 +69,7 @@ template <class T> constexpr Powers powers = {-32, 64};
 template <> constexpr Powers powers<__nv_bfloat16> = {-24, 48};  // whose sums of squares are fp32
 template <> constexpr Powers powers<__half> = {0, 4};
 template <> constexpr Powers powers<__nv_fp8_e4m3> = {-3, 4};
-template <> constexpr Powers powers<int> = {0, 1};
+template <> constexpr Powers powers<int> = {0, 14};
 
 // Element `part` of those that share `bits`. All 24 bits of an fp32 are drawn; what is narrower is exact in fp32.
 template <class T> __device__ T drawn(uint4 bits, int part, int kind) {
@@ -231,6 +231,14 @@ __device__ void write_check_result(CheckResultSlot slot, double value, double sq
 }
 
 }  // namespace
+
+// Ahead of the check of a launch: raises its maximum where an element of an input, of those that chance picks, is not as it
+// was drawn.
+template <class T>
+__global__ void check_input(CheckResultSlot slot, const T* data, index_t elements, Key key, int kind) {
+  const auto at = static_cast<index_t>(mixed(slot.key + 1, first_index()) % static_cast<Key>(elements));
+  raise_to_block(reinterpret_cast<double*>(slot.running), error_of_input(data, at, key, kind));
+}
 
 template <class T> __global__ void fill(T* data, index_t count, Key key, int kind) {
   draw(data, count, key, kind);

@@ -36,6 +36,7 @@ Shapes = dict[str, tuple[tuple[int, ...], str]]
 STEP = 256  # bytes: as aligned as libraries expect
 _STEPS = 256
 _ROOM = _STEPS * STEP  # bytes behind an input that is shifted
+_INPUTS_LOOKED_AT = 16384  # elements of each input, behind a timed launch
 
 
 @dataclass(frozen=True)
@@ -126,6 +127,10 @@ class Instance(ABC):
 
         Its largest error ends at the slot.
         """
+
+    def sums_are_exact(self) -> bool:
+        """Whether kernels that are right give the same for integers, in whatever order they add up."""
+        return True
 
     def shifts(self) -> int:
         """How many shifts of the first input, by multiples of 256 bytes, give answers with nothing in common.
@@ -227,8 +232,14 @@ class Instance(ABC):
         return self.gpu.harness.reduce(entry, elements, place, *arguments)
 
     def inspect(self, params: Params, slot: CheckResultSlot) -> None:
-        """Enqueue what comes behind a timed launch: the cheap check, whose largest error ends at the slot, and a look
-        at workspaces that must hold zeros."""
+        """Enqueue what comes behind a timed launch: looks at inputs, which must be as they were drawn, the cheap check,
+        and a look at workspaces, which must hold zeros. The largest error ends at the slot."""
+        for name in self.drawn:
+            tensor = self.tensors.get(name)
+            if tensor is None or tensor.kind.value < 0:
+                continue
+            entry = f"check_input<{C_TYPES[tensor.dtype]}>"
+            self.gpu.harness.run(entry, _INPUTS_LOOKED_AT, slot, *tensor.drawn())
         entry, elements, arguments = self.inspection(params, slot)
         self.gpu.harness.run(entry, elements, slot, *arguments)
         self.workspaces.look()

@@ -8,8 +8,9 @@ Launch. A gate holds the stream until event, launch and event are enqueued behin
 alone, and the host is silent while the kernel runs. Short kernels run once, untimed, before the L2 is prepared: then
 their instructions are cached, as in any loop that calls one kernel, and their data are not.
 
-Clocks. Events decide, but for launches below 70 us: of those the GPU's own timestamps do, where CUPTI is there, since
-a few us of what events say are not the kernel.
+Clocks. Events decide, but for launches below 65 us: of those the GPU's own timestamps do, where CUPTI is there, since
+a few us of what events say are not the kernel. These few us, another number on each host, are subtracted first: so a
+cell has one clock on every host.
 
 Sustained. Chains of launches follow each other without a pause for a second, of one side and then of the other, so that
 each is alone on the GPU and runs at the clock that its own power leaves it. A block begins with a time that does not
@@ -36,7 +37,7 @@ import secrets
 from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from statistics import fmean, quantiles
 from typing import Any
 
@@ -60,7 +61,7 @@ _ABBA = (True, False, False, True)  # whether a launch is the variant's
 _BAAB = (False, True, True, False)
 _GROUPS_AT_ONCE = LEAST_PAIRS // 2
 _PRIMED_BELOW_US = 300.0
-_STAMPED_BELOW_US = 70.0  # to each launch events add a few us
+_STAMPED_BELOW_US = 65.0  # without what events add to each launch
 _QUICK_US = 5000.0
 _QUICK_ROUNDS = (2, 20)
 _GRAPH_US = 500.0
@@ -255,6 +256,12 @@ class Timer:
 
         self._events = events(7)
         self._chains = [events(2) for _ in range(_IN_FLIGHT)]
+
+    @cached_property
+    def floor_us(self) -> float:
+        """What events say of an empty launch, in us."""
+        (us,) = self.quick_medians([self.gpu.harness.nothing])
+        return us
 
     @contextlib.contextmanager
     def working(self) -> Iterator[None]:
@@ -486,7 +493,9 @@ class Timer:
 
         `swapped` are the same kernels, each with the other's place for its output.
         """
-        device = self.device if shortest_us < _STAMPED_BELOW_US else None
+        device = self.device
+        if device and shortest_us - self.floor_us >= _STAMPED_BELOW_US:
+            device = None
         with contextlib.nullcontext() if device is None else device.recording():
             primed = shortest_us < _PRIMED_BELOW_US
             return self.pairs(

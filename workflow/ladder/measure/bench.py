@@ -126,7 +126,6 @@ class Bench:
         source.fill(0x5BD1E995.to_bytes(4, "little"), stream=gpu.stream)
         copy = partial(gpu.copy, int(target.handle), int(source.handle), size)
         (copy_us,) = self.timer.quick_medians([copy])
-        (floor_us,) = self.timer.quick_medians([gpu.harness.nothing])
         source.close(gpu.stream)
         target.close(gpu.stream)
         return {
@@ -138,7 +137,7 @@ class Bench:
             "fp32_peak_tflops": gpu.fp32_tflops,
             "tensor_peak_tflops": gpu.tensor_tflops,
             "copy_gbytes_per_s": round(2 * size / copy_us / 1e3, 2),
-            "clock_floor_us": round(floor_us, 4),
+            "clock_floor_us": round(self.timer.floor_us, 4),
             "device_clock": self.device_clock,
         }
 
@@ -319,21 +318,26 @@ class Bench:
         return [instance.tensors[name] for name in names]
 
     def refuse_other_weights(self, launch: Launch) -> None:
-        """Raises CellOutcome where a kernel is wrong at this size with other alpha and beta, if it takes any."""
+        """Raises CellOutcome where a kernel is wrong at this size with other alpha and beta, if it takes any.
+
+        These are those that its edges had no use for, one at least.
+        """
         if not _takes_beta(launch):
             return
+        edges = self.plan.edges.get(launch.variant, ())
+        tried = sum(not self.problem.is_costly(edge.size) for edge in edges)
         instance = self.current
         usual = instance.scalars
-        alpha, beta, before = _WEIGHTS[0]
-        instance.use_scalars(alpha, beta, before)
-        self.draw(instance)
-        try:
-            check, _ = self.check(self.load(launch, instance), launch.params)
-        finally:
-            instance.use_scalars(usual["alpha"], usual["beta"])
-        if not check.correct:
-            weights = f"alpha = {alpha:g}, beta = {beta:g}"
-            raise CellOutcome("incorrect", f"with {weights}: {check}")
+        for alpha, beta, before in _WEIGHTS[tried:] or _WEIGHTS[:1]:
+            instance.use_scalars(alpha, beta, before)
+            self.draw(instance)
+            try:
+                check, _ = self.check(self.load(launch, instance), launch.params)
+            finally:
+                instance.use_scalars(usual["alpha"], usual["beta"])
+            if not check.correct:
+                weights = f"alpha = {alpha:g}, beta = {beta:g}"
+                raise CellOutcome("incorrect", f"with {weights}: {check}")
 
     def host_is_slow(self) -> bool:
         """Whether even an empty launch ends later by the host's clock than events allow: no kernel is to blame then."""

@@ -33,7 +33,9 @@ ERROR_INPUTS = ("uniform", "positive", "wide")
 GATE, READ, NOTHING, GUARD = "gate", "read_through", "nothing", "count_guards_changed"
 SCRUB, CLOCKS = "scrub_shared", "read_clocks"
 _DRAWN = [
-    f"{kernel}<{of}>" for kernel in ("fill", "count_changed") for of in C_TYPES.values()
+    f"{kernel}<{of}>"
+    for kernel in ("fill", "count_changed", "check_input")
+    for of in C_TYPES.values()
 ]
 HARNESS = (GATE, READ, NOTHING, GUARD, SCRUB, CLOCKS, *_DRAWN)
 """Name expressions of the harness's kernels that every problem has."""

@@ -79,6 +79,15 @@ FALSE_ALARM = 1e-12
 """The chance that the row check rejects a right result, in one launch."""
 
 
+_EXACT_BELOW = {"fp8": 2**13, "fp16_acc16": 2**11}
+"""Integers that an accumulator holds with all below them; of the others 2**24."""
+
+
+def integers_are_exact(dtype: str, k: int) -> bool:
+    """Whether sums of K products of integers are exact: they walk, and six standard deviations are 10 sqrt(K)."""
+    return 10 * math.sqrt(k) < _EXACT_BELOW.get(dtype, 2**24)
+
+
 def accumulation_bound(dtype: str, k: int, inputs: str = "uniform") -> float:
     """acc(K): the share of |A||B| that accumulating K products of such inputs in `dtype` may lose."""
     if inputs == "integers":

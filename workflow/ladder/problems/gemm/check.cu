@@ -314,26 +314,19 @@ __device__ double worst_of_spots(CheckResultSlot slot, const Out* c, const Out* 
 }  // namespace
 
 // The largest normalised error, as compare_product has it, of C (m x n): of every row times x, and of single elements.
-// `y` is B x, `squares` the sum of B's squares; element (k, n) of B lies at k * b_by_k + n * b_by_n. A and B are
-// what was drawn from element `moved_a` and `moved_b` on. `chance` is how many root sums of squares the rounding errors of a
-// row may add up to, `row_scale` the same of all others over the bound of elements, and `rms_scale` what makes the root of
-// the spots' squares comparable with that.
+// `y` is B x, `squares` the sum of B's squares; element (k, n) of B lies at k * b_by_k + n * b_by_n. `chance` is how many
+// root sums of squares the rounding errors of a row may add up to, `row_scale` the same of all others over the bound of
+// elements, and `rms_scale` what makes the root of the spots' squares comparable with that.
 template <class In, class Out>
 __global__ void __launch_bounds__(block, 3)
     check_product(CheckResultSlot slot, const Out* c, const Out* before, const In* a, const In* b,
                   const typename Sum<In>::type* y, const typename Sum<In>::type* squares, index_t spots, index_t m,
-                  index_t n, index_t k, index_t b_by_k, index_t b_by_n, double alpha, double beta, double rounding, double lost, double chance, double row_scale, double rms_scale,
-                  index_t moved_a, index_t moved_b, Key key_of_a,
-                  Key key_of_b, int kind) {
+                  index_t n, index_t k, index_t b_by_k, index_t b_by_n, double alpha, double beta, double rounding,
+                  double lost, double chance, double row_scale, double rms_scale) {
   constexpr double rms_of_rounding = 0.57735;  // at most, of an error of half a unit: 1 / sqrt(3)
   double of_spots = 0.0;
   double worst =
       worst_of_spots(slot, c, before, a, b, spots, m, n, k, b_by_k, b_by_n, alpha, beta, rounding, lost, of_spots);
-  // All of this is about A and B as they are now: a sample says whether they are as they were.
-  const unsigned long long chosen = mixed(slot.key + 1, first_index());
-  const index_t at_a = moved_a + chosen % (m * k), at_b = moved_b + chosen % (n * k);
-  raise(worst, error_of_input(a - moved_a, at_a, key_of_a, kind));
-  raise(worst, error_of_input(b - moved_b, at_b, key_of_b, kind));
   const Team team(m);
   for (index_t row = team.first; row < m; row += team.teams) {
     double of_a, sums[3];

@@ -20,6 +20,7 @@ from ladder.problems.gemm.bounds import (
     ROUNDING,
     accumulation_bound,
     chance_factor,
+    integers_are_exact,
     rms_bound,
     row_tolerance,
     subnormal_bound,
@@ -127,6 +128,9 @@ class GemmInstance(Instance):
             b.key,
             a.kind,
         )
+
+    def sums_are_exact(self) -> bool:
+        return integers_are_exact(self.dtype, self.k)
 
     def error_bound(self, params: Params) -> float:
         return accumulation_bound(self.dtype, self.k, self.inputs)
@@ -274,11 +278,6 @@ class GemmInstance(Instance):
             *self._strides("b"),
             *self._weights(),
             *self._scales(),
-            a.shift,
-            b.shift,
-            a.key,
-            b.key,
-            a.kind,
         )
         threads = _SPOTS * _BLOCK + _threads(self.m)
         return HarnessCall(f"check_product<{self._types()}>", threads, arguments)

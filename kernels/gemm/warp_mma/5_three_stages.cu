@@ -1,0 +1,99 @@
+// C = alpha * A @ B + beta * C on tensor cores, in fp16, bf16 or tf32: a 128 x 128 tile of C per block.
+// Rung 5 of docs/ladders/tensor-cores.md: three stages.
+//
+// The technique: a ring of Stages pairs of tiles (gemm-practice, `stage3`). While one is multiplied, the
+// Stages - 1 after it are on their way, so a copy has the time of as many tiles to arrive. A thread
+// commits one group of copies a tile, also past the end of K, where nothing is read: once all but the
+// newest Stages - 2 groups have landed, the next tile is there. The price: 56 KiB of shared memory with
+// three stages in bf16. Expect a gain for as long as warps wait for global memory, and none from the stage
+// after that.
+//
+// Element: __half, __nv_bfloat16, or float for tf32; sums are fp32. Stages: pairs of tiles. n and k:
+// multiples of 16 bytes.
+
+#include "copy/chunk_copy.cuh"
+#include "copy/tile_pair.cuh"
+#include "epilogue/warp_store.cuh"
+#include "ptx/async_copy.cuh"
+#include "ptx/shared_memory.cuh"
+#include "ptx/wmma.cuh"
+#include "types/index.cuh"
+
+constexpr int BM = 128, BN = 128, WM = 32, WN = 64;  // block tile and warp tile, in elements
+constexpr int threads = BM / WM * (BN / WN) * 32;
+
+template <class Element, int Stages>
+__global__ void __launch_bounds__(threads, 2)
+wmma_three_stages(const Element* __restrict__ a, const Element* __restrict__ b, Element* __restrict__ c,
+                  int m, int n, int k, float alpha, float beta) {
+    constexpr int chunk = per_chunk<Element>, depth = 2 * chunk, BK = 2 * depth;  // 16, 32 and 64 bytes
+    using LayoutA = PaddedChunks<BK / chunk, 1>;  // each row one chunk longer
+    using LayoutB = PaddedChunks<BN / chunk, 1>;
+    using CopyA = ChunkCopy<Element, BM, BK, LayoutA, threads>;
+    using CopyB = ChunkCopy<Element, BK, BN, LayoutB, threads>;
+    constexpr int pitch_a = LayoutA::pitch / sizeof(Element), pitch_b = LayoutB::pitch / sizeof(Element);
+    constexpr int steps = BK / depth, bytes = CopyA::bytes + CopyB::bytes;  // of a stage
+    extern __shared__ __align__(128) char shared[];  // the stages: a tile of A, and behind it one of B
+    const int thread = threadIdx.x, warp = thread / 32;
+    const int warp_row = warp / (BN / WN) * WM, warp_column = warp % (BN / WN) * WN;
+    const Index first_row = Index(blockIdx.y) * BM;
+    const int first_column = blockIdx.x * BN;
+    TilePair<CopyA, CopyB> copies{CopyA(a, m, k, first_row, 0, thread),
+                                  CopyB(b, k, n, 0, first_column, thread)};
+    const unsigned tiles = shared_address(shared);
+    const unsigned from_a = tiles + LayoutA::offset(warp_row, 0);
+    const unsigned from_b = tiles + CopyA::bytes + LayoutB::offset(0, warp_column / chunk);
+    const auto next = [](int stage) { return stage + bytes == Stages * bytes ? 0 : stage + bytes; };
+
+    WmmaAccumulator<float, depth> accumulator[WM / 16][WN / 16];
+#pragma unroll
+    for (int stage = 0; stage < Stages - 1; ++stage) {
+        copies.start(tiles + stage * bytes, 0, 1);
+        copies.advance();  // along K: A's tile to the right, B's down
+        commit_copies();
+    }
+    int reading = 0, writing = (Stages - 1) * bytes;  // offsets of stages
+#pragma unroll 1
+    for (int first = 0; first < k; first += BK) {
+        wait_for_copies<Stages - 2>();
+        __syncthreads();  // the next stage is complete, and all warps have read the one before it
+#pragma unroll
+        for (int step = 0; step < steps; ++step) {
+            WmmaFragment<Element> of_a[WM / 16], of_b[WN / 16];
+#pragma unroll
+            for (int y = 0; y < WM / 16; ++y) {
+                of_a[y].load_a(from_a + reading + LayoutA::offset(16 * y, 2 * step), pitch_a);
+            }
+#pragma unroll
+            for (int x = 0; x < WN / 16; ++x) {
+                of_b[x].load_b(from_b + reading + LayoutB::offset(depth * step, 16 / chunk * x), pitch_b);
+            }
+            copies.start(tiles + writing, step, steps);  // a part of a tile's in each step
+#pragma unroll
+            for (int y = 0; y < WM / 16; ++y) {
+#pragma unroll
+                for (int x = 0; x < WN / 16; ++x) accumulator[y][x].mma(of_a[y], of_b[x]);
+            }
+        }
+        copies.advance();
+        commit_copies();
+        reading = next(reading);
+        writing = next(writing);
+    }
+    wait_for_copies<0>();  // those past the end of K, which write zeros
+    __syncthreads();       // all warps have read the tiles: shared_c takes their place
+
+    const Index row = first_row + warp_row, column = Index(first_column) + warp_column;
+    constexpr int pitch = shared_pitch<Element, 16>;
+    float* shared_c = reinterpret_cast<float*>(shared) + warp * shared_rows_wmma * pitch;
+#pragma unroll
+    for (int y = 0; y < WM / 16; ++y) {
+#pragma unroll
+        for (int x = 0; x < WN / 16; ++x) {
+            accumulator[y][x].store(shared_address(shared_c), pitch);
+            __syncwarp();
+            store_rows<16>(c, m, n, row + 16 * y, column + 16 * x, shared_c, alpha, beta);
+            __syncwarp();  // shared_c has been read
+        }
+    }
+}
