@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import jsonschema
 import pytest
 import yaml
-from checkout import PUBLISHED, published_data
+from checkout import PUBLISHED, catalog, published_data
 from conftest import ROOT
 from ladder.catalogue.field_docs import BEGIN, END, field_reference
 from ladder.cli.app import main
 from ladder.cli.inspect import KINDS
-from ladder.report.document import learnt
+from ladder.report.choices import choices
+from ladder.report.document import learnt, running
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -32,6 +35,32 @@ def between_marks(readme: Path) -> str:
 def test_the_numbers_of_readme_are_those_of_the_published_tables() -> None:
     lines = learnt(PUBLISHED, published_data(), ROOT).strip()
     assert between_marks(ROOT / "README.md") == lines, "run `make reference`"
+
+
+def test_readme_leads_to_the_page_in_its_third_line_and_from_its_answers() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    page = PUBLISHED.page.relative_to(ROOT)
+    assert f"]({page})" in text.splitlines()[2]
+    data = published_data()
+    places = [("chart", name) for name in data.parts]
+    places += [("use", choice.kind) for choice in choices(data)]
+    known = {"claims", *(f"{kind}={name}" for kind, name in places)}
+    linked = re.findall(rf"^\|\[.*?\]\({page}#(.*?)\)\|", text, re.MULTILINE)
+    assert {"use=bf16", "chart=reduction", "claims"} <= {*linked} <= known
+
+
+def test_run_says_how_many_kernels_run_on_which_card() -> None:
+    lines = running(catalog(), ROOT / "kernels").strip()
+    assert between_marks(ROOT / "docs/run.md") == lines, "run `make reference`"
+    kernels = {
+        f"kernel {arch}": SimpleNamespace(
+            source=ROOT / "kernels/gemm/simt/kernel.cu", min_arch=arch
+        )
+        for arch in ("sm_70", "sm_80", "sm_90", "sm_90a")
+    }
+    head, _, row = running(kernels, ROOT / "kernels").strip().splitlines()  # type: ignore[arg-type]
+    assert head == "|kernels|in all|A100|RTX 4090|H100, H200|B200|RTX 5090|"
+    assert row == "|[gemm/simt](../kernels/gemm/simt)|4|2|2|4|3|3|"
 
 
 def test_the_readme_holds_the_reference_the_schemas_give(

@@ -142,11 +142,7 @@ def test_findings_are_the_answers_and_every_claim_has_its_verdict(text: str) -> 
     claims = tables.read("claims", PUBLISHED.tables)
     assert text.count('<tr class="claim"') == claims["id"].nunique()
     readme = (ROOT / "README.md").read_text()
-    questions = [
-        line.split("|")[1].strip()
-        for line in readme.splitlines()
-        if re.match(r"\| [^|]+\? \|", line)
-    ]
+    questions = re.findall(r"^\|\[?([^|\]]+\?)(?:\]\([^|]*\))?\|", readme, re.MULTILINE)
     assert len(questions) > 5
     for question in questions:
         assert f"<h3>{question}</h3>" in text
@@ -362,8 +358,96 @@ def test_a_heading_sorts_all_rows(browser: Browser, timings: pd.DataFrame) -> No
         shown = [float(value) for value in browser.column("TFLOP/s")]
         wanted = rates.sort_values(ascending=ascending).head(len(shown))
         assert shown == pytest.approx(wanted.tolist(), rel=0.01)
-    browser.press("\ue007")  # Enter on the heading: the tables' own order
+    browser.press("\ue007")  # Enter on the heading: the usual order, the fastest first
     assert "sort=" not in browser.driver.current_url
+    assert browser.texts("#table th[aria-sort=descending] button") == [
+        "speed-up [95 %] ▼"
+    ]
+    speeds = [float(text.split()[0]) for text in browser.column("speed-up [95 %]")]
+    assert speeds == sorted(speeds, reverse=True)
+
+
+@pytest.mark.slow
+def test_a_page_begins_at_its_top_and_a_row_has_its_shares_of_the_peaks(
+    browser: Browser, timings: pd.DataFrame
+) -> None:
+    # An address that ends with # leads to the top by itself.
+    browser.driver.get(browser.file.as_uri())
+    assert browser.script("return window.scrollY") == 0
+    first = timings[(timings["status"] == "ok") & (timings["peak_fraction"] > 0.1)]
+    place = int(first.index[0])
+    for title, name in (
+        ("of peak, %", "peak_fraction"),
+        ("of peak bandwidth, %", "memory_fraction"),
+    ):
+        shown = browser.script(
+            "const [title, place] = arguments;"
+            "return tableColumns().find((column) => column.title === title).cell(place)",
+            title,
+            place,
+        )
+        assert float(shown) == pytest.approx(100 * first[name].iloc[0], rel=0.01)
+
+
+@pytest.mark.slow
+def test_links_of_what_to_use_lead_to_documents(browser: Browser) -> None:
+    for size in ("4096x4096x4096", "16x4096x4096"):
+        browser.open(f"use=bf16/TN/{size}/cold")
+        links = browser.script(
+            "return [...document.querySelectorAll('#use-answer a[href]')]"
+            ".map((link) => link.getAttribute('href'))"
+        )
+        assert links
+        for link in links:
+            assert (PUBLISHED.root / link).is_file(), link
+
+
+@pytest.mark.slow
+def test_the_three_best_that_take_a_size_can_be_timed_at_it(
+    browser: Browser, timings: pd.DataFrame
+) -> None:
+    """At a size that was measured, near one, far from all, and where the best does not take it."""
+    for size, is_open in (
+        ((4096, 4096, 4096), False),
+        ((4096, 11008, 4096), True),
+        ((16, 4096, 4096), True),
+    ):
+        browser.open(f"use=bf16/TN/{'x'.join(map(str, size))}/cold")
+        assert bool(browser.texts("#use-answer details[open]")) == is_open
+        setup, *lines = browser.texts("#use-answer details pre")[0].splitlines()
+        assert setup == ". .venv/bin/activate"
+        assert len({*lines}) == 3
+        m, n, k = size
+        for line in lines:
+            words = shlex.split(line)
+            assert words[:4] == ["python", "-m", "ladder", "judge"]
+            assert words[words.index("--size") + 1] == f"{{m: {m}, n: {n}, k: {k}}}"
+    browser.open("use=fp32/NN/4096x4097x4096/cold")
+    shown = browser.texts("#use-answer details pre")[0]
+    assert "gemm_tma" not in shown, "which takes multiples of 4"
+    assert "gemm_" in shown
+    browser.open("use=bf16/TN/4096x4096x4095/cold")
+    said = browser.find("#use-answer").text
+    assert "None of the fastest takes this size." in said
+
+
+@pytest.mark.slow
+def test_a_product_that_memory_binds_has_gb_a_second(
+    browser: Browser, timings: pd.DataFrame
+) -> None:
+    for size, rate, share, unit in (
+        ("1x8192x28672", "gbytes_per_s", "memory_fraction", "% of peak bandwidth"),
+        ("4096x4096x4096", "tflops", "peak_fraction", "% of peak"),
+    ):
+        browser.open(f"use=bf16/TN/{size}/cold")
+        place = browser.script(
+            "return nearestUse(RUNS[0], askedUse(RUNS[0], state.use).asked).places[0]"
+        )
+        row = timings.loc[place]
+        shown = browser.texts("#use-answer .rate")[0].split()
+        assert float(shown[0]) == pytest.approx(row[rate], rel=0.005)
+        assert shown[1] == {"tflops": "TFLOP/s"}.get(rate, "GB/s")
+        assert f"{100 * row[share]:.0f} {unit}, " in browser.find("#use-answer").text
 
 
 @pytest.mark.slow
@@ -607,7 +691,8 @@ def test_what_to_use_follows_dtype_layout_and_typed_sizes(
         ["sweep", "variant", "n", "regime"]
     )
     cell = cells.loc[("fp32_ladder", "gemm_tma-fp32", 4096, "cold")]
-    read = f"{cell['tflops']:.1f} TFLOP/s {100 * (cell['speedup'] - 1):.0f} % faster than cuBLAS"
+    share = f"{100 * cell['peak_fraction']:.0f} % of peak"
+    read = f"{cell['tflops']:.1f} TFLOP/s {share}, {100 * (cell['speedup'] - 1):.0f} % faster than cuBLAS"
     assert re.search(rf"gemm_tma .*\n{re.escape(read)}", said)
     assert "fp32 near this size: measured in NN only." in said
     assert "kernels/gemm/simt/gemm_tma.cu" in said

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from checkout import PUBLISHED, every_sweep, published_data, published_of
 from conftest import ROOT, output_of
-from factory import Fields, Lab, over
+from factory import CUBLAS_TFLOPS, Fields, Lab, over
 from ladder.catalogue.plans import plan_sweep
 from ladder.catalogue.settings import set_up
 from ladder.catalogue.sweeps import chosen_cells
@@ -113,7 +113,9 @@ def test_a_ninth_question_is_a_line_and_a_template_and_stands_everywhere(
     ]
     printed = output_of(command, tmp_path, PYTHONPATH=str(copy))
     readme, written, page, titled = printed.split("\x00")
-    assert re.search(r"\| What is the ninth\? \| It has \d lives\. \|", readme)
+    assert re.search(
+        r"\|\[What is the ninth\?\]\(.*#chart=\w+\)\|It has \d lives\.\|", readme
+    )
     assert re.search(r"What is the ninth\? \*\*It has \d lives\.\*\*", written)
     assert re.search(r"It has \d lives\.", page)
     assert "'fp32_ladder-1-ladder.png': 'All the lives'" in titled
@@ -210,6 +212,8 @@ def test_what_to_use_has_a_column_a_size_names_ties_and_leaves_out_what_is_far_b
     assert "|dtype, layout|2048|" in part
     assert large.startswith("|fp32 NN|▲ +32 %")
     assert "(transposed A)" in large or "transposed A]" in large
+    rate = 0.66 * CUBLAS_TFLOPS["fp32"]
+    assert f", {rate:.1f} ({100 * rate / 66.9:.0f} %): [" in large
     assert small.startswith("|fp32 NN|= 0 %")
     assert "so use it:\n\n- fp32 NN: 512, 4096 and 8192\n" in part
 
@@ -354,7 +358,7 @@ def test_the_report_says_what_was_not_measured_and_the_evidence_has_every_part_o
     chapter = section(pages["report"], "Kernels")
     assert f"{asked} **Coalesced (6.0 times), then" in chapter
     part = section(pages["report"], "Claims")
-    assert "1 hold. All claims: [evidence]" in part
+    assert "1 hold. All others, and every part" in part
     assert "Transposing pays." not in part
     evidence = pages["evidence"].partition("### transpose-pays")[2]
     assert (

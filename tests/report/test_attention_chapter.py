@@ -87,15 +87,19 @@ def data() -> RunData:
     return with_frames(known, timings=made)
 
 
+def of_peak(rate: float) -> str:
+    return f"{rate} TFLOP/s ({100 * rate / PEAK:.0f} % of peak)"
+
+
 def test_the_answer_names_the_fastest_rungs_and_their_rates(data: RunData) -> None:
     answer = answer_of(data, "attention_speed")
     at = data.parts["attention"].size["sequence"]
     share = f"{100 * 650 / PEAK:.0f} % of peak"
     assert (
         answer.headline
-        == f"bf16 attention over {at} keys of 128 elements reaches 650 TFLOP/s ({share})."
+        == f"bf16 attention over {at} keys of 128 elements reaches {of_peak(650)}."
     )
-    assert answer.also == "Causal: 590."
+    assert answer.also == f"Causal: {of_peak(590)}."
     assert answer.exceptions == "Libraries were not timed beside it."
     lengths = sorted({size["sequence"] for size in data.sweeps["attention"].sizes})
     table = cells(answer.table)
@@ -138,11 +142,10 @@ def test_beside_libraries_it_says_how_much_faster_they_are_at_which_lengths(
     timings = tables.concat([others, tables.frame("timings", rows)], "timings")
     other = with_frames(data, timings=timings)
     answer = answer_of(other, "attention_speed")
-    rate = f"600 TFLOP/s ({100 * BESIDE / PEAK:.0f} % of peak)"
-    said = f"bf16 attention over 8192 keys of 128 elements reaches {rate}, 8 % slower than cuDNN."
+    said = f"bf16 attention over 8192 keys of 128 elements reaches {of_peak(600)}, 8 % slower than cuDNN."
     assert answer.headline == said, "without what is in Triton"
     range_ = "-8 to +85 %; causal +8 % to 2.2 times."
-    at_length = "Causal: 700, 8 % faster than cuDNN."
+    at_length = f"Causal: {of_peak(700)}, 8 % faster than cuDNN."
     assert answer.also == at_length
     assert answer.exceptions.endswith(
         f"Against the faster of cuDNN and torch, over all lengths: {range_}"

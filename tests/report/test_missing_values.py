@@ -75,7 +75,7 @@ def written(frames: Mapping[str, pd.DataFrame]) -> dict[str, str]:
     data = RunData(a_run().sweeps, frames, a_run().environment)
     pages = {path.name: text for path, text in render(PUBLISHED, data, loaded().plans)}
     own = run(PUBLISHED, data, "a run")
-    page({"runs": [own], "kernels": {}})
+    page({"runs": [own], "kernels": {}, "docs": ""})
     return pages | {"cards": str(own["cards"]).replace("None", "")}
 
 

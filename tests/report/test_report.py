@@ -122,7 +122,7 @@ def test_without_any_measurement_nothing_is_claimed(tmp_path: Path) -> None:
     lab.write_environment(timings_from="none", gpu=None)
     pages = report(lab)
     assert "no published measurements stand in" in pages["report"]
-    assert "1 not measured. All claims: [evidence]" in section(
+    assert "1 not measured. All others, and every part" in section(
         pages["report"], "Claims"
     )
     assert "### transpose-pays" in pages["evidence"]

@@ -72,6 +72,17 @@ def test_rates_follow_from_the_median_time(lab: Lab) -> None:
     assert 0 < best["cv"] < 0.01
 
 
+def test_three_products_in_tf32_count_in_the_share_of_the_peak(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ladder.results.collect.PRODUCTS_SWEEP", "fp32_ladder")
+    gpu = {**SESSION.gpu, "tensor_peak_tflops": {"tf32": 494.7}}
+    lab = Lab(tmp_path, session=replace(SESSION, gpu=gpu))
+    rows = collected(lab, "fp32_ladder").dropna(subset="tflops")
+    shares = [*(3 * rows["tflops"] / 494.7)]
+    assert [*rows["peak_fraction"]] == pytest.approx(shares)
+
+
 def test_integers_have_no_tflops_but_a_share_of_the_copy(lab: Lab) -> None:
     rows = timings(lab, "stencil_reach")
     assert rows["tflops"].isna().all()

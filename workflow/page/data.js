@@ -1,6 +1,6 @@
 "use strict";
-// The embedded document: `runs`, the first the page's own, with tables by column; `kernels` with their sources; and
-// `extents`, the columns that a size is made of, of which each problem has some.
+// The embedded document: `runs`, the first the page's own, with tables by column; `kernels` with their sources; the way to
+// the `docs`; and `extents`, the columns that a size is made of, of which each problem has some.
 const PAGE = JSON.parse(document.getElementById("data").textContent);
 
 /** Table -> column -> values; text is stored as words and codes, -1 for none. */
@@ -129,6 +129,16 @@ const elsewhere = ([low, high]) => (low == null ? "" : [...new Set([times(low), 
 const PROPER = { cublas: "cuBLAS", cublaslt: "cuBLAS", cublaslt_fast: "cuBLASLt", copy: "a copy" };
 /** What a row is timed against, as people call it; cuBLAS is the faster of cuBLAS and cuBLASLt, which alone has fp8. */
 const libraryName = ({ rows }, place) => (rows.dtype[place] === "fp8" ? "cuBLASLt" : PROPER[rows.reference[place]] ?? rows.reference[place]);
+
+const FAR_ABOVE = 4; // as in the report: a share of the memory's peak so much larger says that memory binds
+
+/** ["782 TFLOP/s", "73 % of peak"], or GB/s where memory binds; "" where it is unknown. */
+function rateOf({ rows }, place) {
+  const [computes, moves, tflops, bytes] = ["peak_fraction", "memory_fraction", "tflops", "gbytes_per_s"].map((name) => rows[name]?.[place] ?? null);
+  const byMemory = tflops === null || (computes !== null && moves > FAR_ABOVE * computes);
+  const [rate, unit, share, whose] = byMemory ? [bytes, "GB/s", moves, "peak bandwidth"] : [tflops, "TFLOP/s", computes, "peak"];
+  return [rate === null ? "" : `${figure(rate, 3)} ${unit}`, share === null ? "" : `${figure(100 * share, 2)} % of ${whose}`];
+}
 
 /** Labels such as "bk=8, stages=3" without the parts that all of them have. */
 function differing(labels) {

@@ -38,7 +38,7 @@ const flow = (values) => `{${Object.entries(values).map(([name, value]) => `${na
 
 const SETUP = ". .venv/bin/activate"; // in the checkout, after make
 
-/** The command that judges a row's kernel against its reference at a size; null where it has none. */
+/** The line that judges a row's kernel against its reference at a size; null where it has none. */
 function judgeCommand(run, place, size) {
   const { rows } = run, about = run.sweeps[rows.sweep[place]], own = run.variants.get(rows.variant[place]);
   const file = PAGE.kernels[rows.kernel[place]]?.file.replace(/\.(cu|py)$/, ".yaml");
@@ -49,7 +49,7 @@ function judgeCommand(run, place, size) {
   if (rows.layout[place]) words.push("--layout", rows.layout[place]);
   words.push("--size", "elements" in size ? String(size.elements) : flow(size), "--regime", rows.regime[place]);
   for (const [name, value] of Object.entries(own.params)) words.push("--param", `${name}=${value}`);
-  return `${SETUP}\n${[...words, "--reference", known].map(shellWord).join(" ")}`;
+  return [...words, "--reference", known].map(shellWord).join(" ");
 }
 
 /** Commands that repeat a cell, the first as published where it is: alone, and its sweep. */
@@ -58,7 +58,7 @@ function commands(run, place) {
   const set = (...words) => `${SETUP}\n${words.map(shellWord).join(" ")}`;
   if (run.name.startsWith("published/")) found.push(["Repeat this number on your GPU (after make)", set("ladder", "reproduce", run.ids[place], "--device", run.device)]);
   const alone = judgeCommand(run, place, sizeOf(rows, place));
-  if (alone) found.push(["This cell alone, on a GPU", alone]);
+  if (alone) found.push(["This cell alone, on a GPU", `${SETUP}\n${alone}`]);
   found.push(["Its sweep", set("snakemake", "--cores", "all", `sweep_${rows.sweep[place]}`)]);
   return found;
 }

@@ -7,7 +7,7 @@ const FACETS = [["problem", "Problem"], ["dtype", "Dtype"], ["layout", "Layout"]
 /** The column that a facet is about: FP32 by three TF32 products is a dtype of its own. */
 const facetColumn = (own, name) => own.rows[name === "dtype" ? "kind" : name];
 const EVERY = "all"; // the value of `against` that lets every row pass
-const EMPTY = { words: "", param: "", sort: "", cell: "", run: "0", beside: "", chart: "", at: "", by: "", lit: "", use: "", ladder: "", verdict: "",
+const EMPTY = { words: "", param: "", sort: "-speedup", cell: "", run: "0", beside: "", chart: "", at: "", by: "", lit: "", use: "", ladder: "", verdict: "",
   ...Object.fromEntries(FACETS.map(([name]) => [name, ""])), against: "library" };
 const FILTERS = [...FACETS.map(([name]) => name), "words", "param"];
 const byNature = new Intl.Collator("en", { numeric: true });
@@ -140,13 +140,14 @@ const WORK = (rows, place) => Object.values(sizeOf(rows, place)).reduce((product
 function tableColumns() {
   const { rows } = run, narrow = scroller.clientWidth < 560;
   const number = (name, title, width, digits = 4) => ({ name, title, width, number: true, value: (place) => rows[name]?.[place] ?? null, cell: (place) => figure(rows[name]?.[place], digits) });
+  const percent = (name, title, width) => ({ ...number(name, title, width), cell: (place) => (rows[name][place] === null ? "" : figure(100 * rows[name][place], 3)) });
   const text = (name, title, width) => ({ name, title, width, value: (place) => rows[name][place], cell: (place) => rows[name][place] ?? "" });
   const range = (place) => (rows.range[place] === null ? "" : `${figure(rows.range[place][0], 3)} to ${figure(rows.range[place][1], 3)}`);
   const kind = { ...text("dtype", "dtype", run.has("kind") && rows.kind.some((one, place) => one !== rows.dtype[place]) ? 104 : 56), value: (place) => rows.kind[place], cell: (place) => rows.kind[place] ?? "" };
   const kinds = [kind, text("layout", "layout", 54)];
   const found = [
     text("label", "variant", narrow ? 118 : 226),
-    { ...text("size", "size", narrow ? 60 : 100), value: (place) => WORK(rows, place) },
+    { ...text("size", "size", narrow ? 60 : 128), value: (place) => WORK(rows, place) },
     ...(narrow ? [] : kinds),
     { ...number("speedup", "speed-up [95 %]", 170), cell: (place) => ratioSpread(rows, place) },
     { ...number("range", "another GPU", 122), value: (place) => rows.range[place]?.[0] ?? null, cell: range },
@@ -162,12 +163,13 @@ function tableColumns() {
       cell: (place) => { const own = moved(place); return own ? `${figure(own.value)} [${figure(own.low)}, ${figure(own.high)}]` : ""; } });
   }
   const more = [
-    text("regime", "regime", 92), number("tflops", "TFLOP/s", 72, 3), number("median_us", "median, µs", 82),
+    text("regime", "regime", 92), number("tflops", "TFLOP/s", 72, 3), percent("peak_fraction", "of peak, %", 88),
+    number("gbytes_per_s", "GB/s", 66, 4), percent("memory_fraction", "of peak bandwidth, %", 96), number("median_us", "median, µs", 82),
     { ...text("status", "status, reason", 84), mark: (place) => (rows.status[place] === "ok" ? "" : "failed"),
       cell: (place) => rows.status[place] + (rows.reason[place] ? `: ${rows.reason[place]}` : "") },
     text("sweep", "sweep", 124), text("kernel", "kernel", 104),
-    number("gbytes_per_s", "GB/s", 66, 4), number("sm_clock_mhz", "clock, MHz", 66), number("power_w", "power, W", 66, 3), number("registers", "registers", 76, 0),
-    { ...number("occupancy", "occupancy, %", 92), cell: (place) => (rows.occupancy[place] === null ? "" : figure(100 * rows.occupancy[place], 3)) },
+    number("sm_clock_mhz", "clock, MHz", 66), number("power_w", "power, W", 66, 3), number("registers", "registers", 76, 0),
+    percent("occupancy", "occupancy, %", 92),
     number("local_bytes", "spilled bytes", 76, 0),
   ];
   return [...found, ...more.filter((column) => rows[column.name] && run.has(column.name))];
@@ -191,8 +193,8 @@ function sorted(places, column, down) {
 function sortBy(name) {
   const [was, down] = [state.sort.replace(/^-/, ""), state.sort.startsWith("-")];
   const number = tableColumns().find((column) => column.name === name)?.number;
-  // Numbers begin with the largest; the third click takes the tables' own order again.
-  const ways = number ? [`-${name}`, name, ""] : [name, `-${name}`, ""];
+  // Numbers begin with the largest; the third click takes the usual order again.
+  const ways = number ? [`-${name}`, name, EMPTY.sort] : [name, `-${name}`, EMPTY.sort];
   change({ sort: was === name ? ways[ways.indexOf(down ? `-${name}` : name) + 1] : ways[0] });
 }
 
@@ -517,13 +519,13 @@ $("jump").addEventListener("submit", (event) => {
   table.focus();
 });
 $("filters").addEventListener("submit", (event) => event.preventDefault());
-$("reset").addEventListener("click", () => change({ ...NO_FILTER, sort: "" }));
+$("reset").addEventListener("click", () => change({ ...NO_FILTER, sort: EMPTY.sort }));
 options($("run"), RUNS.map((own, index) => [String(index), null]), "0", null, (index) => runName(RUNS[index]));
 for (const name of ["run", "beside"]) $(name).addEventListener("change", (event) => change({ [name]: event.target.value }));
 for (const label of document.querySelectorAll("label.runs")) label.hidden = RUNS.length < 2;
 /** The part of the page that the address is about. */
 function goThere() {
-  const part = state.use ? "use" : FILTERS.some((name) => state[name] !== EMPTY[name]) || state.sort ? "cells" : state.chart || state.lit ? "charts" : state.ladder ? "ladder" : state.verdict ? "claims" : "";
+  const part = state.use ? "use" : FILTERS.some((name) => state[name] !== EMPTY[name]) || state.sort !== EMPTY.sort ? "cells" : state.chart || state.lit ? "charts" : state.ladder ? "ladder" : state.verdict ? "claims" : "";
   if (part) $(part).scrollIntoView();
 }
 addEventListener("hashchange", () => {

@@ -69,6 +69,16 @@ function commandHtml([title, command]) {
   return `<p class="muted">${escaped(title)} <button type="button" class="copy">Copy</button></p><pre class="command">${escaped(command)}</pre>`;
 }
 
+/** What times the best three of a place that take the asked size; folded where that size was measured. */
+function timeHtml(run, found, asked, exact) {
+  const taking = found.places.filter((_, index) => !refused(asked, found.multiples[index]));
+  const lines = taking.map((place) => judgeCommand(run, place, { m: asked.m, n: asked.n, k: asked.k })).filter(Boolean).slice(0, 3);
+  if (!lines.length) return "<p>None of the fastest takes this size. Pad it, or time a kernel of your own by <code>ladder judge</code>.</p>";
+  const what = lines.length > 1 ? `the ${lines.length} best` : "the best one";
+  return `<details${exact ? "" : " open"}><summary>Time ${what} at ${sizeWords(asked)} on your GPU</summary>${commandHtml(["After make", [SETUP, ...lines].join("\n")])}
+    <p class="muted">What it says: <a href="${PAGE.docs}/judge.md">judge</a>.</p></details>`;
+}
+
 function useHtml(run, asked) {
   const found = nearestUse(run, asked), { rows } = run;
   if (!found) return "<p>No GEMM was timed against a library here. See <a href=\"#charts\">Charts</a>.</p>";
@@ -86,27 +96,23 @@ function useHtml(run, asked) {
       parts.push(`<p class="notice">${escaped(rows.called[place])} takes ${needs} only: not this size.${other === undefined ? "" : ` ${escaped(rows.called[other])} takes it.`}</p>`);
     }
   }
-  const source = `<button type="button" data-open="${id(place)}">All its numbers</button> <button type="button" data-open="${id(place)}" data-part="source">Source</button> <code>${escaped(file ?? "")}</code>`;
-  if (far) {
-    const taking = found.places.find((_, index) => !refused(asked, found.multiples[index]));
-    const command = taking === undefined ? null : judgeCommand(run, taking, { m: asked.m, n: asked.n, k: asked.k });
-    parts.push(command ? commandHtml([`Time ${rows.called[taking]} at this size on your GPU (after make)`, command])
-      : "<p>None of the fastest takes this size. Pad it, or time a kernel of your own by <code>ladder judge</code>.</p>");
-    return parts.join("");
-  }
+  const source = `<button type="button" data-open="${id(place)}">All its numbers</button> <button type="button" data-open="${id(place)}" data-part="source">Source</button> <code>${escaped(file ?? "")}</code> <a href="${PAGE.docs}/use-a-kernel.md">Call it from a program</a>`;
+  const timing = timeHtml(run, found, asked, exact);
+  if (far) return [...parts, timing].join("");
+  const [rate, share] = rateOf(run, place);
   // A line a regime, each with the sessions that it is of.
   const line = (one, regime, leads) => {
     const held = [figure(rows.reference_median_us?.[one]) && `${library} beside it: ${figure(rows.reference_median_us[one])} µs`, REGIMES[regime] ?? regime, sessionsOf(run, one)];
     return `<p>${leads}${escaped(overLibrary(run, one))}</span> <span class="muted">${figure(rows.median_us[one])} µs, ${escaped(held.filter(Boolean).join("; "))}</span></p>`;
   };
   parts.push(`<div class="answer${exact ? "" : " inexact"}"><p class="what"><b>${escaped(rows.called[place])}</b>${exact ? "" : ` <span class="muted">at ${escaped(sizeWords(found))}</span>`}</p>`
-    + line(place, found.regime, `<span class="rate">${figure(rows.tflops?.[place], 3)} TFLOP/s</span> <span class="${verdictOf(run, place)}-text">`));
+    + line(place, found.regime, `<span class="rate">${rate}</span> ${share}${share && ", "}<span class="${verdictOf(run, place)}-text">`));
   const other = run.uses.find((one) => one.kind === found.kind && one.layout === found.layout && one.size === found.size && one.regime === (found.regime === "sustained" ? "cold" : "sustained"));
   const same = other?.places.find((one) => rows.variant[one] === rows.variant[place]);
-  const rate = (one) => `${figure(rows.tflops?.[one], 3)} TFLOP/s, <span>`;
-  if (same !== undefined) parts.push(line(same, other.regime, `${other.regime === "sustained" ? "Running for seconds" : "Launched once"}: ${rate(same)}`));
-  else if (other && other.regime === "sustained") parts.push(line(other.places[0], other.regime, `Running for seconds <b>${escaped(rows.called[other.places[0]])}</b> leads: ${rate(other.places[0])}`));
-  parts.push(`<p>${source}</p>`, commandHtml(commands(run, place)[0]), "</div>");
+  const leading = (one) => `${rateOf(run, one)[0]}, <span>`;
+  if (same !== undefined) parts.push(line(same, other.regime, `${other.regime === "sustained" ? "Running for seconds" : "Launched once"}: ${leading(same)}`));
+  else if (other && other.regime === "sustained") parts.push(line(other.places[0], other.regime, `Running for seconds <b>${escaped(rows.called[other.places[0]])}</b> leads: ${leading(other.places[0])}`));
+  parts.push(`<p>${source}</p>`, exact ? commandHtml(commands(run, place)[0]) : "", "</div>", exact ? "" : timing);
   if (next.length) {
     const rates = found.places.map((one) => rows.tflops?.[one] / rows.speedup[one]).filter(Number.isFinite);
     const moved = rates.length > 1 ? 100 * (Math.max(...rates) / Math.min(...rates) - 1) : 0;
@@ -114,5 +120,6 @@ function useHtml(run, asked) {
     parts.push(`<div class="${exact ? "" : "inexact"}"><p class="muted">Next, by speed-up over ${escaped(library)} beside it.${moved >= 0.5 ? ` TFLOP/s differ between sessions (${escaped(library)}’s own by ${figure(moved, 1)} % here): only ratios rank.` : ""}${surest}</p><ol class="next" start="2">${next.map((one) =>
       `<li><button type="button" class="link" data-open="${id(one)}"><b>${escaped(rows.called[one])}</b></button> ${escaped(overWords(run, one))} <span class="muted">${escaped(sessionsOf(run, one))}</span></li>`).join("")}</ol></div>`);
   }
+  if (exact) parts.push(timing);
   return parts.join("");
 }

@@ -13,9 +13,9 @@ from ladder.cli.load import run_of
 from ladder.cli.options import Config, Configfile, project, with_tables
 from ladder.model.document import Document
 from ladder.model.errors import LadderError
-from ladder.model.files import replace_file, write_json
+from ladder.model.files import read_text, replace_file, write_json
 from ladder.model.kernel import Kernel
-from ladder.report.document import learnt
+from ladder.report.document import learnt, running
 from ladder.results import compare as comparing
 from ladder.results import tables
 from ladder.results.forecast import forecast
@@ -48,17 +48,19 @@ def reference(
     context: typer.Context,
     write: Annotated[
         bool,
-        typer.Option("--write", help="Update both README.md and the schemas."),
+        typer.Option(
+            "--write", help="Update the schemas, both README.md and docs/run.md."
+        ),
     ] = False,
 ) -> None:
-    """Print the field reference of all documents, or write it down with schemas and README's numbers."""
+    """Print the field reference of all documents, or write it down with schemas, README's numbers and cards."""
     text = "\n".join(field_reference(name, *KINDS[name]) for name in KINDS)
     if not write:
         print(text, end="")
         return
     checkout = project(context)
     for name, (_, document) in KINDS.items():
-        path = checkout.config / "schemas" / f"{name}.json"
+        path = checkout.config / f"schemas/{name}.json"
         write_json(path, document.model_json_schema())
     run = run_of(context, None, None)
     published = checkout.published(run.config.published)
@@ -66,8 +68,9 @@ def reference(
     for readme, lines in (
         (checkout.config / "README.md", text),
         (checkout.root / "README.md", learnt(published, data, checkout.root)),
+        (checkout.root / "docs/run.md", running(run.catalog, checkout.kernels)),
     ):
-        old = readme.read_text(encoding="utf-8")
+        old = read_text(readme)
         if old.count(BEGIN) != 1 or old.count(END) != 1:
             raise LadderError(f"{readme}: the marks {BEGIN} and {END} are missing")
         before, after = old.split(BEGIN)[0], old.split(END)[1]

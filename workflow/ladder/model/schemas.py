@@ -44,7 +44,7 @@ SCHEMAS: Mapping[str, Mapping[str, str]] = {
     # reference_is: faster, where the reference was chosen and is the fastest beyond doubt; tied, where another may be.
     # Empty where there was no choice, and in rows from before choices had records: a few launches chose there.
     # peak_fraction, memory_fraction: the least time that operations, and the bytes that the problem must move, take at
-    # the GPU's peak rates, over the time. The larger one says what bounds the cell.
+    # the GPU's peak rates, over the time. The larger one says what bounds the cell. Three TF32 products count as three.
     "timings": columns(
         f"""sweep problem kernel variant rung baseline params dtype layout {_SIZE} status reason samples:int regime
         median_us:float median_us_low:float median_us_high:float cv:float reference algorithm reference_median_us:float

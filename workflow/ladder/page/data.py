@@ -17,7 +17,7 @@ from ladder.model.folders import RunFolder
 from ladder.model.kernel import Variant
 from ladder.model.sweep import Sweep
 from ladder.report.answers import Answer, answers
-from ladder.report.choices import PRODUCTS_SWEEP, THREE_PRODUCTS, rankings
+from ladder.report.choices import THREE_PRODUCTS, rankings
 from ladder.report.document import said
 from ladder.report.ladder_steps import (
     changed_by_all,
@@ -29,6 +29,7 @@ from ladder.report.links import Links
 from ladder.report.markdown import unlinked
 from ladder.report.statements import claim_lines
 from ladder.results import tables
+from ladder.results.collect import PRODUCTS_SWEEP
 from ladder.results.run_data import RunData
 from ladder.results.statistics import (
     Estimate,
@@ -129,7 +130,7 @@ def _steps(data: SweepData) -> list[dict[str, Any]]:
             "gain": _ends(gain.measured),
             "predicted": _ends(gain.predicted),
             "verdict": gain.verdict if gain.known else "",
-            "why": step.why,
+            "why": step.why.words,
             "main": variant in path,
         }
         shown.append(line)

@@ -13,6 +13,7 @@ from ladder.model.folders import RunFolder
 from ladder.model.schemas import SIZE_COLUMNS
 from ladder.page.data import kernels, run
 from ladder.report.devices import label_of
+from ladder.report.links import Links
 from ladder.report.markdown import number
 from ladder.report.statements import NOT_HERE
 from ladder.results.run_data import RunData
@@ -38,7 +39,7 @@ _PAGES.filters["number"] = number
 
 
 def page(document: Mapping[str, Any]) -> str:
-    """The file that shows a document, which is `runs`, the first the page's own, and `kernels`."""
+    """The file that shows a document: `runs`, the first the page's own, `kernels`, and the way to the `docs`."""
     text = json.dumps(
         {**document, "extents": SIZE_COLUMNS},
         separators=(",", ":"),
@@ -48,6 +49,7 @@ def page(document: Mapping[str, Any]) -> str:
     return _PAGES.get_template("index.html").render(
         own=document["runs"][0],
         others=document["runs"][1:],
+        docs=document["docs"],
         style=read_text(_ROOM / "page.css"),
         scripts=[read_text(_ROOM / f"{name}.js") for name in _SCRIPTS],
         data=text.replace(
@@ -69,4 +71,5 @@ def render(
     runs = [run(folder, data, name or label_of(folder))]
     for other, there in beside:
         runs.append(run(other, there, label_of(other), folder))
-    return page({"runs": runs, "kernels": kernels(root, data.sweeps)})
+    docs = Links(folder, folder.root, data).doc("")
+    return page({"runs": runs, "kernels": kernels(root, data.sweeps), "docs": docs})

@@ -3,9 +3,11 @@
 Four kinds of causes, in this order:
 
 - a **limit**: the launch needs less of what the hardware gives at a fixed rate, and that took half of the time or more;
-- **work removed**, or a **wait** that became shorter, whichever accounts for more nearly all of the difference;
-- a **busier pipe**: the work is the same, and the unit that does most of it works for more of the time. The wait that
-  changed most stands beside it.
+- **work removed**, or a **wait** that became shorter, whichever accounts for more nearly all of the difference. Where
+  none does, the waits for a memory and for its queue count as one;
+- a **busier pipe**: the work is the same, and the busiest unit works for more of the time. The wait that changed most
+  stands beside it. Where there is one, it may also be a unit that does what the result takes, or the busiest pipe with
+  the time counted in which multiprocessors have nothing to do.
 
 Each is named only where its counter moved, by at least 5 %, the way that the time did.
 """
@@ -26,10 +28,14 @@ from ladder.results.counters import (
     STALL_FOR,
 )
 
+Metrics = Mapping[str, float]
+Launch = tuple[TableRow, Metrics]
+
 _REQUESTS = "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum"
 _ISSUED = "smsp__issue_active.avg.pct_of_peak_sustained_active"
 _TENSOR = "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active"
 _SPECIAL = "sm__inst_executed_pipe_xu.avg.pct_of_peak_sustained_active"
+_THROUGHPUT = "sm__throughput.avg.pct_of_peak_sustained_elapsed"
 _FFMA = "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum"
 _BY_TMA = "l1tex__m_xbar2l1tex_read_bytes_mem_global_op_tma_ld.sum"
 _BY_SHARE = (
@@ -44,15 +50,25 @@ _BY_COUNT = (
     ("warps' load requests", "L1 loads", _REQUESTS, 1),
 )
 """Words, unit, a count, and how many a multiprocessor makes in a cycle."""
-WAITS = {
+_ALONE = {
     "long_scoreboard": "for global memory or an mbarrier",
     "short_scoreboard": "for shared memory",
     "mio_throttle": "for the queue of shared memory",
     "lg_throttle": "for the queue of global memory",
     "barrier": "at barriers",
     "wait": "for a fixed latency",
+    "math_pipe_throttle": "",
+    "dispatch_stall": "",
+    "no_instruction": "",
 }
-_STALLS = [*WAITS, "math_pipe_throttle", "dispatch_stall", "no_instruction"]
+"""Reasons of the profiler, and what warps wait for then; those that say nothing of memory or barriers have no words."""
+_WITH_QUEUE = {
+    "long_scoreboard lg_throttle": "for global memory and its queue",
+    "short_scoreboard mio_throttle": "for shared memory and its queue",
+}
+# Units that do what the result takes, which others only bring and fetch.
+_WORKERS = ("tensor cores", "FP32 units", "DRAM")
+_OF_ALL = "the busiest pipe of all multiprocessors"
 # Shares of the difference that a counter must account for, to be its cause.
 _LEAST, _MOST = 0.5, 1.5
 _ALL = 0.995  # a share of at least so much reads as all
@@ -64,15 +80,13 @@ _BUSY = 0.25  # share of the time that the pipe works at least, which does the w
 _BESIDE = 0.25  # share of the difference that a wait takes at least, to be named beside a pipe
 _ROUNDS = 0.005  # of the rate: less reads as nothing
 
-Metrics = Mapping[str, float]
-
 
 @dataclass(frozen=True)
 class Need:
     """Something that a launch needs: how much, and the seconds that so much takes at the GPU's rate; NaN if unknown.
 
-    `pipe`: the unit that works so long; empty where another need is of the same unit. `counted`: its words beside
-    numbers, where they are others.
+    `pipe`: the unit that works so long; empty where another need is of the same unit. `per`: what numbers are counted
+    in, where the words do not say it.
     """
 
     words: str
@@ -80,19 +94,19 @@ class Need:
     seconds: float
     pipe: str = ""
     unit: str = ""
-    counted: str = ""
+    per: str = ""
 
 
 @dataclass(frozen=True)
 class Cause:
     """What accounts for the difference of two times, with its numbers and in short, and for which share of it.
 
-    A pipe accounts for all of it.
+    A pipe accounts for all of it; 0 where no counter does, and the words say which contradict each other.
     """
 
-    words: str
-    short: str
-    share: float = 1.0
+    words: str = ""
+    short: str = ""
+    share: float = 0.0
 
 
 def _fact(facts: Mapping[str, Any], name: str) -> float:
@@ -126,20 +140,23 @@ def needs(row: TableRow, metrics: Metrics, gpu: Mapping[str, Any]) -> list[Need]
     return needed
 
 
-def waits(row: TableRow, metrics: Metrics) -> list[Need]:
-    """The cycles of each instruction, and the part of the time, that warps wait for each reason.
+def waits(
+    row: TableRow, metrics: Metrics, named: Mapping[str, str] = _ALONE
+) -> list[Need]:
+    """The cycles of each instruction, and the part of the time, that warps wait for the `named` reasons.
 
-    Besides its waits an instruction takes a cycle. Reasons that say nothing of memory or barriers have no words.
+    Besides its waits an instruction takes a cycle.
     """
-    stalls = [metrics.get(STALL_FOR.format(reason), math.nan) for reason in _STALLS]
-    second_a_cycle = row["median_us"] * 1e-6 / (1 + sum(stalls))
+    stalls = {
+        reason: metrics.get(STALL_FOR.format(reason), math.nan) for reason in _ALONE
+    }
+    second_a_cycle = row["median_us"] * 1e-6 / (1 + sum(stalls.values()))
     waited = []
-    for reason, cycles in zip(_STALLS, stalls, strict=True):
-        what = WAITS.get(reason, "")
-        counted = f"cycles per instruction that warps wait {what} ({reason})"
+    for reasons, what in named.items():
+        cycles = sum(stalls[reason] for reason in reasons.split())
         words = what and f"waits {what}"
         seconds = cycles * second_a_cycle
-        waited.append(Need(words, cycles, seconds, counted=counted))
+        waited.append(Need(words, cycles, seconds, per=" cycles an instruction"))
     return waited
 
 
@@ -169,16 +186,19 @@ def longest_wait(row: TableRow, metrics: Metrics) -> str:
 class _Pair:
     """Two launches with their counters, the one below first, and the seconds that the other one saves."""
 
-    def __init__(
-        self, launches: Sequence[tuple[TableRow, Metrics]], gpu: Mapping[str, Any]
-    ) -> None:
+    def __init__(self, launches: Sequence[Launch], gpu: Mapping[str, Any]) -> None:
         self.times = [float(row["median_us"]) * 1e-6 for row, _ in launches]
         self.saved = self.times[0] - self.times[1]
         needed = [needs(*launch, gpu) for launch in launches]
         waited = [waits(*launch) for launch in launches]
+        with_queue = [waits(*launch, _WITH_QUEUE) for launch in launches]
         self.needs = list(zip(*needed, strict=True))
         self.waits = list(zip(*waited, strict=True))
-        self.busy = [busy(*launch, gpu) for launch in launches]
+        self.with_queue = list(zip(*with_queue, strict=True))
+        self.busy = []
+        for row, metrics in launches:
+            throughput = metrics.get(_THROUGHPUT, math.nan) / 100
+            self.busy.append({**busy(row, metrics, gpu), _OF_ALL: throughput})
 
     def moved_along(self, below: float, above: float) -> float:
         """The logarithm of a count's quotient, positive where the count moved as the time did; 0 if it is unknown."""
@@ -200,11 +220,15 @@ class _Pair:
         return (below.seconds - above.seconds) / self.saved
 
 
-def _change(below: Need, above: Need) -> tuple[str, str]:
-    """fall, and fall from 3.00 to 1.00."""
-    moves = "fall" if above.amount < below.amount else "rise"
+def _moves(below: Need, above: Need) -> str:
+    """waits at barriers fall."""
+    return f"{below.words} {'fall' if above.amount < below.amount else 'rise'}"
+
+
+def _change(below: Need, above: Need) -> str:
+    """waits at barriers fall from 3.00 to 1.00 cycles an instruction."""
     before, after = (magnitude(need.amount, need.unit) for need in (below, above))
-    return moves, f"{moves} from {before} to {after}"
+    return f"{_moves(below, above)} from {before} to {after}{below.per}"
 
 
 def _causes(
@@ -219,9 +243,8 @@ def _causes(
         took = max(below.seconds, above.seconds) / max(pair.times)
         moved = pair.moved(below, above) > _MOVED
         if below.words and took >= least and moved and _LEAST <= part <= _MOST:
-            moves, change = _change(below, above)
-            words = f"{below.counted or below.words} {change}"
-            causes.append(Cause(words, f"{below.words} {moves}", part))
+            moves = _moves(below, above)
+            causes.append(Cause(_change(below, above), moves, part))
     return causes
 
 
@@ -242,50 +265,68 @@ def _counts(pair: _Pair) -> list[Cause]:
     work = [(*need, pair.moved(*need) / pair.factor) for need in pair.needs]
     parts = [pair.part(*wait) for wait in pair.waits]
     under_other_names = sum(part for part in parts if part < 0)
-    waits = [(*wait, pair.part(*wait) + under_other_names) for wait in pair.waits]
-    return [*_causes(pair, work, _USED), *_causes(pair, waits, 0.0)]
+    alone, with_queue = (
+        [(*wait, pair.part(*wait) + under_other_names) for wait in waited]
+        for waited in (pair.waits, pair.with_queue)
+    )
+    causes = [*_causes(pair, work, _USED), *_causes(pair, alone, 0.0)]
+    return causes or _causes(pair, with_queue, 0.0)
+
+
+def _moved(pair: _Pair, changes: Iterable[tuple[Need, Need]]) -> dict[float, str]:
+    """Share of the difference -> the change with words that takes it; below 0 where it moved against the time."""
+    moved = {}
+    for change in changes:
+        part, by = pair.part(*change), pair.moved(*change)
+        if change[0].words and abs(by) > _MOVED and part * by > 0:  # NaN is not
+            moved[part] = _change(*change)
+    return moved
+
+
+def _beside(pair: _Pair) -> str:
+    """The wait that changed most the way that the time did; empty where none took enough of it."""
+    moved = _moved(pair, pair.waits)
+    most = max(moved, default=0.0)
+    return f"; {moved[most]}" if most >= _BESIDE else ""
 
 
 def _busier(pair: _Pair) -> Cause | None:
-    """The pipe that does most of the work, where the work is the same and it works in more of the time.
-
-    The words name the wait beside it that changed most, if one did that has a name.
-    """
+    """The pipe that works for more of the time at the same work: the busiest one, else one with a wait beside it."""
     before, after = pair.busy
-    pipes = ({*before} & {*after}) - {"issue slots"}
-    pipe = max(pipes, key=lambda name: max(before[name], after[name]), default="")
-    if not pipe or max(before[pipe], after[pipe]) < _BUSY:
-        return None
-    then, now = before[pipe], after[pipe]
-    same_work = pair.moved_along(then * pair.times[0], now * pair.times[1])
-    part = pair.moved_along(now, then) / pair.factor
-    if abs(same_work) > _SAME_WORK or not _LEAST <= part <= _MOST:
-        return None
-    digits = ".0f" if share(then, ".0f") != share(now, ".0f") else ".1f"
-    words = f"{pipe} busy for {share(now, digits)} of the time instead of {share(then, digits)}"
-    moved = [
-        wait for wait in pair.waits if wait[0].words and pair.moved(*wait) > _MOVED
-    ]
-    beside = max(moved, key=lambda wait: pair.part(*wait), default=None)
-    if beside and pair.part(*beside) >= _BESIDE:
-        _, change = _change(*beside)
-        words += f"; {beside[0].words} {change} cycles an instruction"
-    return Cause(words, f"{pipe} {'busier' if now > then else 'less busy'}")
+    pipes = ({*before} & {*after}) - {"issue slots", _OF_ALL}
+    ordered = sorted(pipes, key=lambda name: -max(before[name], after[name]))
+    beside = _beside(pair)
+    others = [name for name in ordered[1:] if name in _WORKERS]
+    for pipe in [*ordered[:1], *([*others, _OF_ALL] if beside else [])]:
+        then, now = before[pipe], after[pipe]
+        same_work = pair.moved_along(then * pair.times[0], now * pair.times[1])
+        part = pair.moved_along(now, then) / pair.factor
+        is_cause = _LEAST <= part <= _MOST and abs(same_work) <= _SAME_WORK
+        if is_cause and max(then, now) >= _BUSY:
+            digits = ".0f" if share(then, ".0f") != share(now, ".0f") else ".1f"
+            words = f"{pipe} busy for {share(now, digits)} of the time instead of {share(then, digits)}"
+            short = f"{pipe} {'busier' if now > then else 'less busy'}"
+            return Cause(words + beside, short, 1.0)
+    return None
 
 
-def cause(
-    below: TableRow,
-    above: TableRow,
-    counters: Sequence[Metrics],
-    gpu: Mapping[str, Any],
-) -> Cause | None:
-    """What accounts for the difference of two times; None where no counter does."""
-    pair = _Pair([*zip((below, above), counters, strict=True)], gpu)
+def _contradiction(pair: _Pair) -> str:
+    """The counter that moved most as the time did, and that which moved most against it."""
+    moved = _moved(pair, (*pair.needs, *pair.waits))
+    along, against = max([0.0, *moved]), min([0.0, *moved])
+    ends = [moved[part] for part in (along, against) if part]
+    return ", but ".join(ends) or "none moved"
+
+
+def cause(launches: Sequence[Launch], gpu: Mapping[str, Any]) -> Cause:
+    """What accounts for the difference of the times of two launches, or that nothing does."""
+    pair = _Pair(launches, gpu)
     if not pair.saved:
-        return None
+        return Cause("as fast", "?")
     causes = _counts(pair)
     if not causes:
-        return _busier(pair)
+        words = f"not explained by the counters: {_contradiction(pair)}"
+        return _busier(pair) or Cause(words, "?")
     best = min(causes, key=lambda cause: abs(math.log(cause.share)))
     part = "all" if best.share >= _ALL else share(best.share, ".0f")
     change = "saved" if pair.saved > 0 else "lost"

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from ladder.model.cell import SUSTAINED
 from ladder.model.problem import ELEMENT_BYTES
+from ladder.results.collect import PRODUCTS_SWEEP
 from ladder.results.run_data import Row, RunData
 from ladder.results.verdicts import Gain, gain
 
-PRODUCTS_SWEEP = "fp32_tensor"  # GEMMs with FP32 accuracy by three products of TF32
 THREE_PRODUCTS = "fp32 by 3xTF32"
 _CLOSE = 0.005  # share of the speed by which single sessions differ
 _DTYPES = tuple(ELEMENT_BYTES)  # the widest first

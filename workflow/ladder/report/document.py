@@ -12,8 +12,10 @@ from typing import Any
 import pandas as pd
 
 from ladder import __version__
+from ladder.model.architecture import lacking
 from ladder.model.files import read_json, replace_file
 from ladder.model.folders import RunFolder
+from ladder.model.kernel import Kernel
 from ladder.model.plan import Plan
 from ladder.report import markdown, sections
 from ladder.report.answers import answers
@@ -31,7 +33,7 @@ from ladder.results.input_errors import errors_by_inputs
 from ladder.results.run_data import Row, RunData
 from ladder.results.templates import TEMPLATES
 
-TEMPLATES.filters["anchor"] = markdown.anchor
+TEMPLATES.filters |= {"anchor": markdown.anchor, "lacking": lacking}
 TEMPLATES.globals |= {
     "errors_by_inputs": errors_by_inputs,
     "OTHER_CODE": OTHER_CODE,
@@ -42,8 +44,6 @@ TEMPLATES.globals |= {
     "version": __version__,
     "which": which,
 }
-_OF_TEXTS = {"three_steps", "padding_or_swizzling", "double_buffering"}
-"""Answers that README leaves out, since its table of the texts says as much."""
 _SMALL = 2048  # below it sizes have a table of their own
 _NEAR = 0.9  # of the library's speed: below it the report names the library alone
 
@@ -55,14 +55,18 @@ def said(template: str, **context: Any) -> str:
 
 def learnt(published: RunFolder, data: RunData, root: Path) -> str:
     """What README, which lies at `root`, says of a device, from what is published of it."""
-    answered = answers(data, Links(published, root, data))
     return said(
         "readme",
-        answers=[answer for answer in answered if answer.name not in _OF_TEXTS],
+        answers=answers(data, Links(published, root, data)),
         claims={line["id"]: line for line in claim_lines(data.frames["claims"])},
         gpu=data.name,
         device=published.root.name,
     )
+
+
+def running(catalog: Mapping[str, Kernel], kernels: Path) -> str:
+    """How many kernels of each folder of `kernels` run on which cards: a table of docs/run.md."""
+    return said("cards", catalog=catalog, kernels=kernels)
 
 
 def render(

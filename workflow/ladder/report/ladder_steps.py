@@ -10,13 +10,14 @@ import pandas as pd
 
 from ladder.model.schemas import TableRow
 from ladder.model.sweep import Entry
-from ladder.report.causes import Metrics, cause, resident
+from ladder.report.causes import Cause, Launch, cause, resident
 from ladder.report.markdown import number
 from ladder.results import statistics as stats
 from ladder.results.statistics import records
 from ladder.results.sweep_data import SweepData
 from ladder.results.verdicts import NO_GAIN, SLOWER, TIED, Gain, gain_over, verdicts
 
+_NO_CAUSE = Cause()
 _ABLATION = 2  # rungs of the longest chain where all change one
 
 
@@ -25,8 +26,7 @@ class Step:
     """A rung with its results, and what it gains over the rung it changes, if it changes one.
 
     `direct`: the two were launched in pairs; else the gain is the quotient of two speeds. `why`: the counter that
-    accounts for the gain, or that none does; `short_why` without its numbers, a question mark where none of those
-    counted does. `explained`: whether one does.
+    accounts for the gain, or that none does.
     """
 
     entry: Entry
@@ -34,9 +34,7 @@ class Step:
     below: str = ""  # the id of the variant that it changes
     gain: Gain = NO_GAIN
     direct: bool = False
-    why: str = ""
-    short_why: str = ""
-    explained: bool = False
+    why: Cause = _NO_CAUSE
 
 
 @functools.lru_cache
@@ -82,28 +80,23 @@ def _steps(data: SweepData, rungs: Iterable[tuple[Entry | None, Entry]]) -> list
         other, pair = rows[changed], pairs.get((entry.variant.id, changed))
         gain = gain_over(pair or row, other)
         direct = pair is not None or row["reference"] == changed
-        metrics = [counters.get(stats.cell_of(of), {}) for of in (other, row)]
-        why = ("a tie: on another GPU either may be the faster", "", False)
+        launches = [(of, counters.get(stats.cell_of(of), {})) for of in (other, row)]
+        why = Cause("a tie: on another GPU either may be the faster")
         if gain.verdict != TIED:
-            why = _explanation(other, row, metrics, data.gpu)
-        made.append(Step(entry, row, changed, gain, direct, *why))
+            why = _explanation(launches, data.gpu)
+        made.append(Step(entry, row, changed, gain, direct, why))
     return made
 
 
-def _explanation(
-    below: TableRow, above: TableRow, metrics: Sequence[Metrics], gpu: Mapping[str, Any]
-) -> tuple[str, str, bool]:
-    """`why`, `short_why` and `explained` of a step: by the counters of both rungs, else by more blocks."""
-    why, short = "not counted", ""
-    if all(metrics):
-        counter = cause(below, above, metrics, gpu)
-        if counter:
-            return counter.words, counter.short, True
-        why, short = "not explained by the counters", "?"
-    blocks = resident(below, above)
-    if blocks:
-        return f"{why}; {blocks}", "more blocks a multiprocessor, perhaps", False
-    return why, short, False
+def _explanation(launches: Sequence[Launch], gpu: Mapping[str, Any]) -> Cause:
+    """Why a step gains: by the counters of both rungs, and by more blocks."""
+    rows, counters = zip(*launches, strict=True)
+    why = cause(launches, gpu) if all(counters) else Cause("not counted")
+    blocks = resident(*rows)
+    if not blocks:
+        return why
+    short = why.short if why.share else "more blocks a multiprocessor, perhaps"
+    return Cause(f"{why.words}; {blocks}", short, why.share)
 
 
 @functools.lru_cache

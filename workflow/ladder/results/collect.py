@@ -38,6 +38,10 @@ OTHER_CODE = "counters made under other code"
 """Subject of a note; its reason is their date."""
 
 
+PRODUCTS_SWEEP = "fp32_tensor"
+"""Its GEMMs make a product in FP32 of three in TF32, on tensor cores."""
+
+
 def dtype_peaks(gpu: Fields) -> dict[str, float]:
     """Peak TFLOP/s by dtype, as far as they are known of a GPU."""
     peaks = dict(gpu.get("tensor_peak_tflops") or {})
@@ -275,7 +279,11 @@ class Collector:
         # Integer additions are no floating-point operations: no TFLOP/s for them.
         if work.operations > 0 and not dtype.startswith("int"):
             row["tflops"] = work.operations / median_us / 1e6
-            row["peak_fraction"] = row["tflops"] / dtype_peaks(gpu).get(dtype, math.nan)
+            peaks = dtype_peaks(gpu)
+            peak = peaks.get(dtype, math.nan)
+            if self.plan.sweep == PRODUCTS_SWEEP:
+                peak = peaks.get("tf32", math.nan) / 3
+            row["peak_fraction"] = row["tflops"] / peak
             row["energy_pj_per_flop"] = launch_pj / work.operations
         if work.bytes > 0:
             peak = gpu.get("memory_peak_gbytes_per_s") or math.nan
