@@ -94,7 +94,6 @@ def of_peak(rate: float) -> str:
 def test_the_answer_names_the_fastest_rungs_and_their_rates(data: RunData) -> None:
     answer = answer_of(data, "attention_speed")
     at = data.parts["attention"].size["sequence"]
-    share = f"{100 * 650 / PEAK:.0f} % of peak"
     assert (
         answer.headline
         == f"bf16 attention over {at} keys of 128 elements reaches {of_peak(650)}."
