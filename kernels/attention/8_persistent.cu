@@ -1,3 +1,5 @@
+// Tried, does not pay with heads of 128 elements.
+//
 // O = softmax(Q @ K^T / sqrt(Depth)) @ V of each head, 16-bit operands and result, fp32 accumulators.
 // Rung 8 of attention in docs/ladders/attention.md: early scores in a persistent block.
 //

@@ -1,3 +1,5 @@
+// Tried, does not pay.
+//
 // C = alpha * A @ B + beta * C in fp32, row-major.
 // Rung 6d of docs/ladders/fp32.md: double-buffered fragments.
 //

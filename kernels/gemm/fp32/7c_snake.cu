@@ -1,5 +1,3 @@
-// Tried, does not pay.
-//
 // C = alpha * A @ B + beta * C in fp32, row-major.
 // Rung 7c of docs/ladders/fp32.md: FFMAs in a snake.
 //

@@ -1,3 +1,5 @@
+// Tried, does not pay.
+//
 // C = alpha * A @ B + beta * C in fp32, row-major.
 // Rung 7e of docs/ladders/fp32.md: TMA.
 //
