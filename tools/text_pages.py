@@ -261,7 +261,7 @@ class Numbers(Lookups):
         return f"{self.file(sweep, number)} over {self.file(sweep, below)}"
 
     def line(self, sweep: str, number: str, unit: str, held: str, code: str) -> str:
-        """A rung in the table of a page: its speed, the share of the peak, that of the time in which a unit works."""
+        """A rung in the table of a page: its speed, in percent the share of the peak and of the time in which a unit works."""
         row = self.at(sweep, number)
         shares = [row["peak_fraction"], self.busy(row)[unit]]
         if row["reference"].startswith("cublas"):
@@ -269,7 +269,7 @@ class Numbers(Lookups):
         cells = [
             self.entry(sweep, number).rung,
             f"{row['tflops']:.3g}",
-            *(f"{words.percent(share)} %" for share in shares),
+            *(words.percent(share) for share in shares),
             held,
             code,
         ]

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import numpy as np
 import pandas as pd
 import pytest
 from checkout import PUBLISHED, published_data
@@ -41,6 +42,11 @@ def embedded(text: str) -> Fields:
     return document
 
 
+def codes_of(column: Fields) -> list[int]:
+    codes: list[int] = column["codes"]
+    return np.repeat(codes, column.get("lengths", 1)).tolist()
+
+
 def decoded(columns: Fields) -> pd.DataFrame:
     """A table as the page's scripts read it."""
     return pd.DataFrame(
@@ -48,7 +54,7 @@ def decoded(columns: Fields) -> pd.DataFrame:
             name: column
             if isinstance(column, list)
             else [
-                None if code < 0 else column["words"][code] for code in column["codes"]
+                None if code < 0 else column["words"][code] for code in codes_of(column)
             ]
             for name, column in columns.items()
         }
@@ -597,7 +603,7 @@ def test_two_runs_stand_side_by_side(browser: Browser, tmp_path: Path) -> None:
         "NVIDIA B100: nothing is measured",
     ]
     assert {*browser.column("beside it / this")} == {""}
-    browser.open("beside=1&sweep=fp32_ladder&status=ok")
+    browser.open("beside=1&sweep=fp32_ladder&chart=fp32_ladder&status=ok")
     assert {text.split(" ")[0] for text in browser.column("beside it / this")} == {
         "2.000"
     }
@@ -786,7 +792,7 @@ def test_the_ladder_has_a_bar_for_each_gain_and_a_rung_leads_to_its_changes(
 ) -> None:
     steps = embedded(text)["runs"][0]["sweeps"]["fp32_ladder"]["steps"]
     known = [step for step in steps if step["gain"][0] is not None]
-    browser.open()
+    browser.open("ladder=fp32_ladder")
     widths = [
         float(width)
         for width in browser.script(

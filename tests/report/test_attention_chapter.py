@@ -35,6 +35,8 @@ RATES = {
     "6": 625,
     "6b": 320,
     "7": 560,
+    "7b": 635,
+    "7c": 575,
     "8": 640,
     "8b": 580,
 }
@@ -163,6 +165,7 @@ def test_its_path_is_that_of_attention_without_a_mask_though_causal_takes_half_t
         for entry in path_to_fastest(data.parts["attention"]).values()
     ] == [
         *"123456",
+        "7b",
         "8",
         "9",
     ]

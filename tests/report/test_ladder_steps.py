@@ -276,9 +276,14 @@ def test_where_no_counter_is_the_cause_the_two_are_named_that_contradict_each_ot
 def test_most_steps_of_published_ladders_have_a_cause_and_the_others_say_what_contradicts() -> (
     None
 ):
-    """Four of five in all; of a short ladder one may lack it."""
+    """Four of five in all; of a short ladder one may lack it.
+
+    `tensor_files` is no ladder: it holds files against kernels of nearly the same machine code, and nobody counted it.
+    """
     explained, others = 0, 0
     for name, part in published_data().parts.items():
+        if name == "tensor_files":
+            continue
         gained = [step for step in steps(part) if step.below and step.gain.known]
         real = [step for step in gained if step.gain.verdict != TIED]
         without = [step for step in real if not step.why.share]

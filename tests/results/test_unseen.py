@@ -145,7 +145,7 @@ def of_two_kinds() -> list[str]:
     )
     by_gpu = rates.groupby("gpu_uuid")["rate"].median()
     rarer, usual = by_gpu[by_gpu < 4265], by_gpu[by_gpu > 4265]
-    assert len(rarer) == 4
+    assert len(rarer) == 6
     timed = tables.read("sessions", PUBLISHED.root)
     kernel_6 = timed[
         (timed["sweep"] == "fp32_as_written")
@@ -165,7 +165,7 @@ def of_two_kinds() -> list[str]:
     assert padded["covered"].all()
     assert not {*padded["gpu_uuid"]} & {*rarer.index}
     return [
-        f"Of the {len(by_gpu)} published GPUs four copy memory at {rarer.min():,.0f} to {rarer.max():,.0f} GB/s, "
+        f"Of the {len(by_gpu)} published GPUs six copy memory at {rarer.min():,.0f} to {rarer.max():,.0f} GB/s, "
         f"the others at {usual.min():,.0f} to {usual.max():,.0f}",
         f"takes {1 - times[True] / times[False]:.1%} less time at 4096",
         f"of {len(padded)} readings of `fp32_padding` all lay in their ranges",
@@ -205,7 +205,7 @@ def test_the_page_on_trust_says_what_the_start_of_a_chain_adds() -> None:
     beside = sums.set_index("kernel")["reference_median_us"]
     said = " ".join((ROOT / "docs/trust.md").read_text().split())
     assert (
-        f"takes {beside.min():.1f} µs beside fast sums, and {beside['1_atomic']:.1f} µs beside `1_atomic`"
+        f"takes {beside.min():.1f} to {beside.max():.1f} µs beside sums of any speed"
         in said
     )
 

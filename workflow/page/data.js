@@ -3,11 +3,17 @@
 // the `docs`; and `extents`, the columns that a size is made of, of which each problem has some.
 const PAGE = JSON.parse(document.getElementById("data").textContent);
 
+/** The code of each row: `lengths`, where there are any, say for how many rows a code stands. */
+function codesOf(column) {
+  const { codes, lengths } = column;
+  return lengths ? codes.flatMap((code, run) => new Array(lengths[run]).fill(code)) : codes;
+}
+
 /** Table -> column -> values; text is stored as words and codes, -1 for none. */
 function decode(table) {
   const found = {};
   for (const [name, column] of Object.entries(table)) {
-    found[name] = Array.isArray(column) ? column : column.codes.map((code) => (code < 0 ? null : column.words[code]));
+    found[name] = Array.isArray(column) ? column : codesOf(column).map((code) => (code < 0 ? null : column.words[code]));
   }
   return found;
 }
@@ -59,11 +65,11 @@ function readRun(given) {
   const parameters = given.timings.params || { words: [], codes: [] };
   run.parameterWords = parameters.words.map((text) => JSON.parse(text));
   run.parameterPairs = run.parameterWords.map((known) => Object.entries(known).map(([name, value]) => `${name}=${value}`));
-  run.parameterCode = parameters.codes;
+  run.parameterCode = codesOf(parameters);
   // A variant's kernel and parameters, for the command that times something against it.
   run.variants = new Map();
   for (let place = 0; place < count; place += 1) {
-    run.variants.set(rows.variant[place], { kernel: rows.kernel[place], params: run.parameterWords[parameters.codes[place]] || {} });
+    run.variants.set(rows.variant[place], { kernel: rows.kernel[place], params: run.parameterWords[run.parameterCode[place]] || {} });
   }
 
   // What the speed-up is over, so that no two are ranked that are over different things.

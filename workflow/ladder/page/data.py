@@ -6,6 +6,7 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from markdown_it import MarkdownIt
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
@@ -69,7 +70,8 @@ def _plain(value: Any) -> Any:
 def columns(data: pd.DataFrame) -> dict[str, Any]:
     """Column -> its values, or where these repeat its `words` with the `codes` of the rows, -1 for none.
 
-    Empty ones are absent.
+    Where rows in succession mostly have the same code, it stands once, and `lengths` say for how many rows.
+    Empty columns are absent.
     """
     embedded = dict[str, Any]()
     for name in data.columns[data.notna().any()]:
@@ -78,16 +80,18 @@ def columns(data: pd.DataFrame) -> dict[str, Any]:
         is_number = is_numeric_dtype(column) or is_bool_dtype(column)
         if is_number and _REPEATED * len(words) > len(column):
             embedded[name] = [_plain(value) for value in column.tolist()]
-        else:
-            embedded[name] = {
-                "words": [_plain(word) for word in words.tolist()],
-                "codes": codes.tolist(),
-            }
+            continue
+        coded = {"words": [_plain(word) for word in words.tolist()]}
+        begins = np.flatnonzero(np.diff(codes, prepend=-2))
+        if _REPEATED * len(begins) < len(codes):
+            coded["lengths"] = np.diff(begins, append=len(codes)).tolist()
+            codes = codes[begins]
+        embedded[name] = coded | {"codes": codes.tolist()}
     return embedded
 
 
 _REPEATED = 4
-"""How often a number occurs on average in a column whose rows have codes."""
+"""How often a number occurs on average in a column of codes, and how long runs of equal codes are, if these do."""
 
 
 def _sweep(data: SweepData) -> dict[str, Any]:
