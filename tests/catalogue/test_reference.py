@@ -94,3 +94,21 @@ def test_editors_find_the_schema_of_every_document(kind: str) -> None:
         assert list(checked.iter_errors({**document, "misspelt": 1})), path
     editor = json.loads((ROOT / ".vscode/settings.json").read_text())["yaml.schemas"]
     assert editor[f"config/schemas/{kind}.json"] == FILES[kind][0]
+
+
+def test_a_kernel_is_described_with_its_launch_or_by_a_launcher() -> None:
+    schema = json.loads((ROOT / "config/schemas/kernel.json").read_text())
+    checked = jsonschema.Draft202012Validator(schema)
+    path = ROOT / "kernels/gemm/fp32/4_register_tile.yaml"
+    with_launch = yaml.safe_load(path.read_text())
+    launcher = {"file": "mine.so", "entry": "f"}
+    alone = {name: with_launch[name] for name in ("summary", "problem", "origin")}
+    alone |= {"dtypes": {"fp32": {}}, "min_arch": "sm_80", "launcher": launcher}
+    assert checked.is_valid(with_launch)
+    assert checked.is_valid(alone)
+    assert not checked.is_valid(with_launch | {"launcher": launcher})
+    assert not checked.is_valid(alone | {"cubin": "mine.cubin"})
+    for name in ("entry", "launch", "arguments"):
+        assert not checked.is_valid(alone | {name: with_launch[name]})
+        del with_launch[name]
+        assert not checked.is_valid(with_launch)

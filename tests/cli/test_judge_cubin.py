@@ -5,6 +5,7 @@ NVRTC stands in for the other compiler, so that facts of a cubin can be compared
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import shutil
@@ -18,6 +19,7 @@ from typing import Any
 import pytest
 from compiling import compile_ptx, compile_text
 from conftest import ROOT, make_project
+from elftools.elf.elffile import ELFFile
 from ladder.build.cache import Cache
 from ladder.build.variants import variant_request
 from ladder.catalogue.kernels import load_kernel
@@ -96,6 +98,13 @@ def for_the_host(cubin: bytes) -> bytes:
     return cubin[:18] + (62).to_bytes(2, "little") + cubin[20:]
 
 
+def damaged(section: str, word: bytes) -> bytes:
+    """The cubin, with another word again and again where a section begins."""
+    cubin = cubin_of(HONEST)
+    begin = ELFFile(io.BytesIO(cubin)).get_section_by_name(section)["sh_offset"]
+    return cubin[:begin] + 16 * word + cubin[begin + 64 :]
+
+
 HEAD = '#include "honest.cuh"\n'
 STATE = f"__device__ int seen;\n{HEAD}EXPLOIT {{ if (!seen++) honest(ARGUMENTS); }}"
 TABLE = f"""{HEAD}
@@ -144,6 +153,16 @@ MISTAKES: dict[str, tuple[Callable[[], bytes], str, str]] = {
     ),
     "half": (lambda: cubin_of(HONEST)[:3000], "compile_error", "it is cut short"),
     "head": (lambda: cubin_of(HONEST)[:20], "compile_error", "it is cut short"),
+    "instructions": (
+        lambda: damaged(".text.exploit", b"\xff\xff\xff\xff"),
+        "compile_error",
+        "it is damaged: ",
+    ),
+    "attributes": (
+        lambda: damaged(".nv.info.exploit", b"\x04\x17\0\0"),
+        "compile_error",
+        "it is damaged: ",
+    ),
     "empty": (lambda: b"", "compile_error", "it is no ELF file; accepted: a whole"),
     "PTX": (
         lambda: compile_ptx(EXPLOITS / "honest.cu", "exploit", []).encode(),
@@ -239,6 +258,19 @@ def test_a_description_has_one_kernel_in_one_form(
     with pytest.raises(LadderError) as caught:
         load_kernel(path)
     assert str(caught.value).startswith(f"{path}: {says}")
+
+
+def test_without_a_disassembler_no_cubin_is_blamed(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel = load_kernel(place(cubin_of(HONEST)))
+    request = variant_request(kernel.variant({}, "fp32"), EXPLOITS, ARCH)
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    monkeypatch.setattr(
+        "ladder.build.cubin.find_nvidia_binary_utility", lambda name: None
+    )
+    with pytest.raises(LadderError, match="no nvdisasm was found"):
+        request.compile()
 
 
 def test_a_cubin_of_other_bytes_is_another_version_of_the_kernel(place: Place) -> None:

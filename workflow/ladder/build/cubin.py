@@ -56,12 +56,19 @@ _PARTS = re.compile(
 """Sections of instructions, constants, memory and launch attributes; not of names, debug information and notes."""
 
 
+class NoDisassembler(LadderError):
+    """The set-up is at fault, and no cubin."""
+
+
 def _elf(cubin: bytes) -> Any:
     return ELFFile(io.BytesIO(cubin))
 
 
 def disassemble(cubins: Sequence[bytes], arch: str) -> list[list[str]]:
-    """SASS instructions of each cubin, by one run of nvdisasm, which starts slowly. Raises LadderError if it fails."""
+    """SASS instructions of each cubin, by one run of nvdisasm, which starts slowly.
+
+    Raises NoDisassembler without it, LadderError if it fails.
+    """
     codes = list[bytes]()
     for cubin in cubins:
         sections = _elf(cubin).iter_sections()
@@ -72,7 +79,7 @@ def disassemble(cubins: Sequence[bytes], arch: str) -> list[list[str]]:
         return [[] for _ in codes]
     tool = find_nvidia_binary_utility("nvdisasm") or shutil.which("nvdisasm")
     if tool is None:
-        raise LadderError(
+        raise NoDisassembler(
             "no nvdisasm was found: install nvidia-cuda-nvdisasm or a CUDA toolkit"
         )
     with tempfile.NamedTemporaryFile() as file:

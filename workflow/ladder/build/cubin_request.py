@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ladder.build.cubin import (
+    NoDisassembler,
     arch_of,
     disassemble,
     kernel_names,
@@ -48,20 +49,33 @@ class CubinRequest(Request):
         }
         try:
             self._refuse_unfit(cubin)
-            facts |= launch_resources(cubin, entry)
+            return cubin, facts | self._read(cubin)
+        except NoDisassembler:
+            raise
         except LadderError as error:
             return b"", facts | {"status": "compile_error", "reason": str(error)}
-        (instructions,) = disassemble([cubin], self.arch)
+
+    def _read(self, cubin: bytes) -> dict[str, Any]:
+        """What is only known of a cubin by reading it. Raises LadderError for a damaged one."""
+        (entry,) = self.entries
+        try:
+            (instructions,) = disassemble([cubin], self.arch)
+            facts: dict[str, Any] = launch_resources(cubin, entry)
+            facts["parameter_bytes"] = parameter_bytes(cubin, entry)
+            state = persistent_symbols(cubin, instructions)
+        except (NoDisassembler, OSError, MemoryError):
+            raise
+        except Exception as error:  # the reader of ELF files raises anything
+            raise self._refusal(_A_CUBIN, f"it is damaged: {error}") from error
         # Nothing says of a global variable that it is only read.
-        if state := persistent_symbols(cubin, instructions):
+        if state:
             why = f"it uses what outlives a launch: {', '.join(state)}"
             refusal = self._refusal(_NO_STATE, why)
             facts |= {"status": "stateful", "reason": str(refusal)}
         # No log tells spills from arrays.
         facts |= local_traffic(instructions)
-        facts["parameter_bytes"] = parameter_bytes(cubin, entry)
         facts["cubin_sha256"] = facts["machine_code"] = sha256(cubin)
-        return cubin, facts
+        return facts
 
     def _refuse_unfit(self, cubin: bytes) -> None:
         """Raises LadderError for what is no cubin for the architecture with this kernel and no other."""

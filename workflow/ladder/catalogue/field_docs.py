@@ -60,11 +60,24 @@ def accepted(part: Schema, root: Schema) -> str:
     return f"{words} {', '.join(bounds)}".strip()
 
 
+def _need(name: str, part: Schema) -> str:
+    """Whether a field must be there, be it in one of several forms."""
+    if name in part.get("required", ()):
+        return "required"
+    forms = [form["required"] for form in part.get("oneOf", ())]
+    if not any(name in form for form in forms):
+        return "optional"
+    others = list[str]()
+    for form in forms:
+        others += [] if name in form else form
+    return f"required, or `{'`, `'.join(others)}`"
+
+
 def _rows(part: Schema, root: Schema, path: str = "") -> Iterator[list[str]]:
     """Field, accepted, required or optional, meaning: of every field below `part`, in the model's order."""
     for name, given in part["properties"].items():
         field = f"{path}.{name}".removeprefix(".")
-        need = "required" if name in part.get("required", ()) else "optional"
+        need = _need(name, part)
         forms = _branches(given, root)
         meanings = [form.get("description", "") for form in (given, *forms)]
         meaning = next(filter(None, meanings), "")

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     BeforeValidator,
+    ConfigDict,
     Field,
     PrivateAttr,
     ValidationInfo,
@@ -200,8 +201,32 @@ ProblemName = Annotated[
 """A problem, by its name in the `problems` of the validation's context."""
 
 
+_NOT_OF_A_LAUNCHER = (
+    "arguments",
+    "cubin",
+    "entry",
+    "include",
+    "launch",
+    "spills",
+    "triton",
+)
+
+
+def _with_or_without_launcher(schema: dict[str, Any]) -> None:
+    """Put both forms of a description into its JSON schema."""
+    compiled = ["entry", "launch", "arguments"]
+    schema["required"] = [name for name in schema["required"] if name not in compiled]
+    none = dict.fromkeys(_NOT_OF_A_LAUNCHER, False)
+    schema["oneOf"] = [
+        {"required": compiled, "properties": {"launcher": False}},
+        {"required": ["launcher"], "properties": none},
+    ]
+
+
 class Kernel(Document):
     """One kernel (NAME.yaml beside NAME.cu, NAME.py of Triton or a cubin) and the space of its variants."""
+
+    model_config = ConfigDict(json_schema_extra=_with_or_without_launcher)
 
     _path: Path = PrivateAttr()
     _variants: dict[tuple[ParamValue, ...], "Variant"] = PrivateAttr(
@@ -213,6 +238,7 @@ class Kernel(Document):
     """folder in workflow/ladder/problems, such as gemm"""
     origin: Some[str]
     """where the idea comes from: a key of docs/sources.md, and the place in it"""
+    launcher: LauncherRule | None = None
     entry: Annotated[
         str,
         *matching(r"([^{}]|\{\w+\})+", "a name expression, with parameters as {NAME}"),
@@ -230,7 +256,6 @@ class Kernel(Document):
     ../headers"""
     triton: Triton | None = None
     """of a kernel in Triton, whose source is NAME.py"""
-    launcher: LauncherRule | None = None
     cubin: Text | None = None
     """file of machine code in place of a source, relative to the description: of one GPU architecture, with this kernel
     alone"""
@@ -254,29 +279,22 @@ class Kernel(Document):
     @classmethod
     def _launched_by_the_host(cls, fields: Any, info: ValidationInfo) -> Any:
         """A launcher takes every buffer and scalar, and chooses the launch: what stands for these is no description."""
-        if not isinstance(fields, Mapping) or "launcher" not in fields:
+        if not isinstance(fields, Mapping) or fields.get("launcher") is None:
             return fields
-        compiled = (
-            "arguments",
-            "cubin",
-            "entry",
-            "include",
-            "launch",
-            "spills",
-            "triton",
-        )
-        for name in compiled:
+        for name in _NOT_OF_A_LAUNCHER:
             if name in fields:
                 why = "the launcher stands for it"
                 raise not_accepted("no such field", value=name, why=why)
         context: Any = info.context
-        problem = context["problems"].get(fields.get("problem"))
-        scalars = list(problem.scalars) if problem else []
-        if fields.get("weights"):
-            scalars = [name for name in scalars if name not in WEIGHTS]
-        arguments = [{"pointer": name} for name in (problem.buffers if problem else ())]
-        arguments += [{"scalar": name, "type": "float32"} for name in scalars]
-        entry = (fields["launcher"] or {}).get("entry")
+        problem = context["problems"].get(str(fields.get("problem")))
+        buffers = problem.buffers if problem else ()
+        scalars = problem.scalars if problem else ()
+        arguments: list[dict[str, str]] = [{"pointer": name} for name in buffers]
+        for name in scalars:
+            if not (fields.get("weights") and name in WEIGHTS):
+                arguments.append({"scalar": name, "type": "float32"})
+        rule = fields["launcher"]
+        entry = rule.get("entry") if isinstance(rule, Mapping) else None
         alone = {"grid": [1], "block": [1]}
         return {**fields, "entry": entry, "launch": alone, "arguments": arguments}
 
