@@ -128,7 +128,7 @@ def judge(
                         place = task.cell.size.get("m"), regime
                         of_kernel = outcomes.get(task.cell.kernel, outcomes)
                         given = of_kernel[place]
-                        if isinstance(given, LadderError):
+                        if isinstance(given, Exception):
                             raise given
                         record = view.new_record(task, regime, {}, "session", **given)
                         append(record)
@@ -329,6 +329,14 @@ def test_the_json_of_every_exit_code_is_of_its_schema(
         assert says in document["reason"]
 
 
+def lines_of(text: str) -> list[Any]:
+    """Lines of JSON, each held to the schema."""
+    documents = [json.loads(line) for line in text.splitlines()]
+    for document in documents:
+        Draft202012Validator(SCHEMA).validate(document)
+    return documents
+
+
 def test_what_crashes_has_its_json(
     judge: Run, monkeypatch: pytest.MonkeyPatch, capsys: Printed
 ) -> None:
@@ -454,11 +462,20 @@ def test_what_is_no_file_is_not_replaced_by_the_json(
     os.mkfifo(pipe)
     for path in (pipe, tmp_path):
         assert judge({}, "--json", str(path)) == 5
-        assert (
-            f"--json: '{path}' is not accepted; accepted: a file to write"
-            in caplog.text
-        )
+        assert f"--json: '{path}' is not accepted; accepted: a new file" in caplog.text
     assert pipe.is_fifo()
+
+
+def test_a_source_is_not_replaced_by_the_json(
+    judge: Run, kernel: Kernel, checkout: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Such as where the kernel is forgotten."""
+    path = kernel()
+    description = path.read_text()
+    assert main(["--root", str(checkout), "judge", "--json", str(path)]) == 5
+    assert judge({}, "--json", str(path), path=path) == 5
+    assert path.read_text() == description
+    assert "accepted: a new file or one of JSON" in caplog.text
 
 
 def test_a_wrong_reference_is_not_the_kernels_fault(
@@ -543,7 +560,8 @@ def test_a_description_may_name_a_launcher(judge: Run, tmp_path: Path) -> None:
     [
         ("--entry launch_it", "--problem: None is not accepted; accepted: "),
         ("--entry launch_it --problem gem", "--problem: 'gem' is not accepted"),
-        ("--problem gemm", "or a launcher FILE.so or FILE.py with --entry"),
+        ("--problem gemm", "accepted: a launcher FILE.so or FILE.py with --entry"),
+        ("", "or a launcher FILE.so or FILE.py with --entry"),
         ("--entry launch_it --problem attention", "needs a parameter 'causal'"),
         ("--entry launch_it --problem gemm --dtype fp64", "dtypes: 'fp64' is not"),
     ],
@@ -563,6 +581,8 @@ def test_a_mistake_in_what_is_said_of_a_launcher_is_named(
             "the document: 'entry' is not accepted; the launcher stands for it",
         ),
         ("launch: {grid: [1]}", "'launch' is not accepted"),
+        ("launcher: mine.py", "launcher: 'mine.py' is not accepted"),
+        ("launcher: {file: mine.py}", "launcher: the field 'entry' is missing"),
         ("launcher: {file: absent.so, entry: f}", "launcher.file: "),
         ("launcher: {file: mine.cu, entry: f}", "a file that ends in .so or .py"),
     ],
@@ -595,24 +615,56 @@ def test_of_several_kernels_each_has_a_line_when_it_is_measured(
     first, second = kernel("first", HONEST), kernel("second", HONEST)
     kernel("third", HONEST)
     lines = tmp_path / "verdicts.jsonl"
-    lines.write_text("of the last time\n")
+    lines.write_text("{}\n")  # of the last time
     words = [str(second), "--regime", "cold", "--json", str(lines)]
     cold = {(2048, "cold"): ok()}
     outcomes = {"first": cold, "second": {(2048, "cold"): failed("incorrect")}}
     assert judge(outcomes, *words, path=first) == 3
     shown = capsys.readouterr().out
     assert shown.index("first-fp32 on") < shown.index("second-fp32 on")
-    documents = [json.loads(line) for line in lines.read_text().splitlines()]
+    documents = lines_of(lines.read_text())
     verdicts = [(each["kernel"], each["verdict"]) for each in documents]
     assert verdicts == [("first", "faster"), ("second", "wrong")]
-    for document in documents:
-        Draft202012Validator(SCHEMA).validate(document)
     outcomes["second"] = {(2048, "cold"): LadderError("the worker was killed")}
     assert judge(outcomes, *words, path=first) == 5
-    documents = [json.loads(line) for line in lines.read_text().splitlines()]
+    documents = lines_of(lines.read_text())
     assert [each["verdict"] for each in documents] == ["faster", "not judged"]
     assert documents[1]["reason"] == "the worker was killed"
-    Draft202012Validator(SCHEMA).validate(documents[1])
+    outcomes["second"] = {(2048, "cold"): RuntimeError("a fault of the program")}
+    assert judge(outcomes, *words, path=first) == 5
+    documents = lines_of(lines.read_text())
+    assert [each["kernel"] for each in documents] == ["first", None]
+    assert "a fault of the program" in documents[1]["reason"]
+
+
+def test_a_kernel_that_cannot_be_read_is_not_judged_and_the_others_are(
+    judge: Run, kernel: Kernel, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, bad = kernel("first", HONEST), kernel("bad", HONEST)
+    bad.write_text(bad.read_text().replace("problem: gemm", "problem: gem"))
+    lines = tmp_path / "verdicts.jsonl"
+    missing = first.with_name("missing.yaml")
+    words = [str(missing), str(bad), "--regime", "cold", "--json", str(lines)]
+    assert judge({(2048, "cold"): ok()}, *words, path=first) == 5
+    documents = {each["kernel"]: each for each in lines_of(lines.read_text())}
+    codes = {name: each["exit_code"] for name, each in documents.items()}
+    assert codes == {"first": 0, "missing": 5, "bad": 5}
+    assert "missing.yaml: cannot be read" in documents["missing"]["reason"]
+    assert "problem: 'gem' is not accepted" in documents["bad"]["reason"]
+    assert "error: missing: " in caplog.text
+
+
+def test_a_mistake_in_options_is_found_before_anything_is_measured(
+    judge: Run, kernel: Kernel, capsys: Printed
+) -> None:
+    """A sum, the second sweep, has no such layout."""
+    path = kernel("first", HONEST)
+    for name in ("sum_of_half.yaml", "sum_of_half.cu", "sum.cuh"):
+        shutil.copy(EXPLOITS / name, path.parent)
+    words = [str(path.with_name("sum_of_half.yaml")), "--layout", "NN", "--json", "-"]
+    assert judge({}, *words, path=path) == 5
+    (document,) = lines_of(capsys.readouterr().out)
+    assert "layout: 'NN' is not accepted" in document["reason"]
 
 
 def test_kernels_of_several_problems_have_a_sweep_each_and_names_are_theirs_alone(
@@ -639,8 +691,8 @@ def test_kernels_are_shared_out_among_the_gpus(
     outcomes = {(2048, "cold"): ok()}
     given = [*paths[1:], "--regime", "cold", "--json", "-"]
     assert judge(outcomes, *given, path=Path(paths[0])) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert {json.loads(line)["kernel"] for line in lines} == {"one", "two", "three"}
+    documents = lines_of(capsys.readouterr().out)
+    assert {each["kernel"] for each in documents} == {"one", "two", "three"}
 
 
 def test_docs_name_every_field_and_exit_code() -> None:
@@ -833,7 +885,8 @@ def test_without_a_kernel_an_option_or_a_gpu_there_is_no_judgement(
     monkeypatch.setattr("ladder.cli.judge.find_gpus", list)
     assert main([*begin, str(kernel())]) == 5
     assert (
-        caplog.messages[-1] == "error: no GPU is visible, and this step measures on one"
+        caplog.messages[-1]
+        == "error: honest: no GPU is visible, and this step measures on one"
     )
     monkeypatch.setattr("ladder.cli.judge.load_kernel", lambda path: 1 / 0)
     assert main([*begin, str(kernel())]) == 5

@@ -9,6 +9,7 @@ import json
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +17,7 @@ from typing import Any
 import pytest
 from ladder.gpu.discovery import FoundGpu
 from ladder.measure import gpu_job, process
-from ladder.measure.gpu_job import gpu_program
+from ladder.measure.gpu_job import gpu_program, process_command
 from ladder.model.errors import LadderError
 
 GPU = FoundGpu(0, "Made-up", "GPU-a", (9, 0))
@@ -90,3 +91,20 @@ def test_without_a_gpu_nothing_starts(program: Callable[..., None]) -> None:
     nothing = gpu_program("profile", Path("plan"), PLAN, Path(), [])
     with pytest.raises(LadderError, match="no GPU is visible"), nothing:
         pass
+
+
+def test_a_program_finds_the_modules_that_its_job_finds_and_none_where_it_is_started(
+    program: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "modules").mkdir()
+    (tmp_path / "modules/only_there.py").touch()
+    monkeypatch.syspath_prepend(str(tmp_path / "modules"))
+    (tmp_path / "ladder.py").write_text("raise SystemExit('of the folder')")
+    monkeypatch.chdir(tmp_path)
+    program("import only_there")
+    with gpu_program("measure", Path("plan"), PLAN, Path(), [GPU]) as held:
+        assert held.run([]).returncode == 0
+        command = process_command("measure", tmp_path / "plan", PLAN, tmp_path)
+        of_ladder = replace(held, command=command)
+        done = of_ladder.run([], capture_output=True, text=True)
+    assert f"No such file or directory: '{tmp_path / 'plan'}'" in done.stderr

@@ -39,6 +39,7 @@ def note(*words):
         print(*words, file=requests)
 
 note("start", os.getpid())
+print("what code of one's own prints", flush=True)
 start = script.get("start")
 if start == "hang":
     time.sleep(60)
@@ -242,6 +243,15 @@ def wait_until(condition: Callable[[], bool], seconds: float = 20) -> bool:
 
 def statuses(records: list[Record]) -> list[str]:
     return [record.status for record in records]
+
+
+def test_what_a_worker_prints_is_no_output_of_the_step(
+    run: Run, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run.measure()
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert "what code of one's own prints" in err
 
 
 def test_an_error_that_is_infinite_is_recorded_as_one_of_no_number_so_that_the_store_stays_readable(

@@ -8,7 +8,7 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,7 +16,6 @@ import typer
 
 from ladder import __version__
 from ladder.model.errors import LadderError
-from ladder.model.files import write_json
 
 STEPS = {
     "check": "inspect",
@@ -39,6 +38,7 @@ STEPS = {
 
 # Exit codes: something that the user gave is wrong; the program itself failed.
 MISTAKE, CRASH = 2, 3
+STDOUT = Path("-")
 # In place of both for `judge`, whose exit codes up to 4 speak of the kernel.
 UNJUDGED = 5
 NOT_JUDGED: dict[str, Any] = {
@@ -117,19 +117,39 @@ def _settings_apart(words: Sequence[str]) -> list[str]:
     return separate
 
 
-def _write_unjudged(words: Sequence[str], reason: str) -> None:
-    """Write the JSON that `judge` was asked for, also where it did not get so far as to know its options."""
-    file = ""
+def takes_verdicts(path: Path) -> bool:
+    """Whether JSON may be written there: in a new file, or in place of JSON, and not of somebody's source."""
+    if path == STDOUT or not path.exists():
+        return True
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(1) in (b"", b"{")
+
+
+def _emptied_json(words: Sequence[str]) -> Path | None:
+    """The file of JSON that `judge` is asked for, also where its other options are wrong; None where there is none."""
+    name = ""
     for place, word in enumerate(words):
         option, equals, value = word.partition("=")
         if option == "--json":
-            file = value if equals else "".join(words[place + 1 : place + 2])
-    document = NOT_JUDGED | {"reason": reason}
-    path = Path(file)
-    if file == "-":
-        print(json.dumps(document, indent=1))
-    elif file and (path.is_file() or not path.exists()):
-        write_json(path.resolve(), document)
+            name = value if equals else "".join(words[place + 1 : place + 2])
+    file = Path(name)
+    if not name or not takes_verdicts(file):
+        return None
+    if file != STDOUT and file.exists():
+        file.write_bytes(b"")
+    return file
+
+
+def write_verdict(file: Path | None, document: Mapping[str, Any]) -> None:
+    """Write a line of JSON behind those of a file, if one is given."""
+    line = json.dumps(document)
+    if file == STDOUT:
+        print(line, flush=True)
+    elif file is not None:
+        with file.open("a", encoding="utf-8") as lines:
+            lines.write(f"{line}\n")
 
 
 def _run(words: Sequence[str], mistake: int, crash: int) -> tuple[int, str]:
@@ -172,21 +192,21 @@ def main(arguments: list[str] | None = None) -> int:
     words = _settings_apart(sys.argv[1:] if arguments is None else arguments)
     if sys.stdout is None:  # closed by who started it
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
-    mistake, crash, unread = MISTAKE, CRASH, 0
     judges = next((word for word in words if word in STEPS), "") == "judge"
-    if judges:
-        mistake = crash = unread = UNJUDGED
+    mistake, crash, unread = (UNJUDGED,) * 3 if judges else (MISTAKE, CRASH, 0)
     if isinstance(sys.stdout, io.TextIOWrapper):
         # Of a terminal that knows no "…" or "µ".
         sys.stdout.reconfigure(errors="replace")
+    file = None
+    with contextlib.suppress(OSError):  # What cannot be written will be said.
+        file = _emptied_json(words) if judges else None
     try:
         code, reason = _run(words, mistake, crash)
     except BrokenPipeError:
         # The reader, such as `head`, has what it wanted; the interpreter must not try to flush the rest.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        code, reason = unread, "nobody reads standard output to its end"
-    if judges and reason:
-        # What cannot be written has been said.
+        return unread
+    if reason:
         with contextlib.suppress(OSError):
-            _write_unjudged(words, reason)
+            write_verdict(file, NOT_JUDGED | {"reason": reason})
     return code

@@ -1,6 +1,6 @@
 """Steps that measure by themselves, in a folder that does not outlive them: they judge a kernel, or repeat a number."""
 
-import json
+import logging
 import os
 import sys
 import tempfile
@@ -19,7 +19,13 @@ from ladder.catalogue.documents import parse, parse_yaml, refuse_name
 from ladder.catalogue.kernels import check_kernel, load_kernel, load_kernels
 from ladder.catalogue.settings import choose_device, read_settings
 from ladder.catalogue.sweeps import make_sweep
-from ladder.cli.app import NOT_JUDGED, printable
+from ladder.cli.app import (
+    NOT_JUDGED,
+    STDOUT,
+    printable,
+    takes_verdicts,
+    write_verdict,
+)
 from ladder.cli.build import compiled, write_plan
 from ladder.cli.load import settings_of, sweeps_of
 from ladder.cli.options import Config, project
@@ -28,7 +34,7 @@ from ladder.measure import job
 from ladder.measure.plan_records import PlanRecords
 from ladder.measure.store import Records, read_store
 from ladder.model.errors import LadderError, refuse, refuse_unknown
-from ladder.model.files import read_text, write_json
+from ladder.model.files import read_text
 from ladder.model.folders import Project, RunFolder
 from ladder.model.kernel import Kernel
 from ladder.model.plan import Plan
@@ -96,12 +102,15 @@ def measured(
     device = gpus[0].name
     names = list(dict.fromkeys(task.cell.kernel for task in plan.tasks))
     jobs = min(len(names), len(of_one_model(gpus, "")))
+    interrupted = threading.Event()
 
     def measure(number: int) -> Records:
         folder = RunFolder(Path(place) / str(number))
         share = only_of(plan, names[number::jobs])
 
         def look(view: PlanRecords) -> None:
+            if interrupted.is_set():
+                raise LadderError("interrupted")
             tell(view, device)
 
         job.measure(write_plan(share, folder), share, folder, checkout.root, look)
@@ -111,11 +120,15 @@ def measured(
         tempfile.TemporaryDirectory(prefix="ladder-") as place,
         ThreadPoolExecutor(jobs) as pool,
     ):
-        # One job stays in this thread, which an interruption reaches.
-        spread = map if jobs == 1 else pool.map
         records = Records()
-        for of_share in spread(measure, range(jobs)):
-            records.add([*of_share.sessions.values(), *of_share])
+        # One job stays in this thread, which an interruption reaches; others end with their next record.
+        spread = map if jobs == 1 else pool.map
+        try:
+            for of_share in spread(measure, range(jobs)):
+                records.add([*of_share.sessions.values(), *of_share])
+        except KeyboardInterrupt:
+            interrupted.set()
+            raise
         return PlanRecords(plan, records), device
 
 
@@ -240,37 +253,34 @@ def parameters(words: Words) -> dict[str, Any]:
 
 
 class Judging:
-    """Says what becomes of each kernel as soon as it is known. `code`: the highest exit code so far."""
+    """Says what becomes of each kernel as soon as it is known.
 
-    def __init__(
-        self, kernels: Mapping[str, Kernel], checkout: Project, file: Path | None
-    ) -> None:
-        self.kernels = kernels
+    code: the highest exit code so far. opaque: names of kernels that a launcher launches.
+    """
+
+    def __init__(self, checkout: Project, file: Path | None) -> None:
         self.checkout = checkout
         self.code = 0
-        self._waiting = set(kernels)
+        self.opaque = set[str]()
+        self._said = set[str]()
         self._saying = threading.Lock()  # GPUs have a thread each
         self._file = file
-        if file and self._in_lines and file != Path("-"):
-            file.write_bytes(b"")
-
-    @property
-    def _in_lines(self) -> bool:
-        return len(self.kernels) > 1
 
     def look(self, view: PlanRecords, device: str, last: bool = False) -> None:
         """Say the verdicts of kernels whose cells all have records, or of all that the plan has."""
         for name in dict.fromkeys(task.cell.kernel for task in view.plan.tasks):
-            own = replace(view, plan=only_of(view.plan, [name]))
-            if name not in self._waiting or not (last or own.is_complete()):
+            if name in self._said:
+                continue
+            alone = replace(view, plan=only_of(view.plan, [name]))
+            if not last and not alone.is_complete():
                 continue
             with self._saying:
                 try:
-                    cells = cells_of(own, self._components(device))
+                    cells = cells_of(alone, self._components(device))
                 except LadderError as error:
                     self.give_up([name], error)
                 else:
-                    self.say(own.plan, device, cells)
+                    self.say(alone.plan, device, cells)
 
     def _components(self, device: str) -> DataFrame:
         published = self.checkout.published(slug_of(device)).tables
@@ -282,12 +292,10 @@ class Judging:
         for cell in cells:
             cell["compile_log"] = compile_log(plan, task.variant, self.checkout)
         verdict, _ = decide(cells)
-        trust = "opaque" if self.kernels[task.cell.kernel].launcher else "compiled"
-        shown = text(task.variant, device or plan.arch, cells, trust)
-        document = NOT_JUDGED | {
+        trust = "opaque" if task.cell.kernel in self.opaque else "compiled"
+        fields = {
             "verdict": verdict,
             "exit_code": EXIT_CODES[verdict],
-            "kernel": task.cell.kernel,
             "dtype": task.cell.dtype,
             "arch": plan.arch,
             "device": device or None,
@@ -295,29 +303,25 @@ class Judging:
             "unseen": UNSEEN[trust],
             "cells": cells,
         }
-        self._write(document, shown)
+        try:
+            shown = text(task.variant, device or plan.arch, cells, trust)
+            to_stdout = self._file == STDOUT
+            print(printable(shown), file=sys.stderr if to_stdout else sys.stdout)
+        finally:
+            self._write(task.cell.kernel, fields)
 
     def give_up(self, names: Iterable[str], error: LadderError) -> None:
-        """Say why kernels are not judged, of those that are not yet. Raises the error where one alone is asked for."""
-        if not self._in_lines:
-            raise error
-        for name in self._waiting.intersection(names):
-            document = NOT_JUDGED | {"kernel": name, "reason": str(error)}
-            self._write(document, f"{name}: not judged: {error}")
+        """Say why kernels are not judged, of those that are not yet."""
+        for name in names:
+            if name not in self._said:
+                logging.error("error: %s: %s", name, error)
+                self._write(name, {"reason": str(error)})
 
-    def _write(self, document: dict[str, Any], shown: str) -> None:
-        self._waiting.discard(document["kernel"])
+    def _write(self, kernel: str, fields: Mapping[str, Any]) -> None:
+        self._said.add(kernel)
+        document = {**NOT_JUDGED, "kernel": kernel, **fields}
         self.code = max(self.code, document["exit_code"])
-        line = json.dumps(document, indent=None if self._in_lines else 1)
-        to_stdout = self._file == Path("-")
-        print(printable(shown), file=sys.stderr if to_stdout else sys.stdout)
-        if to_stdout:
-            print(line, flush=True)
-        elif self._file and self._in_lines:
-            with self._file.open("a", encoding="utf-8") as lines:
-                lines.write(f"{line}\n")
-        elif self._file:
-            write_json(self._file.resolve(), document)  # a link to it stays
+        write_verdict(self._file, document)
 
 
 def judge(
@@ -369,30 +373,45 @@ def judge(
     GPU, a host too slow to time launches, a reference that failed, or another error). docs/judge.md describes the
     JSON.
     """
-    if json_ is not None and json_.exists() and not json_.is_file():
-        accepted = "a file to write, or - for standard output"
+    if json_ is not None and not takes_verdicts(json_):
+        accepted = "a new file or one of JSON, or - for standard output"
         raise refuse(LINE, "--json", str(json_), accepted)
+    if problem is not None and entry is None:
+        accepted = "a launcher FILE.so or FILE.py with --entry"
+        raise refuse(LINE, "--problem", problem, accepted)
     checkout = Project(Path(os.path.abspath(project(context).root)))
+    judging = Judging(checkout, json_)
     params = parameters(param)
-    kernels = dict[str, Kernel]()
+    names = set[str]()
     groups = dict[tuple[str, str], dict[str, Kernel]]()
     for path in paths:
-        kernel = (
-            described(path, "KERNEL")
-            if entry is None
-            else launched(path, entry, problem, dtype, layout, params)
-        )
-        if compile_only and kernel.launcher:
-            accepted = "a kernel that is compiled here, or no --compile-only"
-            raise refuse(LINE, "KERNEL", str(path), accepted, "a launcher is not")
-        if kernels.setdefault(kernel.name, kernel) is not kernel:
+        if path.stem in names:
             accepted = "kernels of different names"
             raise refuse(LINE, "KERNEL", str(path), accepted)
+        names.add(path.stem)
+        try:
+            kernel = (
+                described(path, "KERNEL")
+                if entry is None
+                else launched(path, entry, problem, dtype, layout, params)
+            )
+            if kernel.launcher:
+                judging.opaque.add(kernel.name)
+                if compile_only:
+                    accepted, why = (
+                        "a kernel that is compiled here",
+                        "a launcher is not",
+                    )
+                    raise refuse(LINE, "KERNEL", str(path), accepted, why)
+        except LadderError as error:
+            judging.give_up([path.stem], error)
+            continue
         group = kernel.problem.name, dtype or next(iter(kernel.dtypes))
         groups.setdefault(group, {})[kernel.name] = kernel
-    judging = Judging(kernels, checkout, json_)
     settings = settings_of(config, arch=arch)
     sizes = [parse_yaml(word, f"{LINE}: --size") for word in size or ()]
+    # All of them, so that no mistake is found behind an hour of measuring.
+    sweeps = list[Sweep]()
     for (solved, of_dtype), members in groups.items():
         references: list[Any] = [{"kernel": next(iter(members))}]
         catalog = members
@@ -413,13 +432,14 @@ def judge(
             "regimes": regime or ["cold", "warm"],
         }
         made = make_sweep(LINE, fields, catalog, checkout.root)
-        sweep = replace(made, name="judge")
+        sweeps.append(replace(made, name="judge"))
+    for sweep, members in zip(sweeps, groups.values(), strict=True):
         try:
             if compile_only:
                 plan = compiled_here(checkout, sweep, settings)
                 for name in members:
-                    own = only_of(plan, [name])
-                    judging.say(own, "", compiled_cells(own))
+                    alone = only_of(plan, [name])
+                    judging.say(alone, "", compiled_cells(alone))
             else:
                 view, device = measured(checkout, sweep, settings, judging.look)
                 judging.look(view, device, last=True)

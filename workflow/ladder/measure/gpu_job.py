@@ -31,8 +31,13 @@ class GpuProgram:
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """Environment variables with which a program sees this GPU alone."""
-        return {**os.environ, "CUDA_VISIBLE_DEVICES": self.gpu.uuid}
+        """Environment variables with which a program sees this GPU alone, and finds the modules that this one does."""
+        paths = [os.environ.get("PYTHONPATH"), *sys.path]
+        return {
+            **os.environ,
+            "CUDA_VISIBLE_DEVICES": self.gpu.uuid,
+            "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+        }
 
     def run(
         self, request: Any, under: Sequence[str] = (), **options: Any
@@ -66,7 +71,7 @@ def process_command(name: str, path: Path, plan: Plan, root: Path) -> list[str]:
     """Command line of a program but for its request. Raises LadderError where a cubin is missing."""
     cubins = root / plan.job["cubins"]
     require_cubins(path, plan, cubins)
-    words = ["-m", "ladder.measure.process", name, str(path), str(cubins)]
+    words = ["-P", "-m", "ladder.measure.process", name, str(path), str(cubins)]
     return [sys.executable, *words]
 
 

@@ -49,6 +49,7 @@ class WorkerProcess:
             [*command, str(descriptor)],
             env=environment,
             pass_fds=(descriptor, *keep_open),
+            stdout=2,  # Code of one's own may print; standard output is for JSON.
         )
         theirs.close()
         self.hello: dict[str, Any] = self._answer(_START_DEADLINE_S)["hello"]
