@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT
+from ladder.model.folders import Project
 
 BUILT_OF = (
     "kernels",
@@ -90,6 +91,19 @@ def test_a_wheel_holds_what_judge_reads_once(wheel: Path) -> None:
     assert "ladder/checkout/workflow/report/judge.j2" in names
     assert "ladder/gpu/harness.cuh" in names
     assert not [name for name in names if name.endswith((".parquet", ".pyc"))]
+
+
+def test_a_folder_of_ones_own_kernels_is_no_checkout(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ladder.model.folders.INSTALLED", ROOT)
+    (tmp_path / "kernels").mkdir()
+    checkout = Project(tmp_path)
+    assert (checkout.root, checkout.config) == (tmp_path, ROOT / "config")
+    assert checkout.include == ROOT / "kernels/include"
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config/config.yaml").touch()
+    assert Project(tmp_path).include == tmp_path / "kernels/include"
 
 
 @pytest.mark.slow

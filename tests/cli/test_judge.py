@@ -8,6 +8,8 @@ import math
 import os
 import shutil
 import tempfile
+import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -693,6 +695,31 @@ def test_kernels_are_shared_out_among_the_gpus(
     assert judge(outcomes, *given, path=Path(paths[0])) == 0
     documents = lines_of(capsys.readouterr().out)
     assert {each["kernel"] for each in documents} == {"one", "two", "three"}
+
+
+def test_an_interruption_ends_every_gpus_job(
+    checkout: Path, kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = [str(kernel(name, HONEST)) for name in ("one", "two")]
+    gpus = [replace(GPU, uuid=f"GPU-{number}") for number in range(2)]
+    monkeypatch.setattr("ladder.cli.judge.find_gpus", lambda: gpus)
+    ended = threading.Event()
+
+    def measure(path: Path, plan: Plan, folder: Any, root: Path, tell: Any) -> None:
+        """One is interrupted; the other one measures on, until it is told."""
+        if plan.tasks[0].cell.kernel == "one":
+            raise KeyboardInterrupt
+        try:
+            for _ in range(1000):
+                tell(PlanRecords(plan, Records()))
+                time.sleep(0.01)
+        except LadderError:
+            ended.set()
+
+    monkeypatch.setattr("ladder.cli.judge.job.measure", measure)
+    words = ["--root", str(checkout), "judge", *paths, "--arch", ARCH]
+    assert main(words) == 130
+    assert ended.is_set()
 
 
 def test_docs_name_every_field_and_exit_code() -> None:

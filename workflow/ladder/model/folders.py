@@ -85,11 +85,11 @@ class PublishedFolder(RunFolder):
 
 
 class Project:
-    """A checkout (or a user's copy of its rooms). A folder without kernels has those that the package came with."""
+    """A checkout (or a user's copy of its rooms). A folder without settings has the rooms of the package."""
 
     def __init__(self, root: Path) -> None:
         rooms = root
-        if INSTALLED.is_dir() and not (root / "kernels").is_dir():
+        if INSTALLED.is_dir() and not (root / "config/config.yaml").is_file():
             rooms = INSTALLED
         self.root, self.config, self.results = root, rooms / "config", root / "results"
         self.sweeps, self.kernels = self.config / "sweeps", rooms / "kernels"
