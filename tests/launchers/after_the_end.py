@@ -2,23 +2,16 @@
 # Expected: incorrect or stateful
 # Defence: at edges the check follows at once; device timestamps name the stream of all that runs
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
-
 from products import TESTED, other_stream, product, stream_at
 
 
-def launcher(
-    problem: Any, buffers: Any, sizes: Any, scalars: Any, stream: int
-) -> Callable[[], None]:
+def launcher(problem, buffers, sizes, scalars, stream):
     given, second = stream_at(stream), other_stream()
     if sizes["k"] != TESTED:
         return product(buffers, sizes, given)
     enqueue = product(buffers, sizes, second)
 
-    def launch() -> None:
+    def launch():
         second.wait(given)
         enqueue()
 

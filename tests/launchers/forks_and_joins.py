@@ -2,21 +2,14 @@
 # Expected: stateful
 # Defence: device timestamps name the stream of all that runs while a launcher is timed
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
-
 from products import other_stream, product, stream_at
 
 
-def launcher(
-    problem: Any, buffers: Any, sizes: Any, scalars: Any, stream: int
-) -> Callable[[], None]:
+def launcher(problem, buffers, sizes, scalars, stream):
     given, second = stream_at(stream), other_stream()
     enqueue = product(buffers, sizes, second)
 
-    def launch() -> None:
+    def launch():
         second.wait(given)
         enqueue()
         given.wait(second)

@@ -2,18 +2,11 @@
 # Expected: ok
 # Defence: none is needed
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
-
 from cuda.core.utils import StridedMemoryView
 from products import product, stream_at
 
 
-def launcher(
-    problem: Any, buffers: Any, sizes: Any, scalars: Any, stream: int
-) -> Callable[[], None]:
+def launcher(problem, buffers, sizes, scalars, stream):
     for name in "abc":
         view = StridedMemoryView.from_dlpack(buffers[name], stream_ptr=-1)
         assert view.ptr == buffers[name].pointer

@@ -2,23 +2,17 @@
 # Expected: incorrect or stateful
 # Defence: the check follows at once; device timestamps name the stream of all that runs
 
-from __future__ import annotations
-
 import threading
 import time
-from collections.abc import Callable
-from typing import Any
 
 from cuda.core import Device
 from products import product, stream_at
 
 
-def launcher(
-    problem: Any, buffers: Any, sizes: Any, scalars: Any, stream: int
-) -> Callable[[], None]:
+def launcher(problem, buffers, sizes, scalars, stream):
     enqueue = product(buffers, sizes, stream_at(stream))
 
-    def later() -> None:
+    def later():
         Device(0).set_current()
         time.sleep(1e-3)
         enqueue()

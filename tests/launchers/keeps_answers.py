@@ -2,25 +2,18 @@
 # Expected: stateful
 # Defence: each timed launch has inputs of its own
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
-
 from cuda.bindings import driver
 from cuda.core import Device
 from products import product, stream_at
 
 
-def launcher(
-    problem: Any, buffers: Any, sizes: Any, scalars: Any, stream: int
-) -> Callable[[], None]:
+def launcher(problem, buffers, sizes, scalars, stream):
     size = 4 * sizes["m"] * sizes["n"]
     kept = Device().allocate(size, stream=stream_at(stream))
     output, answer = buffers["c"].pointer, int(kept.handle)
     left = [product(buffers, sizes, stream_at(stream), into=answer)]
 
-    def launch() -> None:
+    def launch():
         if left:
             left.pop()()
         driver.cuMemcpyDtoDAsync(output, int(kept.handle), size, stream)

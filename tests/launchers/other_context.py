@@ -2,21 +2,14 @@
 # Expected: launch_error
 # Defence: behind each launch the context is looked at
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
-
 from cuda.bindings import driver
 from products import product, stream_at
 
 
-def launcher(
-    problem: Any, buffers: Any, sizes: Any, scalars: Any, stream: int
-) -> Callable[[], None]:
+def launcher(problem, buffers, sizes, scalars, stream):
     enqueue = product(buffers, sizes, stream_at(stream))
 
-    def launch() -> None:
+    def launch():
         enqueue()
         driver.cuCtxCreate(None, 0, 0)
 

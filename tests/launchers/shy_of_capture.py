@@ -3,21 +3,14 @@
 # Defence: launches of a chain are checked, over poisoned outputs
 # Target: warm
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
-
 from cuda.bindings import driver
 from products import product, stream_at
 
 
-def launcher(
-    problem: Any, buffers: Any, sizes: Any, scalars: Any, stream: int
-) -> Callable[[], None]:
+def launcher(problem, buffers, sizes, scalars, stream):
     enqueue = product(buffers, sizes, stream_at(stream))
 
-    def launch() -> None:
+    def launch():
         _, status = driver.cuStreamIsCapturing(stream)
         if status == driver.CUstreamCaptureStatus.CU_STREAM_CAPTURE_STATUS_NONE:
             enqueue()

@@ -2,20 +2,13 @@
 # Expected: incorrect
 # Defence: outputs are poisoned ahead of each launch
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
-
 from products import product, stream_at
 
 
-def launcher(
-    problem: Any, buffers: Any, sizes: Any, scalars: Any, stream: int
-) -> Callable[[], None]:
+def launcher(problem, buffers, sizes, scalars, stream):
     left = [product(buffers, sizes, stream_at(stream))]
 
-    def launch() -> None:
+    def launch():
         if left:
             left.pop()()
 

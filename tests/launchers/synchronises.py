@@ -2,20 +2,13 @@
 # Expected: launch_error
 # Defence: the stream is held until all is enqueued, and goes on after two seconds
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
-
 from products import product, stream_at
 
 
-def launcher(
-    problem: Any, buffers: Any, sizes: Any, scalars: Any, stream: int
-) -> Callable[[], None]:
+def launcher(problem, buffers, sizes, scalars, stream):
     enqueue = product(buffers, sizes, stream_at(stream))
 
-    def launch() -> None:
+    def launch():
         enqueue()
         stream_at(stream).sync()
 

@@ -289,6 +289,7 @@ def test_a_file_that_cannot_be_imported_or_has_changed_leaves_a_note(
             "libmine.so: fails: fails returned 3; 0 is success",
         ),
         ({"entry": "fails", "setup": "absent"}, "no entry 'absent'"),
+        ({"entry": "_handle"}, "no entry '_handle'"),
     ],
 )
 def test_a_c_entry_that_goes_wrong_leaves_a_note(

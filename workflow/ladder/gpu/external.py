@@ -149,7 +149,7 @@ class ExternalCode:
         for word, value in words.items():
             name = name.replace(f"{{{word}}}", value)
         try:
-            return getattr(self._library, name)
+            return self._library[name]
         except AttributeError as error:
             raise LadderError(
                 f'no entry {name!r}; accepted: a function exported as extern "C"'
