@@ -457,6 +457,19 @@ def test_a_verdict_is_said_although_its_json_cannot_be_written(
     assert capsys.readouterr().out.splitlines()[0].startswith("honest-fp32")
 
 
+def test_a_verdict_has_its_json_although_nobody_reads_the_text(
+    judge: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unread(*_: Any, **__: Any) -> None:
+        raise BrokenPipeError
+
+    monkeypatch.setattr("builtins.print", unread)
+    monkeypatch.setattr(os, "dup2", lambda *_: None)
+    assert judge(both(), "--json", str(tmp_path / "verdict.json")) == 5
+    (document,) = lines_of((tmp_path / "verdict.json").read_text())
+    assert document["verdict"] == "faster"
+
+
 def test_what_is_no_file_is_not_replaced_by_the_json(
     judge: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
