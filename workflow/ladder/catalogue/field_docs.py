@@ -4,6 +4,7 @@ jsonschema-markdown makes a table for each nested model, and gives bounds and pa
 """
 
 from collections.abc import Iterator, Mapping
+from itertools import permutations
 from typing import Any
 
 from ladder.model.document import Document
@@ -61,16 +62,13 @@ def accepted(part: Schema, root: Schema) -> str:
 
 
 def _need(name: str, part: Schema) -> str:
-    """Whether a field must be there, be it in one of several forms."""
+    """Whether a field must be there, be it in one of two forms."""
     if name in part.get("required", ()):
         return "required"
-    forms = [form["required"] for form in part.get("oneOf", ())]
-    if not any(name in form for form in forms):
-        return "optional"
-    others = list[str]()
-    for form in forms:
-        others += [] if name in form else form
-    return f"required, or `{'`, `'.join(others)}`"
+    for form, other in permutations(part.get("oneOf", ()), 2):
+        if name in form["required"]:
+            return f"required, or `{'`, `'.join(other['required'])}`"
+    return "optional"
 
 
 def _rows(part: Schema, root: Schema, path: str = "") -> Iterator[list[str]]:

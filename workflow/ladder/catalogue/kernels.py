@@ -24,13 +24,12 @@ def load_kernel(path: Path) -> Kernel:
 def check_kernel(kernel: Kernel) -> Kernel:
     """The kernel, held to its files and its problem. Raises LadderError for the first mistake."""
     path = kernel.path
-    if kernel.launcher is not None and not kernel.source.is_file():
-        accepted, why = "a file, relative to the description", "it is no file"
-        raise refuse(path, "launcher.file", str(kernel.source), accepted, why)
-    if kernel.cubin and not kernel.source.is_file():
-        accepted = "a file, relative to the description"
-        raise refuse(path, "cubin", kernel.cubin, accepted)
     if not kernel.source.is_file():
+        accepted = "a file, relative to the description"
+        if kernel.launcher is not None:
+            raise refuse(path, "launcher.file", kernel.launcher.file, accepted)
+        if kernel.cubin:
+            raise refuse(path, "cubin", kernel.cubin, accepted)
         language = "Triton" if kernel.triton else "CUDA"
         raise LadderError(
             f"{path}: the {language} source {kernel.source.name} is missing beside it"

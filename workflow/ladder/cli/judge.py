@@ -229,8 +229,7 @@ def references_of(
         missing = f"--reference is missing: {why}"
         raise LadderError(f"{LINE}: {missing}; accepted: {accepted}")
     references = [parse_yaml(word, f"{LINE}: --reference") for word in words]
-    mappings = [entry for entry in references if isinstance(entry, Mapping)]
-    names = [entry.get("kernel") for entry in mappings]
+    names = [entry.get("kernel") for entry in references if isinstance(entry, dict)]
     catalog = load_kernels(checkout.kernels) if any(names) else {}
     for name, kernel in kernels.items():
         same = catalog.get(name, kernel)
@@ -382,32 +381,28 @@ def judge(
     checkout = Project(Path(os.path.abspath(project(context).root)))
     judging = Judging(checkout, json_)
     params = parameters(param)
-    names = set[str]()
+    names = [path.stem for path in paths]
+    if len({*names}) < len(names):
+        accepted = "kernels of different names"
+        raise refuse(LINE, "KERNEL", " ".join(names), accepted)
     groups = dict[tuple[str, str], dict[str, Kernel]]()
     for path in paths:
-        if path.stem in names:
-            accepted = "kernels of different names"
-            raise refuse(LINE, "KERNEL", str(path), accepted)
-        names.add(path.stem)
         try:
             kernel = (
                 described(path, "KERNEL")
                 if entry is None
                 else launched(path, entry, problem, dtype, layout, params)
             )
-            if kernel.launcher:
-                judging.opaque.add(kernel.name)
-                if compile_only:
-                    accepted, why = (
-                        "a kernel that is compiled here",
-                        "a launcher is not",
-                    )
-                    raise refuse(LINE, "KERNEL", str(path), accepted, why)
+            if kernel.launcher and compile_only:
+                accepted = "a kernel that is compiled here, as a launcher is not"
+                raise refuse(LINE, "KERNEL", str(path), accepted)
         except LadderError as error:
             judging.give_up([path.stem], error)
             continue
         group = kernel.problem.name, dtype or next(iter(kernel.dtypes))
         groups.setdefault(group, {})[kernel.name] = kernel
+        if kernel.launcher:
+            judging.opaque.add(kernel.name)
     settings = settings_of(config, arch=arch)
     sizes = [parse_yaml(word, f"{LINE}: --size") for word in size or ()]
     # All of them, so that no mistake is found behind an hour of measuring.

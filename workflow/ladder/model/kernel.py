@@ -201,7 +201,7 @@ ProblemName = Annotated[
 """A problem, by its name in the `problems` of the validation's context."""
 
 
-_NOT_OF_A_LAUNCHER = (
+_NOT_OF_A_LAUNCHER = [
     "arguments",
     "cubin",
     "entry",
@@ -209,7 +209,8 @@ _NOT_OF_A_LAUNCHER = (
     "launch",
     "spills",
     "triton",
-)
+]
+"""Fields for which a launcher stands."""
 
 
 def _with_or_without_launcher(schema: dict[str, Any]) -> None:
@@ -279,24 +280,25 @@ class Kernel(Document):
     @classmethod
     def _launched_by_the_host(cls, fields: Any, info: ValidationInfo) -> Any:
         """A launcher takes every buffer and scalar, and chooses the launch: what stands for these is no description."""
-        if not isinstance(fields, Mapping) or fields.get("launcher") is None:
+        if not isinstance(fields, Mapping):
+            return fields
+        context: Any = info.context
+        problem = context["problems"].get(str(fields.get("problem")))
+        rule = fields.get("launcher")
+        if problem is None or not isinstance(rule, Mapping):
             return fields
         for name in _NOT_OF_A_LAUNCHER:
             if name in fields:
                 why = "the launcher stands for it"
                 raise not_accepted("no such field", value=name, why=why)
-        context: Any = info.context
-        problem = context["problems"].get(str(fields.get("problem")))
-        buffers = problem.buffers if problem else ()
-        scalars = problem.scalars if problem else ()
-        arguments: list[dict[str, str]] = [{"pointer": name} for name in buffers]
-        for name in scalars:
+        arguments: list[dict[str, str]] = [
+            {"pointer": name} for name in problem.buffers
+        ]
+        for name in problem.scalars:
             if not (fields.get("weights") and name in WEIGHTS):
                 arguments.append({"scalar": name, "type": "float32"})
-        rule = fields["launcher"]
-        entry = rule.get("entry") if isinstance(rule, Mapping) else None
-        alone = {"grid": [1], "block": [1]}
-        return {**fields, "entry": entry, "launch": alone, "arguments": arguments}
+        added = {"entry": rule.get("entry"), "launch": {"grid": [1], "block": [1]}}
+        return {**fields, **added, "arguments": arguments}
 
     def model_post_init(self, context: Any) -> None:
         self._path = context["file"]
@@ -311,10 +313,9 @@ class Kernel(Document):
 
     @property
     def source(self) -> Path:
-        if self.launcher is not None:
-            return self._path.parent / self.launcher.file
-        if self.cubin:
-            return Path(os.path.normpath(self._path.parent / self.cubin))
+        file = self.launcher.file if self.launcher else self.cubin
+        if file:
+            return Path(os.path.normpath(self._path.parent / file))
         return self._path.with_suffix(".py" if self.triton else ".cu")
 
     @property
