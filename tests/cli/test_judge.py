@@ -34,6 +34,7 @@ from measuring import on_hopper
 EXPLOITS = ROOT / "tests/exploits"
 Run = Callable[..., int]
 Kernel = Callable[..., Path]
+Verdict = Callable[..., Any]
 Printed = pytest.CaptureFixture[str]
 BROKEN = 'extern "C" __global__ void exploit() { no_such_thing(); }'
 HONEST = "#include <honest.cuh>\n\nEXPLOIT { honest(ARGUMENTS); }\n"
@@ -148,6 +149,27 @@ def judge(
     return run
 
 
+def lines_of(text: str) -> list[Any]:
+    """Lines of JSON, each held to the schema."""
+    documents = [json.loads(line) for line in text.splitlines()]
+    for document in documents:
+        Draft202012Validator(SCHEMA).validate(document)
+    return documents
+
+
+@pytest.fixture
+def verdict(judge: Run, capsys: Printed) -> Verdict:
+    """Judges one kernel: its JSON, which has the exit code."""
+
+    def run(*given: Any, **options: Any) -> Any:
+        code = judge(*given, "--json", "-", **options)
+        (document,) = lines_of(capsys.readouterr().out)
+        assert document["exit_code"] == code
+        return document
+
+    return run
+
+
 BY_STATUS = {
     "incorrect": ("wrong", 3),
     "out_of_bounds": ("refused", 3),
@@ -233,28 +255,31 @@ def test_what_the_host_did_is_not_judged(
     assert "too slow to time launches" in caplog.text
 
 
-def test_of_several_sizes_the_worst_verdict_counts(judge: Run, capsys: Printed) -> None:
-    sizes = ["--regime", "cold"]
+UNFIT, STATEFUL = failed("unsupported"), failed("stateful")
+LATE, SLOWER = failed("timeout"), ok(SLOW)
+
+
+@pytest.mark.parametrize(
+    ("by_m", "code", "last"),
+    [
+        ({}, 0, "faster"),
+        ({128: ok(EVEN)}, 1, "tie"),
+        ({128: SLOWER}, 2, "slower on this GPU: 0.5 [0.49, 0.51] x cublaslt"),
+        ({128: SLOWER, 64: LATE}, 4, "broken: timeout at 64, cold"),
+        ({64: UNFIT, 128: LATE}, 4, "broken: timeout at 128x64x32, cold"),
+        ({64: UNFIT, 128: LATE, 256: STATEFUL}, 3, "refused: stateful at 256, cold"),
+        ({64: failed("incorrect"), 256: STATEFUL}, 3, "wrong: incorrect at 64, cold"),
+    ],
+)
+def test_of_several_sizes_the_worst_verdict_counts(
+    by_m: dict[int, Any], code: int, last: str, judge: Run, capsys: Printed
+) -> None:
+    words = ["--regime", "cold"]
     for size in ("64", "{m: 128, n: 64, k: 32}", "2**8"):
-        sizes += ["--size", size]
-    outcomes = {(64, "cold"): ok(), (128, "cold"): ok(SLOW), (256, "cold"): ok()}
-    assert judge(outcomes, *sizes) == 2
-    last = capsys.readouterr().out.splitlines()[-1]
-    assert last == "slower on this GPU: 0.5 [0.49, 0.51] x cublaslt at 128x64x32, cold"
-    assert judge(outcomes | {(64, "cold"): failed("timeout")}, *sizes) == 4
-    bad = {(64, "cold"): failed("unsupported"), (128, "cold"): failed("timeout")}
-    assert judge(outcomes | bad, *sizes) == 4
-    assert (
-        capsys.readouterr().out.splitlines()[-1] == "broken: timeout at 128x64x32, cold"
-    )
-    bad[256, "cold"] = failed("stateful")
-    assert judge(outcomes | bad, *sizes) == 3
-    assert capsys.readouterr().out.splitlines()[-1] == "refused: stateful at 256, cold"
-    bad[64, "cold"] = failed("incorrect")
-    assert judge(outcomes | bad, *sizes) == 3
-    assert capsys.readouterr().out.splitlines()[-1] == "wrong: incorrect at 64, cold"
-    assert judge(outcomes | {(128, "cold"): ok(EVEN)}, *sizes) == 1
-    assert judge(outcomes | {(128, "cold"): ok()}, *sizes) == 0
+        words += ["--size", size]
+    outcomes = {(m, "cold"): by_m.get(m, ok()) for m in (64, 128, 256)}
+    assert judge(outcomes, *words) == code
+    assert capsys.readouterr().out.splitlines()[-1].startswith(last)
 
 
 def test_the_json_has_a_cell_a_size_and_regime(
@@ -306,60 +331,39 @@ def test_the_json_has_a_cell_a_size_and_regime(
 
 
 def test_the_json_of_every_exit_code_is_of_its_schema(
-    judge: Run, tmp_path: Path, capsys: Printed
+    judge: Run, verdict: Verdict, tmp_path: Path
 ) -> None:
-    validator = Draft202012Validator(SCHEMA)
     outcomes = [both(), both(ok(EVEN)), both(ok(SLOW))]
     outcomes += [both(failed("incorrect")), both(failed("timeout"))]
     outcomes.append(both(failed("incorrect", "the reference mine: it is wrong")))
-    for code, outcome in enumerate(outcomes):
-        assert judge(outcome, "--json", "-") == code
-        document = json.loads(capsys.readouterr().out)
-        validator.validate(document)
-        assert document["exit_code"] == code
+    assert [verdict(each)["exit_code"] for each in outcomes] == [*range(6)]
     path = tmp_path / "verdict.json"
     mistakes = {
         "sizes[0]: the size field 'n' is missing": ["--size", "{m: 64}"],
         "No such option: --nothing": ["--nothing"],
     }
     for says, words in mistakes.items():
-        path.unlink(missing_ok=True)
         assert judge({}, f"--json={path}", *words) == 5
-        document = json.loads(path.read_text())
-        validator.validate(document)
+        (document,) = lines_of(path.read_text())
         assert document["verdict"] == "not judged"
         assert says in document["reason"]
 
 
-def lines_of(text: str) -> list[Any]:
-    """Lines of JSON, each held to the schema."""
-    documents = [json.loads(line) for line in text.splitlines()]
-    for document in documents:
-        Draft202012Validator(SCHEMA).validate(document)
-    return documents
-
-
 def test_what_crashes_has_its_json(
-    judge: Run, monkeypatch: pytest.MonkeyPatch, capsys: Printed
+    verdict: Verdict, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ladder.cli.judge.load_kernel", lambda path: 1 / 0)
-    assert judge({}, "--json", "-") == 5
-    document = json.loads(capsys.readouterr().out)
-    Draft202012Validator(SCHEMA).validate(document)
-    assert "ZeroDivisionError" in document["reason"]
+    assert "ZeroDivisionError" in verdict({})["reason"]
 
 
 def test_without_a_gpu_it_is_compiled_alone(
-    checkout: Path, kernel: Kernel, monkeypatch: pytest.MonkeyPatch, capsys: Printed
+    kernel: Kernel, verdict: Verdict, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ladder.cli.judge.find_gpus", list)
 
     def compiled(source: str | None = None, *words: str, arch: str = ARCH) -> Any:
-        given = [str(kernel(source=source)), "--compile-only", "--arch", arch, *words]
-        code = main(["--root", str(checkout), "judge", *given, "--json", "-"])
-        document = json.loads(capsys.readouterr().out)
-        Draft202012Validator(SCHEMA).validate(document)
-        assert code == document["exit_code"]
+        given = {}, "--compile-only", "--arch", arch, *words
+        document = verdict(*given, path=kernel(source=source))
         assert (document["device"], document["arch"]) == (None, arch)
         return document
 
@@ -371,12 +375,12 @@ def test_without_a_gpu_it_is_compiled_alone(
         assert said == ["ok", None, None, None]
         assert cell["registers"] > 0
     assert compiled(arch="sm_80")["verdict"] == "incomplete", "it is for sm_90 on"
-    for source, verdict in (
+    for source, expected in (
         (BROKEN, "broken"),
         (HONEST.replace("EXPLOIT {", 'EXPLOIT { printf("");'), "refused"),
         (HONEST.replace("ARGUMENTS)", "ARGUMENTS, 1)"), "broken"),
     ):
-        assert compiled(source)["verdict"] == verdict
+        assert compiled(source)["verdict"] == expected
     fewer = HONEST.replace("EXPLOIT", 'extern "C" __global__ void exploit(int m)')
     document = compiled(fewer.replace("honest(ARGUMENTS);", ""))
     assert document["verdict"] == "broken"
@@ -408,17 +412,14 @@ def published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize(("deviation", "code"), [(0.0, 0), (0.02, 0), (0.03, 1)])
 def test_how_gpus_differ_decides_with_the_launches_and_the_range_elsewhere_is_wider(
-    deviation: float,
-    code: int,
-    judge: Run,
-    published: Path,
-    capsys: Printed,
+    deviation: float, code: int, verdict: Verdict, published: Path
 ) -> None:
     """1.03 with 1 % from the launches: a deviation of 2 % leaves it above 1, 3 % does not."""
     components(published / "nvidia-a100", 0.1)
     components(published / "nvidia-h200", deviation)
-    assert judge(both(), "--json", "-") == code
-    found = json.loads(capsys.readouterr().out)["cells"][0]
+    document = verdict(both())
+    assert document["exit_code"] == code
+    found = document["cells"][0]
     for ends, squares in (("speedup", 1.0), ("elsewhere", 2.0)):
         low = math.hypot(math.log(1.03 / 1.02), squares**0.5 * deviation)
         assert found[f"{ends}_low"] == pytest.approx(1.03 * math.exp(-low))
@@ -582,10 +583,9 @@ def test_a_description_may_name_a_launcher(judge: Run, tmp_path: Path) -> None:
     ],
 )
 def test_a_mistake_in_what_is_said_of_a_launcher_is_named(
-    words: str, says: str, judge: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    words: str, says: str, verdict: Verdict, tmp_path: Path
 ) -> None:
-    assert judge({}, *words.split(), path=launcher_file(tmp_path)) == 5
-    assert says in caplog.text
+    assert says in verdict({}, *words.split(), path=launcher_file(tmp_path))["reason"]
 
 
 @pytest.mark.parametrize(
@@ -603,11 +603,7 @@ def test_a_mistake_in_what_is_said_of_a_launcher_is_named(
     ],
 )
 def test_a_launcher_stands_for_the_launch(
-    change: str,
-    says: str,
-    judge: Run,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
+    change: str, says: str, verdict: Verdict, tmp_path: Path
 ) -> None:
     fields = {
         "summary": "s",
@@ -619,8 +615,7 @@ def test_a_launcher_stands_for_the_launch(
         **yaml.safe_load(change),
     }
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump(fields))
-    assert judge({}, path=tmp_path / "mine.yaml") == 5
-    assert says in caplog.text
+    assert says in verdict({}, path=tmp_path / "mine.yaml")["reason"]
 
 
 def test_of_several_kernels_each_has_a_line_when_it_is_measured(
@@ -670,16 +665,15 @@ def test_a_kernel_that_cannot_be_read_is_not_judged_and_the_others_are(
 
 
 def test_a_mistake_in_options_is_found_before_anything_is_measured(
-    judge: Run, kernel: Kernel, capsys: Printed
+    verdict: Verdict, kernel: Kernel
 ) -> None:
     """A sum, the second sweep, has no such layout."""
     path = kernel("first", HONEST)
     for name in ("sum_of_half.yaml", "sum_of_half.cu", "sum.cuh"):
         shutil.copy(EXPLOITS / name, path.parent)
-    words = [str(path.with_name("sum_of_half.yaml")), "--layout", "NN", "--json", "-"]
-    assert judge({}, *words, path=path) == 5
-    (document,) = lines_of(capsys.readouterr().out)
-    assert "layout: 'NN' is not accepted" in document["reason"]
+    words = [str(path.with_name("sum_of_half.yaml")), "--layout", "NN"]
+    reason = verdict({}, *words, path=path)["reason"]
+    assert "layout: 'NN' is not accepted" in reason
 
 
 def test_kernels_of_several_problems_have_a_sweep_each_and_names_are_theirs_alone(
