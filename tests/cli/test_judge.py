@@ -357,7 +357,11 @@ def test_what_crashes_has_its_json(
 
 
 def test_without_a_gpu_it_is_compiled_alone(
-    kernel: Kernel, verdict: Verdict, monkeypatch: pytest.MonkeyPatch
+    judge: Run,
+    kernel: Kernel,
+    verdict: Verdict,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Printed,
 ) -> None:
     monkeypatch.setattr("ladder.cli.judge.find_gpus", list)
 
@@ -374,6 +378,11 @@ def test_without_a_gpu_it_is_compiled_alone(
         said = [cell[name] for name in ("status", "regime", "median_us", "reference")]
         assert said == ["ok", None, None, None]
         assert cell["registers"] > 0
+    assert judge({}, "--compile-only") == 0
+    head, built, last = capsys.readouterr().out.splitlines()
+    assert head == "honest-fp32 for sm_90a"
+    assert built.startswith("  2048  built  ok  ")
+    assert last == "compiles: ok at 2048"
     assert compiled(arch="sm_80")["verdict"] == "incomplete", "it is for sm_90 on"
     for source, expected in (
         (BROKEN, "broken"),
