@@ -26,7 +26,7 @@ def check_kernel(kernel: Kernel) -> Kernel:
     path = kernel.path
     if not kernel.source.is_file():
         accepted = "a file, relative to the description"
-        if kernel.launcher is not None:
+        if kernel.launcher:
             raise refuse(path, "launcher.file", kernel.launcher.file, accepted)
         if kernel.cubin:
             raise refuse(path, "cubin", kernel.cubin, accepted)
@@ -86,7 +86,7 @@ def _check_language(kernel: Kernel) -> None:
     if kernel.cubin:
         for field in sorted({"triton", "include"} & kernel.model_fields_set):
             raise refuse(path, field, getattr(kernel, field), "none, with `cubin`")
-    if kernel.triton is not None:
+    if kernel.triton:
         for field in sorted({"block", "shared_bytes"} & launch.model_fields_set):
             accepted = "none, with `triton`: its compiler says it"
             raise refuse(path, f"launch.{field}", getattr(launch, field), accepted)
@@ -207,7 +207,7 @@ def _try_expressions(kernel: Kernel) -> None:
     if (broken := variant.broken()) is not None:
         why = f"the defaults break the constraint {broken.expr}"
         raise LadderError(f"{path}: parameters: {why}")
-    if kernel.triton is not None:
+    if kernel.triton:
         for field in ("num_warps", "num_stages"):
             with within(f"{path}: triton.{field}"):
                 evaluate(getattr(kernel.triton, field), names)
@@ -233,7 +233,7 @@ def load_kernels(root: Path) -> dict[str, Kernel]:
             raise LadderError(f"{source}: {why}")
     kernels = {name: load_kernel(path) for name, path in paths.items()}
     for kernel in kernels.values():
-        if kernel.launcher is not None:
+        if kernel.launcher:
             accepted = "the source of a kernel; launchers are for `ladder judge`"
             raise refuse(kernel.path, "launcher", kernel.launcher.file, accepted)
     return kernels

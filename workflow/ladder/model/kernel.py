@@ -217,10 +217,12 @@ def _with_or_without_launcher(schema: dict[str, Any]) -> None:
     """Put both forms of a description into its JSON schema."""
     compiled = ["entry", "launch", "arguments"]
     schema["required"] = [name for name in schema["required"] if name not in compiled]
-    none = dict.fromkeys(_NOT_OF_A_LAUNCHER, False)
     schema["oneOf"] = [
         {"required": compiled, "properties": {"launcher": False}},
-        {"required": ["launcher"], "properties": none},
+        {
+            "required": ["launcher"],
+            "properties": dict.fromkeys(_NOT_OF_A_LAUNCHER, False),
+        },
     ]
 
 
@@ -285,12 +287,13 @@ class Kernel(Document):
         context: Any = info.context
         problem = context["problems"].get(str(fields.get("problem")))
         rule = fields.get("launcher")
-        if problem is None or not isinstance(rule, Mapping):
+        if not (problem and isinstance(rule, Mapping)):
             return fields
         for name in _NOT_OF_A_LAUNCHER:
             if name in fields:
-                why = "the launcher stands for it"
-                raise not_accepted("no such field", value=name, why=why)
+                raise not_accepted(
+                    "no such field", value=name, why="the launcher stands for it"
+                )
         arguments: list[dict[str, str]] = [
             {"pointer": name} for name in problem.buffers
         ]
@@ -386,7 +389,7 @@ class Kernel(Document):
         }
         variant = Variant(self, fixed, dtype, layout)
         variant = self._variants.setdefault((*fixed.values(), dtype, layout), variant)
-        if not excluded and (broken := variant.broken()) is not None:
+        if not excluded and (broken := variant.broken()):
             why = f"{broken.reason} ({self.path.name} demands {broken.expr})"
             raise LadderError(
                 f"{file}: {where}params: {dict(params)!r} is not accepted: {why}"
@@ -469,7 +472,7 @@ class Variant:
         """Why there is no such variant, at `size` or at none at all, or on `arch`; None where there is."""
         if arch and (why := lacking(self.kernel.min_arch, arch)):
             return why
-        if (broken := self.broken(size)) is not None:
+        if broken := self.broken(size):
             return broken.reason
         if size and (why := self.kernel.problem.unsupported(size, self.dtype)):
             return why
@@ -478,7 +481,7 @@ class Variant:
     def _unfit(self, launch: Geometry, arch: str) -> str | None:
         """Which limit of `arch` a launch does not keep."""
         limits = limits_of(arch)
-        if limits is None:
+        if not limits:
             return None
         maps = [argument.tensor_map for argument in self.kernel.arguments]
         if "TMA" not in limits.features and any(maps):
