@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import math
+import re
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import yaml
+from conftest import ROOT, make_project
 from emulator.check_ptx import CheckMachine, check_program
 from emulator.inputs import drawn, value
 from emulator.ptx import Array, Memory
 from fake_gpu import FakeGpu, use_as_a_worker_does
 from ladder.catalogue.kernels import problem_name
+from ladder.cli.app import main
 from ladder.gpu.external import ExternalCode
 from ladder.measure.worker import _MISTAKES
 from ladder.model.errors import LadderError
@@ -25,6 +30,7 @@ from ladder.model.folders import PACKAGE
 from ladder.model.problem import C_TYPES, INPUTS
 from ladder.problems.own.instance import OwnInstance
 from ladder.problems.registry import PROBLEMS
+from measuring import on_gpu
 from problems.check_kernels import KEY, inspected, words
 
 CHECK = PACKAGE / "problems/own/check.cu"
@@ -251,7 +257,7 @@ def test_the_largest_error_ends_at_the_slot(worst: float) -> None:
     ("changed", "says"),
     [
         ({"module": None}, "the field 'module' is missing"),
-        ({"size": {"pixels": 3}}, "size_fields: pixels: accepted: "),
+        ({"size": {"m": 1, "n": 1, "pixels": 3}}, "size_fields: pixels: accepted: "),
         ({"inputs": {"x": ["m", "q"]}}, "'q'"),
         ({"outputs": {"x": ["m"]}}, "outputs: 'x' is not accepted; accepted: a name"),
         ({"dtypes": ["int32"]}, "dtypes[0]: 'int32' is not accepted"),
@@ -280,3 +286,190 @@ def test_kernels_of_one_document_have_one_problem(tmp_path: Path) -> None:
     assert problem.edges({}) == [[DOCUMENT["size"]]]
     assert problem.inputs == ("positive", "uniform")
     assert problem.work({"m": 2, "n": 3}, "bf16", {}).bytes == 2 * (6 + 3 + 6 + 4)
+
+
+# The page, with a made-up torch, and on a GPU.
+
+PAGE = (ROOT / "docs/own-problems.md").read_text()
+BLOCKS = re.findall(r"```(\w*)\n(.*?)```", PAGE, re.DOTALL)
+EXAMPLE, ADAPTER = [text for language, text in BLOCKS if language == "python"]
+(PAGE_DOCUMENT,) = [text for language, text in BLOCKS if language == "yaml"]
+MADE_UP = """
+import contextlib
+from types import ModuleType, SimpleNamespace
+
+float64, float32, bfloat16 = "float64", "float32", "bfloat16"
+stream = no_grad = contextlib.nullcontext
+cuda = SimpleNamespace(ExternalStream=str, stream=stream)
+written = []
+
+
+class Tensor:
+    def __init__(self, name):
+        self.name = name
+
+    def view(self, kind):
+        return Tensor(f"{self.name} {kind}")
+
+    def copy_(self, value):
+        written.append((self.name, value))
+
+
+def as_tensor(buffer, device):
+    return Tensor(buffer)
+
+
+def call(model, weights, inputs):
+    named = {name: tensor.name for name, tensor in weights.items()}
+    return model.kind, named, [tensor.name for tensor in inputs]
+
+
+func = SimpleNamespace(functional_call=call)
+"""
+TASK = """
+class Model:
+    def __init__(self, width):
+        assert width == 3
+
+    def to(self, device, kind):
+        self.kind = type(self).__name__, kind
+        return self
+
+    def named_parameters(self):
+        return [("linear.weight", None)]
+
+
+ModelNew = type("ModelNew", (Model,), {})
+
+
+def get_init_inputs():
+    return [3]
+"""
+
+
+def test_the_documents_example_is_accepted(tmp_path: Path) -> None:
+    (tmp_path / "rms_norm.yaml").write_text(PAGE_DOCUMENT)
+    problem = PROBLEMS[problem_name("rms_norm.yaml", tmp_path)]
+    assert problem.buffers == ("x", "weight", "y")
+    compile(EXAMPLE, "rms_norm.py", "exec")
+
+
+def test_the_adapter_calls_both_models_with_the_weights_and_inputs_of_the_launch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch: Any = ModuleType("torch")
+    exec(MADE_UP, vars(torch))
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    for name in ("task", "mine"):
+        (tmp_path / f"{name}.py").write_text(TASK)
+    adapter: dict[str, Any] = {}
+    exec(ADAPTER.replace("/kernelbench", str(tmp_path)), adapter)
+    names = ("x", "linear_weight", "z", "out")
+    for entry, dtype in (("answer", "fp64"), ("solution", "fp32")):
+        problem = SimpleNamespace(dtype=dtype)
+        launch = adapter[entry](problem, {name: name for name in names}, {}, {}, 5)
+        launch()
+        launch()
+    for model, kind, count in (("Model", "float64", 0), ("ModelNew", "float32", 2)):
+        given = {"linear.weight": f"linear_weight {kind}"}, [f"x {kind}", f"z {kind}"]
+        called = (f"out {kind}", ((model, kind), *given))
+        assert torch.written[count : count + 2] == [called] * 2
+
+
+ROWS = """
+from cuda.core import Device, LaunchConfig, Program, ProgramOptions, Stream, launch
+
+SOURCE = '''
+template <class T> __global__ void rows(const T* x, T* y, T* sums, long long n, T wrong) {
+  T sum = 0;
+  for (long long i = 0; i < n; ++i) sum += x[blockIdx.x * n + i];
+  for (long long i = threadIdx.x; i < n; i += blockDim.x) y[blockIdx.x * n + i] = 2 * x[blockIdx.x * n + i];
+  if (threadIdx.x == 0) sums[blockIdx.x] = blockIdx.x + 1 == gridDim.x ? sum + wrong : sum;
+}
+'''
+
+
+def rows(wrong):
+    def entry(problem, buffers, sizes, scalars, stream):
+        element = "double" if problem.dtype == "fp64" else "float"
+        options = ProgramOptions(std="c++17", arch=f"sm_{Device().arch}")
+        program = Program(SOURCE, "c++", options)
+        name = f"rows<{element}>"
+        kernel = program.compile("cubin", name_expressions=(name,)).get_kernel(name)
+        config = LaunchConfig(grid=sizes["m"], block=128)
+        queue = Stream.from_handle(stream)
+        pointers = [buffers[name].pointer for name in ("x", "y", "sums")]
+        scale = numpy.float64 if element == "double" else numpy.float32
+        given = [*pointers, numpy.int64(sizes["n"]), scale(wrong)]
+        return lambda: launch(queue, config, kernel, *given)
+
+    return entry
+
+
+answer, right, wrong = rows(0), rows(0), rows(0.5)
+
+
+def failing(*given):
+    raise ValueError("no answer")
+"""
+ROWS_DOCUMENT = """
+module: rows.py
+size: {m: 512, n: 257}
+inputs: {x: [m, n]}
+outputs: {y: [m, n], sums: [m]}
+kinds: [uniform, positive]
+tolerance: {rtol: 1.0e-5, atol: 1.0e-4}
+"""
+
+
+def judged(
+    folder: Path, file: str, problem: str, entry: str, capsys: Any
+) -> dict[str, Any]:
+    """The verdict on a launcher in a folder, which the tests' project judges."""
+    project = make_project(folder / "project")
+    words = ["judge", str(folder / file), "--entry", entry, "--json", "-"]
+    more = ["--problem", str(folder / problem), "--config", "measure={busy: mark}"]
+    main(["--root", str(project), *words, *more])
+    verdict: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return verdict
+
+
+@on_gpu
+@pytest.mark.parametrize("entry", ["right", "wrong"])
+def test_on_a_gpu_a_wrong_output_is_seen(
+    entry: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One number of two outputs."""
+    (tmp_path / "rows.yaml").write_text(ROWS_DOCUMENT)
+    (tmp_path / "rows.py").write_text(f"import numpy\n{ROWS}")
+    (tmp_path / "mine.py").write_text(f"import numpy\n{ROWS}")
+    verdict = judged(tmp_path, "mine.py", "rows.yaml", entry, capsys)
+    statuses = {cell["status"] for cell in verdict["cells"]}
+    assert statuses == {"ok" if entry == "right" else "incorrect"}, verdict
+    assert verdict["cells"][0]["reference"] in ("rows:answer", None)
+
+
+@on_gpu
+def test_on_a_gpu_a_module_that_fails_leaves_no_verdict(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "rows.yaml").write_text(ROWS_DOCUMENT)
+    (tmp_path / "mine.py").write_text(f"import numpy\n{ROWS}")
+    text = f"import numpy\n{ROWS}\nanswer = failing\n"
+    (tmp_path / "rows.py").write_text(text)
+    verdict = judged(tmp_path, "mine.py", "rows.yaml", "right", capsys)
+    assert verdict["exit_code"] == 5
+    assert "no kernel is to blame" in verdict["reason"]
+
+
+@on_gpu
+def test_on_a_gpu_torch_answers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("torch")
+    (tmp_path / "rms_norm.yaml").write_text(PAGE_DOCUMENT)
+    for name in ("rms_norm.py", "mine.py"):
+        (tmp_path / name).write_text(EXAMPLE)
+    verdict = judged(tmp_path, "mine.py", "rms_norm.yaml", "answer", capsys)
+    assert verdict["exit_code"] <= 2, verdict
+    assert verdict["cells"][0]["reference"] == "rms_norm:answer"

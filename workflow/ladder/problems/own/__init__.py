@@ -8,7 +8,10 @@ from ladder.model.problem import ELEMENT_BYTES, Params, Problem, Size, Work
 
 
 class OwnProblem(Problem):
-    """What a document defines; its name is the document's path. Results are held to a tolerance, not to a bound."""
+    """What a document defines; its name is the document's path. Results are held to a tolerance, not to a bound.
+
+    Raises LadderError for a shape that cannot be evaluated.
+    """
 
     check_version = 1
     check_kernels = ("prepare_twin", "compare_output", "take_worst", "check_worst")
@@ -23,6 +26,7 @@ class OwnProblem(Problem):
         self.inputs = tuple(definition.kinds)
         # As --reference has it: the same function, asked for the dtype of a cell.
         self.libraries = (f"{{python: {definition.module!r}, entry: answer}}",)
+        self.shapes(definition.size)
 
     def shapes(self, size: Size) -> dict[str, tuple[int, ...]]:
         """Shape of each buffer. Raises LadderError for an expression that gives no whole number."""
