@@ -349,7 +349,10 @@ def judge(
         str | None, typer.Option(help="Function of a launcher FILE.so or FILE.py.")
     ] = None,
     problem: Annotated[
-        str | None, typer.Option(help="What such a launcher solves, such as gemm.")
+        str | None,
+        typer.Option(
+            help="What such a launcher solves: gemm, or your own (docs/own-problems.md)."
+        ),
     ] = None,
     reference: Annotated[
         Words, typer.Option(metavar="REFERENCE", help=_REFERENCE)
