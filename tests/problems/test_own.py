@@ -6,7 +6,7 @@ import json
 import math
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -30,7 +30,7 @@ from ladder.model.folders import PACKAGE
 from ladder.model.problem import C_TYPES, INPUTS
 from ladder.problems.own.instance import OwnInstance
 from ladder.problems.registry import PROBLEMS
-from measuring import on_gpu
+from measuring import PACKAGES, on_gpu
 from problems.check_kernels import KEY, inspected, words
 
 CHECK = PACKAGE / "problems/own/check.cu"
@@ -39,7 +39,6 @@ DOCUMENT = {
     "size": {"m": 40, "n": 33},
     "inputs": {"x": ["m", "n"], "scale": ["n"]},
     "outputs": {"y": ["m", "n"], "sums": ["2 * m"]},
-    "dtypes": ["fp32", "fp16", "bf16", "fp8"],
     "kinds": ["positive", "uniform"],
     "tolerance": {"rtol": 1e-3, "atol": 1e-4},
 }
@@ -68,8 +67,10 @@ def document(folder: Path, **changed: Any) -> Path:
 
 def instance(folder: Path, dtype: str = "fp32", **changed: Any) -> Any:
     """On a GPU whose memory is only counted."""
-    name = problem_name(str(document(folder, **changed)), Path())
+    path = document(folder, dtype=dtype, **changed)
+    name = problem_name(str(path), Path())
     problem = PROBLEMS[name]
+    assert problem.dtypes == (dtype,)
     gpu: Any = FakeGpu(name, dtype)
     gpu.stream = SimpleNamespace(handle=77)
     timer: Any = SimpleNamespace(gpu=gpu)
@@ -86,7 +87,7 @@ def forgotten() -> Iterator[None]:
         del PROBLEMS[name]
 
 
-@pytest.mark.parametrize("dtype", DOCUMENT["dtypes"])
+@pytest.mark.parametrize("dtype", ["fp32", "fp16", "bf16", "fp8"])
 def test_the_module_answers_in_fp64_ahead_of_each_check(
     dtype: str, tmp_path: Path, fake_buffers: None
 ) -> None:
@@ -260,7 +261,7 @@ def test_the_largest_error_ends_at_the_slot(worst: float) -> None:
         ({"size": {"m": 1, "n": 1, "pixels": 3}}, "size_fields: pixels: accepted: "),
         ({"inputs": {"x": ["m", "q"]}}, "'q'"),
         ({"outputs": {"x": ["m"]}}, "outputs: 'x' is not accepted; accepted: a name"),
-        ({"dtypes": ["int32"]}, "dtypes[0]: 'int32' is not accepted"),
+        ({"dtype": "int32"}, "dtype: 'int32' is not accepted"),
         ({"kinds": ["normal"]}, "kinds[0]: 'normal' is not accepted"),
         ({"kinds": []}, "kinds: "),
         ({"tolerance": {"rtol": 0.1}}, "tolerance: "),
@@ -377,6 +378,9 @@ def test_the_adapter_calls_both_models_with_the_weights_and_inputs_of_the_launch
 
 
 ROWS = """
+import functools
+
+import numpy
 from cuda.core import Device, LaunchConfig, Program, ProgramOptions, Stream, launch
 
 SOURCE = '''
@@ -389,18 +393,23 @@ template <class T> __global__ void rows(const T* x, T* y, T* sums, long long n, 
 '''
 
 
+@functools.cache
+def compiled(element):
+    options = ProgramOptions(std="c++17", arch=f"sm_{Device().arch}")
+    name = f"rows<{element}>"
+    code = Program(SOURCE, "c++", options).compile("cubin", name_expressions=(name,))
+    return code.get_kernel(name)
+
+
 def rows(wrong):
     def entry(problem, buffers, sizes, scalars, stream):
-        element = "double" if problem.dtype == "fp64" else "float"
-        options = ProgramOptions(std="c++17", arch=f"sm_{Device().arch}")
-        program = Program(SOURCE, "c++", options)
-        name = f"rows<{element}>"
-        kernel = program.compile("cubin", name_expressions=(name,)).get_kernel(name)
+        kernel, scalar = compiled("float"), numpy.float32
+        if problem.dtype == "fp64":
+            kernel, scalar = compiled("double"), numpy.float64
         config = LaunchConfig(grid=sizes["m"], block=128)
         queue = Stream.from_handle(stream)
         pointers = [buffers[name].pointer for name in ("x", "y", "sums")]
-        scale = numpy.float64 if element == "double" else numpy.float32
-        given = [*pointers, numpy.int64(sizes["n"]), scale(wrong)]
+        given = [*pointers, numpy.int64(sizes["n"]), scalar(wrong)]
         return lambda: launch(queue, config, kernel, *given)
 
     return entry
@@ -422,28 +431,40 @@ tolerance: {rtol: 1.0e-5, atol: 1.0e-4}
 """
 
 
+Judged = Callable[[str, str, str], dict[str, Any]]
+
+
+@pytest.fixture
 def judged(
-    folder: Path, file: str, problem: str, entry: str, capsys: Any
-) -> dict[str, Any]:
-    """The verdict on a launcher in a folder, which the tests' project judges."""
-    project = make_project(folder / "project")
-    words = ["judge", str(folder / file), "--entry", entry, "--json", "-"]
-    more = ["--problem", str(folder / problem), "--config", "measure={busy: mark}"]
-    main(["--root", str(project), *words, *more])
-    verdict: dict[str, Any] = json.loads(capsys.readouterr().out)
-    return verdict
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Judged:
+    """The verdict on a function of a launcher, with a document, both in the test's folder."""
+    monkeypatch.setenv("PYTHONPATH", PACKAGES)
+    project = make_project(tmp_path / "project")
+
+    def judge(file: str, entry: str, problem: str) -> dict[str, Any]:
+        words = ["judge", str(tmp_path / file), "--entry", entry, "--json", "-"]
+        words += ["--problem", str(tmp_path / problem)]
+        words += ["--config", "measure={busy: mark}"]
+        main(["--root", str(project), *words])
+        verdict: dict[str, Any] = json.loads(capsys.readouterr().out)
+        return verdict
+
+    return judge
 
 
 @on_gpu
 @pytest.mark.parametrize("entry", ["right", "wrong"])
 def test_on_a_gpu_a_wrong_output_is_seen(
-    entry: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    entry: str, judged: Judged, tmp_path: Path
 ) -> None:
     """One number of two outputs."""
     (tmp_path / "rows.yaml").write_text(ROWS_DOCUMENT)
-    (tmp_path / "rows.py").write_text(f"import numpy\n{ROWS}")
-    (tmp_path / "mine.py").write_text(f"import numpy\n{ROWS}")
-    verdict = judged(tmp_path, "mine.py", "rows.yaml", entry, capsys)
+    (tmp_path / "rows.py").write_text(ROWS)
+    (tmp_path / "mine.py").write_text(ROWS)
+    verdict = judged("mine.py", entry, "rows.yaml")
     statuses = {cell["status"] for cell in verdict["cells"]}
     assert statuses == {"ok" if entry == "right" else "incorrect"}, verdict
     assert verdict["cells"][0]["reference"] in ("rows:answer", None)
@@ -451,25 +472,22 @@ def test_on_a_gpu_a_wrong_output_is_seen(
 
 @on_gpu
 def test_on_a_gpu_a_module_that_fails_leaves_no_verdict(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    judged: Judged, tmp_path: Path
 ) -> None:
     (tmp_path / "rows.yaml").write_text(ROWS_DOCUMENT)
-    (tmp_path / "mine.py").write_text(f"import numpy\n{ROWS}")
-    text = f"import numpy\n{ROWS}\nanswer = failing\n"
-    (tmp_path / "rows.py").write_text(text)
-    verdict = judged(tmp_path, "mine.py", "rows.yaml", "right", capsys)
+    (tmp_path / "mine.py").write_text(ROWS)
+    (tmp_path / "rows.py").write_text(f"{ROWS}\nanswer = failing\n")
+    verdict = judged("mine.py", "right", "rows.yaml")
     assert verdict["exit_code"] == 5
-    assert "no kernel is to blame" in verdict["reason"]
+    assert "no answer" in verdict["reason"]
 
 
 @on_gpu
-def test_on_a_gpu_torch_answers(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_on_a_gpu_torch_answers(judged: Judged, tmp_path: Path) -> None:
     pytest.importorskip("torch")
     (tmp_path / "rms_norm.yaml").write_text(PAGE_DOCUMENT)
     for name in ("rms_norm.py", "mine.py"):
         (tmp_path / name).write_text(EXAMPLE)
-    verdict = judged(tmp_path, "mine.py", "rms_norm.yaml", "answer", capsys)
+    verdict = judged("mine.py", "answer", "rms_norm.yaml")
     assert verdict["exit_code"] <= 2, verdict
     assert verdict["cells"][0]["reference"] == "rms_norm:answer"

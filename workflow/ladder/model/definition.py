@@ -22,7 +22,7 @@ class Definition(Document):
     inputs: Shapes
     """shapes by name, outermost extent first, of fields of the size; a kernel reads all of each"""
     outputs: Shapes
-    dtypes: Some[Literal["fp32", "fp16", "bf16", "fp8"]] = ["fp32"]
+    dtype: Literal["fp32", "fp16", "bf16", "fp8"] = "fp32"
     """of all buffers"""
     kinds: Some[Literal["uniform", "positive", "integers", "wide", "equal", "spikes"]]
     """of inputs, see docs/judge.md; the first is timed"""

@@ -21,7 +21,7 @@ class OwnProblem(Problem):
         self.name, self.definition = name, definition
         self.size_fields = tuple(definition.size)
         self.edge_sizes = [[tuple(definition.size.values())]]
-        self.dtypes = tuple(definition.dtypes)
+        self.dtypes = (definition.dtype,)
         self.buffers = (*definition.inputs, *definition.outputs)
         self.inputs = tuple(definition.kinds)
         # As --reference has it: the same function, asked for the dtype of a cell.
