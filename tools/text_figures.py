@@ -439,7 +439,7 @@ def _draw_tiles(axes: Axes, tiles: Tiles) -> None:
     kibibytes = tiles.stages * tiles.depth * 2 * (tiles.rows + tiles.columns) / 1024
     said = [
         tiles.copies,
-        f"{tiles.stages} stages, {tiles.depth} deep: {kibibytes:.0f} KiB",
+        f"{tiles.stages} stages, {tiles.depth} deep: {kibibytes:.0f} KiB of A and B",
         tiles.multiplies,
     ]
     axes.text(-gap - tiles.depth, -46, "\n".join(said), va="top", fontsize=9)

@@ -261,7 +261,7 @@ class Numbers(Lookups):
         return f"{self.file(sweep, number)} over {self.file(sweep, below)}"
 
     def line(self, sweep: str, number: str, unit: str, held: str, code: str) -> str:
-        """A rung in the table of a page: its speed, in percent the share of the peak and of the time in which a unit works."""
+        """A rung in the table of a page: its speed, and in percent its share of the peak and how busy a unit is."""
         row = self.at(sweep, number)
         shares = [row["peak_fraction"], self.busy(row)[unit]]
         if row["reference"].startswith("cublas"):

@@ -12,7 +12,7 @@ from conftest import ROOT
 from factory import axis, kernel_document
 from ladder.build.cache import Cache
 from ladder.build.cubin import instruction_counts
-from ladder.build.nvrtc import Request, compile_source
+from ladder.build.nvrtc import CompileError, Request, compile_source
 from ladder.build.variants import variant_facts, variant_request
 from ladder.catalogue.kernels import load_kernel
 from ladder.model.files import sha256
@@ -254,15 +254,34 @@ def test_options_and_architecture_reach_the_compiler(workshop: Workshop) -> None
     assert refused["status"] == "compile_error"
 
 
-def test_a_header_of_the_host_is_told_with_the_page_that_names_others(
-    workshop: Workshop,
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        (f"#include <algorithm>\n{SIMPLE}", "cannot open source file"),
+        (
+            f"{SIMPLE}\n__device__ float low() {{ return -INFINITY; }}",
+            'identifier "INFINITY" is undefined',
+        ),
+    ],
+)
+def test_what_the_host_has_is_told_with_the_page_that_names_others(
+    workshop: Workshop, source: str, message: str
 ) -> None:
-    _, facts = workshop.compile(f"#include <algorithm>\n{SIMPLE}")
+    _, facts = workshop.compile(source)
     assert facts["status"] == "compile_error"
-    assert "cannot open source file" in facts["reason"]
+    assert message in facts["reason"]
     assert facts["reason"].endswith("see 'From nvcc to NVRTC' in docs/add-a-kernel.md")
     page = (ROOT / "docs/add-a-kernel.md").read_text()
     assert "## From nvcc to NVRTC\n" in page
+
+
+def test_an_entry_that_a_source_does_not_have_is_told_with_those_that_it_has() -> None:
+    source = 'extern "C" __global__ void __launch_bounds__(64, 2) my_gemm(float* c) {}'
+    with pytest.raises(CompileError) as refused:
+        compile_source(source, "mine.cu", ["my_gem"], [], "sm_90a")
+    assert str(refused.value) == (
+        "mine.cu: entry: 'my_gem' is not accepted (did you mean 'my_gemm'?); accepted: my_gemm"
+    )
 
 
 def test_what_the_page_names_in_place_of_headers_of_the_host_compiles() -> None:

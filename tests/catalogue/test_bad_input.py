@@ -356,7 +356,7 @@ MISTAKES = [
     Mistake(
         "architecture there is none of",
         document(CONFIG, lambda config: config.update(arch="sm_999")),
-        ("compile", "takes no", "sm_999"),
+        ("compile", "does not take", "sm_999"),
     ),
     *(
         config_with(

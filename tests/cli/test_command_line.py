@@ -112,7 +112,7 @@ def test_check_says_what_a_run_would_do_and_at_which_sizes_nothing_is_asked_for(
                 "--config",
                 "compile={options: ['--fast']}",
             ],
-            ("compile", "takes no", "--fast"),
+            ("compile", "does not take", "--fast"),
         ),
         (
             ["collect", "results/a/b", "none"],

@@ -27,6 +27,7 @@ from ladder.model.errors import LadderError
 from ladder.model.folders import PublishedFolder, RunFolder
 from ladder.model.plan import Plan
 from ladder.model.plan_file import read_plan
+from ladder.problems.registry import PROBLEMS
 from ladder.results import tables
 from ladder.results.judgement import EXIT_CODES
 from measuring import on_hopper
@@ -308,6 +309,7 @@ def test_the_json_has_a_cell_a_size_and_regime(
         "device": GPU.name,
         "trust": "compiled",
         "unseen": [],
+        "tolerance": None,
     }
     logs = [cell.pop("compile_log") for cell in (cold, warm)]
     assert logs[0] == logs[1]
@@ -625,6 +627,92 @@ def test_a_launcher_stands_for_the_launch(
     }
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump(fields))
     assert says in verdict({}, path=tmp_path / "mine.yaml")["reason"]
+
+
+OWN_PROBLEM = """
+module: rows.py
+size: {m: 2048, n: 64}
+inputs: {x: [m, n]}
+outputs: {y: [m]}
+kinds: [uniform]
+tolerance: {rtol: 1e-4, atol: 1e-6}
+"""
+OWN_KERNEL = """
+extern "C" __global__ void rows(const float* x, float* y, long long n) {
+  float sum = 0.0f;
+  for (long long i = 0; i < n; ++i) sum += x[blockIdx.x * n + i];
+  y[blockIdx.x] = sum;
+}
+"""
+
+
+@pytest.fixture
+def own_problem(tmp_path: Path) -> Iterator[Path]:
+    """A document; no other test knows its problem."""
+    before = {*PROBLEMS}
+    (tmp_path / "rows.py").write_text("def answer(*given): ...\n")
+    (tmp_path / "rows.yaml").write_text(OWN_PROBLEM)
+    yield tmp_path / "rows.yaml"
+    for name in PROBLEMS.keys() - before:
+        del PROBLEMS[name]
+
+
+def test_a_problem_may_be_of_ones_own_and_its_verdict_says_that_there_is_no_bound(
+    judge: Run, own_problem: Path, published: Path, tmp_path: Path, capsys: Printed
+) -> None:
+    """How GPUs differ is known of the package's problems: a range elsewhere is that of the class that differs most."""
+    components(published / "nvidia-h200", 0.001)
+    words = ["--entry", "launch_it", "--problem", str(own_problem), "--json", "-"]
+    assert judge(both(), *words, path=launcher_file(tmp_path)) == 0
+    out, err = capsys.readouterr()
+    verdict = json.loads(out)
+    Draft202012Validator(SCHEMA).validate(verdict)
+    assert verdict["tolerance"] == {"rtol": 1e-4, "atol": 1e-6}
+    assert verdict["cells"][0]["size"] == {"m": 2048, "n": 64}
+    assert verdict["cells"][0]["elsewhere_low"] < verdict["cells"][0]["speedup_low"]
+    assert "tolerance, no bound: {'rtol': 0.0001, 'atol': 1e-06}" in err
+
+
+def test_a_description_may_name_a_problem_of_ones_own(
+    judge: Run, own_problem: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "kernel").mkdir()
+    (tmp_path / "kernel/mine.cu").write_text(OWN_KERNEL)
+    fields = {
+        "summary": "sums of rows",
+        "problem": "../rows.yaml",
+        "origin": ["tests"],
+        "entry": "rows",
+        "dtypes": {"fp32": {}},
+        "min_arch": "sm_80",
+        "launch": {"grid": ["m"], "block": [1]},
+        "arguments": [
+            {"pointer": "x"},
+            {"pointer": "y"},
+            {"scalar": "n", "type": "int64"},
+        ],
+    }
+    path = tmp_path / "kernel/mine.yaml"
+    path.write_text(yaml.safe_dump(fields))
+    assert judge(both(), path=path) == 0
+    assert judge({}, "--compile-only", path=path) == 0
+
+
+def test_a_mistake_in_a_problem_of_ones_own_is_named(
+    judge: Run, own_problem: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    own_problem.write_text(OWN_PROBLEM.replace("x: [m, n]", "x: [m, width]"))
+    words = ["--entry", "launch_it", "--problem"]
+    path = launcher_file(tmp_path)
+    assert judge({}, *words, str(own_problem), path=path) == 5
+    assert "rows.yaml: " in caplog.text
+    assert "width" in caplog.text
+    assert judge({}, *words, str(tmp_path / "absent.yaml"), path=path) == 5
+    assert "absent.yaml" in caplog.text
+    (tmp_path / "rows.py").unlink()
+    own_problem.write_text(OWN_PROBLEM)
+    assert judge({}, *words, str(own_problem), path=path) == 5
+    assert "rows.py is no file" in caplog.text
 
 
 def test_of_several_kernels_each_has_a_line_when_it_is_measured(

@@ -83,6 +83,7 @@ _COMPARE: dict[str, Callable[[Array, Array], Array]] = {
     "gt": np.greater,
     "ge": np.greater_equal,
     # A NaN makes these true, and `num` false.
+    "nan": lambda left, right: (left != left) | (right != right),
     "ltu": lambda left, right: ~(left >= right),
     "leu": lambda left, right: ~(left > right),
     "gtu": lambda left, right: ~(left <= right),

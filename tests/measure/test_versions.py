@@ -37,7 +37,7 @@ def versions() -> dict[str, Any]:
 
 def locked_files() -> dict[str, str]:
     """Each file that checks, times or compiles, with its digest: Python with all that it imports, and CUDA."""
-    problems = [f"ladder.problems.{name}.instance" for name in PROBLEMS]
+    problems = [f"ladder.problems.{name}.instance" for name in (*PROBLEMS, "own")]
     paths = [
         *closure([*MEASURING, *COMPILING, *problems]),
         *PACKAGE.rglob("*.cu"),

@@ -38,8 +38,8 @@ const flow = (values) => `{${Object.entries(values).map(([name, value]) => `${na
 
 const SETUP = ". .venv/bin/activate"; // in the checkout, after make
 
-/** The line that judges a row's kernel against its reference at a size; null where it has none. */
-function judgeCommand(run, place, size) {
+/** The line that judges a row's kernel at a size, against its reference or, with `quickest`, the fastest library; null where it has none. */
+function judgeCommand(run, place, size, quickest = false) {
   const { rows } = run, about = run.sweeps[rows.sweep[place]], own = run.variants.get(rows.variant[place]);
   const file = PAGE.kernels[rows.kernel[place]]?.file.replace(/\.(cu|py)$/, ".yaml");
   const against = rows.reference[place], other = run.variants.get(against);
@@ -49,7 +49,8 @@ function judgeCommand(run, place, size) {
   if (rows.layout[place]) words.push("--layout", rows.layout[place]);
   words.push("--size", "elements" in size ? String(size.elements) : flow(size), "--regime", rows.regime[place]);
   for (const [name, value] of Object.entries(own.params)) words.push("--param", `${name}=${value}`);
-  return [...words, "--reference", known].map(shellWord).join(" ");
+  if (other || !quickest) words.push("--reference", known);
+  return words.map(shellWord).join(" ");
 }
 
 /** Commands that repeat a cell, the first as published where it is: alone, and its sweep. */

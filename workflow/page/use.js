@@ -72,10 +72,10 @@ function commandHtml([title, command]) {
 /** What times the best three of a place that take the asked size; folded where that size was measured. */
 function timeHtml(run, found, asked, exact) {
   const taking = found.places.filter((_, index) => !refused(asked, found.multiples[index]));
-  const lines = taking.map((place) => judgeCommand(run, place, { m: asked.m, n: asked.n, k: asked.k })).filter(Boolean).slice(0, 3);
+  const lines = taking.map((place) => judgeCommand(run, place, { m: asked.m, n: asked.n, k: asked.k }, true)).filter(Boolean).slice(0, 3);
   if (!lines.length) return "<p>None of the fastest takes this size. Pad it, or time a kernel of your own by <code>ladder judge</code>.</p>";
   const what = lines.length > 1 ? `the ${lines.length} best` : "the best one";
-  return `<details${exact ? "" : " open"}><summary>Time ${what} at ${sizeWords(asked)} on your GPU</summary>${commandHtml(["After make", [SETUP, ...lines].join("\n")])}
+  return `<details${exact ? "" : " open"}><summary>Time ${what}${exact ? "" : ` of ${sizeWords(found)}`} at ${sizeWords(asked)} on your GPU</summary>${commandHtml(["After make", [SETUP, ...lines].join("\n")])}
     <p class="muted">What it says: <a href="${PAGE.docs}/judge.md">judge</a>.</p></details>`;
 }
 
@@ -90,7 +90,7 @@ function useHtml(run, asked) {
   if (layouts.length === 1) parts.push(`<p class="muted">${escaped(found.kind)} near this size: measured in ${escaped(layouts[0])} only.</p>`);
   if (!exact) {
     const nearest = `nearest measured: ${sizeWords(found)}`;
-    parts.push(`<p class="notice">${escaped(sizeWords(asked))} was not measured; ${far ? `it is too far from anything measured (${escaped(nearest)}). Time it.` : `${escaped(nearest)}. The numbers below are of that size.`}</p>`);
+    parts.push(`<p class="notice">${escaped(sizeWords(asked))} was not measured; ${far ? `it is too far from anything measured (${escaped(nearest)}). Time it.` : `${escaped(nearest)}. The numbers below are of that size, and no forecast.`}</p>`);
     if (needs) {
       const other = found.places.find((_, index) => !refused(asked, found.multiples[index]));
       parts.push(`<p class="notice">${escaped(rows.called[place])} takes ${needs} only: not this size.${other === undefined ? "" : ` ${escaped(rows.called[other])} takes it.`}</p>`);

@@ -1,8 +1,8 @@
 // C = alpha * A @ B + beta * C on tensor cores, in fp16, bf16 or tf32: a BM x BN tile per block.
 // Rung 12 of docs/ladders/tensor-cores.md: tuned.
 //
-// The technique: a tile of 128 x 256, of 256 x 128 in tf32, by eight warps, and four stages: what the
-// sweeps tensor_tiles and tensor_stages_swizzle are for. For the same products a block loads a quarter
+// The technique: a tile of 128 x 256, of 256 x 128 in tf32, by eight warps, and four stages, not three: what
+// the sweeps tensor_tiles and tensor_stages_swizzle are for. For the same products a block loads a quarter
 // fewer bytes of A and B than with 128 x 128. The price: one block on a multiprocessor in place of two, so
 // that nothing covers its first copies and its stores. Expect a gain where loads are the limit.
 //

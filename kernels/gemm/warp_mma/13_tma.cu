@@ -6,6 +6,7 @@
 // store. Now one thread starts all copies by TMA, whose 128-byte swizzle is the XOR of rung 8. Two
 // mbarriers a stage replace __syncthreads: `full`, when its bytes are there, and `empty`, when all warps
 // have read them. Blocks stay: copies for the next tile run ahead while TMA stores the sums of this one.
+// With these roles other numbers are the best: a tile of 256 x 128, 64 deep, and strips of 16.
 // The price: a warpgroup that only copies, and gives up its registers (setmaxnreg). The next ladder,
 // kernels/gemm/hopper, keeps these roles and replaces mma.sync, which cannot use the full rate of Hopper's
 // tensor cores: expect no kernel like this one to reach the libraries.

@@ -27,7 +27,7 @@ from ladder.build.sources import (
     read_source,
     without_comments,
 )
-from ladder.model.errors import LadderError
+from ladder.model.errors import LadderError, refuse
 from ladder.model.files import digest_json, sha256
 
 _PROPERTIES = r"^ptxas info +: Function properties for {}\nptxas +\. +"
@@ -47,7 +47,11 @@ _NOT_OF_THE_FILES = re.compile(
 )
 """Words by which one source becomes another machine code: at another time, and where a host has other files."""
 
-_NO_FILE = "cannot open source file"
+_NOT_IN_NVRTC = re.compile(
+    r'cannot open source file|identifier "(?:[A-Z_]+|u?int\d*_t|uint|printf)" is undefined'
+)
+_NO_ENTRY = re.compile(r'__nv_name_map\(\d+\): error: identifier "(\w+)" is undefined')
+_KERNEL = re.compile(r"\b__global__\s+void\s+(?:__\w+__\s*\([^()]*\)\s*)*(\w+)\s*\(")
 _HINT = (
     "NVRTC has no headers of the host: see 'From nvcc to NVRTC' in docs/add-a-kernel.md"
 )
@@ -181,6 +185,10 @@ def compile_source(
                 raise MemoryError(
                     ": ".join(["the compiler ran out of memory", *messages])
                 )
+            if missing := _NO_ENTRY.search(log):
+                raise CompileError(
+                    str(refuse(name, "entry", missing[1], _KERNEL.findall(text)))
+                )
             raise CompileError(log or status.name)
         symbols = {}
         for entry in entries:
@@ -198,7 +206,7 @@ def refuse_options(arch: str, options: Sequence[str]) -> None:
     try:
         compile_source(text, "empty.cu", ["empty"], [], arch, tuple(options))
     except CompileError as error:
-        refused = f"NVRTC {nvrtc_version()} takes no {[arch, *options]}"
+        refused = f"NVRTC {nvrtc_version()} does not take {', '.join([arch, *options])}"
         raise LadderError(f"compile: {refused}: {error}") from error
 
 
@@ -253,7 +261,7 @@ class Request:
             )
             self._refuse_other(made)
         except CompileError as error:
-            hint = f"\n{_HINT}" if _NO_FILE in str(error) else ""
+            hint = f"\n{_HINT}" if _NOT_IN_NVRTC.search(str(error)) else ""
             facts |= {"status": "compile_error", "reason": f"{error}{hint}"}
             return b"", facts
         finally:

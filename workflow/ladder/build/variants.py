@@ -160,7 +160,10 @@ def variant_request(
 
 def harness(problem: Problem, dtype: str, arch: str) -> Request:
     """Our own device kernels for cells of a dtype: those of gpu/harness.cuh, and of the problem's check.cu."""
-    include, source = PACKAGE / "gpu", PACKAGE / "problems" / problem.name / "check.cu"
+    include, source = (
+        PACKAGE / "gpu",
+        PACKAGE / "problems" / problem.folder / "check.cu",
+    )
     entries = (*HARNESS, *problem.harness(dtype))
     digest = source_digest(source, include)
     return Request(source, digest, (include,), entries, arch)

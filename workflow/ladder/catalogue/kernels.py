@@ -1,24 +1,44 @@
 """Kernels from their YAML files, held to their model, their problem and their own defaults."""
 
 import keyword
+import os
 import re
 from pathlib import Path
+from typing import Any
 
 from ladder.build.triton_sources import function, parameters
 from ladder.catalogue.documents import documents_in, parse, read_yaml
 from ladder.catalogue.plans import launch_of
+from ladder.model.definition import Definition
 from ladder.model.errors import LadderError, refuse, refuse_unknown, within
 from ladder.model.expressions import FUNCTIONS, evaluate
 from ladder.model.kernel import Argument, Kernel, Variant
 from ladder.model.plan import L2_PROMOTIONS
 from ladder.model.problem import ELEMENT_BYTES, WEIGHTS
-from ladder.problems.registry import PROBLEMS
+from ladder.problems.registry import PROBLEMS, problem_of
 
 
 def load_kernel(path: Path) -> Kernel:
     """Read NAME.yaml. Raises LadderError for the first mistake."""
-    kernel = parse(Kernel, read_yaml(path), path, problems=PROBLEMS)
-    return check_kernel(kernel)
+    fields = read_yaml(path)
+    if "problem" in fields:
+        fields["problem"] = problem_name(fields["problem"], path.parent)
+    return check_kernel(parse(Kernel, fields, path, problems=PROBLEMS))
+
+
+def problem_name(given: Any, folder: Path) -> Any:
+    """A problem's name; that of a document of one's own, NAME.yaml in `folder`, is its path. Raises LadderError."""
+    if not str(given).endswith(".yaml"):
+        return given
+    path = Path(os.path.abspath(folder / given))
+    definition = parse(Definition, read_yaml(path), path)
+    for name in definition.outputs:
+        if name in definition.inputs:
+            raise refuse(path, "outputs", name, "a name that no input has")
+    module = str(path.parent / definition.module)
+    definition = definition.model_copy(update={"module": module})
+    with within(str(path)):
+        return problem_of(str(path), definition).name
 
 
 def check_kernel(kernel: Kernel) -> Kernel:

@@ -183,6 +183,7 @@ def plan_sweep(sweep: Sweep, config: Config, arch: str) -> Plan:
         counter_groups=sweep.counter_groups,
         tasks=tuple(_tasks(sweep, arch)),
         external=sweep.reference.external,
+        definition=sweep.problem.definition,
     )
     choices = {cell.id: cell for cell in _choices(plan, sweep.problem.parameters)}
     return replace(plan, choices=tuple(choices.values()))

@@ -52,6 +52,7 @@ NOT_JUDGED: dict[str, Any] = {
     "device": None,
     "trust": None,
     "unseen": [],
+    "tolerance": None,
     "cells": [],
 }
 """The fields of judge's JSON. The version rises where a field goes or means something else."""

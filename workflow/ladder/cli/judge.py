@@ -16,7 +16,12 @@ import typer
 from pandas import DataFrame
 
 from ladder.catalogue.documents import parse, parse_yaml, refuse_name
-from ladder.catalogue.kernels import check_kernel, load_kernel, load_kernels
+from ladder.catalogue.kernels import (
+    check_kernel,
+    load_kernel,
+    load_kernels,
+    problem_name,
+)
 from ladder.catalogue.settings import choose_device, read_settings
 from ladder.catalogue.sweeps import make_sweep
 from ladder.cli.app import (
@@ -63,6 +68,8 @@ _SIZES: dict[str, Any] = {
 
 def usual_size(problem: Problem) -> Any:
     """The size to judge at where none is asked for: of most problems a line or a matrix of 256 MiB in fp32."""
+    if problem.definition:
+        return problem.definition.size
     return _SIZES.get(problem.name, "2**26" if len(problem.size_fields) == 1 else 8192)
 
 
@@ -183,6 +190,7 @@ def launched(
 
     As references of a GEMM do, it computes with alpha = 1 and beta = 0 alone.
     """
+    problem = problem_name(problem, Path())
     refuse_unknown(LINE, "--problem", problem, PROBLEMS)
     solved = PROBLEMS[problem or ""]
     document: dict[str, Any] = {
@@ -292,6 +300,7 @@ class Judging:
             cell["compile_log"] = compile_log(plan, task.variant, self.checkout)
         verdict, _ = decide(cells)
         trust = "opaque" if task.cell.kernel in self.opaque else "compiled"
+        tolerance = plan.definition.tolerance if plan.definition else None
         fields = {
             "verdict": verdict,
             "exit_code": EXIT_CODES[verdict],
@@ -300,10 +309,13 @@ class Judging:
             "device": device or None,
             "trust": trust,
             "unseen": UNSEEN[trust],
+            "tolerance": tolerance,
             "cells": cells,
         }
         try:
             shown = text(task.variant, device or plan.arch, cells, trust)
+            if tolerance:
+                shown += f"\ntolerance, no bound: {tolerance}"
             to_stdout = self._file == STDOUT
             print(printable(shown), file=sys.stderr if to_stdout else sys.stdout)
         finally:
@@ -340,7 +352,10 @@ def judge(
         str | None, typer.Option(help="Function of a launcher FILE.so or FILE.py.")
     ] = None,
     problem: Annotated[
-        str | None, typer.Option(help="What such a launcher solves, such as gemm.")
+        str | None,
+        typer.Option(
+            help="What such a launcher solves: gemm, or your own (docs/own-problems.md)."
+        ),
     ] = None,
     reference: Annotated[
         Words, typer.Option(metavar="REFERENCE", help=_REFERENCE)

@@ -28,7 +28,14 @@ from ladder.model.errors import LadderError, within
 from ladder.model.files import file_sha256
 from ladder.model.problem import Params, Problem
 
-_TYPES = {"fp32": "<f4", "tf32": "<f4", "fp16": "<f2", "bf16": "<i2", "fp8": "|u1"}
+_TYPES = {
+    "fp64": "<f8",
+    "fp32": "<f4",
+    "tf32": "<f4",
+    "fp16": "<f2",
+    "bf16": "<i2",
+    "fp8": "|u1",
+}
 """Of elements, as NumPy names them (others: <i4). It has no bf16 and no fp8: their bits come as whole numbers."""
 
 

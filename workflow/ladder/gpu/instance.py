@@ -29,7 +29,15 @@ from ladder.gpu.tensor import Tensor
 from ladder.gpu.timing import Timer
 from ladder.gpu.workspace import WORD, Workspaces
 from ladder.model.errors import LadderError
-from ladder.model.problem import C_TYPES, COPY, ELEMENT_BYTES, GUARD, INPUTS, Params
+from ladder.model.problem import (
+    C_TYPES,
+    COPY,
+    ELEMENT_BYTES,
+    GUARD,
+    INPUTS,
+    Params,
+    Problem,
+)
 
 Shapes = dict[str, tuple[tuple[int, ...], str]]
 """Shape and element dtype of buffers, by name."""
@@ -75,12 +83,12 @@ class Instance(ABC):
     What kernels write to, `outputs`, is there several times: see `writing_to`.
     """
 
-    drawn: ClassVar[tuple[str, ...]] = ("input",)
+    drawn: tuple[str, ...] = ("input",)
     """Buffers that hold fresh random numbers ahead of each launch."""
-    outputs: ClassVar[tuple[str, ...]] = ("output",)
+    outputs: tuple[str, ...] = ("output",)
     copied: ClassVar[tuple[str, str]] = ("input", "copied")
     """Source and target of the reference `copy`."""
-    shifted_inputs: ClassVar[tuple[str, ...]] = ()
+    shifted_inputs: tuple[str, ...] = ()
     """Inputs that differ from place to place from 2 on, so that no launch of a chain holds the answer of another."""
 
     def __init__(
@@ -100,7 +108,9 @@ class Instance(ABC):
             self.add_buffer(name, shape, element)
 
     @classmethod
-    def maker(cls, timer: Timer, settings: Mapping[str, Any]) -> "Maker":
+    def maker(
+        cls, timer: Timer, settings: Mapping[str, Any], problem: Problem
+    ) -> "Maker":
         """What makes instances on the timer's GPU, asked for once a process; `settings` are the plan's."""
         return cls
 

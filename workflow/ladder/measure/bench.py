@@ -24,6 +24,7 @@ from ladder.model.cell import BACK_TO_BACK, Cell, External, size_label
 from ladder.model.errors import LadderError
 from ladder.model.plan import Edge, Launch, Plan, Task
 from ladder.model.problem import GATE, NOTHING, Params
+from ladder.problems.registry import problem_of
 
 REFERENCE = 1  # where its outputs are: see Instance.writing_to
 
@@ -82,8 +83,7 @@ class Bench:
             for name, facts in plan.variants.items()
             if "launcher" in facts
         }
-        problem = f"ladder.problems.{plan.problem}"
-        self.problem = importlib.import_module(problem).PROBLEM
+        self.problem = problem_of(plan.problem, plan.definition)
         settings: Any = plan.settings
         self.rule = StoppingRule(
             settings["precision"],
@@ -98,8 +98,9 @@ class Bench:
         self.gpu = Gpu(self._cubin(harness), symbols)
         self._harness_by_dtype: dict[str, Harness] = {dtype: self.gpu.harness}
         self.timer = Timer(self.gpu, None if traced else self._device_clock(symbols))
-        kind = importlib.import_module(f"{problem}.instance").INSTANCE
-        self._create = kind.maker(self.timer, settings)
+        module = f"ladder.problems.{self.problem.folder}.instance"
+        kind = importlib.import_module(module).INSTANCE
+        self._create = kind.maker(self.timer, settings, self.problem)
         self._operands: tuple[Any, ...] | None = None  # of the current instance
         self._edge_outcomes = dict[str, CellOutcome | None]()
         self._edge_instances = dict[tuple[Any, ...], Instance]()

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from ladder.model.cell import SUSTAINED, Cell, External
+from ladder.model.definition import Definition
 from ladder.model.problem import ParamValue
 
 L2_PROMOTIONS = ("none", "64B", "128B", "256B")
@@ -82,7 +83,7 @@ class Plan:
     A measurement depends on `settings`, and not on `job`, which says how the jobs go about it. `harness` and `variants`
     are facts, by dtype and by id; `cubin` among them names a file in the cache of cubins. `choices`: cells
     without a kernel, each of which chooses the reference of tasks in a regime. `edges`: by id, where else variants are
-    verified. `external`: by name, references that come from files.
+    verified. `external`: by name, references that come from files. `definition`: of a problem of one's own.
     """
 
     sweep: str
@@ -98,6 +99,7 @@ class Plan:
     variants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     edges: Mapping[str, tuple[Edge, ...]] = field(default_factory=dict)
     external: Mapping[str, External] = field(default_factory=dict)
+    definition: Definition | None = None
 
     def regimes_of(self, task: Task) -> tuple[str, ...]:
         """The regimes that a task is timed in."""

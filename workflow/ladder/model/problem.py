@@ -5,11 +5,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from ladder.model.definition import Definition
+
 ParamValue = int | str
 Params = Mapping[str, ParamValue]
 Size = Mapping[str, int]
 
 ELEMENT_BYTES = {
+    "fp64": 8,
     "fp32": 4,
     "tf32": 4,
     "fp16": 2,
@@ -52,27 +55,35 @@ class Work:
 class Problem(ABC):
     """A kind of task; stateless."""
 
-    name: ClassVar[str]  # also the name of its folder
+    name: str  # also the name of its folder
     check_version: ClassVar[int]
     """Raise it when a result that passed may now be refused, or the reverse: all its cells are measured again."""
     place: ClassVar[int] = 100  # where its sweeps stand in the report, the lowest first
-    size_fields: ClassVar[tuple[str, ...]]
-    dtypes: ClassVar[tuple[str, ...]]
+    size_fields: tuple[str, ...]
+    dtypes: tuple[str, ...]
     layouts: ClassVar[tuple[str, ...]] = ("",)
-    buffers: ClassVar[tuple[str, ...]]
+    buffers: tuple[str, ...]
     scalars: ClassVar[tuple[str, ...]] = ()
-    libraries: ClassVar[tuple[str, ...]] = ()
-    inputs: ClassVar[tuple[str, ...]] = INPUTS[:4]
+    libraries: tuple[str, ...] = ()
+    inputs: tuple[str, ...] = INPUTS[:4]
     """Kinds that every kernel is verified with, ERROR_INPUTS among them. What is timed is uniform."""
     packages: ClassVar[tuple[str, ...]] = ()
     """Python packages whose version a measurement depends on, such as nvidia-cublas."""
     parameters: ClassVar[Mapping[str, str]] = {}
     """Parameters that every kernel must have, since the problem's check depends on them, with their meaning."""
 
-    edge_sizes: ClassVar[Sequence[Sequence[tuple[int, ...]]]] = ()
+    edge_sizes: Sequence[Sequence[tuple[int, ...]]] = ()
     """`edges` that are the same for all parameters, each size in the order of `size_fields`."""
     check_kernels: ClassVar[tuple[str, ...]] = ()
     """`harness`, where it is kernels that are templates of the element type."""
+
+    definition: Definition | None = None
+    """Of a problem of one's own: the document that says what it is."""
+
+    @property
+    def folder(self) -> str:
+        """Of `problems`, with instance and check."""
+        return "own" if self.definition else self.name
 
     def taps(self, params: Params) -> int | None:
         """Taps of a stencil; None elsewhere."""

@@ -1,13 +1,15 @@
-"""Every problem by name: each folder here defines `PROBLEM`."""
+"""Every problem by name: each folder here but `own` defines `PROBLEM`."""
 
 import importlib
 import pkgutil
 from operator import attrgetter
 from pathlib import Path
 
+from ladder.model.definition import Definition
 from ladder.model.errors import LadderError
 from ladder.model.problem import Problem
 from ladder.model.schemas import SIZE_COLUMNS
+from ladder.problems.own import OwnProblem
 
 
 def with_columns(problem: Problem) -> Problem:
@@ -24,7 +26,7 @@ def with_columns(problem: Problem) -> Problem:
 _NAMES = [
     module.name
     for module in pkgutil.iter_modules([str(Path(__file__).parent)])
-    if module.ispkg
+    if module.ispkg and module.name != "own"
 ]
 _FOUND: list[Problem] = [
     importlib.import_module(f"ladder.problems.{name}").PROBLEM for name in _NAMES
@@ -33,3 +35,10 @@ PROBLEMS = {
     problem.name: with_columns(problem)
     for problem in sorted(_FOUND, key=attrgetter("place", "name"))
 }
+
+
+def problem_of(name: str, definition: Definition | None) -> Problem:
+    """The problem of a name; one of one's own, whose name is the path of its document, is known from now on."""
+    if definition is not None and name not in PROBLEMS:
+        PROBLEMS[name] = with_columns(OwnProblem(name, definition))
+    return PROBLEMS[name]

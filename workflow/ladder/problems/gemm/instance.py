@@ -14,7 +14,7 @@ from ladder.gpu.device import CheckResultSlot, Gpu, Launcher
 from ladder.gpu.instance import STEP, Check, HarnessCall, Instance, Maker, Shapes
 from ladder.gpu.libraries import Gemm, Libraries
 from ladder.gpu.timing import Timer
-from ladder.model.problem import C_TYPES, ELEMENT_BYTES, Params, Size
+from ladder.model.problem import C_TYPES, ELEMENT_BYTES, Params, Problem, Size
 from ladder.problems.gemm import input_dtype, output_dtype
 from ladder.problems.gemm.bounds import (
     ROUNDING,
@@ -73,7 +73,9 @@ class GemmInstance(Instance):
         self.use_scalars(1.0, 0.0)
 
     @classmethod
-    def maker(cls, timer: Timer, settings: Mapping[str, Any]) -> Maker:
+    def maker(
+        cls, timer: Timer, settings: Mapping[str, Any], problem: Problem
+    ) -> Maker:
         """All share the libraries' handles."""
         return partial(cls, Libraries(timer, settings["lt_heuristics"]))
 

@@ -18,7 +18,7 @@ from ladder.gpu.device import CheckResultSlot, Gpu, Launcher
 from ladder.gpu.instance import Check, HarnessCall, Instance, Maker, Shapes
 from ladder.gpu.timing import Timer
 from ladder.model.errors import LadderError
-from ladder.model.problem import C_TYPES, ELEMENT_BYTES, Params, Size
+from ladder.model.problem import C_TYPES, ELEMENT_BYTES, Params, Problem, Size
 
 _NORMAL, _TRANSPOSED = 0, 1  # cublasOperation_t
 _FACTORS = np.array([1, 0], np.float32)
@@ -39,7 +39,9 @@ class TransposeInstance(Instance):
         super().__init__(gpu, size, dtype, layout)
 
     @classmethod
-    def maker(cls, timer: Timer, settings: Mapping[str, Any]) -> Maker:
+    def maker(
+        cls, timer: Timer, settings: Mapping[str, Any], problem: Problem
+    ) -> Maker:
         """All share a handle of cuBLAS."""
         handle = cublas.create()
         cublas.set_stream(handle, int(timer.gpu.stream.handle))
