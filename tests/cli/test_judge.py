@@ -341,7 +341,7 @@ def test_the_json_of_every_exit_code_is_of_its_schema(
     assert [verdict(each)["exit_code"] for each in outcomes] == [*range(6)]
     path = tmp_path / "verdict.json"
     mistakes = {
-        "sizes[0]: the size field 'n' is missing": ["--size", "{m: 64}"],
+        "--size: the size field 'n' is missing": ["--size", "{m: 64}"],
         "No such option: --nothing": ["--nothing"],
     }
     for says, words in mistakes.items():
@@ -383,7 +383,7 @@ def test_without_a_gpu_it_is_compiled_alone(
     assert judge({}, "--compile-only") == 0
     head, built, last = capsys.readouterr().out.splitlines()
     assert head == "honest-fp32 for sm_90a"
-    assert built.startswith("  2048  built  ok  ")
+    assert built.startswith("  2048  compiled  ok  ")
     assert last == "compiles: ok at 2048"
     assert compiled(arch="sm_80")["verdict"] == "incomplete", "it is for sm_90 on"
     for source, expected in (
@@ -585,7 +585,7 @@ def test_a_description_may_name_a_launcher(judge: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ("--entry launch_it", "--problem: None is not accepted; accepted: "),
+        ("--entry launch_it", "--problem is missing; accepted: "),
         ("--entry launch_it --problem gem", "--problem: 'gem' is not accepted"),
         ("--problem gemm", "accepted: a launcher FILE.so or FILE.py with --entry"),
         ("", "or a launcher FILE.so or FILE.py with --entry"),
@@ -948,7 +948,7 @@ def test_a_reference_may_be_of_ones_own(
     words = ["--reference", "cublas", "--reference", "{python: mine.py, entry: matmul}"]
     assert judge({}, *words) == 5
     assert (
-        "command line: references[1].python: 'mine.py' is not accepted" in caplog.text
+        "command line: --reference.python: 'mine.py' is not accepted" in caplog.text
     )
     (checkout / "mine.py").write_text("def matmul(*given): pass\n")
     try:
@@ -966,12 +966,12 @@ def test_a_reference_may_be_of_ones_own(
     [
         (
             ["--size", "{m: 64, x: 3}"],
-            "command line: sizes[0]: 'x' is not accepted; no such size field",
+            "command line: --size: 'x' is not accepted; no such size field",
         ),
-        (["--size", "{m: 64}"], "sizes[0]: the size field 'n' is missing"),
+        (["--size", "{m: 64}"], "--size: the size field 'n' is missing"),
         (
             ["--param", "bm=64"],
-            "variants[0].params: 'bm' is not accepted; honest has no such parameter",
+            "--param: 'bm' is not accepted; honest has no such parameter",
         ),
         (["--param", "bm"], "--param: 'bm' is not accepted; accepted: NAME=VALUE"),
         (
@@ -980,12 +980,16 @@ def test_a_reference_may_be_of_ones_own(
         ),
         (["--dtype", "bf16"], "honest is not written for it; accepted: fp32"),
         (
+            ["--compile-only", "--reference", "cublass"],
+            "--reference: 'cublass' is not accepted; accepted: --compile-only alone",
+        ),
+        (
             ["--reference", "{kernel: gemm_nothing}"],
-            "references[0].kernel: 'gemm_nothing' is not accepted; no such kernel",
+            "--reference.kernel: 'gemm_nothing' is not accepted; no such kernel",
         ),
         (
             ["--regime", "hot"],
-            "regimes[0]: 'hot' is not accepted; accepted: cold, warm",
+            "--regime: 'hot' is not accepted; accepted: cold, warm",
         ),
     ],
 )

@@ -2,11 +2,13 @@
 
 import logging
 import os
+import re
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -190,9 +192,12 @@ def launched(
 
     As references of a GEMM do, it computes with alpha = 1 and beta = 0 alone.
     """
+    if problem is None:
+        accepted = ", ".join(PROBLEMS)
+        raise LadderError(f"{LINE}: --problem is missing; accepted: {accepted}")
     problem = problem_name(problem, Path())
     refuse_unknown(LINE, "--problem", problem, PROBLEMS)
-    solved = PROBLEMS[problem or ""]
+    solved = PROBLEMS[problem]
     document: dict[str, Any] = {
         "summary": "a launcher without a description",
         "problem": problem,
@@ -257,6 +262,29 @@ def parameters(words: Words) -> dict[str, Any]:
             accepted = "NAME=VALUE, the value a whole number or a word"
             raise refuse(LINE, "--param", word, accepted)
     return values
+
+
+_OPTIONS = {
+    "dtypes": "--dtype",
+    "layout": "--layout",
+    "sizes": "--size",
+    "variants": "--param",
+    "references": "--reference",
+    "regimes": "--regime",
+}
+_FIELD = re.compile(rf"^{LINE}: (\w+)(?:\[\d+\])?(?:\.params)?")
+
+
+@contextmanager
+def by_option() -> Iterator[None]:
+    """A mistake in a field of the sweep that is made of the options is told as one in the option."""
+    try:
+        yield
+    except LadderError as error:
+        words = _FIELD.sub(
+            lambda field: f"{LINE}: {_OPTIONS.get(field[1], field[1])}", str(error)
+        )
+        raise LadderError(words) from error
 
 
 class Judging:
@@ -393,6 +421,11 @@ def judge(
     if problem is not None and entry is None:
         accepted = "a launcher FILE.so or FILE.py with --entry"
         raise refuse(LINE, "--problem", problem, accepted)
+    if compile_only and (reference or against):
+        accepted = "--compile-only alone, which times nothing"
+        option = "--reference" if reference else "--against"
+        value = " ".join(reference or [str(against)])
+        raise refuse(LINE, option, value, accepted)
     checkout = Project(Path(os.path.abspath(project(context).root)))
     judging = Judging(checkout, json_)
     params = parameters(param)
@@ -441,7 +474,8 @@ def judge(
             "references": references,
             "regimes": regime or ["cold", "warm"],
         }
-        made = make_sweep(LINE, fields, catalog, checkout.root)
+        with by_option():
+            made = make_sweep(LINE, fields, catalog, checkout.root)
         sweeps.append(replace(made, name="judge"))
     for sweep, members in zip(sweeps, groups.values(), strict=True):
         try:

@@ -267,12 +267,14 @@ class Bench:
         Raises CellOutcome for a wrong result, whenever it is asked about that variant again.
         """
         if variant not in self._edge_outcomes:
-            self._edge_outcomes[variant] = None
+            wrong = None
             try:
                 for number, (edge, instance) in enumerate(self.edges(variant, cell)):
                     self._verify_edge(edge, instance, number)
             except CellOutcome as outcome:
-                self._edge_outcomes[variant] = outcome
+                wrong = outcome
+            # Not reached where memory ran out: the edges are then checked again.
+            self._edge_outcomes[variant] = wrong
         failure = self._edge_outcomes[variant]
         if failure is not None:
             raise failure
