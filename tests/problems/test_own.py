@@ -22,6 +22,7 @@ from emulator.ptx import Array, Memory
 from fake_gpu import FakeGpu, use_as_a_worker_does
 from ladder.catalogue.kernels import problem_name
 from ladder.cli.app import main
+from ladder.gpu.device import CheckResultSlot
 from ladder.gpu.external import ExternalCode
 from ladder.measure.worker import _MISTAKES
 from ladder.model.errors import LadderError
@@ -170,6 +171,30 @@ def test_a_module_that_fails_stops_the_run(
     assert ValueError in _MISTAKES
     with pytest.raises(ValueError, match=r"no kernel is to blame: .*ZeroDivisionError"):
         made.check({})
+
+
+def test_each_output_of_the_place_is_compared_with_its_answer_and_the_tolerance(
+    tmp_path: Path, fake_buffers: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = instance(tmp_path)
+    run, compared = made.gpu.run, list[tuple[Any, ...]]()
+
+    def note(entry: str, elements: int, *given: Any) -> None:
+        run(entry, elements, *given)
+        if entry.startswith("compare_output"):
+            compared.append((elements, *given[1:]))
+
+    monkeypatch.setattr(made.gpu, "run", note)
+    for place in (0, 1):
+        with made.writing_to(place):
+            expected = []
+            for name, count in (("y", 40 * 33), ("sums", 80)):
+                buffers = made.tensors[name].pointer, made._twins[name].pointer
+                expected.append((count, *buffers, count, 1e-3, 1e-4))
+            made.check({})
+            made.inspect({}, CheckResultSlot(1, 2, 3))
+        assert compared == 2 * expected
+        compared.clear()
 
 
 # The check's kernels, by the emulator.
