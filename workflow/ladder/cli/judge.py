@@ -98,7 +98,7 @@ def measured(
     if not gpus:
         raise LadderError("no GPU is visible, and this step measures on one")
     if not find_spec("nvmath"):
-        wanted = "pip install 'kernel-ladder[gpu]', or judge with --compile-only"
+        wanted = "the extra [gpu] (docs/judge.md), or judge with --compile-only"
         raise LadderError(f"what launches on a GPU is not installed: {wanted}")
     plan = compiled_here(checkout, sweep, over)
     for task in plan.tasks:
