@@ -807,12 +807,14 @@ def test_an_interruption_ends_every_gpus_job(
     paths = [str(kernel(name, HONEST)) for name in ("one", "two")]
     gpus = [replace(GPU, uuid=f"GPU-{number}") for number in range(2)]
     monkeypatch.setattr("ladder.cli.judge.find_gpus", lambda: gpus)
-    ended = threading.Event()
+    began, ended = threading.Event(), threading.Event()
 
     def measure(path: Path, plan: Plan, folder: Any, root: Path, tell: Any) -> None:
-        """One is interrupted; the other one measures on, until it is told."""
+        """One is interrupted when both have begun; the other one measures on, until it is told."""
         if plan.tasks[0].cell.kernel == "one":
+            assert began.wait(60)
             raise KeyboardInterrupt
+        began.set()
         try:
             for _ in range(1000):
                 tell(PlanRecords(plan, Records()))
@@ -947,9 +949,7 @@ def test_a_reference_may_be_of_ones_own(
 ) -> None:
     words = ["--reference", "cublas", "--reference", "{python: mine.py, entry: matmul}"]
     assert judge({}, *words) == 5
-    assert (
-        "command line: --reference.python: 'mine.py' is not accepted" in caplog.text
-    )
+    assert "command line: --reference.python: 'mine.py' is not accepted" in caplog.text
     (checkout / "mine.py").write_text("def matmul(*given): pass\n")
     try:
         good = ok() | {"result": ok()["result"] | {"reference": "mine:matmul"}}
