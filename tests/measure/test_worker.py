@@ -444,6 +444,26 @@ def test_alpha_and_beta_that_no_edge_had_are_tried_at_the_size_that_is_timed(
     assert tried == [1, 5]
 
 
+def test_edges_that_are_costly_between_others_leave_their_alpha_and_beta_to_the_timed_size(
+    tiles: Plan, tmp_path: Path, checked: Checked
+) -> None:
+    """What an edge tries follows from its number: counting the edges that try some would skip those of others."""
+    task = tiles.tasks[0]
+    all_edges = tiles.edges[task.variant]
+    cheap = [edge for edge in all_edges if not PROBLEM.is_costly(edge.size)]
+    costly = [edge for edge in all_edges if PROBLEM.is_costly(edge.size)]
+    mixed = (cheap[0], *costly[:2], *cheap[1:3])
+    plan = replace(tiles, edges={task.variant: mixed}, tasks=(task,))
+    assert cold(worker.Worker(plan, tmp_path))["status"] == "ok"
+    assert {weights for _, _, weights in checked} >= {
+        (0.75, 0.5),
+        (-1.5, 1.0),
+        (0.0, -1.5),
+        (0.5, -1.5),
+        (2.0, 0.0),
+    }
+
+
 def test_a_kernel_without_weights_is_verified_with_alpha_1_and_beta_0_alone(
     tiles: Plan, tmp_path: Path, checked: Checked
 ) -> None:

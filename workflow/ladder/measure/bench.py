@@ -2,6 +2,7 @@
 
 import importlib
 import math
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -28,7 +29,8 @@ from ladder.problems.registry import problem_of
 
 REFERENCE = 1  # where its outputs are: see Instance.writing_to
 
-_WEIGHTS = (
+Weights = tuple[float, float, str]
+_WEIGHTS: tuple[Weights, ...] = (
     (0.75, 0.5, "nan"),
     (1.0, 0.0, "inf"),
     (-1.5, 1.0, "nan"),
@@ -103,6 +105,7 @@ class Bench:
         self._create = kind.maker(self.timer, settings, self.problem)
         self._operands: tuple[Any, ...] | None = None  # of the current instance
         self._edge_outcomes = dict[str, CellOutcome | None]()
+        self._edge_weights = defaultdict[str, set[Weights]](set)  # by variant
         self._edge_instances = dict[tuple[Any, ...], Instance]()
         self.gpu.l2.warm_up(_WARM_UP_S)
 
@@ -304,6 +307,7 @@ class Bench:
                 if kind == weighted_kind and _takes_beta(edge.launch):
                     weights = _WEIGHTS[number % len(_WEIGHTS)]
                     self._verify_weights(edge, instance, *weights)
+                    self._edge_weights[edge.launch.variant].add(weights)
         self.refuse_memory_violation(instance)
 
     def _verify_weights(
@@ -350,15 +354,15 @@ class Bench:
     def refuse_other_weights(self, launch: Launch) -> None:
         """Raises CellOutcome where a kernel is wrong at this size with other alpha and beta, if it takes any.
 
-        These are those that its edges had no use for, one at least.
+        Tries those that no edge was checked with, one at least.
         """
         if not _takes_beta(launch):
             return
-        edges = self.plan.edges.get(launch.variant, ())
-        tried = sum(not self.problem.is_costly(edge.size) for edge in edges)
+        tried = self._edge_weights[launch.variant]
+        untried = [weights for weights in _WEIGHTS if weights not in tried]
         instance = self.current
         usual = instance.scalars
-        for alpha, beta, before in _WEIGHTS[tried:] or _WEIGHTS[:1]:
+        for alpha, beta, before in untried or _WEIGHTS[:1]:
             instance.use_scalars(alpha, beta, before)
             self.draw(instance)
             try:
