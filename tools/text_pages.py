@@ -210,6 +210,12 @@ class Numbers(Lookups):
         """A counter of a rung as it reads."""
         return self.count(name, self.at(sweep, number, **size))[1]
 
+    def moved(self, name: str, sweep: str, below: str, above: str) -> str:
+        """0.36 to 0.40: a counter of two rungs, whichever way it goes."""
+        return (
+            f"{self.counted(name, sweep, below)} to {self.counted(name, sweep, above)}"
+        )
+
     def fall(
         self, name: str, sweep: str, below: str | Row, above: str, **size: int
     ) -> str:
