@@ -32,7 +32,7 @@ LEFT_OUT = ("nvmath", "ncu_report", "snakemake", "__pycache__")
 
 
 def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """Without what this process tells Pythons that it starts."""
+    """Without the settings that this process passes on to Pythons that it starts."""
     names = {"PYTHONPATH", "VIRTUAL_ENV"}
     environment = {name: os.environ[name] for name in os.environ.keys() - names}
     return subprocess.run(

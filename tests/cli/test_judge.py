@@ -122,7 +122,7 @@ def judge(
 
     def run(outcomes: Any, *words: str, path: Path | None = None) -> int:
         def measure(
-            plan_path: Path, plan: Plan, folder: RunFolder, root: Path, tell: Any
+            plan_path: Path, plan: Plan, folder: RunFolder, root: Path, on_records: Any
         ) -> None:
             assert (read_plan(plan_path), root) == (plan, checkout)
             view = PlanRecords(plan, Records())
@@ -137,7 +137,7 @@ def judge(
                         record = view.new_record(task, regime, {}, "session", **given)
                         append(record)
                         view.records.add([record])
-                        tell(view)
+                        on_records(view)
 
         monkeypatch.setattr("ladder.measure.job.measure", measure)
         given = [str(path or kernel()), "--arch", ARCH, *words]
@@ -809,15 +809,17 @@ def test_an_interruption_ends_every_gpus_job(
     monkeypatch.setattr("ladder.cli.judge.find_gpus", lambda: gpus)
     began, ended = threading.Event(), threading.Event()
 
-    def measure(path: Path, plan: Plan, folder: Any, root: Path, tell: Any) -> None:
-        """One is interrupted when both have begun; the other one measures on, until it is told."""
+    def measure(
+        path: Path, plan: Plan, folder: Any, root: Path, on_records: Any
+    ) -> None:
+        """One is interrupted when both have begun; the other one measures on, until it is stopped."""
         if plan.tasks[0].cell.kernel == "one":
             assert began.wait(60)
             raise KeyboardInterrupt
         began.set()
         try:
             for _ in range(1000):
-                tell(PlanRecords(plan, Records()))
+                on_records(PlanRecords(plan, Records()))
                 time.sleep(0.01)
         except LadderError:
             ended.set()

@@ -113,9 +113,9 @@ def test_inputs_are_drawn_again_by_the_key_of_the_place_and_answers_are_spoilt(
 
     def note(entry: str, elements: int, *given: Any) -> None:
         run(entry, elements, *given)
-        if entry.startswith("prepare_twin"):
-            twin, _, key, kind = given
-            prepared.append((twin, key.value, kind.value))
+        if entry.startswith("prepare_fp64"):
+            pointer, _, key, kind = given
+            prepared.append((pointer, key.value, kind.value))
 
     monkeypatch.setattr(made.gpu, "run", note)
     for place in (0, 1, 2, 3):
@@ -123,12 +123,12 @@ def test_inputs_are_drawn_again_by_the_key_of_the_place_and_answers_are_spoilt(
             made.renew(place)
             made.check({})
             keys = {name: made.tensors[name].key.value for name in ("x", "scale")}
-        twins = {name: twin.pointer for name, twin in made._twins.items()}
+        in_fp64 = {name: tensor.pointer for name, tensor in made._in_fp64.items()}
         positive = INPUTS.index("positive")
-        assert prepared[:2] == [(twins[x], keys[x], positive) for x in ("x", "scale")]
-        assert {(twin, kind) for twin, _, kind in prepared[2:]} == {
-            (twins["y"], -1),
-            (twins["sums"], -1),
+        assert prepared[:2] == [(in_fp64[x], keys[x], positive) for x in ("x", "scale")]
+        assert {(pointer, kind) for pointer, _, kind in prepared[2:]} == {
+            (in_fp64["y"], -1),
+            (in_fp64["sums"], -1),
         }
         prepared.clear()
 
@@ -189,7 +189,7 @@ def test_each_output_of_the_place_is_compared_with_its_answer_and_the_tolerance(
         with made.writing_to(place):
             expected = []
             for name, count in (("y", 40 * 33), ("sums", 80)):
-                buffers = made.tensors[name].pointer, made._twins[name].pointer
+                buffers = made.tensors[name].pointer, made._in_fp64[name].pointer
                 expected.append((count, *buffers, count, 1e-3, 1e-4))
             made.check({})
             made.inspect({}, CheckResultSlot(1, 2, 3))
@@ -255,19 +255,21 @@ def test_nan_and_infinity_are_right_where_they_are_expected(
 
 
 @pytest.mark.parametrize("dtype", ["fp32", "bf16"])
-def test_a_twin_holds_what_was_drawn_or_what_no_output_is_near_to(dtype: str) -> None:
+def test_a_copy_in_fp64_holds_what_was_drawn_or_what_no_output_is_near_to(
+    dtype: str,
+) -> None:
     count = 1031
-    program = check_program(CHECK, f"prepare_twin<{C_TYPES[dtype]}>", PACKAGE / "gpu")
+    program = check_program(CHECK, f"prepare_fp64<{C_TYPES[dtype]}>", PACKAGE / "gpu")
 
-    def twin(kind: int) -> Array:
+    def prepared(kind: int) -> Array:
         memory = Memory()
         place = memory.buffer(0, np.zeros(2 * count, np.uint32), writable=True)
         CheckMachine(program, memory, 2, [place, count, KEY, kind]).run()
         return np.array(memory.words[place // 4 :][: 2 * count].view(np.float64))
 
     expected = value(drawn(dtype, count, KEY, "positive"), dtype)
-    assert (twin(INPUTS.index("positive")) == expected.astype(np.float64)).all()
-    assert (twin(2**32 - 1) == 1e300).all()
+    assert (prepared(INPUTS.index("positive")) == expected.astype(np.float64)).all()
+    assert (prepared(2**32 - 1) == 1e300).all()
 
 
 @pytest.mark.parametrize("worst", [0.25, 3.0, math.nan])

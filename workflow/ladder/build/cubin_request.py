@@ -72,7 +72,7 @@ class CubinRequest(Request):
             why = f"it uses what outlives a launch: {', '.join(state)}"
             refusal = self._refusal(_NO_STATE, why)
             facts |= {"status": "stateful", "reason": str(refusal)}
-        # No log tells spills from arrays.
+        # Spills and arrays in local memory alike: no log says which.
         facts |= local_traffic(instructions)
         facts["cubin_sha256"] = facts["machine_code"] = sha256(cubin)
         return facts

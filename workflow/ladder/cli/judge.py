@@ -86,13 +86,13 @@ def measured(
     checkout: Project,
     sweep: Sweep,
     over: Mapping[str, Any],
-    tell: Callable[[PlanRecords, str], None] = lambda view, device: None,
+    on_records: Callable[[PlanRecords, str], None] = lambda view, device: None,
 ) -> tuple[PlanRecords, str]:
     """Compile and measure a sweep in a temporary folder: its plan with the records, and the GPU's name.
 
-    Its kernels are shared out among the GPUs of one model. `tell` gets a share of the plan, whenever there are more
-    records, and the GPU's name. Raises LadderError without a GPU, and where a kernel that others are timed against does
-    not compile.
+    Its kernels are shared out among the GPUs of one model. `on_records` gets a share of the plan, whenever there are
+    more records, and the GPU's name. Raises LadderError without a GPU, and where a kernel that others are timed against
+    does not compile.
     """
     gpus = find_gpus()
     if not gpus:
@@ -120,7 +120,7 @@ def measured(
         def look(view: PlanRecords) -> None:
             if interrupted.is_set():
                 raise LadderError("interrupted")
-            tell(view, device)
+            on_records(view, device)
 
         job.measure(write_plan(share, folder), share, folder, checkout.root, look)
         return read_store(folder.records)
@@ -277,7 +277,7 @@ _FIELD = re.compile(rf"^{LINE}: (\w+)(?:\[\d+\])?(?:\.params)?")
 
 @contextmanager
 def by_option() -> Iterator[None]:
-    """A mistake in a field of the sweep that is made of the options is told as one in the option."""
+    """Inside, a mistake in a field of the sweep is raised as one in the option that the field comes from."""
     try:
         yield
     except LadderError as error:

@@ -33,7 +33,7 @@ _BESIDE_THE_RESULT = ("status", "reason", "limit_s")  # fields of a record
 _LEAVING_S = 10.0  # a process that was killed is listed until the driver has cleared its context away
 
 
-Tell = Callable[[PlanRecords], None]
+OnRecords = Callable[[PlanRecords], None]
 
 
 def ignore(view: PlanRecords) -> None:
@@ -44,14 +44,14 @@ def ignore(view: PlanRecords) -> None:
 class Measuring:
     """The loop over what is due. `begin_session` makes a worker's session from what it says of its GPU.
 
-    `tell` gets the plan with its records, when there are more.
+    `on_records` gets the plan with its records, when there are more.
     """
 
     schedule: Schedule
     monitor: Monitor
     begin_session: Callable[[Mapping[str, Any]], Session]
     account: Account
-    tell: Tell = ignore
+    on_records: OnRecords = ignore
     session: str = ""
 
     def run(self, due: Due, start: Callable[[], WorkerProcess], append: Append) -> None:
@@ -80,7 +80,7 @@ class Measuring:
                 for record in records:
                     append(record)
                 self.schedule.take(records)
-                self.tell(self.schedule.view)
+                self.on_records(self.schedule.view)
                 self.account.measured += not assignment.choice
                 self.account.gpu_s += answer["gpu_s"]
                 self.account.check_s += answer["check_s"]
@@ -162,12 +162,12 @@ def measure(
     plan: Plan,
     folder: RunFolder,
     root: Path,
-    tell: Tell = ignore,
+    on_records: OnRecords = ignore,
 ) -> None:
     """Measure all cells of the plan at `path` without a valid record; of a tuning sweep then the fastest once more.
 
-    `tell` gets the plan with its records, whenever there are more. Raises LadderError without a GPU, or where others
-    use it.
+    `on_records` gets the plan with its records, whenever there are more. Raises LadderError without a GPU, or where
+    others use it.
     """
     account = Account()
     begun = time.monotonic()
@@ -197,7 +197,7 @@ def measure(
                 WorkerProcess, program.command, program.environment, [program.lock]
             )
             begin = partial(host.session, used, root)
-            measuring = Measuring(schedule, monitor, begin, account, tell)
+            measuring = Measuring(schedule, monitor, begin, account, on_records)
             with locked_clocks(used, plan.settings["lock_clocks"]):
                 for _ in range(1 if winners else plan.job["sessions"]):
                     due = schedule.due(None if winners else used)

@@ -413,9 +413,9 @@ class Worker:
         return errors
 
     def answer(self, assignment: Assignment) -> dict[str, Any]:
-        """Results by regime, whether the process is, and the seconds spent. Raises what a fault of ours raises.
+        """Results by regime, whether the process must end, and the seconds spent. Raises what a fault of ours raises.
 
-        It is where the context is lost, and behind a launcher, whose host code may have changed it.
+        It must where the context is lost, and behind a launcher, whose host code may have changed the process.
         """
         timer = self.bench.timer
         begin = time.perf_counter()

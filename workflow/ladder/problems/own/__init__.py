@@ -14,7 +14,7 @@ class OwnProblem(Problem):
     """
 
     check_version = 1
-    check_kernels = ("prepare_twin", "compare_output", "take_worst", "check_worst")
+    check_kernels = ("prepare_fp64", "compare_output", "take_worst", "check_worst")
     definition: Definition
 
     def __init__(self, name: str, definition: Definition) -> None:

@@ -14,7 +14,7 @@ __device__ double error_of(double y, double expected, double rtol, double atol) 
 
 // Ahead of the answer: an input as it was drawn, so that what a kernel wrote there does not show. An output, which was
 // not drawn, becomes what no result is near to, for a module that writes nothing.
-template <class T> __global__ void prepare_twin(double* data, index_t elements, Key key, int kind) {
+template <class T> __global__ void prepare_fp64(double* data, index_t elements, Key key, int kind) {
   constexpr int together = drawn_together<T>;
   for (index_t i = first_index(); i < elements; i += grid_stride()) {
     data[i] = kind < 0 ? 1e300 : to_double(drawn<T>(philox(key, i / together), i % together, kind));

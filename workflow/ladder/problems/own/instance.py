@@ -1,4 +1,4 @@
-"""A problem of one's own on a device: its buffers, twins of them in fp64, and the module that answers in these."""
+"""A problem of one's own on a device: its buffers, copies of them in fp64, and the module that answers in these."""
 
 from collections.abc import Mapping
 from copy import copy
@@ -35,7 +35,7 @@ class OwnInstance(Instance):
         self.shifted_inputs = self.drawn[:1]
         super().__init__(*operands)
         self.inputs = problem.inputs[0]
-        self._twins = {
+        self._in_fp64 = {
             name: self.tensors[f"{name} in fp64"] for name in problem.buffers
         }
 
@@ -59,10 +59,10 @@ class OwnInstance(Instance):
 
     @cached_property
     def _answer(self) -> Launcher:
-        """What enqueues the module's answer: it sees the twins alone."""
-        twins = copy(self)
-        twins.dtype, twins.tensors = "fp64", self._twins
-        return self._module.launcher(self.problem, twins, {})
+        """What enqueues the module's answer: it sees the copies in fp64 alone."""
+        answered = copy(self)
+        answered.dtype, answered.tensors = "fp64", self._in_fp64
+        return self._module.launcher(self.problem, answered, {})
 
     def inspection(
         self, params: Params, slot: CheckResultSlot | None = None
@@ -75,19 +75,19 @@ class OwnInstance(Instance):
         element, run = C_TYPES[self.dtype], self.gpu.harness.run
         worst = self.tensors[_WORST]
         self.gpu.zero(worst.pointer, worst.buffer.size)
-        for name, twin in self._twins.items():
+        for name, in_fp64 in self._in_fp64.items():
             tensor = self.tensors[name]
-            drawn = twin.elements, tensor.key, tensor.kind
-            run(f"prepare_twin<{element}>", twin.elements, twin.pointer, *drawn)
+            drawn = in_fp64.elements, tensor.key, tensor.kind
+            run(f"prepare_fp64<{element}>", in_fp64.elements, in_fp64.pointer, *drawn)
         try:
             self._answer()
         except LadderError as error:
             raise ValueError(f"no kernel is to blame: {error}") from error
         tolerance = self.problem.definition.tolerance
         for name in self.outputs:
-            twin = self._twins[name]
-            count = twin.elements
-            buffers = worst.pointer, self.pointer(name), twin.pointer
+            in_fp64 = self._in_fp64[name]
+            count = in_fp64.elements
+            buffers = worst.pointer, self.pointer(name), in_fp64.pointer
             allowed = tolerance["rtol"], tolerance["atol"]
             run(f"compare_output<{element}>", count, *buffers, count, *allowed)
         kernel = "check_worst" if slot else "take_worst"
