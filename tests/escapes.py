@@ -238,8 +238,8 @@ def tile_lines() -> Iterator[str]:
         "a tile of 1,024 outputs of a stencil": stencil_look(1024),
         "an output of a stencil": stencil_look(1),
     }
-    cells = " | ".join(f"refused after {n}" for n in CELLS)
-    yield f"| wrong | seen in one launch | {cells} |"
+    cells = " | ".join(f"after {n} launches" for n in CELLS)
+    yield f"| wrong | seen in one launch | refused {cells} |"
     yield f"|---|---|{'---|' * len(CELLS)}"
     for name, look in looks.items():
         cells = " | ".join(share(found(look, launches, 0.1)) for launches in CELLS)
