@@ -170,14 +170,23 @@ def _draw_gains(axis: Axes, rows: pd.DataFrame) -> None:
 
 
 def _draw_speeds(axis: Axes, data: FigureData, rows: pd.DataFrame) -> None:
-    """Speeds with their intervals, and at the right the rates."""
+    """Speeds with their intervals, and at the right the rates; rates on the axis where rungs have other baselines."""
     good = rows[rows["status"] == "ok"]
-    base.intervals(axis, good[good["on_path"]], style.INK)
-    base.intervals(axis, good[~good["on_path"]], style.MUTED)
+    rate = rate_column(good)
     axis.set_xscale("log")
-    axis.axvline(1, color=style.REFERENCE, ls="--")
-    axis.set_xlabel(f"speed relative to {rival(data)}")
-    if rate := rate_column(good):
+    by_rate = rate if data.own_references else None
+    for on_path, color in ((True, style.INK), (False, style.MUTED)):
+        drawn = good[good["on_path"] == on_path]
+        if by_rate:
+            axis.plot(drawn[by_rate[0]], drawn["place"], "o", color=color, ms=4.5)
+        else:
+            base.intervals(axis, drawn, color)
+    if by_rate:
+        axis.set_xlabel(by_rate[1])
+    else:
+        axis.axvline(1, color=style.REFERENCE, ls="--")
+        axis.set_xlabel(f"speed relative to {rival(data)}")
+    if rate:
         column, unit = rate
         right = axis.secondary_yaxis("right")
         right.set_yticks(
@@ -185,5 +194,6 @@ def _draw_speeds(axis: Axes, data: FigureData, rows: pd.DataFrame) -> None:
             [number(value, 3) for value in rows[column]],
             fontsize=9,
         )
-        right.set_ylabel(unit, rotation=270, va="bottom")
         right.tick_params(length=0)
+        if not by_rate:
+            right.set_ylabel(unit, rotation=270, va="bottom")
