@@ -255,10 +255,10 @@ class Numbers(Lookups):
         Of a pipe that is busier the wait beside it, and of more blocks these: they say more.
         """
         cause = self._step(sweep, number).why
-        if not cause.share:
-            raise LadderError(f"{sweep}: no counter accounts for the gain of {number}")
-        said = cause.words.rpartition("; ")[2].partition(", which explains")[0]
-        return said.removesuffix(" an instruction")
+        before, _, said = cause.words.rpartition("; ")
+        if not cause.share and not before:
+            raise LadderError(f"{sweep}: nothing accounts for the gain of {number}")
+        return said.partition(", which explains")[0].removesuffix(" an instruction")
 
     def _step(self, sweep: str, number: str) -> Step:
         variant = self.entry(sweep, number).variant.id
