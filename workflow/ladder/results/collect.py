@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from pandas import DataFrame
 from pydantic import TypeAdapter
 
 from ladder.measure.choice import library_times, partners
@@ -410,20 +409,18 @@ def changed_code(view: PlanRecords) -> dict[str, int]:
     return Counter(kernel for kernel, _ in sorted(changed))
 
 
-def counted_once(metrics: DataFrame) -> DataFrame:
-    """Rows of metrics where a cell that several sweeps counted has one number in all: the median of theirs."""
-    cell = metrics.columns.drop(["sweep", "unit", "value"]).tolist()
-    values = metrics.groupby(cell, dropna=False)["value"].transform("median")
-    return metrics.assign(value=values)
-
-
 def merge(parts: Mapping[str, tables.Frames]) -> tables.Frames:
     """Tables of all sweeps joined in their order, with what the sessions of all of them say together."""
     joined = {}
     for name in SWEEP_TABLES:
         joined[name] = tables.concat([frames[name] for frames in parts.values()], name)
     combined = combine_sessions(joined)
-    combined["metrics"] = counted_once(combined["metrics"])
+    # A cell that several sweeps counted has one number in all: the median of theirs.
+    metrics = combined["metrics"]
+    cell = [*metrics.columns.drop(["sweep", "unit", "value"])]
+    combined["metrics"] = metrics.assign(
+        value=metrics.groupby(cell, dropna=False)["value"].transform("median")
+    )
     both = times_and_counters(combined["timings"], combined["metrics"])
     combined["times_and_counters"] = tables.concat([both], "times_and_counters")
     return combined
