@@ -8,6 +8,7 @@ or `rise`: where the tables no longer say so, no page is written.
 
 import csv
 import math
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -27,6 +28,7 @@ from ladder.model.kernel import Kernel
 from ladder.model.sweep import Entry
 from ladder.report import words
 from ladder.report.causes import needs
+from ladder.report.ladder_steps import Step, steps
 from ladder.report.lookups import Lookups, names
 from ladder.report.markdown import magnitude
 from ladder.report.statements import claim_lines
@@ -45,6 +47,7 @@ FILES = ("fp32_files", "tensor_files", "hopper_files")
 """Sweeps that time a file which reads alone beside the rung that it spells out."""
 MOVED = 1.05
 """By a smaller factor no counter changes anything."""
+_WAITS = re.compile(r"^(?:waits (?:for|at) )?(.*) (?:fall|rise) from ")
 UP = "../../"
 """From a page to the root of the checkout."""
 
@@ -197,7 +200,7 @@ class Numbers(Lookups):
         """
         if STALL_FOR.format(name) in row.metrics:
             waited = self.waits(name, row)
-            return waited, f"{waited:.2f}" if waited < 1 else magnitude(waited)
+            return waited, magnitude(waited)
         shares = self.busy(row)
         if name in shares:
             return shares[name], f"{words.percent(shares[name])} %"
@@ -246,6 +249,22 @@ class Numbers(Lookups):
         self.expect(moved, f"{sweep}, {above}: {name} {way} from {said}")
         return said
 
+    def why(self, sweep: str, number: str) -> str:
+        """Waits at barriers fall from 11.0 to 0.468 cycles: why a rung gains, as its sweep's page says.
+
+        Of a pipe that is busier the wait beside it, and of more blocks these: they say more.
+        """
+        cause = self._step(sweep, number).why
+        before, _, said = cause.words.rpartition("; ")
+        if not cause.share and not before:
+            raise LadderError(f"{sweep}: nothing accounts for the gain of {number}")
+        return said.partition(", which explains")[0].removesuffix(" an instruction")
+
+    def _step(self, sweep: str, number: str) -> Step:
+        variant = self.entry(sweep, number).variant.id
+        taken = steps(self.data.part(sweep))
+        return next(step for step in taken if step.entry.variant.id == variant)
+
     def _file(self, sweep: str, number: str) -> Kernel:
         """The file of a rung: one that spells it out alone, or else its kernel with parameters."""
         variant = self.entry(sweep, number).variant
@@ -266,17 +285,24 @@ class Numbers(Lookups):
         """The files of a rung and of the one below."""
         return f"{self.file(sweep, number)} over {self.file(sweep, below)}"
 
-    def line(self, sweep: str, number: str, unit: str, held: str, code: str) -> str:
-        """A rung in the table of a page: its speed, and in percent its share of the peak and how busy a unit is."""
+    def line(self, sweep: str, number: str, unit: str, code: str, why: str = "") -> str:
+        """A rung in the table of a page: its speed, in percent its share of the peak and how busy a unit is, and why.
+
+        `why`: what is said in place of the cause that its sweep's page has.
+        """
         row = self.at(sweep, number)
         shares = [row["peak_fraction"], self.busy(row)[unit]]
         if row["reference"].startswith("cublas"):
             shares.insert(0, row["speedup"])
+        step = self._step(sweep, number)
+        if step.below and not why:
+            why = "as fast" if step.gain.verdict == TIED else self.why(sweep, number)
+            why = _WAITS.sub(r"\1: ", why)
         cells = [
             self.entry(sweep, number).rung,
             f"{row['tflops']:.3g}",
             *(words.percent(share) for share in shares),
-            held,
+            why,
             code,
         ]
         return f"|{'|'.join(cells)}|"

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 import text_pages
 from checkout import every_sweep
 from conftest import ROOT
 from ladder.model.sweep import Entry
-from ladder.results.run_data import Unmeasured
+from ladder.results.run_data import Row, Unmeasured
 from ladder.results.verdicts import FASTER, SLOWER
 
 PAGES = ROOT / "docs/ladders"
@@ -86,6 +87,82 @@ def test_a_rung_that_loses_says_so_in_the_first_line_of_its_file() -> None:
     files = (ROOT / "kernels").rglob("[0-9]*.cu")
     says = {path.stem for path in files if "does not pay" in first_line(path)}
     assert lost <= says <= not_won
+
+
+class Recorded(text_pages.Numbers):
+    """Keeps which causes a page gives to steps, and which counters of theirs it shows, by sweep and number."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.causes: dict[tuple[str, str], str] = {}
+        self.shown: list[tuple[str, str, str]] = []
+
+    def why(self, sweep: str, number: str) -> str:
+        self.causes[sweep, number] = said = super().why(sweep, number)
+        return said
+
+    def moved(self, name: str, sweep: str, below: str, above: str) -> str:
+        said = super().moved(name, sweep, below, above)
+        self._keep(sweep, below, above, {}, said)
+        return said
+
+    def _moved(
+        self,
+        name: str,
+        sweep: str,
+        rungs: tuple[str | Row, str],
+        size: Mapping[str, int],
+        falls: bool,
+    ) -> str:
+        said = super()._moved(name, sweep, rungs, size, falls)
+        self._keep(sweep, *rungs, size, said)
+        return said
+
+    def _keep(
+        self,
+        sweep: str,
+        below: str | Row,
+        above: str,
+        size: Mapping[str, int],
+        said: str,
+    ) -> None:
+        changed = self.entry(sweep, above).baseline
+        if changed and changed.rung.split(" ")[0] == below and not size:
+            self.shown.append((sweep, above, said))
+
+    def on_its_sweeps_page(self, sweep: str, number: str) -> str:
+        """What the published page of a sweep says of a rung."""
+        page = self.project.published("nvidia-h200").root / f"sweeps/{sweep}.md"
+        rung = f"- **{self.entry(sweep, number).rung}**"
+        return next(
+            line for line in page.read_text().splitlines() if line.startswith(rung)
+        )
+
+
+@pytest.mark.published
+@pytest.mark.parametrize("page", SWEEPS)
+def test_a_step_has_the_cause_that_the_page_of_its_sweep_gives(
+    page: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other counters of the step are shown with that cause beside them alone, but where no counter is the cause."""
+    monkeypatch.setattr(text_pages, "Numbers", Recorded)
+    numbers = text_pages.numbers()
+    assert isinstance(numbers, Recorded)
+    text = text_pages.rendered(numbers, text_pages.LADDERS / f"{page}.md.j2")
+    assert text == read(page), "run `python tools/text_pages.py`"
+    assert numbers.causes
+    for (sweep, number), cause in numbers.causes.items():
+        assert f"; {cause}" in numbers.on_its_sweeps_page(sweep, number)
+    paragraphs = re.split(r"\n\n|\n(?=\|)", text)
+    for sweep, number, moved in numbers.shown:
+        said = numbers.on_its_sweeps_page(sweep, number)
+        before, _, after = moved.partition(" to ")
+        ways = (f"from {moved}", f"{after} of the time instead of {before}")
+        if re.search(f"; a tie|not explained|{'|'.join(map(re.escape, ways))}", said):
+            continue
+        cause = numbers.causes.get((sweep, number), "no cause")
+        beside = [one for one in paragraphs if moved in one and cause in one]
+        assert beside, f"{sweep}, {number}: {moved}, but {said}"
 
 
 def test_all_pages_can_be_read_in_half_an_hour() -> None:

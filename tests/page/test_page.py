@@ -465,6 +465,10 @@ def test_a_ladder_over_a_rung_of_its_own_says_over_which(browser: Browser) -> No
     ):
         browser.open(f"ladder={sweep}")
         assert said in browser.texts("#rungs text"), sweep
+    browser.open("ladder=attention")
+    causal = browser.texts("#rungs g[aria-label^='7 causal'] text")
+    assert "654" in causal
+    assert "1.95" not in causal, "which is over a causal rung"
     browser.open("chart=attention")
     said = browser.find("#chart-findings").text
     assert re.match(r"The fastest at 8192x32x128 is \d \D+ with \d+ TFLOP/s\.", said), (
@@ -769,9 +773,11 @@ def test_sizes_that_are_none_far_or_not_taken_have_no_answer(browser: Browser) -
     browser.open("use=bf16/TN/16x4096x4096/cold")
     said = browser.find("#use-answer").text
     assert "too far from anything measured" in said
+    assert "nearest measured: 16 x 8192 x 28672" in said, "thin as the one asked for"
     assert "TFLOP/s" not in said
     words = shlex.split(browser.texts("#use-answer .command")[0].splitlines()[1])
     assert words[:4] == ["python", "-m", "ladder", "judge"]
+    assert words[4] == "kernels/memory_bound/gemv/8_wgmma_ring.yaml"
     assert words[words.index("--size") + 1] == "{m: 16, n: 4096, k: 4096}"
     browser.open("use=bf16/TN/4096x4096x4095/cold")
     assert (

@@ -93,12 +93,15 @@ def of_peak(rate: float) -> str:
     return f"{rate} TFLOP/s ({100 * rate / PEAK:.0f} % of peak)"
 
 
+FILE = "[8_persistent](kernels/attention/8_persistent.cu)"
+
+
 def test_the_answer_names_the_fastest_rungs_and_their_rates(data: RunData) -> None:
     answer = answer_of(data, "attention_speed")
     at = data.parts["attention"].size["sequence"]
     assert (
         answer.headline
-        == f"bf16 attention over {at} keys of 128 elements reaches {of_peak(650)}."
+        == f"{FILE} (lean softmax) reaches {of_peak(650)} in bf16 over {at} keys of 128 elements."
     )
     assert answer.also == f"Causal: {of_peak(590)}."
     assert answer.exceptions == "Libraries were not timed beside it."
@@ -109,8 +112,8 @@ def test_the_answer_names_the_fastest_rungs_and_their_rates(data: RunData) -> No
     ]
     assert {line["TFLOP/s"] for line in table} == {"650", "590"}
     assert {line["fastest"] for line in table} == {
-        "lean softmax",
-        "causal, lean softmax",
+        f"{FILE} (lean softmax)",
+        f"{FILE} (causal, lean softmax)",
     }
     assert {line["library"] for line in table} == {""}
 
@@ -143,8 +146,12 @@ def test_beside_libraries_it_says_how_much_faster_they_are_at_which_lengths(
     timings = tables.concat([others, tables.frame("timings", rows)], "timings")
     other = with_frames(data, timings=timings)
     answer = answer_of(other, "attention_speed")
-    said = f"bf16 attention over 8192 keys of 128 elements reaches {of_peak(600)}, 8 % slower than cuDNN."
-    assert answer.headline == said, "without what is in Triton"
+    said = (
+        f"{of_peak(600)} in bf16 over 8192 keys of 128 elements, 8 % slower than cuDNN."
+    )
+    assert answer.headline == f"{FILE} (lean softmax) reaches {said}", (
+        "without what is in Triton"
+    )
     range_ = "-8 to +85 %; causal +8 % to 2.2 times."
     at_length = f"Causal: {of_peak(700)}, 8 % faster than cuDNN."
     assert answer.also == at_length
@@ -155,6 +162,10 @@ def test_beside_libraries_it_says_how_much_faster_they_are_at_which_lengths(
     depths = {line["elements in a row"] for line in table}
     assert depths == ({"128", "64"} if len(names) == 2 else {"128"})
     assert {line["library"] for line in table} == {"cuDNN"}
+    names_of_rungs = {
+        line["fastest"] for line in cells(answer_of(data, "attention_speed").table)
+    }
+    assert {line["fastest"] for line in table} == names_of_rungs, "as its ladder has it"
 
 
 def test_its_path_is_that_of_attention_without_a_mask_though_causal_takes_half_the_time(
@@ -184,7 +195,7 @@ def test_its_chapter_has_its_ladder_and_its_answer(data: RunData) -> None:
         )
         == 1
     )
-    assert "- How fast is attention? **bf16 attention over" in chapter
+    assert "- How fast is attention? **[8_persistent](" in chapter
     assert report.count("How fast is attention?") == 1
     memory = report.partition("\n## Memory-bound kernels\n")[2].partition("\n## ")[0]
     assert memory.count("|rung|it adds|") == 1, (

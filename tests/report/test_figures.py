@@ -193,6 +193,20 @@ def test_bars_are_the_gains_over_the_rung_that_each_changes(
     assert len(colours) == 2, "the path and the branches"
 
 
+def test_rungs_with_baselines_of_their_own_are_shown_by_their_rates(
+    published: RunData,
+) -> None:
+    """Causal attention is timed over a causal rung: 2 times its speed is no place beside the others."""
+    for sweep in ("attention", "attention_64"):
+        given = data(published.parts, sweep, "ladder")
+        speeds = FIGURES["ladder"](given).axes[-1]
+        from_top = sorted(marks(speeds), key=lambda mark: mark[1])
+        assert [x for x, _ in from_top] == pytest.approx(
+            [step.row["tflops"] for step in steps(given)]
+        )
+        assert speeds.get_xlabel() == "TFLOP/s"
+
+
 @pytest.mark.published
 def test_titles_are_short_and_name_cublas_as_people_do(published: RunData) -> None:
     said = titles(published, Links(PUBLISHED, PUBLISHED.root, published))

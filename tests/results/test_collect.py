@@ -23,7 +23,7 @@ from ladder.model.plan_file import read_plan
 from ladder.model.schemas import SWEEP_TABLES
 from ladder.model.sweep import Sweep
 from ladder.results import tables
-from ladder.results.collect import collect_sweep, summarised
+from ladder.results.collect import collect_sweep, merge, summarised
 from ladder.results.published_records import write_archive
 from ladder.results.statistics import at_size, rate_column
 
@@ -713,3 +713,26 @@ def test_text_that_a_spreadsheet_would_run_is_marked_in_the_csv_alone(
     again = tables.read("notes", tmp_path)
     tables.write({"notes": again}, tmp_path)
     assert list(tables.read("notes", tmp_path)["reason"]) == fields
+
+
+def test_a_cell_that_several_sweeps_count_has_one_count() -> None:
+    cell = {"variant": "tile-bf16", "m": 4096, "n": 4096, "k": 4096, "unit": "cycle"}
+    rows = [
+        {**cell, "sweep": "ladder", "metric": "waits", "value": 18.0},
+        {**cell, "sweep": "files", "metric": "waits", "value": 20.0},
+        {**cell, "sweep": "files", "metric": "bytes", "value": 7.0},
+        {**cell, "sweep": "files", "metric": "waits", "value": 5.0, "k": 8192},
+    ]
+    empty = {name: tables.frame(name, []) for name in SWEEP_TABLES}
+    frames = {
+        sweep: empty
+        | {
+            "metrics": tables.frame(
+                "metrics", [one for one in rows if one["sweep"] == sweep]
+            )
+        }
+        for sweep in ("ladder", "files")
+    }
+    counted = merge(frames)["metrics"]
+    assert counted["value"].tolist() == [19.0, 19.0, 7.0, 5.0]
+    assert counted["sweep"].tolist() == ["ladder", "files", "files", "files"]

@@ -32,6 +32,8 @@ function drawLadder(element, run, sweep) {
   const reference = rows.against[steps[0].place] === "library" ? libraryName(run, steps[0].place)
     : baselineName(run, sweep).replace(/^“(\d+\w*) .*/, "rung $1");
   const axis = (from, to) => parts.push(`<line class="axis one" x1="${x(1)}" x2="${x(1)}" y1="${from}" y2="${to}"/>`);
+  // A rung that has another baseline, such as a causal one, has no number beside the others.
+  const overReference = (place) => (rows.against[place] === "library" || rows.reference[place] === rows.reference[steps[0].place] ? rows.speedup[place] : null);
   if (!narrow) axis(top, bottom); // else it would cross the names, and stands beside each bar
   parts.push(`<text class="muted" text-anchor="end" x="${width - over}" y="${top - 6}">TFLOP/s</text><text class="muted" text-anchor="end" x="${width}" y="${top - 6}">x ${escaped(reference)}</text>`);
   steps.forEach((step, index) => {
@@ -52,7 +54,7 @@ function drawLadder(element, run, sweep) {
         + (farLow === null ? "" : `<path class="far" d="M${x(farLow)} ${middle}H${x(farHigh)}"/>`) + `<path class="near" d="M${x(from)} ${middle}H${x(to)}"/>`
         + `<text class="${kind}" text-anchor="${up ? "start" : "end"}" x="${edge}" y="${middle + 4}">${times(value)}</text>`;
     }
-    parts.push(`<g tabindex="0" data-tip="${escaped(said)}" ${attributes(run, place, said.replaceAll("\n", ", "))}>${label}${bar}${number(width - over, rows.tflops?.[place])}${number(width, rows.speedup[place])}`
+    parts.push(`<g tabindex="0" data-tip="${escaped(said)}" ${attributes(run, place, said.replaceAll("\n", ", "))}>${label}${bar}${number(width - over, rows.tflops?.[place])}${number(width, overReference(place))}`
       + `<rect class="hit" x="0" y="${y}" width="${width}" height="${row}"/></g>`);
   });
   parts.push(`<text class="muted" text-anchor="middle" x="${(left + width - right) / 2}" y="${bottom + 30}">${about.one ? `speed with the change, over that of “${escaped(about.one)}”` : "gain over the rung that it changes"}</text>`);

@@ -24,11 +24,17 @@ function askedUse(run, text) {
   return { asked, kinds, layouts, regimes };
 }
 
-/** What was measured at the asked place, or at the nearest size of that dtype, layout and regime, of a cube at a cube. */
+const TILE = 64; // rows of the smallest tile of the GEMMs for tensor cores: thinner products have kernels of their own
+
+/**
+ * What was measured at the asked place, or at the nearest size of that dtype, layout and regime: of a cube at a cube, of a
+ * product thinner than a tile at the nearest M.
+ */
 function nearestUse(run, asked) {
   const own = run.uses.filter((one) => ["kind", "layout", "regime"].every((name) => one[name] === asked[name]));
   const isCube = (one) => one.m === one.n && one.n === one.k, cubes = isCube(asked) ? own.filter(isCube) : [];
-  const nearer = (best, one) => (best === null || apart(one, asked) < apart(best, asked) ? one : best);
+  const thin = (one) => (asked.m < TILE && !cubes.length ? Math.abs(Math.log2(one.m / asked.m)) : 0);
+  const nearer = (best, one) => (best === null || (thin(one) - thin(best) || apart(one, asked) - apart(best, asked)) < 0 ? one : best);
   return (cubes.length ? cubes : own).reduce(nearer, null);
 }
 

@@ -415,6 +415,12 @@ def merge(parts: Mapping[str, tables.Frames]) -> tables.Frames:
     for name in SWEEP_TABLES:
         joined[name] = tables.concat([frames[name] for frames in parts.values()], name)
     combined = combine_sessions(joined)
+    # A cell that several sweeps counted has one number in all: the median of theirs.
+    metrics = combined["metrics"]
+    cell = [*metrics.columns.drop(["sweep", "unit", "value"])]
+    combined["metrics"] = metrics.assign(
+        value=metrics.groupby(cell, dropna=False)["value"].transform("median")
+    )
     both = times_and_counters(combined["timings"], combined["metrics"])
     combined["times_and_counters"] = tables.concat([both], "times_and_counters")
     return combined

@@ -436,10 +436,10 @@ class RunData(Origin):
 
     def configuration(self, row: Fields) -> str:
         """The one name of a row's variant beside that of its kernel, wherever it was measured."""
-        if row["variant"] in self._configurations:
-            return self._configurations[row["variant"]]
-        label = self.parts[row["sweep"]].names[row["variant"]]
-        label = label.removesuffix(f" ({row['dtype']})")
+        label = self._configurations.get(row["variant"])
+        if label is None:
+            label = self.parts[row["sweep"]].names[row["variant"]]
+            label = label.removesuffix(f" ({row['dtype']})")
         return label.removeprefix(row["kernel"]).strip()
 
 

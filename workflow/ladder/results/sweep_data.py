@@ -158,16 +158,7 @@ class SweepData(Origin):
     @cached_property
     def own_references(self) -> bool:
         """Whether baselines differ, so that the largest speed-up need not be the fastest kernel."""
-        return (
-            self.sweep.reference.kernel is not None
-            and self.ok["reference"].nunique() > 1
-        )
-
-    @property
-    def fixed_in_reference(self) -> str:
-        """transpose_a=0: the parameters that the reference's kernel has whatever the variant has."""
-        params = self.sweep.reference.params
-        return _assigned(params, params)
+        return bool(self.sweep.reference.kernel) and self.ok["reference"].nunique() > 1
 
     @cached_property
     def size(self) -> dict[str, int]:
@@ -252,7 +243,7 @@ class SweepData(Origin):
 
     def against(self, row: TableRow) -> str:
         """What one row is timed against: of libraries the fastest."""
-        over_kernel = self.sweep.reference.kernel is not None
+        over_kernel = self.sweep.reference.kernel
         return self.reference_name if over_kernel else str(row["reference"])
 
     @cached_property

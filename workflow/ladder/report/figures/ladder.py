@@ -170,20 +170,25 @@ def _draw_gains(axis: Axes, rows: pd.DataFrame) -> None:
 
 
 def _draw_speeds(axis: Axes, data: FigureData, rows: pd.DataFrame) -> None:
-    """Speeds with their intervals, and at the right the rates."""
+    """Speeds with their intervals, or rates where rungs have other baselines; and at the right the rates in numbers."""
     good = rows[rows["status"] == "ok"]
-    base.intervals(axis, good[good["on_path"]], style.INK)
-    base.intervals(axis, good[~good["on_path"]], style.MUTED)
+    column, unit = rate_column(good) or ("", "")
+    by_rate = column and data.own_references
     axis.set_xscale("log")
-    axis.axvline(1, color=style.REFERENCE, ls="--")
-    axis.set_xlabel(f"speed relative to {rival(data)}")
-    if rate := rate_column(good):
-        column, unit = rate
+    for on_path, color in ((True, style.INK), (False, style.MUTED)):
+        drawn = good[good["on_path"] == on_path]
+        if by_rate:
+            axis.plot(drawn[column], drawn["place"], "o", color=color, ms=4.5)
+        else:
+            base.intervals(axis, drawn, color)
+    if by_rate:
+        axis.set_xlabel(unit)
+    else:
+        axis.axvline(1, color=style.REFERENCE, ls="--")
+        axis.set_xlabel(f"speed relative to {rival(data)}")
+    if column:
         right = axis.secondary_yaxis("right")
-        right.set_yticks(
-            rows["place"],
-            [number(value, 3) for value in rows[column]],
-            fontsize=9,
-        )
-        right.set_ylabel(unit, rotation=270, va="bottom")
+        numbers = [number(value, 3) for value in rows[column]]
+        right.set_yticks(rows["place"], numbers, fontsize=9)
+        right.set_ylabel("" if by_rate else unit, rotation=270, va="bottom")
         right.tick_params(length=0)
