@@ -39,7 +39,7 @@ from ladder.cli.options import Config, project
 from ladder.gpu.discovery import find_gpus, of_one_model, slug_of
 from ladder.measure import job
 from ladder.measure.plan_records import PlanRecords
-from ladder.measure.store import Records, read_store
+from ladder.measure.store import Records, appending, read_store
 from ladder.model.errors import LadderError, refuse, refuse_unknown
 from ladder.model.files import read_text
 from ladder.model.folders import Project, RunFolder
@@ -61,6 +61,8 @@ from ladder.results.judgement import (
 )
 
 LINE = Path("command line")
+CHOICES = ".cache/references"
+"""Store of the references that were chosen, of a checkout or of the folder that `judge` runs in."""
 _SIZES: dict[str, Any] = {
     "gemm": 2048,
     "banks": 4096,
@@ -90,9 +92,9 @@ def measured(
 ) -> tuple[PlanRecords, str]:
     """Compile and measure a sweep in a temporary folder: its plan with the records, and the GPU's name.
 
-    Its kernels are shared out among the GPUs of one model. `on_records` gets a share of the plan, whenever there are
-    more records, and the GPU's name. Raises LadderError without a GPU, and where a kernel that others are timed against
-    does not compile.
+    Its kernels are shared out among the GPUs of one model. References that were chosen on these GPUs before, by what
+    counts today, are not chosen again. `on_records` gets a share of the plan, whenever there are more records, and the
+    GPU's name. Raises LadderError without a GPU, and where a kernel that others are timed against does not compile.
     """
     gpus = find_gpus()
     if not gpus:
@@ -112,10 +114,16 @@ def measured(
     names = list(dict.fromkeys(task.cell.kernel for task in plan.tasks))
     jobs = min(len(names), len(of_one_model(gpus, "")))
     interrupted = threading.Event()
+    uuids = {gpu.uuid for gpu in gpus}
+    choices = checkout.root / CHOICES
+    earlier = read_store(choices).of_sessions(
+        lambda session: session.gpu.get("uuid") in uuids
+    )
 
     def measure(number: int) -> Records:
         folder = RunFolder(Path(place) / str(number))
         share = only_of(plan, names[number::jobs])
+        copy_records(earlier, folder.records)
 
         def look(view: PlanRecords) -> None:
             if interrupted.is_set():
@@ -138,7 +146,33 @@ def measured(
         except KeyboardInterrupt:
             interrupted.set()
             raise
+        new = records.of_sessions(lambda session: session.id not in earlier.sessions)
+        copy_records(lasting_choices(new, plan), choices)
         return PlanRecords(plan, records), device
+
+
+def lasting_choices(records: Records, plan: Plan) -> Records:
+    """The choices of references that another call may go by: of libraries whose versions their conditions name.
+
+    What failed, or shared the GPU, is tried again.
+    """
+    choices = Records().add(records.sessions.values())
+    for record in records:
+        if record.cell.kernel or record.status != "ok":
+            continue
+        own = plan.external.keys() & {*record.cell.reference.libraries}
+        of_system = "system" in record.conditions.host.values()
+        if not (own or of_system or record.result["device"]["busy"]):
+            choices.add([record])
+    return choices
+
+
+def copy_records(records: Records, folder: Path) -> None:
+    """Add records with their sessions to a store."""
+    if records.by_cell:
+        with appending(folder, "choices") as append:
+            for entry in (*records.sessions.values(), *records):
+                append(entry)
 
 
 def only_of(plan: Plan, kernels: Collection[str]) -> Plan:
