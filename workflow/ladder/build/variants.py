@@ -128,8 +128,7 @@ def variant_request(
     digest = source_sha256 or kernel_digest(kernel, include)
     entries = (variant.entry,)
     if kernel.cubin:
-        name = kernel.path.name
-        return CubinRequest(kernel.source, digest, (), entries, arch, (), name)
+        return CubinRequest(kernel.source, digest, (), entries, arch)
     if rule is None:
         folders = (include, *kernel.includes)
         return Request(kernel.source, digest, folders, entries, arch, tuple(options))
