@@ -789,6 +789,7 @@ def chosen(
     kernel_path = kernel()
     yield run
     shutil.rmtree(checkout / ".cache/references", ignore_errors=True)
+    (checkout / "mine.py").unlink(missing_ok=True)
 
 
 def test_the_choice_of_a_reference_is_kept_for_its_gpu_and_versions(

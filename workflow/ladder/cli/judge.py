@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from pandas import DataFrame
 
 from ladder.catalogue.documents import parse, parse_yaml, refuse_name
 from ladder.catalogue.kernels import (
@@ -57,8 +56,8 @@ from ladder.results.judgement import (
     cells_of,
     compiled_cells,
     decide,
-    text,
 )
+from ladder.results.templates import TEMPLATES
 
 LINE = Path("command line")
 CHOICES = ".cache/references"
@@ -179,13 +178,6 @@ def only_of(plan: Plan, kernels: Collection[str]) -> Plan:
     """A plan without the tasks of other kernels."""
     tasks = tuple(task for task in plan.tasks if task.cell.kernel in kernels)
     return replace(plan, tasks=tasks)
-
-
-def compile_log(plan: Plan, variant: str, checkout: Project) -> str | None:
-    """What the compiler said of a variant; None where it said nothing, or before logs were kept."""
-    file = f"{plan.variants[variant].get('cubin')}.log"
-    path = checkout.root / plan.job["cubins"] / file
-    return (read_text(path) if path.is_file() else "") or None
 
 
 Words = list[str] | None
@@ -322,15 +314,11 @@ def by_option() -> Iterator[None]:
 
 
 class Judging:
-    """Says what becomes of each kernel as soon as it is known.
-
-    code: the highest exit code so far. opaque: names of kernels that a launcher launches.
-    """
+    """Says what becomes of each kernel as soon as it is known. code: the highest exit code so far."""
 
     def __init__(self, checkout: Project, file: Path | None) -> None:
         self.checkout = checkout
         self.code = 0
-        self.opaque = set[str]()
         self._said = set[str]()
         self._saying = threading.Lock()  # GPUs have a thread each
         self._file = file
@@ -343,26 +331,26 @@ class Judging:
             alone = replace(view, plan=only_of(view.plan, [name]))
             if not last and not alone.is_complete():
                 continue
+            published = self.checkout.published(slug_of(device)).tables
+            components = tables.read("components", published, required=False)
             with self._saying:
                 try:
-                    cells = cells_of(alone, self._components(device))
+                    cells = cells_of(alone, components)
                 except LadderError as error:
                     self.give_up([name], error)
                 else:
                     self.say(alone.plan, device, cells)
 
-    def _components(self, device: str) -> DataFrame:
-        published = self.checkout.published(slug_of(device)).tables
-        return tables.read("components", published, required=False)
-
     def say(self, plan: Plan, device: str, cells: list[JudgedCell]) -> None:
         """Print a kernel's verdict, and write its JSON."""
         task = plan.tasks[0]
+        facts = plan.variants[task.variant]
+        log = self.checkout.root / plan.job["cubins"] / f"{facts.get('cubin')}.log"
+        said = read_text(log) if log.is_file() else ""
         for cell in cells:
-            cell["compile_log"] = compile_log(plan, task.variant, self.checkout)
-        verdict, _ = decide(cells)
-        trust = "opaque" if task.cell.kernel in self.opaque else "compiled"
-        tolerance = plan.definition.tolerance if plan.definition else None
+            cell["compile_log"] = said or None
+        verdict, because = decide(cells)
+        trust = "opaque" if "launcher" in facts else "compiled"
         fields = {
             "verdict": verdict,
             "exit_code": EXIT_CODES[verdict],
@@ -371,15 +359,14 @@ class Judging:
             "device": device or None,
             "trust": trust,
             "unseen": UNSEEN[trust],
-            "tolerance": tolerance,
+            "tolerance": plan.definition.tolerance if plan.definition else None,
             "cells": cells,
         }
         try:
-            shown = text(task.variant, device or plan.arch, cells, trust)
-            if tolerance:
-                shown += f"\ntolerance, no bound: {tolerance}"
+            template = TEMPLATES.get_template("judge.j2")
+            text = template.render(variant=task.variant, because=because, **fields)
             to_stdout = self._file == STDOUT
-            print(printable(shown), file=sys.stderr if to_stdout else sys.stdout)
+            print(printable(text), file=sys.stderr if to_stdout else sys.stdout)
         finally:
             self._write(task.cell.kernel, fields)
 
@@ -483,8 +470,6 @@ def judge(
             continue
         group = kernel.problem.name, dtype or next(iter(kernel.dtypes))
         groups.setdefault(group, {})[kernel.name] = kernel
-        if kernel.launcher:
-            judging.opaque.add(kernel.name)
     settings = settings_of(config, arch=arch)
     sizes = [parse_yaml(word, f"{LINE}: --size") for word in size or ()]
     # All of them, so that no mistake is found behind an hour of measuring.
