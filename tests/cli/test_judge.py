@@ -592,8 +592,10 @@ def test_a_description_may_name_a_launcher(judge: Run, tmp_path: Path) -> None:
         ("--entry launch_it --problem gem", "--problem: 'gem' is not accepted"),
         ("--problem gemm", "accepted: a launcher FILE.so or FILE.py with --entry"),
         ("", "or a launcher FILE.so or FILE.py with --entry"),
-        ("--entry launch_it --problem attention", "needs a parameter 'causal'"),
-        ("--entry launch_it --problem gemm --dtype fp64", "dtypes: 'fp64' is not"),
+        ("--entry launch_it --problem attention", "--param: the problem attention"),
+        ("--entry launch_it --problem gemm --dtype fp64", "line: --dtype: 'fp64' is"),
+        ("--entry launch_it --problem gemm --layout N", "line: --layout: 'N' is not"),
+        ("--entry l{ --problem gemm", "command line: --entry: 'l{' is not accepted"),
     ],
 )
 def test_a_mistake_in_what_is_said_of_a_launcher_is_named(
@@ -1062,10 +1064,14 @@ def test_a_reference_may_be_of_ones_own(
             ["--param", "bm=[1, 2]"],
             "accepted: NAME=VALUE, the value a whole number or a word",
         ),
-        (["--dtype", "bf16"], "honest is not written for it; accepted: fp32"),
+        (
+            ["--dtype", "bf16"],
+            "line: --dtype: 'bf16' is not accepted; honest is not written for it; accepted",
+        ),
+        (["--layout", "TN"], "command line: --layout: 'TN' is not accepted"),
         (
             ["--compile-only", "--reference", "cublass"],
-            "--reference: 'cublass' is not accepted; accepted: --compile-only alone",
+            "--reference or --against; accepted: --compile-only alone",
         ),
         (
             ["--reference", "{kernel: gemm_nothing}"],

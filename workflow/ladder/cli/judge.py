@@ -39,7 +39,7 @@ from ladder.gpu.discovery import find_gpus, of_one_model, slug_of
 from ladder.measure import job
 from ladder.measure.plan_records import PlanRecords
 from ladder.measure.store import Records, appending, read_store
-from ladder.model.errors import LadderError, refuse, refuse_unknown
+from ladder.model.errors import LadderError, refuse
 from ladder.model.files import read_text
 from ladder.model.folders import Project, RunFolder
 from ladder.model.kernel import Kernel
@@ -200,10 +200,43 @@ Descriptions = Annotated[list[Path], typer.Argument(metavar="KERNEL...", help=_B
 def described(path: Path, field: str) -> Kernel:
     """The kernel of a description. Raises LadderError for any mistake in it."""
     if path.suffix != ".yaml":
-        accepted = "a kernel's description NAME.yaml, beside its source; or a launcher FILE.so or FILE.py with --entry"
+        accepted = (
+            "a kernel's description NAME.yaml, beside its source or cubin; "
+            "or a launcher FILE.so or FILE.py with --entry"
+        )
         raise refuse(LINE, field, str(path), accepted)
     refuse_name(path)
     return load_kernel(Path(os.path.abspath(path)))
+
+
+_OPTIONS = {
+    "dtype": "--dtype",
+    "dtypes": "--dtype",
+    "launcher.entry": "--entry",
+    "launcher.file": "KERNEL",
+    "layout": "--layout",
+    "layouts": "--layout",
+    "parameters": "--param",
+    "references": "--reference",
+    "regimes": "--regime",
+    "sizes": "--size",
+    "variants": "--param",
+}
+_FIELD = r"(?:variants\[\d+\]\.(?!params))?(launcher\.\w+|\w+)(?:\[\d+\])?(?:\.params)?"
+
+
+@contextmanager
+def by_option(document: Path) -> Iterator[None]:
+    """Inside, a mistake in a field of the document is raised as one in the option that the field comes from."""
+    try:
+        yield
+    except LadderError as error:
+        words = re.sub(
+            f"^{re.escape(str(document))}: {_FIELD}",
+            lambda field: f"{LINE}: {_OPTIONS.get(field[1], field[1])}",
+            str(error),
+        )
+        raise LadderError(words) from error
 
 
 def launched(
@@ -218,11 +251,13 @@ def launched(
 
     As references of a GEMM do, it computes with alpha = 1 and beta = 0 alone.
     """
+    accepted = [*PROBLEMS, "NAME.yaml of your own"]
     if problem is None:
-        accepted = ", ".join(PROBLEMS)
-        raise LadderError(f"{LINE}: --problem is missing; accepted: {accepted}")
+        wanted = ", ".join(accepted)
+        raise LadderError(f"{LINE}: --problem is missing; accepted: {wanted}")
     problem = problem_name(problem, Path())
-    refuse_unknown(LINE, "--problem", problem, PROBLEMS)
+    if problem not in PROBLEMS:
+        raise refuse(LINE, "--problem", problem, accepted)
     solved = PROBLEMS[problem]
     document: dict[str, Any] = {
         "summary": "a launcher without a description",
@@ -240,7 +275,8 @@ def launched(
     if {*solved.scalars} & {*WEIGHTS}:
         document["weights"] = "none"
     whole = Path(os.path.abspath(path))
-    return check_kernel(parse(Kernel, document, whole, problems=PROBLEMS))
+    with by_option(whole):
+        return check_kernel(parse(Kernel, document, whole, problems=PROBLEMS))
 
 
 def references_of(
@@ -290,29 +326,6 @@ def parameters(words: Words) -> dict[str, Any]:
     return values
 
 
-_OPTIONS = {
-    "dtypes": "--dtype",
-    "layout": "--layout",
-    "sizes": "--size",
-    "variants": "--param",
-    "references": "--reference",
-    "regimes": "--regime",
-}
-_FIELD = re.compile(rf"^{LINE}: (\w+)(?:\[\d+\])?(?:\.params)?")
-
-
-@contextmanager
-def by_option() -> Iterator[None]:
-    """Inside, a mistake in a field of the sweep is raised as one in the option that the field comes from."""
-    try:
-        yield
-    except LadderError as error:
-        words = _FIELD.sub(
-            lambda field: f"{LINE}: {_OPTIONS.get(field[1], field[1])}", str(error)
-        )
-        raise LadderError(words) from error
-
-
 class Judging:
     """Says what becomes of each kernel as soon as it is known. code: the highest exit code so far."""
 
@@ -350,6 +363,7 @@ class Judging:
         for cell in cells:
             cell["compile_log"] = said or None
         verdict, because = decide(cells)
+        definition = plan.definition
         trust = "opaque" if "launcher" in facts else "compiled"
         fields = {
             "verdict": verdict,
@@ -359,7 +373,7 @@ class Judging:
             "device": device or None,
             "trust": trust,
             "unseen": UNSEEN[trust],
-            "tolerance": plan.definition.tolerance if plan.definition else None,
+            "tolerance": definition and definition.tolerance.model_dump(),
             "cells": cells,
         }
         try:
@@ -443,10 +457,8 @@ def judge(
         accepted = "a launcher FILE.so or FILE.py with --entry"
         raise refuse(LINE, "--problem", problem, accepted)
     if compile_only and (reference or against):
-        accepted = "--compile-only alone, which times nothing"
-        option = "--reference" if reference else "--against"
-        value = " ".join(reference or [str(against)])
-        raise refuse(LINE, option, value, accepted)
+        wanted = "--compile-only alone, which times nothing"
+        raise LadderError(f"{LINE}: --reference or --against; accepted: {wanted}")
     checkout = Project(Path(os.path.abspath(project(context).root)))
     judging = Judging(checkout, json_)
     params = parameters(param)
@@ -473,7 +485,7 @@ def judge(
     settings = settings_of(config, arch=arch)
     sizes = [parse_yaml(word, f"{LINE}: --size") for word in size or ()]
     # All of them, so that no mistake is found behind an hour of measuring.
-    sweeps = list[Sweep]()
+    sweeps = list[tuple[Sweep, dict[str, Kernel]]]()
     for (solved, of_dtype), members in groups.items():
         references: list[Any] = [{"kernel": next(iter(members))}]
         catalog = members
@@ -493,10 +505,10 @@ def judge(
             "references": references,
             "regimes": regime or ["cold", "warm"],
         }
-        with by_option():
+        with by_option(LINE):
             made = make_sweep(LINE, fields, catalog, checkout.root)
-        sweeps.append(replace(made, name="judge"))
-    for sweep, members in zip(sweeps, groups.values(), strict=True):
+        sweeps.append((replace(made, name="judge"), members))
+    for sweep, members in sweeps:
         try:
             if compile_only:
                 plan = compiled_here(checkout, sweep, settings)

@@ -316,10 +316,14 @@ class Kernel(Document):
         return self._path.stem
 
     @property
+    def file(self) -> str | None:
+        """What it names in place of a source beside it."""
+        return self.launcher.file if self.launcher else self.cubin
+
+    @property
     def source(self) -> Path:
-        file = self.launcher.file if self.launcher else self.cubin
-        if file:
-            return Path(os.path.normpath(self._path.parent / file))
+        if self.file:
+            return Path(os.path.normpath(self._path.parent / self.file))
         return self._path.with_suffix(".py" if self.triton else ".cu")
 
     @property
