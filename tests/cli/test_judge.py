@@ -717,7 +717,7 @@ def test_a_mistake_in_a_problem_of_ones_own_is_named(
     (tmp_path / "rows.py").unlink()
     own_problem.write_text(OWN_PROBLEM)
     assert judge({}, *words, str(own_problem), path=path) == 5
-    assert "rows.py is no file" in caplog.text
+    assert "rows.yaml: module: 'rows.py' is not accepted; accepted: a" in caplog.text
 
 
 def test_of_several_kernels_each_has_a_line_when_it_is_measured(

@@ -377,6 +377,7 @@ def get_init_inputs():
 
 def test_the_documents_example_is_accepted(tmp_path: Path) -> None:
     (tmp_path / "rms_norm.yaml").write_text(PAGE_DOCUMENT)
+    (tmp_path / "rms_norm.py").write_text(EXAMPLE)
     problem = PROBLEMS[problem_name("rms_norm.yaml", tmp_path)]
     assert problem.buffers == ("x", "weight", "y")
     compile(EXAMPLE, "rms_norm.py", "exec")

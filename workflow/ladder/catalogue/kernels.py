@@ -35,8 +35,11 @@ def problem_name(given: Any, folder: Path) -> Any:
     for name in definition.outputs:
         if name in definition.inputs:
             raise refuse(path, "outputs", name, "a name that no input has")
-    module = str(path.parent / definition.module)
-    definition = definition.model_copy(update={"module": module})
+    module = path.parent / definition.module
+    if not module.is_file():
+        accepted = "a file, relative to the document"
+        raise refuse(path, "module", definition.module, accepted)
+    definition = definition.model_copy(update={"module": str(module)})
     with within(str(path)):
         return problem_of(str(path), definition).name
 
