@@ -13,7 +13,7 @@ PAGES = [
     ROOT / "CONTRIBUTING.md",
     *sorted((ROOT / "docs").glob("*.md")),
 ]
-TAUGHT = {"sweep_stencil_direct"}
+TAUGHT = {"sweep_gemm_mine"}
 """Of the sweep that a reader of add-a-kernel writes."""
 _FENCED = re.compile(r"^```\w*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _VALUES = re.compile(

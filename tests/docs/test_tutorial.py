@@ -59,29 +59,32 @@ def test_the_tests_and_lists_that_it_names_are_there() -> None:
 
 
 @pytest.mark.slow
-def test_the_tutorial_adds_a_kernel_with_two_files_and_a_sweep_that_names_it(
+def test_the_tutorial_adds_its_kernel_by_two_files_and_a_sweep_that_names_it(
     copy: Path,
 ) -> None:
-    files = tutorial_files("kernels/") | tutorial_files("config/")
+    kernel = {
+        f"kernels/gemm/simt/{Path(name).name}": text
+        for name, text in tutorial_files("mine/").items()
+    }
+    files = kernel | tutorial_files("config/")
     assert [Path(name).suffix for name in files] == [".cu", ".yaml", ".yaml"]
     for name, text in files.items():
         assert not (copy / name).exists()
         (copy / name).write_text(text)
 
-    outcome = run_snakemake(copy, "sweep_stencil_direct")
+    outcome = run_snakemake(copy, "sweep_gemm_mine")
     assert outcome.code == 0, outcome.text
 
-    folder = copy / "results/main/no-gpu"
-    resources = pd.read_csv(folder / "sweeps/stencil_direct/resources.csv")
-    own = resources[resources["kernel"] == "stencil_direct"]
-    assert len(own) == 8
-    assert set(own["status"]) == {"ok"}
-    # 2 radius + 1 loads an output, and none through shared memory, as the text says.
-    radius = own["params"].map(lambda params: json.loads(params)["radius"])
-    assert (own["ldg"] == 2 * radius + 1).all()
-    assert (own["lds_32"] == 0).all()
-    assert set(resources["kernel"]) == {"stencil_direct", "stencil_shared"}
-    assert (folder / "sweeps/stencil_direct/stencil_direct-1-curves.png").is_file()
+    folder = copy / "results/main/no-gpu/sweeps/gemm_mine"
+    resources = pd.read_csv(folder / "resources.csv")
+    assert set(resources["kernel"]) == {"gemm_mine"}
+    assert set(resources["status"]) == {"ok"}
+    # Two tiles in shared memory, one output a thread.
+    tiles = resources["params"].map(lambda params: json.loads(params)["tile"])
+    assert sorted(tiles) == [16, 32]
+    assert (resources["threads_per_block"] == tiles**2).all()
+    assert (resources["shared_bytes_static"] == 2 * 4 * tiles**2).all()
+    assert (folder / "gemm_mine-1-curves.png").is_file()
 
 
 @pytest.fixture

@@ -320,7 +320,8 @@ def test_kernels_of_one_document_have_one_problem(tmp_path: Path) -> None:
 
 PAGE = (ROOT / "docs/own-problems.md").read_text()
 BLOCKS = re.findall(r"```(\w*)\n(.*?)```", PAGE, re.DOTALL)
-EXAMPLE, ADAPTER = [text for language, text in BLOCKS if language == "python"]
+(EXAMPLE,) = [text for language, text in BLOCKS if language == "python"]
+ADAPTER = (ROOT / "docs/kernelbench.py").read_text()
 (PAGE_DOCUMENT,) = [text for language, text in BLOCKS if language == "yaml"]
 MADE_UP = """
 import contextlib

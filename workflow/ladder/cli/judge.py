@@ -447,8 +447,8 @@ def judge(
     any kernel's, where speed is that on this GPU in the first regime: 0 faster at every size, or it compiles; 1 a tie
     at some; 2 slower at some; 3 wrong (incorrect) or refused (out_of_bounds, stateful); 4 broken (compile_error,
     launch_error, timeout) or incomplete (unsupported); 5 not judged (a mistake on the command line or in a file, no
-    GPU, a host too slow to time launches, a reference that failed, or another error). docs/judge.md describes the
-    JSON.
+    GPU, a host too slow to time launches, a reference that failed, or another error). docs/judge.schema.json
+    describes the JSON.
     """
     if json_ is not None and not takes_verdicts(json_):
         accepted = "a new file or one of JSON, or - for standard output"

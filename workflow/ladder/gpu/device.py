@@ -115,6 +115,17 @@ class Gpu:
         """Wait for everything enqueued, on whatever stream. Raises what the device ran into."""
         self.device.sync()
 
+    def met_unmapped_memory(self) -> bool:
+        """Whether an access where nothing is mapped ended the context. Of some by the TMA, CUDA says LAUNCH_FAILED.
+
+        The context keeps the code, whoever saw it first and by whatever name: driver, runtime or torch.
+        """
+        (status,) = driver.cuCtxSynchronize()
+        return status in (
+            driver.CUresult.CUDA_ERROR_ILLEGAL_ADDRESS,
+            driver.CUresult.CUDA_ERROR_LAUNCH_FAILED,
+        )
+
     def refuse_other_context(self) -> None:
         """Raises LadderError where the host has made another CUDA context current; this one is so again."""
         own = self.stream.context.handle

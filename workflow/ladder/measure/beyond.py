@@ -13,8 +13,6 @@ from ladder.model.cell import size_label
 from ladder.model.errors import LadderError
 from ladder.model.plan import Launch
 
-_LOST = ("ILLEGAL_ADDRESS", "LAUNCH_FAILED", "illegal memory access")
-"""What CUDA says of an access where nothing is mapped; of some that the TMA makes the second. The third is torch's."""
 _WEIGHTS = ((1.0, 0.0), (1.0, 0.5))  # alpha and beta: with the second C is read as well
 
 
@@ -69,7 +67,7 @@ def _launch_in(
         except CellOutcome:
             raise
         except Exception as error:
-            if not any(word in str(error) for word in _LOST):
+            if not bench.gpu.met_unmapped_memory():
                 raise
             why = "accesses memory beyond its buffers: it fails where nothing is mapped there"
             reason = f"at {size_label(instance.size)}: {why}"
