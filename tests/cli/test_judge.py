@@ -18,11 +18,14 @@ from typing import Any
 import pytest
 import yaml
 from conftest import ROOT, make_project
+from factory import SESSION
 from jsonschema import Draft202012Validator
 from ladder.cli.app import _Printable, main
 from ladder.gpu.discovery import FoundGpu
+from ladder.measure.choice import decide
 from ladder.measure.plan_records import PlanRecords
-from ladder.measure.store import Records, appending
+from ladder.measure.schedule import Schedule
+from ladder.measure.store import Records, appending, new_name, read_store
 from ladder.model.errors import LadderError
 from ladder.model.folders import PublishedFolder, RunFolder
 from ladder.model.plan import Plan
@@ -589,8 +592,10 @@ def test_a_description_may_name_a_launcher(judge: Run, tmp_path: Path) -> None:
         ("--entry launch_it --problem gem", "--problem: 'gem' is not accepted"),
         ("--problem gemm", "accepted: a launcher FILE.so or FILE.py with --entry"),
         ("", "or a launcher FILE.so or FILE.py with --entry"),
-        ("--entry launch_it --problem attention", "needs a parameter 'causal'"),
-        ("--entry launch_it --problem gemm --dtype fp64", "dtypes: 'fp64' is not"),
+        ("--entry launch_it --problem attention", "--param: the problem attention"),
+        ("--entry launch_it --problem gemm --dtype fp64", "line: --dtype: 'fp64' is"),
+        ("--entry launch_it --problem gemm --layout N", "line: --layout: 'N' is not"),
+        ("--entry l{ --problem gemm", "command line: --entry: 'l{' is not accepted"),
     ],
 )
 def test_a_mistake_in_what_is_said_of_a_launcher_is_named(
@@ -712,7 +717,7 @@ def test_a_mistake_in_a_problem_of_ones_own_is_named(
     (tmp_path / "rows.py").unlink()
     own_problem.write_text(OWN_PROBLEM)
     assert judge({}, *words, str(own_problem), path=path) == 5
-    assert "rows.py is no file" in caplog.text
+    assert "rows.yaml: module: 'rows.py' is not accepted; accepted: a" in caplog.text
 
 
 def test_of_several_kernels_each_has_a_line_when_it_is_measured(
@@ -742,6 +747,85 @@ def test_of_several_kernels_each_has_a_line_when_it_is_measured(
     documents = lines_of(lines.read_text())
     assert [each["kernel"] for each in documents] == ["first", None]
     assert "a fault of the program" in documents[1]["reason"]
+
+
+@pytest.fixture
+def chosen(
+    checkout: Path, kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., list[str]]]:
+    """Judges a kernel on a GPU, on a host of which `on` is known: the regimes whose reference was chosen for it."""
+
+    def run(*words: str, uuid: str, busy: bool = False, **on: str) -> list[str]:
+        regimes = list[str]()
+
+        def measure(
+            path: Path, plan: Plan, folder: RunFolder, root: Path, on_records: Any
+        ) -> None:
+            view = PlanRecords(plan, read_store(folder.records))
+            schedule = Schedule(view, on)
+            session = replace(SESSION, id=new_name("session"), gpu={"uuid": uuid})
+            candidates = [{"reference": "cublaslt", "algorithm": "", "us": [100.0]}]
+            result = {**decide(candidates), "candidates": candidates}
+            result |= {"references": {}, "device": {"busy": busy}}
+            with appending(folder.records, plan.sweep) as append:
+                append(session)
+                for index in schedule.choices(schedule.due()):
+                    choice = plan.choices[index]
+                    regimes.append(choice.regime)
+                    status = "unsupported" if choice.regime == "warm" else "ok"
+                    fields = {"status": status, "result": result}
+                    append(view.new_decision(choice, on, session.id, **fields))
+                for _, task in view.launched():
+                    for regime in plan.regimes:
+                        given = TOO_SLOW if regime == "warm" else ok()
+                        append(view.new_record(task, regime, on, session.id, **given))
+
+        monkeypatch.setattr(
+            "ladder.cli.judge.find_gpus", lambda: [replace(GPU, uuid=uuid)]
+        )
+        monkeypatch.setattr("ladder.measure.job.measure", measure)
+        begin = ["--root", str(checkout), "judge", str(kernel_path), "--arch", ARCH]
+        assert main([*begin, *words]) == 0
+        return regimes
+
+    kernel_path = kernel()
+    yield run
+    shutil.rmtree(checkout / ".cache/references", ignore_errors=True)
+    (checkout / "mine.py").unlink(missing_ok=True)
+
+
+def test_the_choice_of_a_reference_is_kept_for_its_gpu_and_versions(
+    chosen: Callable[..., list[str]], checkout: Path
+) -> None:
+    """That of warm failed, and is tried again."""
+    assert chosen(uuid="GPU-1", cublas="13.1") == ["cold", "warm"]
+    assert chosen(uuid="GPU-1", cublas="13.1") == ["warm"]
+    cold = ["--regime", "cold"]
+    assert chosen(*cold, uuid="GPU-1", cublas="13.1") == []
+    assert chosen(*cold, "--size", "512", uuid="GPU-1", cublas="13.1") == ["cold"]
+    assert chosen(*cold, uuid="GPU-1", cublas="13.2") == ["cold"]
+    assert chosen(*cold, uuid="GPU-2", cublas="13.1") == ["cold"]
+    longer = ["--config", "measure={cell_seconds: 0.7}"]
+    assert chosen(*cold, *longer, uuid="GPU-1", cublas="13.1") == ["cold"]
+    assert not (checkout / "results").exists()
+
+
+OWN = ["--reference", "cublas", "--reference", "{python: mine.py, entry: matmul}"]
+
+
+@pytest.mark.parametrize(
+    ("words", "host"), [([], {"busy": True}), ([], {"cublas": "system"}), (OWN, {})]
+)
+def test_a_choice_that_may_not_last_is_made_each_time(
+    words: list[str],
+    host: dict[str, Any],
+    chosen: Callable[..., list[str]],
+    checkout: Path,
+) -> None:
+    """Beside another process, with a library of no known version, and with code of one's own."""
+    (checkout / "mine.py").write_text("def matmul(*given): pass\n")
+    for _ in range(2):
+        assert chosen(*words, "--regime", "cold", uuid="GPU-1", **host) == ["cold"]
 
 
 def test_a_kernel_that_cannot_be_read_is_not_judged_and_the_others_are(
@@ -981,10 +1065,14 @@ def test_a_reference_may_be_of_ones_own(
             ["--param", "bm=[1, 2]"],
             "accepted: NAME=VALUE, the value a whole number or a word",
         ),
-        (["--dtype", "bf16"], "honest is not written for it; accepted: fp32"),
+        (
+            ["--dtype", "bf16"],
+            "line: --dtype: 'bf16' is not accepted; honest is not written for it; accepted",
+        ),
+        (["--layout", "TN"], "command line: --layout: 'TN' is not accepted"),
         (
             ["--compile-only", "--reference", "cublass"],
-            "--reference: 'cublass' is not accepted; accepted: --compile-only alone",
+            "--reference or --against; accepted: --compile-only alone",
         ),
         (
             ["--reference", "{kernel: gemm_nothing}"],

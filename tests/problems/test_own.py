@@ -291,7 +291,7 @@ def test_the_largest_error_ends_at_the_slot(worst: float) -> None:
         ({"dtype": "int32"}, "dtype: 'int32' is not accepted"),
         ({"kinds": ["normal"]}, "kinds[0]: 'normal' is not accepted"),
         ({"kinds": []}, "kinds: "),
-        ({"tolerance": {"rtol": 0.1}}, "tolerance: "),
+        ({"tolerance": {"rtol": 0.1}}, "tolerance: the field 'atol' is missing"),
         ({"tolerance": {"rtol": 2.0, "atol": 0.0}}, "tolerance.rtol: 2.0 is not"),
         ({"bound": 1}, "'bound' is not accepted; no such field"),
     ],
@@ -378,6 +378,7 @@ def get_init_inputs():
 
 def test_the_documents_example_is_accepted(tmp_path: Path) -> None:
     (tmp_path / "rms_norm.yaml").write_text(PAGE_DOCUMENT)
+    (tmp_path / "rms_norm.py").write_text(EXAMPLE)
     problem = PROBLEMS[problem_name("rms_norm.yaml", tmp_path)]
     assert problem.buffers == ("x", "weight", "y")
     compile(EXAMPLE, "rms_norm.py", "exec")

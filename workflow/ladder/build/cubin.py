@@ -27,8 +27,8 @@ _ADDRESS = re.compile(r"c\[0x4\]\[(\w+)")
 _RELOCATED = re.compile(r"\.rela?\.(?:nv\.constant(\d+)|text\.)")
 _CONSTANTS = re.compile(r"c\[0x0\]\[0x(?:50|d0|120)\]")
 """The constants that hold the address of constant memory: before sm_90, on sm_90, and later."""
-_CODE, _ARGUMENTS, _ATTRIBUTES = ".text.", ".nv.constant0.", ".nv.info."
-"""Sections of a kernel: its instructions, the constant bank of its arguments, and what the driver must know of it."""
+_ARGUMENTS, _ATTRIBUTES = ".nv.constant0.", ".nv.info."
+"""Sections of a kernel: the constant bank of its arguments, and what the driver must know of it."""
 _STACK, _PARAMETER, _REGISTERS = 0x11, 0x17, 0x2F
 """Attributes: EIATTR_FRAME_SIZE, EIATTR_KPARAM_INFO, EIATTR_REGCOUNT."""
 _WITH_VALUE = 4  # the form of an attribute whose value follows its head
@@ -112,10 +112,11 @@ def resources(log: str, before: str = "") -> dict[str, int]:
 
 
 def kernel_names(cubin: bytes) -> list[str]:
-    """Symbols of the kernels in a cubin, each of which has a section of instructions and one of arguments."""
+    """Symbols of the kernels in a cubin, each of which has a section of arguments."""
     names = [section.name for section in _elf(cubin).iter_sections()]
-    functions = [name.removeprefix(_CODE) for name in names if name.startswith(_CODE)]
-    return [name for name in functions if _ARGUMENTS + name in names]
+    return [
+        name.removeprefix(_ARGUMENTS) for name in names if name.startswith(_ARGUMENTS)
+    ]
 
 
 def _attributes(elf: Any, name: str) -> Iterator[tuple[int, bytes]]:

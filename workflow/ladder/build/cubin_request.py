@@ -1,6 +1,5 @@
 """A kernel that another compiler has made: what NVRTC's kernels are held to, by the cubin alone; a refusal is data."""
 
-import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,8 +15,8 @@ from ladder.build.cubin import (
 )
 from ladder.build.nvrtc import Request
 from ladder.model.architecture import arch_number
-from ladder.model.errors import LadderError, refuse, refuse_unknown
-from ladder.model.files import digest_json, read_bytes, sha256
+from ladder.model.errors import LadderError, refuse_unknown
+from ladder.model.files import read_bytes, sha256
 
 _A_CUBIN = "a whole file of one GPU's machine code, as `nvcc -cubin` writes it"
 _NO_STATE = "a kernel whose tables are __constant__ and that calls no function of the device's runtime"
@@ -25,17 +24,10 @@ _NO_STATE = "a kernel whose tables are __constant__ and that calls no function o
 
 @dataclass(frozen=True)
 class CubinRequest(Request):
-    """The kernel of a cubin: its entry is its symbol, and refusals name its `description`."""
-
-    description: str = ""
-
-    @functools.cached_property
-    def key(self) -> str:
-        """Digest of all that the answer depends on."""
-        return digest_json([super().key, self.description])[:32]
+    """The kernel of a cubin: its entry is its symbol."""
 
     def _refusal(self, accepted: str, why: str) -> LadderError:
-        return refuse(self.description, "cubin", self.source.name, accepted, why)
+        return LadderError(f"{self.source.name}: {why}; accepted: {accepted}")
 
     def compile(self) -> tuple[bytes, dict[str, Any]]:
         """(cubin, facts) without compiling; no bytes of what is no cubin, or of another GPU or kernel."""
@@ -48,16 +40,15 @@ class CubinRequest(Request):
             "symbols": {entry: entry},
         }
         try:
-            self._refuse_unfit(cubin)
-            return cubin, facts | self._read(cubin)
+            self._refuse_unfit(cubin, entry)
+            return cubin, facts | self._read(cubin, entry)
         except NoDisassembler:
             raise
         except LadderError as error:
             return b"", facts | {"status": "compile_error", "reason": str(error)}
 
-    def _read(self, cubin: bytes) -> dict[str, Any]:
+    def _read(self, cubin: bytes, entry: str) -> dict[str, Any]:
         """What is only known of a cubin by reading it. Raises LadderError for a damaged one."""
-        (entry,) = self.entries
         try:
             (instructions,) = disassemble([cubin], self.arch)
             facts: dict[str, Any] = launch_resources(cubin, entry)
@@ -70,14 +61,14 @@ class CubinRequest(Request):
         # Nothing says of a global variable that it is only read.
         if state:
             why = f"it uses what outlives a launch: {', '.join(state)}"
-            refusal = self._refusal(_NO_STATE, why)
-            facts |= {"status": "stateful", "reason": str(refusal)}
+            reason = str(self._refusal(_NO_STATE, why))
+            facts |= {"status": "stateful", "reason": reason}
         # Spills and arrays in local memory alike: no log says which.
         facts |= local_traffic(instructions)
         facts["cubin_sha256"] = facts["machine_code"] = sha256(cubin)
         return facts
 
-    def _refuse_unfit(self, cubin: bytes) -> None:
+    def _refuse_unfit(self, cubin: bytes, entry: str) -> None:
         """Raises LadderError for what is no cubin for the architecture with this kernel and no other."""
         if not cubin.startswith(b"\x7fELF"):
             is_ptx = b".version" in cubin[:4096]
@@ -90,9 +81,7 @@ class CubinRequest(Request):
             raise self._refusal(_A_CUBIN, str(error)) from error
         if arch != arch_number(self.arch):
             raise self._refusal(f"one for {self.arch}", f"it is for sm_{arch}")
-        (entry,) = self.entries
-        why = f"{self.source.name} has no such kernel"
-        refuse_unknown(self.description, "entry", entry, kernels, why)
+        refuse_unknown(self.source.name, "entry", entry, kernels)
         kernels.remove(entry)
         if kernels:
             one = "one with the described kernel alone"

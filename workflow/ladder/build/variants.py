@@ -128,8 +128,7 @@ def variant_request(
     digest = source_sha256 or kernel_digest(kernel, include)
     entries = (variant.entry,)
     if kernel.cubin:
-        name = kernel.path.name
-        return CubinRequest(kernel.source, digest, (), entries, arch, (), name)
+        return CubinRequest(kernel.source, digest, (), entries, arch)
     if rule is None:
         folders = (include, *kernel.includes)
         return Request(kernel.source, digest, folders, entries, arch, tuple(options))
@@ -181,10 +180,9 @@ class CompileRequests:
         unlaunched = sweep.never_launched(arch)
         digests, self.variants = dict[str, str](), dict[Variant, Compilable]()
         self.launchers = dict[str, dict[str, Any]]()
-        for variant in sweep.variants:
+        launched = [each for each in sweep.variants if each not in unlaunched]
+        for variant in launched:
             name = variant.kernel.name
-            if variant in unlaunched:
-                continue
             if variant.kernel.launcher is not None:
                 self.launchers[variant.id] = launcher_facts(variant, arch)
                 continue
@@ -192,7 +190,6 @@ class CompileRequests:
                 digests[name] = kernel_digest(variant.kernel, include)
             request = variant_request(variant, include, arch, options, digests[name])
             self.variants[variant] = request
-        launched = [each for each in sweep.variants if each not in unlaunched]
         dtypes = sorted({variant.dtype for variant in launched})
         self.harness = {dtype: harness(sweep.problem, dtype, arch) for dtype in dtypes}
         self.absent = dict[str, dict[str, Any]]()

@@ -3,6 +3,7 @@
 jsonschema-markdown makes a table for each nested model, and gives bounds and patterns as the schema has them.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from itertools import permutations
 from typing import Any
@@ -24,6 +25,8 @@ _SIGNS = {
     "maximum": "<=",
     "exclusiveMaximum": "<",
 }
+
+_PAGE = re.compile(r"docs/[\w-]+\.md")  # config/README.md links it
 
 Schema = Mapping[str, Any]
 
@@ -79,7 +82,8 @@ def _rows(part: Schema, root: Schema, path: str = "") -> Iterator[list[str]]:
         forms = _branches(given, root)
         meanings = [form.get("description", "") for form in (given, *forms)]
         meaning = next(filter(None, meanings), "")
-        yield [f"`{field}`", accepted(given, root), need, " ".join(meaning.split())]
+        linked = _PAGE.sub(r"[\g<0>](../\g<0>)", " ".join(meaning.split()))
+        yield [f"`{field}`", accepted(given, root), need, linked]
         for form in forms:
             inner, suffix = form, ""
             if "items" in form:

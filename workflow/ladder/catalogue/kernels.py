@@ -35,8 +35,11 @@ def problem_name(given: Any, folder: Path) -> Any:
     for name in definition.outputs:
         if name in definition.inputs:
             raise refuse(path, "outputs", name, "a name that no input has")
-    module = str(path.parent / definition.module)
-    definition = definition.model_copy(update={"module": module})
+    module = path.parent / definition.module
+    if not module.is_file():
+        accepted = "a file, relative to the document"
+        raise refuse(path, "module", definition.module, accepted)
+    definition = definition.model_copy(update={"module": str(module)})
     with within(str(path)):
         return problem_of(str(path), definition).name
 
@@ -45,11 +48,10 @@ def check_kernel(kernel: Kernel) -> Kernel:
     """The kernel, held to its files and its problem. Raises LadderError for the first mistake."""
     path = kernel.path
     if not kernel.source.is_file():
-        accepted = "a file, relative to the description"
-        if kernel.launcher:
-            raise refuse(path, "launcher.file", kernel.launcher.file, accepted)
-        if kernel.cubin:
-            raise refuse(path, "cubin", kernel.cubin, accepted)
+        if kernel.file:
+            field = "launcher.file" if kernel.launcher else "cubin"
+            accepted = "a file, relative to the description"
+            raise refuse(path, field, kernel.file, accepted)
         language = "Triton" if kernel.triton else "CUDA"
         raise LadderError(
             f"{path}: the {language} source {kernel.source.name} is missing beside it"
@@ -73,8 +75,7 @@ def _check_fields(kernel: Kernel) -> None:
     for dtype, substitutions in kernel.dtypes.items():
         why = f"the problem {problem.name}"
         refuse_unknown(path, "dtypes", dtype, problem.dtypes, why)
-        names = [*substitutions, *kernel.parameters, "layout"]
-        names += ["dtype"] if kernel.launcher else []
+        names = [*substitutions, *kernel.parameters, "layout", "dtype"]
         for name in re.findall(r"\{(\w+)\}", kernel.entry):
             refuse_unknown(path, f"entry (for {dtype})", name, names)
     # What the compiler says may quote a header: no file of the host is one.

@@ -1,5 +1,6 @@
 """The command line: finds the step that is asked for, and turns mistakes into messages and exit codes."""
 
+import argparse
 import contextlib
 import importlib
 import io
@@ -130,13 +131,10 @@ def takes_verdicts(path: Path) -> bool:
 
 def _emptied_json(words: Sequence[str]) -> Path | None:
     """The file of JSON that `judge` is asked for, also where its other options are wrong; None where there is none."""
-    name = ""
-    for place, word in enumerate(words):
-        option, equals, value = word.partition("=")
-        if option == "--json":
-            name = value if equals else "".join(words[place + 1 : place + 2])
-    file = Path(name)
-    if not name or not takes_verdicts(file):
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--json", nargs="?", type=Path)
+    file: Path | None = parser.parse_known_args(words)[0].json
+    if file is None or not takes_verdicts(file):
         return None
     if file != STDOUT and file.exists():
         file.write_bytes(b"")
@@ -168,7 +166,7 @@ def _run(words: Sequence[str], mistake: int, crash: int) -> tuple[int, str]:
         if isinstance(cause, BrokenPipeError):
             raise cause from None
         if isinstance(cause, typer.Exit):
-            return (leave.code if isinstance(leave.code, int) else 0), ""
+            return cause.exit_code, ""
         # Typer has shown it.
         said = getattr(cause, "format_message", lambda: str(cause))
         return mistake, said()

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from pandas import DataFrame
 
 from ladder.catalogue.documents import parse, parse_yaml, refuse_name
 from ladder.catalogue.kernels import (
@@ -39,8 +38,8 @@ from ladder.cli.options import Config, project
 from ladder.gpu.discovery import find_gpus, of_one_model, slug_of
 from ladder.measure import job
 from ladder.measure.plan_records import PlanRecords
-from ladder.measure.store import Records, read_store
-from ladder.model.errors import LadderError, refuse, refuse_unknown
+from ladder.measure.store import Records, appending, read_store
+from ladder.model.errors import LadderError, refuse
 from ladder.model.files import read_text
 from ladder.model.folders import Project, RunFolder
 from ladder.model.kernel import Kernel
@@ -57,10 +56,12 @@ from ladder.results.judgement import (
     cells_of,
     compiled_cells,
     decide,
-    text,
 )
+from ladder.results.templates import TEMPLATES
 
 LINE = Path("command line")
+CHOICES = ".cache/references"
+"""Store of the references that were chosen, of a checkout or of the folder that `judge` runs in."""
 _SIZES: dict[str, Any] = {
     "gemm": 2048,
     "banks": 4096,
@@ -90,9 +91,9 @@ def measured(
 ) -> tuple[PlanRecords, str]:
     """Compile and measure a sweep in a temporary folder: its plan with the records, and the GPU's name.
 
-    Its kernels are shared out among the GPUs of one model. `on_records` gets a share of the plan, whenever there are
-    more records, and the GPU's name. Raises LadderError without a GPU, and where a kernel that others are timed against
-    does not compile.
+    Its kernels are shared out among the GPUs of one model. References that were chosen on these GPUs before, by what
+    counts today, are not chosen again. `on_records` gets a share of the plan, whenever there are more records, and the
+    GPU's name. Raises LadderError without a GPU, and where a kernel that others are timed against does not compile.
     """
     gpus = find_gpus()
     if not gpus:
@@ -112,10 +113,16 @@ def measured(
     names = list(dict.fromkeys(task.cell.kernel for task in plan.tasks))
     jobs = min(len(names), len(of_one_model(gpus, "")))
     interrupted = threading.Event()
+    uuids = {gpu.uuid for gpu in gpus}
+    choices = checkout.root / CHOICES
+    earlier = read_store(choices).of_sessions(
+        lambda session: session.gpu.get("uuid") in uuids
+    )
 
     def measure(number: int) -> Records:
         folder = RunFolder(Path(place) / str(number))
         share = only_of(plan, names[number::jobs])
+        copy_records(earlier, folder.records)
 
         def look(view: PlanRecords) -> None:
             if interrupted.is_set():
@@ -138,20 +145,39 @@ def measured(
         except KeyboardInterrupt:
             interrupted.set()
             raise
+        new = records.of_sessions(lambda session: session.id not in earlier.sessions)
+        copy_records(lasting_choices(new, plan), choices)
         return PlanRecords(plan, records), device
+
+
+def lasting_choices(records: Records, plan: Plan) -> Records:
+    """The choices of references that another call may go by: of libraries whose versions their conditions name.
+
+    What failed, or shared the GPU, is tried again.
+    """
+    choices = Records().add(records.sessions.values())
+    for record in records:
+        if record.cell.kernel or record.status != "ok":
+            continue
+        own = plan.external.keys() & {*record.cell.reference.libraries}
+        of_system = "system" in record.conditions.host.values()
+        if not (own or of_system or record.result["device"]["busy"]):
+            choices.add([record])
+    return choices
+
+
+def copy_records(records: Records, folder: Path) -> None:
+    """Add records with their sessions to a store."""
+    if records.by_cell:
+        with appending(folder, "choices") as append:
+            for entry in (*records.sessions.values(), *records):
+                append(entry)
 
 
 def only_of(plan: Plan, kernels: Collection[str]) -> Plan:
     """A plan without the tasks of other kernels."""
     tasks = tuple(task for task in plan.tasks if task.cell.kernel in kernels)
     return replace(plan, tasks=tasks)
-
-
-def compile_log(plan: Plan, variant: str, checkout: Project) -> str | None:
-    """What the compiler said of a variant; None where it said nothing, or before logs were kept."""
-    file = f"{plan.variants[variant].get('cubin')}.log"
-    path = checkout.root / plan.job["cubins"] / file
-    return (read_text(path) if path.is_file() else "") or None
 
 
 Words = list[str] | None
@@ -174,10 +200,43 @@ Descriptions = Annotated[list[Path], typer.Argument(metavar="KERNEL...", help=_B
 def described(path: Path, field: str) -> Kernel:
     """The kernel of a description. Raises LadderError for any mistake in it."""
     if path.suffix != ".yaml":
-        accepted = "a kernel's description NAME.yaml, beside its source; or a launcher FILE.so or FILE.py with --entry"
+        accepted = (
+            "a kernel's description NAME.yaml, beside its source or cubin; "
+            "or a launcher FILE.so or FILE.py with --entry"
+        )
         raise refuse(LINE, field, str(path), accepted)
     refuse_name(path)
     return load_kernel(Path(os.path.abspath(path)))
+
+
+_OPTIONS = {
+    "dtype": "--dtype",
+    "dtypes": "--dtype",
+    "launcher.entry": "--entry",
+    "launcher.file": "KERNEL",
+    "layout": "--layout",
+    "layouts": "--layout",
+    "parameters": "--param",
+    "references": "--reference",
+    "regimes": "--regime",
+    "sizes": "--size",
+    "variants": "--param",
+}
+_FIELD = r"(?:variants\[\d+\]\.(?!params))?(launcher\.\w+|\w+)(?:\[\d+\])?(?:\.params)?"
+
+
+@contextmanager
+def by_option(document: Path) -> Iterator[None]:
+    """Inside, a mistake in a field of the document is raised as one in the option that the field comes from."""
+    try:
+        yield
+    except LadderError as error:
+        words = re.sub(
+            f"^{re.escape(str(document))}: {_FIELD}",
+            lambda field: f"{LINE}: {_OPTIONS.get(field[1], field[1])}",
+            str(error),
+        )
+        raise LadderError(words) from error
 
 
 def launched(
@@ -192,11 +251,13 @@ def launched(
 
     As references of a GEMM do, it computes with alpha = 1 and beta = 0 alone.
     """
+    accepted = [*PROBLEMS, "NAME.yaml of your own"]
     if problem is None:
-        accepted = ", ".join(PROBLEMS)
-        raise LadderError(f"{LINE}: --problem is missing; accepted: {accepted}")
+        wanted = ", ".join(accepted)
+        raise LadderError(f"{LINE}: --problem is missing; accepted: {wanted}")
     problem = problem_name(problem, Path())
-    refuse_unknown(LINE, "--problem", problem, PROBLEMS)
+    if problem not in PROBLEMS:
+        raise refuse(LINE, "--problem", problem, accepted)
     solved = PROBLEMS[problem]
     document: dict[str, Any] = {
         "summary": "a launcher without a description",
@@ -214,7 +275,8 @@ def launched(
     if {*solved.scalars} & {*WEIGHTS}:
         document["weights"] = "none"
     whole = Path(os.path.abspath(path))
-    return check_kernel(parse(Kernel, document, whole, problems=PROBLEMS))
+    with by_option(whole):
+        return check_kernel(parse(Kernel, document, whole, problems=PROBLEMS))
 
 
 def references_of(
@@ -264,39 +326,12 @@ def parameters(words: Words) -> dict[str, Any]:
     return values
 
 
-_OPTIONS = {
-    "dtypes": "--dtype",
-    "layout": "--layout",
-    "sizes": "--size",
-    "variants": "--param",
-    "references": "--reference",
-    "regimes": "--regime",
-}
-_FIELD = re.compile(rf"^{LINE}: (\w+)(?:\[\d+\])?(?:\.params)?")
-
-
-@contextmanager
-def by_option() -> Iterator[None]:
-    """Inside, a mistake in a field of the sweep is raised as one in the option that the field comes from."""
-    try:
-        yield
-    except LadderError as error:
-        words = _FIELD.sub(
-            lambda field: f"{LINE}: {_OPTIONS.get(field[1], field[1])}", str(error)
-        )
-        raise LadderError(words) from error
-
-
 class Judging:
-    """Says what becomes of each kernel as soon as it is known.
-
-    code: the highest exit code so far. opaque: names of kernels that a launcher launches.
-    """
+    """Says what becomes of each kernel as soon as it is known. code: the highest exit code so far."""
 
     def __init__(self, checkout: Project, file: Path | None) -> None:
         self.checkout = checkout
         self.code = 0
-        self.opaque = set[str]()
         self._said = set[str]()
         self._saying = threading.Lock()  # GPUs have a thread each
         self._file = file
@@ -309,26 +344,27 @@ class Judging:
             alone = replace(view, plan=only_of(view.plan, [name]))
             if not last and not alone.is_complete():
                 continue
+            published = self.checkout.published(slug_of(device)).tables
+            components = tables.read("components", published, required=False)
             with self._saying:
                 try:
-                    cells = cells_of(alone, self._components(device))
+                    cells = cells_of(alone, components)
                 except LadderError as error:
                     self.give_up([name], error)
                 else:
                     self.say(alone.plan, device, cells)
 
-    def _components(self, device: str) -> DataFrame:
-        published = self.checkout.published(slug_of(device)).tables
-        return tables.read("components", published, required=False)
-
     def say(self, plan: Plan, device: str, cells: list[JudgedCell]) -> None:
         """Print a kernel's verdict, and write its JSON."""
         task = plan.tasks[0]
+        facts = plan.variants[task.variant]
+        log = self.checkout.root / plan.job["cubins"] / f"{facts.get('cubin')}.log"
+        said = read_text(log) if log.is_file() else ""
         for cell in cells:
-            cell["compile_log"] = compile_log(plan, task.variant, self.checkout)
-        verdict, _ = decide(cells)
-        trust = "opaque" if task.cell.kernel in self.opaque else "compiled"
-        tolerance = plan.definition.tolerance if plan.definition else None
+            cell["compile_log"] = said or None
+        verdict, because = decide(cells)
+        definition = plan.definition
+        trust = "opaque" if "launcher" in facts else "compiled"
         fields = {
             "verdict": verdict,
             "exit_code": EXIT_CODES[verdict],
@@ -337,15 +373,14 @@ class Judging:
             "device": device or None,
             "trust": trust,
             "unseen": UNSEEN[trust],
-            "tolerance": tolerance,
+            "tolerance": definition and definition.tolerance.model_dump(),
             "cells": cells,
         }
         try:
-            shown = text(task.variant, device or plan.arch, cells, trust)
-            if tolerance:
-                shown += f"\ntolerance, no bound: {tolerance}"
+            template = TEMPLATES.get_template("judge.j2")
+            text = template.render(variant=task.variant, because=because, **fields)
             to_stdout = self._file == STDOUT
-            print(printable(shown), file=sys.stderr if to_stdout else sys.stdout)
+            print(printable(text), file=sys.stderr if to_stdout else sys.stdout)
         finally:
             self._write(task.cell.kernel, fields)
 
@@ -422,10 +457,8 @@ def judge(
         accepted = "a launcher FILE.so or FILE.py with --entry"
         raise refuse(LINE, "--problem", problem, accepted)
     if compile_only and (reference or against):
-        accepted = "--compile-only alone, which times nothing"
-        option = "--reference" if reference else "--against"
-        value = " ".join(reference or [str(against)])
-        raise refuse(LINE, option, value, accepted)
+        wanted = "--compile-only alone, which times nothing"
+        raise LadderError(f"{LINE}: --reference or --against; accepted: {wanted}")
     checkout = Project(Path(os.path.abspath(project(context).root)))
     judging = Judging(checkout, json_)
     params = parameters(param)
@@ -449,12 +482,10 @@ def judge(
             continue
         group = kernel.problem.name, dtype or next(iter(kernel.dtypes))
         groups.setdefault(group, {})[kernel.name] = kernel
-        if kernel.launcher:
-            judging.opaque.add(kernel.name)
     settings = settings_of(config, arch=arch)
     sizes = [parse_yaml(word, f"{LINE}: --size") for word in size or ()]
     # All of them, so that no mistake is found behind an hour of measuring.
-    sweeps = list[Sweep]()
+    sweeps = list[tuple[Sweep, dict[str, Kernel]]]()
     for (solved, of_dtype), members in groups.items():
         references: list[Any] = [{"kernel": next(iter(members))}]
         catalog = members
@@ -474,10 +505,10 @@ def judge(
             "references": references,
             "regimes": regime or ["cold", "warm"],
         }
-        with by_option():
+        with by_option(LINE):
             made = make_sweep(LINE, fields, catalog, checkout.root)
-        sweeps.append(replace(made, name="judge"))
-    for sweep, members in zip(sweeps, groups.values(), strict=True):
+        sweeps.append((replace(made, name="judge"), members))
+    for sweep, members in sweeps:
         try:
             if compile_only:
                 plan = compiled_here(checkout, sweep, settings)

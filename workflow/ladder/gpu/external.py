@@ -113,10 +113,7 @@ class ExternalCode:
     def _launcher(
         self, problem: Problem, instance: Instance, params: Params
     ) -> Launcher:
-        sizes: dict[str, Any] = {
-            name: instance.size[name] for name in problem.size_fields
-        }
-        sizes |= params
+        sizes: dict[str, Any] = {**instance.size, **params}
         scalars = {name: instance.scalars[name] for name in problem.scalars}
         stream = int(instance.gpu.stream.handle)
         tensors = {name: instance.tensors[name] for name in problem.buffers}

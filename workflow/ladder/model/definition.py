@@ -8,7 +8,13 @@ from ladder.model.document import Document, Expression, Name, Some, Text
 
 Shapes = Annotated[dict[Name, list[Expression]], Field(min_length=1)]
 Share = Annotated[float, Field(ge=0, lt=1)]
-Tolerance = Annotated[dict[Literal["rtol", "atol"], Share], Field(min_length=2)]
+
+
+class Tolerance(Document):
+    """A result may lie atol + rtol |expected| off."""
+
+    rtol: Share
+    atol: Share
 
 
 class Definition(Document):
@@ -27,4 +33,3 @@ class Definition(Document):
     kinds: Some[Literal["uniform", "positive", "integers", "wide", "equal", "spikes"]]
     """of inputs, see docs/judge.md; the first is timed"""
     tolerance: Tolerance
-    """a result may lie atol + rtol |expected| off"""

@@ -238,7 +238,8 @@ class Kernel(Document):
     summary: Text
     """what the kernel computes and the one technique it is about"""
     problem: ProblemName
-    """folder in workflow/ladder/problems, such as gemm"""
+    """folder in workflow/ladder/problems, such as gemm; or NAME.yaml, relative to the description, of a problem of
+    one's own (docs/own-problems.md)"""
     origin: Some[str]
     """where the idea comes from: a key of docs/sources.md, and the place in it"""
     launcher: LauncherRule | None = None
@@ -261,7 +262,7 @@ class Kernel(Document):
     """of a kernel in Triton, whose source is NAME.py"""
     cubin: Text | None = None
     """file of machine code in place of a source, relative to the description: of one GPU architecture, with this kernel
-    alone"""
+    alone (docs/cubins.md)"""
     parameters: dict[Name, Parameter] = {}
     """name -> the values it may take"""
     constraints: list[Condition] = []
@@ -315,10 +316,14 @@ class Kernel(Document):
         return self._path.stem
 
     @property
+    def file(self) -> str | None:
+        """What it names in place of a source beside it."""
+        return self.launcher.file if self.launcher else self.cubin
+
+    @property
     def source(self) -> Path:
-        file = self.launcher.file if self.launcher else self.cubin
-        if file:
-            return Path(os.path.normpath(self._path.parent / file))
+        if self.file:
+            return Path(os.path.normpath(self._path.parent / self.file))
         return self._path.with_suffix(".py" if self.triton else ".cu")
 
     @property

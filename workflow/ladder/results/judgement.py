@@ -14,7 +14,6 @@ from ladder.model.schemas import TableRow
 from ladder.results.collect import collect_sweep, summarised, throttled
 from ladder.results.sessions import prepare_sessions
 from ladder.results.statistics import estimate, records, size_of
-from ladder.results.templates import TEMPLATES
 from ladder.results.verdicts import widened
 
 UNSEEN: dict[str, list[str]] = {
@@ -60,19 +59,18 @@ JudgedCell = dict[str, Any]
 """What became of the kernel at a size in a regime, as docs/judge.md has it; None where there is no number."""
 
 
-def _unlaunched(plan: Plan, task: Task) -> tuple[str, str]:
-    """Status and reason of a task that is not launched; ok and "" of others."""
+def outcome(view: PlanRecords, task: Task, regime: str | None = "") -> Outcome:
+    """What became of a task in a regime (the plan's first), or by its compiler alone (None).
+
+    Raises LadderError where it could not be measured.
+    """
     if task.launch is None:
-        return "unsupported", task.absent or ""
-    why = plan.broken(task)
-    return ("ok", "") if why is None else (plan.variants[task.variant]["status"], why)
-
-
-def outcome(view: PlanRecords, task: Task, regime: str = "") -> Outcome:
-    """What became of a task in a regime (the plan's first). Raises LadderError where it could not be measured."""
-    status, why = _unlaunched(view.plan, task)
-    if status != "ok":
-        return status, why, {}
+        return "unsupported", task.absent or "", {}
+    why = view.plan.broken(task)
+    if why is not None:
+        return view.plan.variants[task.variant]["status"], why, {}
+    if regime is None:
+        return "ok", "", {}
     regime = regime or view.plan.regimes[0]
     cell = f"{task.variant} at {dict(task.cell.size)}, {regime}"
     record = view.current_record(task, regime)
@@ -109,10 +107,7 @@ def _cell(
     view: PlanRecords, task: Task, regime: str | None, deviation: float | None
 ) -> JudgedCell:
     """`regime`: None of a cell that is not launched."""
-    result: TableRow = {}
-    status, reason = _unlaunched(view.plan, task)
-    if regime:
-        status, reason, result = outcome(view, task, regime)
+    status, reason, result = outcome(view, task, regime)
     summary, device = summarised(result), result.get("device") or {}
     known = {**summary, **device, **(result.get("check") or {})}
     known |= view.plan.variants.get(task.variant, {})
@@ -170,20 +165,3 @@ def decide(cells: Sequence[JudgedCell]) -> tuple[str, list[JudgedCell]]:
         return "slower", slower
     tied = [cell for cell in first if cell["speedup_low"] <= 1]
     return ("tie", tied) if tied else ("faster", first)
-
-
-def text(
-    variant: str, device: str, cells: Sequence[JudgedCell], trust: str = "compiled"
-) -> str:
-    """A line a cell and the verdict, for people to read."""
-    verdict, because = decide(cells)
-    template = TEMPLATES.get_template("judge.j2")
-    return template.render(
-        variant=variant,
-        device=device,
-        cells=cells,
-        verdict=verdict,
-        because=because,
-        trust=trust,
-        unseen=UNSEEN[trust],
-    )

@@ -88,7 +88,7 @@ class OwnInstance(Instance):
             in_fp64 = self._in_fp64[name]
             count = in_fp64.elements
             buffers = worst.pointer, self.pointer(name), in_fp64.pointer
-            allowed = tolerance["rtol"], tolerance["atol"]
+            allowed = tolerance.rtol, tolerance.atol
             run(f"compare_output<{element}>", count, *buffers, count, *allowed)
         kernel = "check_worst" if slot else "take_worst"
         return HarnessCall(f"{kernel}<{element}>", 1, (worst.pointer,))
