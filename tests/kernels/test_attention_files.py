@@ -149,6 +149,7 @@ def test_outputs_in_fp8_are_right(
         ("7b", "bf16", 128, 0, "late", {}),
         ("7b", "fp16", 128, 1, "early", {}),
         ("7b", "bf16", 64, 1, "shuffled", {"consumers": 3}),
+        ("7b", "bf16", 128, 1, "late", {"softmax": "LeanSoftmax"}),
         ("8", "bf16", 128, 0, "late", {"softmax": "LeanSoftmax"}),
         ("8", "fp16", 128, 1, "early", {"softmax": "LeanSoftmax"}),
         ("8", "bf16", 64, 1, "shuffled", {"consumers": 3}),
@@ -248,7 +249,7 @@ BARRIER = "before a barrier"
 SOFTMAX = "epilogue/online_softmax.cuh"
 TURNS = "schedule/turns.cuh"
 ROWS = "schedule/row_tiles.cuh"
-LEAN = "epilogue/lean_softmax.cuh"
+LEAN = "epilogue/bounded_softmax.cuh"
 STORE = "epilogue/row_tile_store.cuh"
 STORER = "schedule/store_tiles.cuh"
 FENCE = "        fence_async_proxy();  // shows the thread's part of P to wgmma\n"

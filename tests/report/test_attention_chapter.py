@@ -40,7 +40,7 @@ RATES = {
     "8": 640,
     "8b": 580,
 }
-RATES |= {"9": 650, "9b": 590}
+RATES |= {"9": 650, "9b": 590, "10": 645, "10b": 585}
 """TFLOP/s of the rungs, at any length."""
 
 
