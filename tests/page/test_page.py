@@ -471,9 +471,9 @@ def test_a_ladder_over_a_rung_of_its_own_says_over_which(browser: Browser) -> No
     assert "1.95" not in causal, "which is over a causal rung"
     browser.open("chart=attention")
     said = browser.find("#chart-findings").text
-    assert re.match(r"The fastest at 8192x32x128 is \d+ \D+ with \d+ TFLOP/s\.", said), (
-        "not causal over masked tiles"
-    )
+    assert re.match(
+        r"The fastest at 8192x32x128 is \d+ \D+ with \d+ TFLOP/s\.", said
+    ), "not causal over masked tiles"
 
 
 @pytest.mark.slow

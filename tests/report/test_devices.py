@@ -20,7 +20,7 @@ NAMES = ("timings", "resources", "sessions", "metrics", "claims", "notes", "jobs
 
 @pytest.fixture(scope="module")
 def data() -> RunData:
-    return published_of("fp32_ladder", "bank_stride")
+    return published_of("fp32_rungs", "bank_stride")
 
 
 def device(
@@ -94,8 +94,8 @@ def test_the_first_screen_sets_this_gpu_beside_those_that_were_measured(
     (steps,) = [
         line for line in first.splitlines() if line.startswith("| Which three steps")
     ]
-    assert "| Coalesced loads (12 times), then" in steps, "here"
-    assert "| Coalesced loads (15 times), then" in steps, (
+    assert "| Coalesced (12 times), then" in steps, "here"
+    assert "| Coalesced (15 times), then" in steps, (
         "whose steps are made 1.25 times as large"
     )
     assert "| Does double buffering pay?" not in first, (

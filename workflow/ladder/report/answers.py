@@ -54,7 +54,7 @@ QUESTIONS = (
     Question("fastest_bf16", "Which bf16 GEMM is fastest?", "hopper_dtypes"),
     Question("fastest_fp32", "Which FP32 GEMM is fastest?", "fp32_tensor", "curves"),
     Question(
-        "three_steps", "Which three steps matter most in FP32?", "fp32_ladder", "ladder"
+        "three_steps", "Which three steps matter most in FP32?", "fp32_rungs", "ladder"
     ),
     Question(
         "double_buffering", "Does double buffering pay?", "fp32_as_written", "curves"
