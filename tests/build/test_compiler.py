@@ -262,6 +262,7 @@ def test_options_and_architecture_reach_the_compiler(workshop: Workshop) -> None
             f"{SIMPLE}\n__device__ float low() {{ return -INFINITY; }}",
             'identifier "INFINITY" is undefined',
         ),
+        (f"{SIMPLE}\nvoid launch() {{}}", "is considered a host function"),
     ],
 )
 def test_what_the_host_has_is_told_with_the_page_that_names_others(
@@ -281,6 +282,16 @@ def test_an_entry_that_a_source_does_not_have_is_told_with_those_that_it_has() -
         compile_source(source, "mine.cu", ["my_gem"], [], "sm_90a")
     assert str(refused.value) == (
         "mine.cu: entry: 'my_gem' is not accepted (did you mean 'my_gemm'?); accepted: my_gemm"
+    )
+
+
+@pytest.mark.parametrize("entry", ["tiled", "tiled<1>"])
+def test_an_entry_that_is_no_instance_of_its_template_is_told_so(entry: str) -> None:
+    source = "template <int M, int N> __global__ void tiled(float* c) { c[M] = N; }"
+    with pytest.raises(CompileError) as refused:
+        compile_source(source, "mine.cu", [entry], [], "sm_90a")
+    assert str(refused.value) == (
+        f"mine.cu: entry: {entry!r} is not accepted; accepted: tiled<…> with every argument of the template"
     )
 
 

@@ -265,7 +265,7 @@ MISTAKES = [
         Mistake(
             f"{field} of {values}",
             launch(**{field: values}),
-            (KERNEL, f"launch.{field}", str(values), most),
+            (KERNEL, f"launch.{field} at 4096", str(values), most, "a constraint"),
         )
         for field, values, most in LIMITS
     ),
@@ -558,7 +558,25 @@ MISTAKES = [
         "misspelt name in an expression",
         "ceil_div(elements - 2 * radius, threads)",
         "ceil_div(elments - 2 * radius, threads)",
-        "launch … ceil_div(elments … 'elments' is not accepted (did you mean 'elements'?); it is not defined",
+        "launch.grid … ceil_div(elments … 'elments' is not accepted (did you mean 'elements'?); it is not defined",
+    ),
+    in_kernel(
+        "an expression cut at its comma",
+        '["ceil_div(elements - 2 * radius, threads)"]',
+        "[ceil_div(elements - 2 * radius, threads)]",
+        "launch.grid at 4096: expression 'ceil_div(elements - 2 * radius' … quote it",
+    ),
+    in_kernel(
+        "a number for a list",
+        "block: [threads]",
+        "block: threads",
+        "launch.block: 'threads' is not accepted; accepted: a list, as ['threads']",
+    ),
+    in_kernel(
+        "C's word for int32",
+        "elements, type: int32",
+        "elements, type: int",
+        "arguments[2].type: 'int' … did you mean 'int32'",
     ),
     in_kernel(
         "expression that reaches for Python",
@@ -592,7 +610,7 @@ MISTAKES = [
         for given, says in {
             "elments": ("'elments'", "did you mean 'elements'"),
             "elements * reach": ("'elements * reach'", "'reach'", "radius, threads"),
-            "elements / 3": ("gave 1365.3", "a whole number is needed"),
+            "elements / 3": ("gave 1365.3", "accepted: a // b and ceil_div(a, b)"),
             "elements *": ("expression 'elements *'",),
             "'a'": ("expression \"'a'\"", "not str"),
             0.5: ("gave 0.5, a whole number is needed",),

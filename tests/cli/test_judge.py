@@ -595,6 +595,10 @@ def test_a_description_may_name_a_launcher(judge: Run, tmp_path: Path) -> None:
         ("--entry launch_it --problem attention", "--param: the problem attention"),
         ("--entry launch_it --problem gemm --dtype fp64", "line: --dtype: 'fp64' is"),
         ("--entry launch_it --problem gemm --layout N", "line: --layout: 'N' is not"),
+        (
+            "--entry launch_it --problem gemm --compile-only",
+            "nothing of a launcher is compiled here; accepted: a source or a cubin",
+        ),
         ("--entry l{ --problem gemm", "command line: --entry: 'l{' is not accepted"),
     ],
 )

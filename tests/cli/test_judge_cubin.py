@@ -124,6 +124,11 @@ MISTAKES: dict[str, tuple[Callable[[], bytes], str, str]] = {
         "compile_error",
         "mine.cubin: entry: 'exploit' is not accepted; accepted: other",
     ),
+    "no kernel": (
+        lambda: compile_text("template <int> __global__ void f() {}", [], [], ARCH),
+        "compile_error",
+        "mine.cubin: it has no kernel: of a template only what is launched",
+    ),
     "two kernels": (
         lambda: cubin_of(TWO),
         "compile_error",
@@ -229,7 +234,7 @@ def test_arguments_spills_and_launches_are_those_of_the_description(
     [
         (
             {"cubin": "none.cubin"},
-            "cubin: 'none.cubin' is not accepted; accepted: a file, relative to the description",
+            "cubin: 'none.cubin' is not accepted; there is no such file; accepted: a file, relative to the description",
         ),
         ({"cubin": "''"}, "cubin: '' is not accepted"),
         (

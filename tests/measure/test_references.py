@@ -279,7 +279,10 @@ def test_a_file_that_cannot_be_imported_or_has_changed_leaves_a_note(
 @pytest.mark.parametrize(
     ("fields", "says"),
     [
-        ({"entry": "fails"}, "libmine.so: fails: fails returned 3; 0 is success"),
+        (
+            {"entry": "fails"},
+            "libmine.so: fails: fails returned 3; 0 is success (a void function",
+        ),
         (
             {"entry": "absent"},
             "libmine.so: absent: no entry 'absent'; accepted: a function exported",

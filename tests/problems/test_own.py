@@ -285,7 +285,10 @@ def test_the_largest_error_ends_at_the_slot(worst: float) -> None:
     ("changed", "says"),
     [
         ({"module": None}, "the field 'module' is missing"),
-        ({"size": {"m": 1, "n": 1, "pixels": 3}}, "size_fields: pixels: accepted: "),
+        (
+            {"size": {"m": 1, "n": 1, "pixels": 3}},
+            "size: 'pixels' is not accepted; accepted: m, ",
+        ),
         ({"inputs": {"x": ["m", "q"]}}, "'q'"),
         ({"outputs": {"x": ["m"]}}, "outputs: 'x' is not accepted; accepted: a name"),
         ({"dtype": "int32"}, "dtype: 'int32' is not accepted"),

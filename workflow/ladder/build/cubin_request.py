@@ -19,6 +19,7 @@ from ladder.model.errors import LadderError, refuse_unknown
 from ladder.model.files import read_bytes, sha256
 
 _A_CUBIN = "a whole file of one GPU's machine code, as `nvcc -cubin` writes it"
+_ONE = "one with the described kernel alone"
 _NO_STATE = "a kernel whose tables are __constant__ and that calls no function of the device's runtime"
 
 
@@ -81,8 +82,11 @@ class CubinRequest(Request):
             raise self._refusal(_A_CUBIN, str(error)) from error
         if arch != arch_number(self.arch):
             raise self._refusal(f"one for {self.arch}", f"it is for sm_{arch}")
+        if not kernels:
+            why = "it has no kernel: of a template only what is launched in its file, or instantiated there, is one"
+            raise self._refusal(_ONE, why)
         refuse_unknown(self.source.name, "entry", entry, kernels)
         kernels.remove(entry)
         if kernels:
-            one = "one with the described kernel alone"
-            raise self._refusal(one, f"it has other kernels: {', '.join(kernels)}")
+            others = ", ".join(kernels)
+            raise self._refusal(_ONE, f"it has other kernels: {others}")

@@ -48,13 +48,16 @@ _NOT_OF_THE_FILES = re.compile(
 """Words by which one source becomes another machine code: at another time, and where a host has other files."""
 
 _NOT_IN_NVRTC = re.compile(
-    r'cannot open source file|identifier "(?:[A-Z_]+|u?int\d*_t|uint|printf)" is undefined'
+    r'cannot open source file|considered a host function|identifier "(?:[A-Z_]+|u?int\d*_t|uint|printf)" is undefined'
 )
 _NO_ENTRY = re.compile(r'__nv_name_map\(\d+\): error: identifier "(\w+)" is undefined')
-_KERNEL = re.compile(r"\b__global__\s+void\s+(?:__\w+__\s*\([^()]*\)\s*)*(\w+)\s*\(")
-_HINT = (
-    "NVRTC has no headers of the host: see 'From nvcc to NVRTC' in docs/add-a-kernel.md"
+_NO_INSTANCE = re.compile(
+    r'__nv_name_map\(\d+\): error: cannot determine which instance of function template "(\w+)"'
+    r".*?#pragma nv_mangled_name ([^\n]+)",
+    re.DOTALL,
 )
+_KERNEL = re.compile(r"\b__global__\s+void\s+(?:__\w+__\s*\([^()]*\)\s*)*(\w+)\s*\(")
+_HINT = "NVRTC has no headers of the host and no host code: see 'From nvcc to NVRTC' in docs/add-a-kernel.md"
 
 
 class CompileError(LadderError):
@@ -188,6 +191,11 @@ def compile_source(
             if missing := _NO_ENTRY.search(log):
                 raise CompileError(
                     str(refuse(name, "entry", missing[1], _KERNEL.findall(text)))
+                )
+            if template := _NO_INSTANCE.search(log):
+                accepted = f"{template[1]}<…> with every argument of the template"
+                raise CompileError(
+                    str(refuse(name, "entry", template[2].strip(), accepted))
                 )
             raise CompileError(log or status.name)
         symbols = {}

@@ -15,6 +15,7 @@ from ladder.model.expressions import FUNCTIONS, evaluate
 from ladder.model.kernel import Argument, Kernel, Variant
 from ladder.model.plan import L2_PROMOTIONS
 from ladder.model.problem import ELEMENT_BYTES, WEIGHTS
+from ladder.model.schemas import SIZE_COLUMNS
 from ladder.problems.registry import PROBLEMS, problem_of
 
 
@@ -32,6 +33,8 @@ def problem_name(given: Any, folder: Path) -> Any:
         return given
     path = Path(os.path.abspath(folder / given))
     definition = parse(Definition, read_yaml(path), path)
+    for field in definition.size:
+        refuse_unknown(path, "size", field, SIZE_COLUMNS)
     for name in definition.outputs:
         if name in definition.inputs:
             raise refuse(path, "outputs", name, "a name that no input has")
@@ -51,7 +54,7 @@ def check_kernel(kernel: Kernel) -> Kernel:
         if kernel.file:
             field = "launcher.file" if kernel.launcher else "cubin"
             accepted = "a file, relative to the description"
-            raise refuse(path, field, kernel.file, accepted)
+            raise refuse(path, field, kernel.file, accepted, "there is no such file")
         language = "Triton" if kernel.triton else "CUDA"
         raise LadderError(
             f"{path}: the {language} source {kernel.source.name} is missing beside it"

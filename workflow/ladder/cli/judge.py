@@ -475,8 +475,9 @@ def judge(
                 else launched(path, entry, problem, dtype, layout, params)
             )
             if kernel.launcher and compile_only:
-                accepted = "a kernel that is compiled here, as a launcher is not"
-                raise refuse(LINE, "KERNEL", str(path), accepted)
+                accepted = "a source or a cubin; leave out --compile-only, on a GPU"
+                why = "nothing of a launcher is compiled here"
+                raise refuse(LINE, "KERNEL", str(path), accepted, why)
         except LadderError as error:
             judging.give_up([path.stem], error)
             continue

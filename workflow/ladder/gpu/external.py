@@ -211,7 +211,9 @@ class ExternalCode:
 def _call(function: Any, *arguments: Any) -> None:
     """Call a C function. Raises LadderError where it says that it failed."""
     if code := function(*arguments):
-        raise LadderError(f"{function.__name__} returned {code}; 0 is success")
+        raise LadderError(
+            f"{function.__name__} returned {code}; 0 is success (a void function returns anything: let it return int)"
+        )
 
 
 @contextlib.contextmanager

@@ -128,6 +128,8 @@ def _explain(file: File, error: ErrorDetails) -> LadderError:
         accepted = re.findall("'(.*?)'", context["expected"])
     elif kind == "model_type":  # its own message names a class
         accepted = "a mapping of fields"
+    elif kind == "list_type" and isinstance(error["input"], str | int | float):
+        accepted = f"a list, as [{error['input']!r}]"
     return refuse(file, _field(loc), error["input"], accepted)
 
 

@@ -29,14 +29,25 @@ def refuse(
         names = [str(name) for name in accepted]
         accepted = ", ".join(names) or "nothing"
     shown = _SHORT.repr(value)
-    close = difflib.get_close_matches(shown.strip("'"), names, n=1)
-    hint = f" (did you mean {close[0]!r}?)" if close else ""
-    if close and close[0] == str(value):
+    near = _nearest(shown.strip("'"), names)
+    hint = f" (did you mean {near!r}?)" if near else ""
+    if near and near == str(value):
         hint = f" (it is {'text' if isinstance(value, str) else 'no text'})"
     reason = f" {why};" if why else ""
     return LadderError(
         f"{file}: {field}: {shown} is not accepted{hint};{reason} accepted: {accepted}"
     )
+
+
+def _nearest(word: str, names: list[str]) -> str | None:
+    """The name that is nearest to a word, of equals the first; None where none is near."""
+    matcher = difflib.SequenceMatcher(None, b=word)
+    likeness = dict[str, float]()
+    for name in names:
+        matcher.set_seq1(name)
+        likeness[name] = matcher.ratio()
+    near = max(names, key=likeness.__getitem__, default=None)
+    return near if near is not None and likeness[near] >= 0.6 else None
 
 
 def refuse_unknown(

@@ -68,6 +68,10 @@ def _parsed(expression: str) -> tuple[ast.expr, frozenset[str]]:
     try:
         if len(expression) > 1000:
             raise ValueError("longer than 1000 characters")
+        if expression.count("(") > expression.count(")"):
+            raise ValueError(
+                "a ) is missing; in a list of YAML it ends at a comma: quote it"
+            )
         # SimpleEval.parse takes assignments and several statements too, and evaluates the first.
         tree = ast.parse(expression.strip(), mode="eval").body
         nodes = list(ast.walk(tree))
@@ -124,6 +128,7 @@ def whole(expression: str | int, names: Mapping[str, Any]) -> int:
     value = evaluate(expression, names)
     if isinstance(value, bool) or value != int(value):
         raise LadderError(
-            f"expression {expression!r}: gave {value!r}, a whole number is needed"
+            f"expression {expression!r}: gave {value!r}, a whole number is needed; "
+            "accepted: a // b and ceil_div(a, b) in place of a / b"
         )
     return int(value)

@@ -24,6 +24,7 @@ from ladder.model.architecture import (
     lacking,
     limits_of,
 )
+from ladder.model.cell import size_label
 from ladder.model.document import (
     Arch,
     Condition,
@@ -503,13 +504,15 @@ class Variant:
         given = {"grid": rule.grid, "block": self.kernel.block}
         given["cluster"] = rule.cluster or [1]
         dims = {}
-        with within(f"{path}: launch"):
-            for field, texts in given.items():
+        at = f"at {size_label(size)}"
+        for field, texts in given.items():
+            with within(f"{path}: launch.{field} {at}"):
                 dims[field] = [whole(text, names) for text in texts]
+        with within(f"{path}: launch.shared_bytes {at}"):
             shared = whole(rule.shared_bytes, names)
         if not 0 <= shared < 2**31:
             accepted = "a whole number >= 0 and < 2**31"
-            raise refuse(path, "launch.shared_bytes", shared, accepted)
+            raise refuse(path, f"launch.shared_bytes {at}", shared, accepted)
         for field, values in dims.items():
             most = _MOST[field]
             fits = all(
@@ -517,7 +520,8 @@ class Variant:
             )
             if not fits or math.prod(values) > most[0]:
                 accepted = f"whole numbers >= 1, at most {most}, and {most[0]} in all"
-                raise refuse(path, f"launch.{field}", values, accepted)
+                accepted += "; or a constraint that rules this size out"
+                raise refuse(path, f"launch.{field} {at}", values, accepted)
         grid, block, cluster = map(_in_three, dims.values())
         return Geometry(grid, block, None if cluster == (1, 1, 1) else cluster, shared)
 
