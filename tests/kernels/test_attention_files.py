@@ -106,6 +106,10 @@ OTHERS: list[tuple[str, dict[str, Any], Case]] = [
     ("6", {"consumers": 3}, ("fp16", 64, 1, 64, 257, "rising", "early")),
     ("7", {"consumers": 3}, ("bf16", 64, 1, 64, 330, "wide", "late")),
     ("7b", {"consumers": 3}, ("bf16", 64, 1, 64, 257, "rising", "early")),
+    # Tiles of 160 keys, one to three.
+    ("7b", {}, ("fp16", 64, 0, 160, 160, "uniform", "early")),
+    ("7b", {}, ("bf16", 128, 1, 160, 161, "rising", "late")),
+    ("7b", {"softmax": "LeanSoftmax"}, ("bf16", 128, 0, 160, 330, "wide", "shuffled")),
     ("8", {"consumers": 3}, ("fp16", 64, 1, 64, 257, "rising", "early")),
     # Six tiles, more than there are stages.
     ("5", {"stages": 3}, ("bf16", 64, 0, 64, 330, "rising", "early")),
@@ -250,6 +254,7 @@ SOFTMAX = "epilogue/online_softmax.cuh"
 TURNS = "schedule/turns.cuh"
 ROWS = "schedule/row_tiles.cuh"
 LEAN = "epilogue/bounded_softmax.cuh"
+TILES = "mma/attention_tiles.cuh"
 STORE = "epilogue/row_tile_store.cuh"
 STORER = "schedule/store_tiles.cuh"
 FENCE = "        fence_async_proxy();  // shows the thread's part of P to wgmma\n"
@@ -332,6 +337,9 @@ MISTAKES: list[tuple[str, str, str, str, str]] = [
         "ever",
     ),
     ("7b", OWN, "tile.steps > 1);", "1);", "wrong|before it is written"),
+    ("7b", TILES, "step * 2 * eight_lines", "step * eight_lines", WRONG),
+    ("7b", TILES, "Keys * line_bytes, eight_lines", "64 * line_bytes, 1024", WRONG),
+    ("7b", TILES, "from, first_key, 64 * i, full", "from, 0, 64 * i, full", WRONG),
     ("8", ROWS, "count() - 1)", "count())", "counter"),
     ("8", OWN, "mbarrier_arrive(q_ring.full[q_at.stage]);", "", "ever"),
     (
@@ -445,7 +453,7 @@ def test_mistakes_show(
         ]
     elif rung in ("7b", "8"):
         lean = {"softmax": "LeanSoftmax"} if file == LEAN else {}
-        one = variant(rung, "bf16", 128, 1, 128, **lean)
+        one = variant(rung, "bf16", 128, 1, 160 if file == TILES else 128, **lean)
         heads = 3
         clusters = 2
     else:
