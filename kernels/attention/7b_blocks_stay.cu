@@ -14,16 +14,17 @@
 // stores take a few percent of a block with few steps.
 //
 // Element: __nv_bfloat16 or __half. Depth: 64 or 128 elements of a row. Causal: row i sees keys up to i. BN:
-// keys of a tile. Stages: tiles in each ring. Consumers: 2 or 3. Softmax: OnlineSoftmax or LeanSoftmax.
-// taken: a counter that is zero.
+// keys of a tile. Stages: tiles in each ring. Consumers: 2 or 3. Softmax: OnlineSoftmax, LeanSoftmax or
+// EagerSoftmax. taken: a counter that is zero.
 
-#include "epilogue/bounded_softmax.cuh"
+#include "epilogue/eager_softmax.cuh"
 #include "schedule/ring.cuh"
 #include "schedule/row_tiles.cuh"
 #include "schedule/store_tiles.cuh"
 #include "schedule/turns.cuh"
 
 using LeanSoftmax = BoundedSoftmax<1, 0>;  // of rung 9
+using EagerSoftmax = EagerBoundedSoftmax<1>;
 
 template <class Element, int Depth, int BN, int Stages, int Consumers>
 struct Shared {

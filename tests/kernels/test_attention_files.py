@@ -41,13 +41,18 @@ def variant(
 def inputs(dtype: str, shape: tuple[int, int, int], kind: str) -> list[Array]:
     """Bits of q, k and v, heads x sequence x d, as an instance draws them.
 
-    rising: scores grow from key to key, so that a row's maximum does, too.
+    rising: scores grow from key to key, so that a row's maximum does, too. leap: from key 200 on, which is not
+    among the early ones of its tile, exponentials are 2^160 times as large, more than fp32 holds.
     """
     heads, sequence, _ = shape
-    drawn_as = "positive" if kind == "rising" else kind
+    moves = {
+        "rising": np.linspace(-2, 2, sequence),
+        "leap": np.where(np.arange(sequence) < 200, -10, 10),
+    }
+    drawn_as = "positive" if kind in moves else kind
     q, k, v = given(dtype, shape, drawn_as, 3 + 11 * heads + sequence)
-    if kind == "rising":
-        moved = value(k, dtype) + np.linspace(-2, 2, sequence)[:, None]
+    if kind in moves:
+        moved = value(k, dtype) + moves[kind][:, None]
         k = encoded(moved.astype(np.float32), dtype)
         v = given(dtype, shape, "uniform", 1)[2]
     return [q, k, v]
@@ -106,6 +111,16 @@ OTHERS: list[tuple[str, dict[str, Any], Case]] = [
     ("6", {"consumers": 3}, ("fp16", 64, 1, 64, 257, "rising", "early")),
     ("7", {"consumers": 3}, ("bf16", 64, 1, 64, 330, "wide", "late")),
     ("7b", {"consumers": 3}, ("bf16", 64, 1, 64, 257, "rising", "early")),
+    # Tiles of 160 keys, one to three.
+    ("7b", {}, ("fp16", 64, 0, 160, 160, "uniform", "early")),
+    ("7b", {}, ("bf16", 128, 1, 160, 161, "rising", "late")),
+    ("7b", {"softmax": "LeanSoftmax"}, ("bf16", 128, 0, 160, 330, "wide", "shuffled")),
+    # Whose early scores are a tile's first half, or all.
+    ("7b", {"softmax": "EagerSoftmax"}, ("bf16", 128, 0, 128, 264, "leap", "late")),
+    ("7b", {"softmax": "EagerSoftmax"}, ("fp16", 128, 1, 128, 264, "rising", "early")),
+    ("7b", {"softmax": "EagerSoftmax"}, ("bf16", 64, 1, 64, 200, "wide", "shuffled")),
+    ("7b", {"softmax": "EagerSoftmax"}, ("bf16", 128, 0, 128, 136, "spikes", "late")),
+    ("7b", {"softmax": "EagerSoftmax"}, ("fp16", 64, 0, 128, 129, "equal", "early")),
     ("8", {"consumers": 3}, ("fp16", 64, 1, 64, 257, "rising", "early")),
     # Six tiles, more than there are stages.
     ("5", {"stages": 3}, ("bf16", 64, 0, 64, 330, "rising", "early")),
@@ -165,21 +180,27 @@ def test_a_block_that_stays_takes_several_tiles(
     assert worst(variant("1", "bf16", 64, 1, 64), 2, 100, clusters=2) < 1
 
 
-def test_a_maximum_gives_way_only_to_one_that_more_than_doubles_the_exponentials() -> (
-    None
-):
-    """Of each row the second tile is one score, after a first one of zeros; four lanes hold a row."""
-    text = """
-        #include "epilogue/lean_softmax.cuh"
-        extern "C" __global__ void kernel(const float* scores, float* factors) {
-            LeanSoftmax softmax(1);
-            float first[4] = {}, factor[2];
+@pytest.mark.parametrize(
+    ("header", "softmax"),
+    [
+        ("lean_softmax", "LeanSoftmax"),
+        ("eager_softmax", "EagerBoundedSoftmax<1>"),
+    ],
+)
+def test_a_maximum_gives_way_only_to_one_that_more_than_doubles_the_exponentials(
+    header: str, softmax: str
+) -> None:
+    """After a first tile of zeros the last keys of a second have one score; four lanes hold a row."""
+    text = f"""
+        #include "epilogue/{header}.cuh"
+        extern "C" __global__ void kernel(const float* scores, float* factors) {{
+            {softmax} softmax(1);
+            float first[64] = {{}}, second[64], factor[2];
             softmax.add(first, factor);
-            const float score = scores[threadIdx.x / 4];
-            float second[4] = {score, score, score, score};
+            for (int i = 0; i < 64; ++i) second[i] = i < 60 ? -9.0f : scores[threadIdx.x / 4];
             softmax.add(second, factor);
             factors[threadIdx.x] = factor[0];
-        }"""
+        }}"""
     program = parse_hopper(
         compile_ptx(INCLUDE / "one.cu", "kernel", [INCLUDE], text), 0
     )
@@ -193,6 +214,21 @@ def test_a_maximum_gives_way_only_to_one_that_more_than_doubles_the_exponentials
     HopperMachine(program, memory, 32, (1, 1), 1, pointers, {}, "late").run()
     factors = memory.words.view(np.float32)[pointers[1] // 4 :][:32:4]
     assert factors == pytest.approx(np.where(growths > 1, 2.0**-growths, 1), rel=1e-5)
+
+
+def test_early_exponentials_stand_ahead_of_the_branch_that_needs_the_maximum() -> None:
+    """Half of a tile's 64 a thread, between the wait for scores and the vote on whether the maximum is replaced."""
+    one = kernel("7b").variant({"softmax": "EagerSoftmax"}, "bf16")
+    (cubin,) = compiled_without_spills([one])
+    listing = instructions(cubin, "sm_90a")
+    (wait,) = (
+        at
+        for at, line in enumerate(listing)
+        if "WARPGROUP.DEPBAR" in line and "0x1" in line
+    )
+    behind = listing[wait:]
+    vote = next(at for at, line in enumerate(behind) if "VOTE" in line)
+    assert sum("MUFU.EX2" in line for line in behind[:vote]) == 32
 
 
 def test_each_tile_of_rows_is_taken_once_and_the_longest_of_a_group_of_heads_first() -> (
@@ -250,6 +286,8 @@ SOFTMAX = "epilogue/online_softmax.cuh"
 TURNS = "schedule/turns.cuh"
 ROWS = "schedule/row_tiles.cuh"
 LEAN = "epilogue/bounded_softmax.cuh"
+EAGER = "epilogue/eager_softmax.cuh"
+TILES = "mma/attention_tiles.cuh"
 STORE = "epilogue/row_tile_store.cuh"
 STORER = "schedule/store_tiles.cuh"
 FENCE = "        fence_async_proxy();  // shows the thread's part of P to wgmma\n"
@@ -332,6 +370,19 @@ MISTAKES: list[tuple[str, str, str, str, str]] = [
         "ever",
     ),
     ("7b", OWN, "tile.steps > 1);", "1);", "wrong|before it is written"),
+    (
+        "7b",
+        EAGER,
+        "is_stale |= fmaf(larger, scale, offset[row]) > Bounded::least_growth;",
+        "",
+        WRONG,
+    ),
+    ("7b", EAGER, "sum[row] += early_sum[row];", ";", WRONG),
+    ("7b", EAGER, "score[i] = early[i];", ";", WRONG),
+    ("7b", EAGER, "            return;\n", "", WRONG),
+    ("7b", TILES, "step * 2 * eight_lines", "step * eight_lines", WRONG),
+    ("7b", TILES, "Keys * line_bytes, eight_lines", "64 * line_bytes, 1024", WRONG),
+    ("7b", TILES, "from, first_key, 64 * i, full", "from, 0, 64 * i, full", WRONG),
     ("8", ROWS, "count() - 1)", "count())", "counter"),
     ("8", OWN, "mbarrier_arrive(q_ring.full[q_at.stage]);", "", "ever"),
     (
@@ -421,6 +472,7 @@ WAYS: list[dict[str, Any]] = [
     {"loads": "late", "kind": "rising", "behind": range(32)},
     {"loads": "early", "kind": "wide"},
     {"loads": "shuffled", "kind": "rising"},
+    {"loads": "late", "kind": "leap"},
 ]
 """When copies land, inputs, and threads that come last."""
 
@@ -444,8 +496,9 @@ def test_mistakes_show(
             *(early | {"behind": range(*ends)} for ends in ((64, 128), (128, 384))),
         ]
     elif rung in ("7b", "8"):
-        lean = {"softmax": "LeanSoftmax"} if file == LEAN else {}
-        one = variant(rung, "bf16", 128, 1, 128, **lean)
+        softmax = {LEAN: "LeanSoftmax", EAGER: "EagerSoftmax"}
+        params = {"softmax": softmax[file]} if file in softmax else {}
+        one = variant(rung, "bf16", 128, 1, 160 if file == TILES else 128, **params)
         heads = 3
         clusters = 2
     else:

@@ -1,8 +1,9 @@
 // The operands of attention in shared memory, as TMA writes them and wgmma reads them, and its two products.
 // A swizzled line has 128 bytes, 64 elements of 16 bits or 128 of 8: a tile of more is several panels.
 //   RowTile    Q, K, P and V^T: a panel has all rows, and a line of each. wgmma multiplies along the rows.
-//   ValueTile  V: a panel has 64 keys. wgmma multiplies along the keys, so that V is read transposed: its
-//              rows are lines of N, as those of B in a GEMM of layout NN.
+//   ValueTile  V: a panel has 64 keys; where keys are no multiple of 64, it has all keys and a line of each.
+//              wgmma multiplies along the keys, so that V is read transposed: its rows are lines of N, as
+//              those of B in a GEMM of layout NN.
 #pragma once
 
 #include "mma/wgmma_registers.cuh"
@@ -22,7 +23,7 @@ struct RowTile {
     }
 };
 
-template <class Element, int Keys, int Depth>
+template <class Element, int Keys, int Depth, bool WholePanels = Keys % 64 == 0>
 struct ValueTile {
     static constexpr int bytes = Keys * Depth * sizeof(Element);
     OperandTile<Element, Major::mn, Depth> panel[Keys / 64];
@@ -31,6 +32,30 @@ struct ValueTile {
     __device__ void load(const MatrixOfMap& from, int first_key, Mbarrier& full) {
 #pragma unroll
         for (int i = 0; i < Keys / 64; ++i) panel[i].load(from, 0, first_key + 64 * i, full);
+    }
+
+    // The descriptor of 16 keys, the `step`-th.
+    __device__ unsigned long long descriptor(int step) const {
+        const auto& keys = panel[step / 4];
+        return keys.at_step(keys.descriptor(0), step % 4);
+    }
+};
+
+template <class Element, int Keys, int Depth>
+struct alignas(1024) ValueTile<Element, Keys, Depth, false> {
+    static_assert(Keys % 16 == 0, "a wgmma multiplies 16 keys");
+    static constexpr int bytes = Keys * Depth * sizeof(Element);
+    unsigned char panel[Depth / 64][Keys * line_bytes];
+
+    __device__ void load(const MatrixOfMap& from, int first_key, Mbarrier& full) {
+#pragma unroll
+        for (int i = 0; i < Depth / 64; ++i) tma_load(panel[i], from, first_key, 64 * i, full);
+    }
+
+    __device__ unsigned long long descriptor(int step) const {
+        constexpr int eight_lines = 8 * line_bytes;
+        return moved(swizzled_descriptor(shared_address(panel), Keys * line_bytes, eight_lines),
+                     step * 2 * eight_lines);
     }
 };
 
@@ -58,9 +83,8 @@ __device__ inline void wgmma_output(float (&output)[1][Depth / 2], const unsigne
                                     const ValueTile<Element, Keys, Depth>& v, int add = 1) {
 #pragma unroll
     for (int step = 0; step < Keys / 16; ++step) {
-        const auto& panel = v.panel[step / 4];
-        WgmmaRegisters<Element, Depth>::template wgmma<true>(
-            output[0], p[step], panel.at_step(panel.descriptor(0), step % 4), step > 0 ? 1 : add);
+        WgmmaRegisters<Element, Depth>::template wgmma<true>(output[0], p[step], v.descriptor(step),
+                                                             step > 0 ? 1 : add);
     }
 }
 
