@@ -32,7 +32,7 @@ from ladder.problems.registry import PROBLEMS  # noqa: E402
 from ladder.problems.stencil import instance as stencil  # noqa: E402
 
 PAGE = Path(__file__).resolve().parent.parent / "docs/judge.md"
-SIZES = (1024, 2048, 4096, 8192, 16384, 65536, 262144)
+SIZES = (1024, 2048, 4096, 8192, 16384, 65536, 262144, 1048576)
 LARGEST = 16384  # of which M and N are K; they are 1024 for a longer one
 LAUNCHES = (
     13  # of a variant, the fewest that are timed: 12 pairs and the one that warms up

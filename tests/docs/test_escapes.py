@@ -61,6 +61,7 @@ ESCAPE = {
     # All elements show these before and after timing: fp32's with inputs over many binades.
     ("fewer bits", "fp32", 65536),
     ("fewer bits", "fp32", 262144),
+    ("fewer bits", "fp32", 1048576),
     ("fewer bits", "tf32", 262144),
     ("fewer bits", "fp16_acc16", 65536),
 }
