@@ -250,15 +250,11 @@ class Numbers(Lookups):
         return said
 
     def why(self, sweep: str, number: str) -> str:
-        """Waits at barriers fall from 11.0 to 0.468 cycles: why a rung gains, as its sweep's page says.
-
-        Of a pipe that is busier the wait beside it, and of more blocks these: they say more.
-        """
-        cause = self._step(sweep, number).why
-        before, _, said = cause.words.rpartition("; ")
-        if not cause.share and not before:
+        """Waits at barriers fall from 11.0 to 0.468 cycles: why a rung gains, as its sweep's page says."""
+        change = self._step(sweep, number).why.change
+        if not change:
             raise LadderError(f"{sweep}: nothing accounts for the gain of {number}")
-        return said.partition(", which explains")[0].removesuffix(" an instruction")
+        return change.removesuffix(" an instruction")
 
     def _step(self, sweep: str, number: str) -> Step:
         variant = self.entry(sweep, number).variant.id

@@ -106,15 +106,9 @@ class Recorded(text_pages.Numbers):
         self._keep(sweep, below, above, {}, said)
         return said
 
-    def _moved(
-        self,
-        name: str,
-        sweep: str,
-        rungs: tuple[str | Row, str],
-        size: Mapping[str, int],
-        falls: bool,
-    ) -> str:
-        said = super()._moved(name, sweep, rungs, size, falls)
+    def _moved(self, *given: Any, falls: bool) -> str:
+        said = super()._moved(*given, falls=falls)
+        _, sweep, rungs, size = given
         self._keep(sweep, *rungs, size, said)
         return said
 

@@ -210,6 +210,7 @@ def test_a_busier_pipe_is_named_where_the_work_is_the_same_with_the_wait_beside_
         "waits at barriers fall from 1.00 to 0.500 cycles an instruction",
         "tensor cores busier",
         1.0,
+        "waits at barriers fall from 1.00 to 0.500 cycles an instruction",
     )
     assert less is not None
     assert less.short == "tensor cores less busy"

@@ -101,12 +101,14 @@ class Need:
 class Cause:
     """What accounts for the difference of two times, with its numbers and in short, and for which share of it.
 
-    A pipe accounts for all of it; 0 where no counter does, and the words say which contradict each other.
+    A pipe accounts for all of it; 0 where no counter does, and the words say which contradict each other. `change`:
+    what says most by itself, such as the wait beside a pipe; empty where nothing accounts for the difference.
     """
 
     words: str = ""
     short: str = ""
     share: float = 0.0
+    change: str = ""
 
 
 def _fact(facts: Mapping[str, Any], name: str) -> float:
@@ -243,8 +245,8 @@ def _causes(
         took = max(below.seconds, above.seconds) / max(pair.times)
         moved = pair.moved(below, above) > _MOVED
         if below.words and took >= least and moved and _LEAST <= part <= _MOST:
-            moves = _moves(below, above)
-            causes.append(Cause(_change(below, above), moves, part))
+            change = _change(below, above)
+            causes.append(Cause(change, _moves(below, above), part, change))
     return causes
 
 
@@ -287,7 +289,7 @@ def _beside(pair: _Pair) -> str:
     """The wait that changed most the way that the time did; empty where none took enough of it."""
     moved = _moved(pair, pair.waits)
     most = max(moved, default=0.0)
-    return f"; {moved[most]}" if most >= _BESIDE else ""
+    return moved[most] if most >= _BESIDE else ""
 
 
 def _busier(pair: _Pair) -> Cause | None:
@@ -306,7 +308,8 @@ def _busier(pair: _Pair) -> Cause | None:
             digits = ".0f" if share(then, ".0f") != share(now, ".0f") else ".1f"
             words = f"{pipe} busy for {share(now, digits)} of the time instead of {share(then, digits)}"
             short = f"{pipe} {'busier' if now > then else 'less busy'}"
-            return Cause(words + beside, short, 1.0)
+            both = f"{words}; {beside}" if beside else words
+            return Cause(both, short, 1.0, beside or words)
     return None
 
 

@@ -96,7 +96,7 @@ def _explanation(launches: Sequence[Launch], gpu: Mapping[str, Any]) -> Cause:
     if not blocks:
         return why
     short = why.short if why.share else "more blocks a multiprocessor, perhaps"
-    return Cause(f"{why.words}; {blocks}", short, why.share)
+    return Cause(f"{why.words}; {blocks}", short, why.share, blocks)
 
 
 @functools.lru_cache
