@@ -20,12 +20,7 @@ struct BoundedSoftmax : OnlineSoftmax {
         bool is_large = false;
 #pragma unroll
         for (int row = 0; row < 2; ++row) {
-            float larger = maximum[row];
-#pragma unroll
-            for (int i = 0; i < Registers; ++i) {
-                if (i / 2 % 2 == row) larger = fmaxf(larger, score[i]);
-            }
-            larger = over_quad(larger, [](float a, float b) { return fmaxf(a, b); });
+            const float larger = largest(score, row);
             const float growth = (larger - maximum[row]) * scale;
             factor[row] = 1.0f;
             if (growth > least_growth) {
@@ -40,6 +35,17 @@ struct BoundedSoftmax : OnlineSoftmax {
         } else {
             exponentiate(score, [&](float x, float most) { return fmaf(x, scale, shifted(-most * scale)); });
         }
+    }
+
+    // Of a row: the maximum so far, or a larger score.
+    template <int Registers>
+    __device__ float largest(const float (&score)[Registers], int row) const {
+        float larger = maximum[row];
+#pragma unroll
+        for (int i = 0; i < Registers; ++i) {
+            if (i / 2 % 2 == row) larger = fmaxf(larger, score[i]);
+        }
+        return over_quad(larger, [](float a, float b) { return fmaxf(a, b); });
     }
 
     __device__ static float shifted(float x) { return Shift == 0 ? x : x + Shift; }

@@ -24,12 +24,7 @@ struct EagerBoundedSoftmax : BoundedSoftmax<Growth, 0> {
         bool is_stale = false;
 #pragma unroll
         for (int row = 0; row < 2; ++row) {
-            float larger = maximum[row];
-#pragma unroll
-            for (int i = 0; i < Registers; ++i) {
-                if (i / 2 % 2 == row) larger = fmaxf(larger, score[i]);
-            }
-            larger = Bounded::over_quad(larger, [](float a, float b) { return fmaxf(a, b); });
+            const float larger = Bounded::largest(score, row);
             factor[row] = 1.0f;
             is_stale |= fmaf(larger, scale, offset[row]) > Bounded::least_growth;
             is_stale |= fabsf(offset[row]) > Bounded::largest_product;
