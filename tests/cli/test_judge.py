@@ -1076,7 +1076,7 @@ def test_a_reference_may_be_of_ones_own(
         (["--layout", "TN"], "command line: --layout: 'TN' is not accepted"),
         (
             ["--compile-only", "--reference", "cublass"],
-            "--reference or --against; accepted: --compile-only alone",
+            "--reference: 'cublass' is not accepted; accepted: --compile-only alone",
         ),
         (
             ["--reference", "{kernel: gemm_nothing}"],

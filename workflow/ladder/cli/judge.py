@@ -457,8 +457,10 @@ def judge(
         accepted = "a launcher FILE.so or FILE.py with --entry"
         raise refuse(LINE, "--problem", problem, accepted)
     if compile_only and (reference or against):
-        wanted = "--compile-only alone, which times nothing"
-        raise LadderError(f"{LINE}: --reference or --against; accepted: {wanted}")
+        option = "--reference" if reference else "--against"
+        value = " ".join(reference or [str(against)])
+        accepted = "--compile-only alone, which times nothing"
+        raise refuse(LINE, option, value, accepted)
     checkout = Project(Path(os.path.abspath(project(context).root)))
     judging = Judging(checkout, json_)
     params = parameters(param)

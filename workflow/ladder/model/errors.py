@@ -40,14 +40,12 @@ def refuse(
 
 
 def _nearest(word: str, names: list[str]) -> str | None:
-    """The name that is nearest to a word, of equals the first; None where none is near."""
-    matcher = difflib.SequenceMatcher(None, b=word)
-    likeness = dict[str, float]()
-    for name in names:
-        matcher.set_seq1(name)
-        likeness[name] = matcher.ratio()
-    near = max(names, key=likeness.__getitem__, default=None)
-    return near if near is not None and likeness[near] >= 0.6 else None
+    """The name that is nearest to a word; None where none is near. Of equals the first; difflib takes the last."""
+    likeness = {
+        name: difflib.SequenceMatcher(None, name, word).ratio() for name in names
+    }
+    near = max(likeness, key=likeness.__getitem__, default="")
+    return near if likeness.get(near, 0.0) >= 0.6 else None
 
 
 def refuse_unknown(
