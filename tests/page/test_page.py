@@ -779,6 +779,10 @@ def test_sizes_that_are_none_far_or_not_taken_have_no_answer(browser: Browser) -
     assert words[:4] == ["python", "-m", "ladder", "judge"]
     assert words[4] == "kernels/memory_bound/gemv/8_wgmma_ring.yaml"
     assert words[words.index("--size") + 1] == "{m: 16, n: 4096, k: 4096}"
+    browser.open("use=bf16/NN/16x4096x4096/cold")
+    said = browser.find("#use-answer").text
+    assert "Nothing was measured with so few rows in this layout." in said
+    assert not browser.texts("#use-answer .command"), "which would be those of cubes"
     browser.open("use=bf16/TN/4096x4096x4095/cold")
     assert (
         "takes K in multiples of 8 only: not this size."

@@ -103,8 +103,7 @@ function useHtml(run, asked) {
     }
   }
   const source = `<button type="button" data-open="${id(place)}">All its numbers</button> <button type="button" data-open="${id(place)}" data-part="source">Source</button> <code>${escaped(file ?? "")}</code> ${rows.kernel[place] === "hopper_gemm" ? `<a href="${PAGE.docs}/use-a-kernel.md">Call it from a program</a>` : ""}`;
-  const fewRows = Math.min(asked.m, found.m) < 64 && isFar(asked, found) && found.m >= 64;
-  const timing = fewRows ? "<p>Nothing was measured with so few rows in this layout.</p>" : timeHtml(run, found, asked, exact);
+  const timing = far && asked.m < TILE && found.m >= TILE ? "<p>Nothing was measured with so few rows in this layout.</p>" : timeHtml(run, found, asked, exact);
   if (far) return [...parts, timing].join("");
   const [rate, share] = rateOf(run, place);
   // A line a regime, each with the sessions that it is of.
