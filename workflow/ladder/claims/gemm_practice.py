@@ -31,6 +31,16 @@ _SHARED = 228 * 1024
 _OF_SYSTEM = 1024
 _STAGED = ("mma_staged", "wmma_staged")
 _TF32 = "tensor_ladder_tf32"
+_WMMA = (
+    "2_shared_fragments",
+    "3_padded_rows",
+    "4_two_stages",
+    "5_three_stages",
+    "6_block_swizzle",
+    "wmma_staged",
+)
+# Of K in a tile, where a kernel has no parameter `bk`.
+_DEPTH_BYTES = 64
 _PLAIN, _TRANSPOSED = "practice_plain_a", "practice_transposed_a"
 
 
@@ -173,14 +183,16 @@ def smem_formula(data: RunData) -> Parts:
 
     def over_formula(row: Row) -> float:
         """Without the padding, which is one of rows along N, and in FP32 of rows along M too."""
-        lengths = 2 * row["bk"] if row["dtype"] == "fp32" else row["bm"] + row["bk"]
-        tile, padding = row["bk"] * (row["bm"] + row["bn"]), lengths * row.get("pad", 0)
-        held = row["shared_bytes_dynamic"] / ELEMENT_BYTES[row["dtype"]] / row["stages"]
+        element = ELEMENT_BYTES[row["dtype"]]
+        depth = row.get("bk", _DEPTH_BYTES // element)
+        lengths = 2 * depth if row["dtype"] == "fp32" else row["bm"] + depth
+        tile, padding = depth * (row["bm"] + row["bn"]), lengths * row.get("pad", 0)
+        held = row["shared_bytes_dynamic"] / element / row["stages"]
         return float((held - padding) / tile)
 
     for name, sweep, kernel in (
         ("FP32", "fp32_async_stages", "gemm_staged"),
-        ("TF32", "tensor_stages_swizzle", "mma_staged"),
+        ("TF32", "tensor_stages_swizzle", "12_tuned"),
         ("fp16", "tensor_layouts", _STAGED),
     ):
         bytes_over = data.numbers(data.compiled(sweep, kernel), over_formula, "x")
@@ -224,7 +236,7 @@ def block_swizzle_l2(data: RunData) -> Parts:
 
     Source: gemm-practice (block swizzle).
     """
-    tf32 = {"kernel": "mma_staged", "stages": 3}
+    tf32 = {"kernel": "12_tuned", "stages": 3}
     for name, sweep, wanted in (
         ("FP32", "fp32_block_swizzle", {}),
         ("TF32", "tensor_stages_swizzle", tf32),
@@ -272,7 +284,7 @@ def cublas_best_small(data: RunData) -> Parts:
         data.timed("fp32_ladder", n=lambda n: n < 1024, rung=_TEXTBOOK)
     ).best("n")
     part = yield is_slower("best speed over cuBLAS, rungs 4 to 13 in FP32", fp32, "n")
-    wmma = data.speeds(data.timed(_TF32, "wmma_staged", n=lambda n: n < 1024)).best("n")
+    wmma = data.speeds(data.timed(_TF32, _WMMA, n=lambda n: n < 1024)).best("n")
     yield is_slower("best speed over cuBLAS, WMMA in TF32", wmma, "n")
     small = data.speeds(
         data.timed("fp32_ladder", rung="19c small tile", n=lambda n: n < 1024)
@@ -287,7 +299,7 @@ def tf32_overtakes_at_2048(data: RunData) -> Parts:
     Source: gemm-practice (results).
     """
     rows, others = (
-        data.timed(_TF32, "wmma_staged"),
+        data.timed(_TF32, _WMMA),
         data.timed("fp32_ladder"),
     )
     found = []
