@@ -31,8 +31,8 @@ def kernel(rung: str) -> Kernel:
 def variant(
     rung: str, dtype: str, depth: int, causal: int, bn: int, **params: Any
 ) -> Variant:
-    """Rung 1 has tiles of 64 keys, and rung 7 is always causal."""
-    params |= {"depth": depth, "causal": 1 if rung == "7" else causal}
+    """Rung 1 has tiles of 64 keys, rung 7 is always causal, and rung 11 never."""
+    params |= {"depth": depth, "causal": {"7": 1, "11": 0}.get(rung, causal)}
     if rung != "1":
         params["bn"] = bn
     return kernel(rung).variant(params, dtype)
@@ -181,6 +181,38 @@ def test_a_block_that_stays_takes_several_tiles(
 
 
 @pytest.mark.parametrize(
+    ("params", "dtype", "depth", "bn", "heads", "sequence", "blocks", "kind", "loads"),
+    [
+        # One block and more blocks than tiles, of which none is cut.
+        ({}, "fp16", 64, 64, 2, 200, 1, "rising", "late"),
+        ({}, "bf16", 64, 64, 1, 130, 3, "uniform", "early"),
+        # Of 5 tiles of 10 steps 3 are cut; of 4, all, one of them where keys end.
+        ({}, "bf16", 64, 64, 1, 635, 2, "rising", "shuffled"),
+        ({"softmax": "EagerSoftmax"}, "fp16", 64, 64, 2, 200, 3, "rising", "early"),
+        ({"softmax": "EagerSoftmax"}, "bf16", 128, 128, 3, 264, 2, "leap", "late"),
+        ({}, "bf16", 128, 160, 3, 330, 2, "wide", "shuffled"),
+        ({}, "fp16", 128, 160, 3, 320, 2, "equal", "early"),
+        ({"stages": 3}, "bf16", 64, 128, 5, 264, 4, "spikes", "late"),
+        # Tiles of one step.
+        ({}, "bf16", 64, 128, 5, 100, 2, "positive", "late"),
+    ],
+)
+def test_tiles_that_blocks_share_are_right(
+    params: dict[str, Any],
+    dtype: str,
+    depth: int,
+    bn: int,
+    heads: int,
+    sequence: int,
+    blocks: int,
+    kind: str,
+    loads: str,
+) -> None:
+    one = variant("11", dtype, depth, 0, bn, **params)
+    assert worst(one, heads, sequence, kind, loads=loads, clusters=blocks) < 1
+
+
+@pytest.mark.parametrize(
     ("header", "softmax"),
     [
         ("lean_softmax", "LeanSoftmax"),
@@ -288,6 +320,8 @@ ROWS = "schedule/row_tiles.cuh"
 LEAN = "epilogue/bounded_softmax.cuh"
 EAGER = "epilogue/eager_softmax.cuh"
 TILES = "mma/attention_tiles.cuh"
+PARTS = "epilogue/softmax_parts.cuh"
+SUMS = "epilogue/partial_sums.cuh"
 STORE = "epilogue/row_tile_store.cuh"
 STORER = "schedule/store_tiles.cuh"
 FENCE = "        fence_async_proxy();  // shows the thread's part of P to wgmma\n"
@@ -383,7 +417,7 @@ MISTAKES: list[tuple[str, str, str, str, str]] = [
     ("7b", TILES, "step * 2 * eight_lines", "step * eight_lines", WRONG),
     ("7b", TILES, "Keys * line_bytes, eight_lines", "64 * line_bytes, 1024", WRONG),
     ("7b", TILES, "from, first_key, 64 * i, full", "from, 0, 64 * i, full", WRONG),
-    ("8", ROWS, "count() - 1)", "count())", "counter"),
+    ("8", ROWS, "tiles - 1)", "tiles)", "counter"),
     ("8", OWN, "mbarrier_arrive(q_ring.full[q_at.stage]);", "", "ever"),
     (
         "8",
@@ -418,6 +452,17 @@ MISTAKES: list[tuple[str, str, str, str, str]] = [
     ("8", STORER, "        shared.q_ring.release(at, 0);\n", "", "ever"),
     ("8", STORE, "    fence_async_proxy();\n", "", UNFENCED),
     ("8", STORE, "    wait_for_store_reads<0>();\n", "", "wrong|ends before"),
+    ("11", SUMS, "if (thread == 0) take_flag(flag);", "", "zero"),
+    ("11", SUMS, "if (thread == 0) raise_flag(flag);", "", "ever"),
+    ("11", PARTS, "+ other[i] *", "+ 2.0f * other[i] *", WRONG),
+    ("11", PARTS, "output[i] * own_factor[i / 2 % 2]", "output[i]", WRONG),
+    ("11", PARTS, "+ other[Registers + 2 + row] * factor[row]", "", WRONG),
+    ("11", OWN, "if (!work.has_first_step())", "if (false)", "zero"),
+    ("11", OWN, "first_key = (work.first + step) * BN", "first_key = step * BN", WRONG),
+    ("11", OWN, "0, (work.first + step) * BN", "0, step * BN", WRONG),
+    ("11", OWN, "if (lane == 0) mbarrier_arrive(written);", "", "ever"),
+    ("11", OWN, "turns.end(next.steps == 0)", "turns.end(true)", "ever"),
+    ("11", OWN, "part - consumers * 4", "part - 4", "ever|wrong"),
     ("2", SOFTMAX, "            sum[row] *= factor[row];\n", "", WRONG),
     ("2", SOFTMAX, "            maximum[row] = larger;\n", "", WRONG),
     (
@@ -473,6 +518,7 @@ WAYS: list[dict[str, Any]] = [
     {"loads": "early", "kind": "wide"},
     {"loads": "shuffled", "kind": "rising"},
     {"loads": "late", "kind": "leap"},
+    {"loads": "early", "kind": "uniform"},
 ]
 """When copies land, inputs, and threads that come last."""
 
@@ -495,7 +541,7 @@ def test_mistakes_show(
             *WAYS,
             *(early | {"behind": range(*ends)} for ends in ((64, 128), (128, 384))),
         ]
-    elif rung in ("7b", "8"):
+    elif rung in ("7b", "8", "11"):
         softmax = {LEAN: "LeanSoftmax", EAGER: "EagerSoftmax"}
         params = {"softmax": softmax[file]} if file in softmax else {}
         one = variant(rung, "bf16", 128, 1, 160 if file == TILES else 128, **params)

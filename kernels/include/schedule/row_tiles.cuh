@@ -3,6 +3,17 @@
 // multiprocessors at the end (flash-attention-3); but only among as many heads as the L2 holds keys of.
 #pragma once
 
+// For blocks that stay, which begin with the tile of their own number: the next of `tiles` that nobody has
+// taken. A block asks until there is none, so that all ask as often together: `taken` is zero again.
+__device__ inline int take_tile(unsigned* taken, int tiles) {
+    unsigned before;
+    asm volatile("atom.relaxed.gpu.global.inc.u32 %0, [%1], %2;"
+                 : "=r"(before)
+                 : "l"(taken), "r"(tiles - 1)
+                 : "memory");
+    return gridDim.x + before;
+}
+
 // Tiles of Rows rows in heads of `sequence` rows of Depth elements of two bytes. A step is BN keys.
 template <bool Causal, int Rows, int BN, int Depth>
 struct RowTiles {
@@ -29,14 +40,5 @@ struct RowTiles {
         return {first + within % members, row, (keys + BN - 1) / BN};
     }
 
-    // For blocks that stay, which begin with the tile of their own number: the next that nobody has taken. A
-    // block asks until there is none, so that all ask count() times together: `taken` is zero again.
-    __device__ int next(unsigned* taken) const {
-        unsigned before;
-        asm volatile("atom.relaxed.gpu.global.inc.u32 %0, [%1], %2;"
-                     : "=r"(before)
-                     : "l"(taken), "r"(count() - 1)
-                     : "memory");
-        return gridDim.x + before;
-    }
+    __device__ int next(unsigned* taken) const { return take_tile(taken, count()); }
 };
