@@ -126,6 +126,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"bn": 96, "every": 512, "stages": 6, "stagger": 0},
     ],
     "8_stream_k": [{}, {"bn": 128, "stages": 6}],
+    "1_global_fragments": [{}],
     "2_shared_fragments": [{}],
     "3_padded_rows": [{}],
     "4_two_stages": [{}],
@@ -249,7 +250,7 @@ def main(arguments: Sequence[str]) -> int:
         ProcessPoolExecutor(mp_context=get_context("spawn")) as compilers,
     ):
         gpu = Gpu(*own_harness("bf16", arch))
-        create = INSTANCE.maker(Timer(gpu), config.measure.model_dump())
+        create = INSTANCE.maker(Timer(gpu), config.measure.model_dump(), PROBLEM)
         for kernel, dtype, layout in SWEEPS:
             if only and kernel not in only:
                 continue

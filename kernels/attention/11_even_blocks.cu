@@ -10,7 +10,7 @@
 // Predicted: 1.02 to 1.03 times as fast as rung 10: 2048 tiles are 15.5 waves of 132 blocks, and take 16.
 //
 // Element: __nv_bfloat16 or __half. Depth: 64 or 128 elements of a row. BN: keys of a tile. Stages: tiles in
-// each ring. Softmax: LeanSoftmax or EagerSoftmax. taken, flags: zeros. parts: what blocks leave.
+// each ring. Softmax: LeanSoftmax or Eager24. taken, flags: zeros. parts: what blocks leave.
 
 #include "epilogue/eager_softmax.cuh"
 #include "epilogue/softmax_parts.cuh"
@@ -21,7 +21,7 @@
 #include "schedule/turns.cuh"
 
 using LeanSoftmax = BoundedSoftmax<1, 0>;  // of rung 9
-using EagerSoftmax = EagerBoundedSoftmax<1>;
+using Eager24 = EagerSoftmax<24>;
 
 constexpr int consumers = 2, tile_rows = 64 * consumers;
 
@@ -100,7 +100,7 @@ attention_even_blocks(const __grid_constant__ TensorMap map_q, const __grid_cons
             wgmma_commit();
         };
         q_ring.wait_until_full(q_at);
-        for (TileSteps work = shared.work[0]; work.steps > 0;) {
+        for (TileSteps work = cut.first(blockIdx.x); work.steps > 0;) {
             Softmax softmax(Depth);
             const auto exponentiate = [&](int step) {
                 k_ring.release(at, lane);

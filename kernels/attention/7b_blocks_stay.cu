@@ -15,7 +15,7 @@
 //
 // Element: __nv_bfloat16 or __half. Depth: 64 or 128 elements of a row. Causal: row i sees keys up to i. BN:
 // keys of a tile. Stages: tiles in each ring. Consumers: 2 or 3. Softmax: OnlineSoftmax, LeanSoftmax or
-// EagerSoftmax. taken: a counter that is zero.
+// Eager28. taken: a counter that is zero.
 
 #include "epilogue/eager_softmax.cuh"
 #include "schedule/ring.cuh"
@@ -25,7 +25,7 @@
 
 // As in lean_softmax.cuh. With that header the variants that were timed here compile to other machine code.
 using LeanSoftmax = BoundedSoftmax<1, 0>;
-using EagerSoftmax = EagerBoundedSoftmax<1>;
+using Eager28 = EagerSoftmax<28>;
 
 template <class Element, int Depth, int BN, int Stages, int Consumers>
 struct Shared {

@@ -116,11 +116,11 @@ OTHERS: list[tuple[str, dict[str, Any], Case]] = [
     ("7b", {}, ("bf16", 128, 1, 160, 161, "rising", "late")),
     ("7b", {"softmax": "LeanSoftmax"}, ("bf16", 128, 0, 160, 330, "wide", "shuffled")),
     # Whose early scores are a tile's first half, or all.
-    ("7b", {"softmax": "EagerSoftmax"}, ("bf16", 128, 0, 128, 264, "leap", "late")),
-    ("7b", {"softmax": "EagerSoftmax"}, ("fp16", 128, 1, 128, 264, "rising", "early")),
-    ("7b", {"softmax": "EagerSoftmax"}, ("bf16", 64, 1, 64, 200, "wide", "shuffled")),
-    ("7b", {"softmax": "EagerSoftmax"}, ("bf16", 128, 0, 128, 136, "spikes", "late")),
-    ("7b", {"softmax": "EagerSoftmax"}, ("fp16", 64, 0, 128, 129, "equal", "early")),
+    ("7b", {"softmax": "Eager28"}, ("bf16", 128, 0, 128, 264, "leap", "late")),
+    ("7b", {"softmax": "Eager28"}, ("fp16", 128, 1, 128, 264, "rising", "early")),
+    ("7b", {"softmax": "Eager28"}, ("bf16", 64, 1, 64, 200, "wide", "shuffled")),
+    ("7b", {"softmax": "Eager28"}, ("bf16", 128, 0, 128, 136, "spikes", "late")),
+    ("7b", {"softmax": "Eager28"}, ("fp16", 64, 0, 128, 129, "equal", "early")),
     ("8", {"consumers": 3}, ("fp16", 64, 1, 64, 257, "rising", "early")),
     # Six tiles, more than there are stages.
     ("5", {"stages": 3}, ("bf16", 64, 0, 64, 330, "rising", "early")),
@@ -188,8 +188,8 @@ def test_a_block_that_stays_takes_several_tiles(
         ({}, "bf16", 64, 64, 1, 130, 3, "uniform", "early"),
         # Of 5 tiles of 10 steps 3 are cut; of 4, all, one of them where keys end.
         ({}, "bf16", 64, 64, 1, 635, 2, "rising", "shuffled"),
-        ({"softmax": "EagerSoftmax"}, "fp16", 64, 64, 2, 200, 3, "rising", "early"),
-        ({"softmax": "EagerSoftmax"}, "bf16", 128, 128, 3, 264, 2, "leap", "late"),
+        ({"softmax": "Eager24"}, "fp16", 64, 64, 2, 200, 3, "rising", "early"),
+        ({"softmax": "Eager24"}, "bf16", 128, 128, 3, 264, 2, "leap", "late"),
         ({}, "bf16", 128, 160, 3, 330, 2, "wide", "shuffled"),
         ({}, "fp16", 128, 160, 3, 320, 2, "equal", "early"),
         ({"stages": 3}, "bf16", 64, 128, 5, 264, 4, "spikes", "late"),
@@ -216,7 +216,7 @@ def test_tiles_that_blocks_share_are_right(
     ("header", "softmax"),
     [
         ("lean_softmax", "LeanSoftmax"),
-        ("eager_softmax", "EagerBoundedSoftmax<1>"),
+        ("eager_softmax", "EagerSoftmax<24>"),
     ],
 )
 def test_a_maximum_gives_way_only_to_one_that_more_than_doubles_the_exponentials(
@@ -249,8 +249,8 @@ def test_a_maximum_gives_way_only_to_one_that_more_than_doubles_the_exponentials
 
 
 def test_early_exponentials_stand_ahead_of_the_branch_that_needs_the_maximum() -> None:
-    """Half of a tile's 64 a thread, between the wait for scores and the vote on whether the maximum is replaced."""
-    one = kernel("7b").variant({"softmax": "EagerSoftmax"}, "bf16")
+    """28 of a tile's 64 a thread, between the wait for scores and the vote on whether the maximum is replaced."""
+    one = kernel("7b").variant({"softmax": "Eager28"}, "bf16")
     (cubin,) = compiled_without_spills([one])
     listing = instructions(cubin, "sm_90a")
     (wait,) = (
@@ -260,7 +260,7 @@ def test_early_exponentials_stand_ahead_of_the_branch_that_needs_the_maximum() -
     )
     behind = listing[wait:]
     vote = next(at for at, line in enumerate(behind) if "VOTE" in line)
-    assert sum("MUFU.EX2" in line for line in behind[:vote]) == 32
+    assert sum("MUFU.EX2" in line for line in behind[:vote]) == 28
 
 
 def test_each_tile_of_rows_is_taken_once_and_the_longest_of_a_group_of_heads_first() -> (
@@ -407,7 +407,7 @@ MISTAKES: list[tuple[str, str, str, str, str]] = [
     (
         "7b",
         EAGER,
-        "is_stale |= fmaf(larger, scale, offset[row]) > Bounded::least_growth;",
+        "is_stale |= fmaf(larger, scale, offset[row]) > least_growth;",
         "",
         WRONG,
     ),
@@ -542,7 +542,7 @@ def test_mistakes_show(
             *(early | {"behind": range(*ends)} for ends in ((64, 128), (128, 384))),
         ]
     elif rung in ("7b", "8", "11"):
-        softmax = {LEAN: "LeanSoftmax", EAGER: "EagerSoftmax"}
+        softmax = {LEAN: "LeanSoftmax", EAGER: "Eager28"}
         params = {"softmax": softmax[file]} if file in softmax else {}
         one = variant(rung, "bf16", 128, 1, 160 if file == TILES else 128, **params)
         heads = 3
