@@ -16,6 +16,7 @@ from typing import Any
 import matplotlib.pyplot as plt
 from ladder.build.cubin import disassemble
 from ladder.build.variants import variant_request
+from ladder.claims.gemm_practice import WMMA
 from ladder.model.folders import Project
 from ladder.report.figures import style
 from ladder.results.run_data import Row, RunData, best
@@ -250,7 +251,7 @@ def rates(data: RunData) -> Figure:
             "-",
         ),
         "TF32 by WMMA": (
-            _fastest(data, "tensor_ladder_tf32", ("wmma_staged",)),
+            _fastest(data, "tensor_ladder_tf32", WMMA),
             style.PALETTE[7],
             "-",
         ),
@@ -311,7 +312,7 @@ def _over_stages(axes: Axes, title: str, lines: Mapping[str, Sequence[Row]]) -> 
 def stages(data: RunData, size: int = 4096) -> Figure:
     """TFLOP/s over the number of stages, with the blocks a multiprocessor at each point."""
     cores = data.timed("fp32_async_stages", n=size, loader="async", buffers=2).rows
-    tensor = data.timed("tensor_stages_swizzle", "mma_staged", n=size, strip=8).rows
+    tensor = data.timed("tensor_stages_swizzle", "12_tuned", n=size, strip=8).rows
     drawing, (left, right) = plt.subplots(1, 2, figsize=(8, 3.8), layout="constrained")
     by_depth = {
         f"bk = {bk}": [row for row in cores if row["bk"] == bk] for bk in (8, 16, 32)

@@ -31,7 +31,7 @@ _SHARED = 228 * 1024
 _OF_SYSTEM = 1024
 _STAGED = ("mma_staged", "wmma_staged")
 _TF32 = "tensor_ladder_tf32"
-_WMMA = (
+WMMA = (
     "2_shared_fragments",
     "3_padded_rows",
     "4_two_stages",
@@ -284,7 +284,7 @@ def cublas_best_small(data: RunData) -> Parts:
         data.timed("fp32_ladder", n=lambda n: n < 1024, rung=_TEXTBOOK)
     ).best("n")
     part = yield is_slower("best speed over cuBLAS, rungs 4 to 13 in FP32", fp32, "n")
-    wmma = data.speeds(data.timed(_TF32, _WMMA, n=lambda n: n < 1024)).best("n")
+    wmma = data.speeds(data.timed(_TF32, WMMA, n=lambda n: n < 1024)).best("n")
     yield is_slower("best speed over cuBLAS, WMMA in TF32", wmma, "n")
     small = data.speeds(
         data.timed("fp32_ladder", rung="19c small tile", n=lambda n: n < 1024)
@@ -299,7 +299,7 @@ def tf32_overtakes_at_2048(data: RunData) -> Parts:
     Source: gemm-practice (results).
     """
     rows, others = (
-        data.timed(_TF32, _WMMA),
+        data.timed(_TF32, WMMA),
         data.timed("fp32_ladder"),
     )
     found = []
