@@ -201,9 +201,13 @@ def test_a_status_has_its_verdict_its_exit_code_and_its_reason_in_full(
 @pytest.mark.parametrize(
     ("speedup", "code", "verdict"),
     [
-        (FAST, 0, "faster on this GPU: 1.03 [1.02, 1.04] x cublaslt at 2048, cold"),
-        (EVEN, 1, "tie on this GPU: 0.99 [0.97, 1] x cublaslt at 2048, cold"),
-        (SLOW, 2, "slower on this GPU: 0.5 [0.49, 0.51] x cublaslt at 2048, cold"),
+        (FAST, 0, "faster on this GPU: 1.030 [1.020, 1.040] x cublaslt at 2048, cold"),
+        (EVEN, 1, "tie on this GPU: 0.9900 [0.9700, 1.001] x cublaslt at 2048, cold"),
+        (
+            SLOW,
+            2,
+            "slower on this GPU: 0.5000 [0.4900, 0.5100] x cublaslt at 2048, cold",
+        ),
     ],
 )
 def test_the_interval_of_the_first_regime_says_faster_tie_or_slower(
@@ -235,7 +239,7 @@ def test_a_step_of_the_clock_is_not_slower(judge: Run, capsys: Printed) -> None:
     assert judge(outcomes) == 2
     short["result"]["clock"] = "device"
     assert judge(outcomes) == 1
-    assert "0.992 [0.977, 1.01] x cublaslt" in capsys.readouterr().out
+    assert "0.9920 [0.9769, 1.007] x cublaslt" in capsys.readouterr().out
 
 
 def test_a_kernel_too_slow_for_warm_is_right_unless_warm_is_what_counts(
@@ -268,7 +272,7 @@ LATE, SLOWER = failed("timeout"), ok(SLOW)
     [
         ({}, 0, "faster"),
         ({128: ok(EVEN)}, 1, "tie"),
-        ({128: SLOWER}, 2, "slower on this GPU: 0.5 [0.49, 0.51] x cublaslt"),
+        ({128: SLOWER}, 2, "slower on this GPU: 0.5000 [0.4900, 0.5100] x cublaslt"),
         ({128: SLOWER, 64: LATE}, 4, "broken: timeout at 64, cold"),
         ({64: UNFIT, 128: LATE}, 4, "broken: timeout at 128x64x32, cold"),
         ({64: UNFIT, 128: LATE, 256: STATEFUL}, 3, "refused: stateful at 256, cold"),
@@ -956,7 +960,7 @@ def test_what_the_compiler_finds_is_judged_without_a_launch(
     assert says in capsys.readouterr().out
 
 
-LIE = "faster on this GPU: 9.9 [9.8, 10] x cublaslt"
+LIE = "faster on this GPU: 9.900 [9.800, 10.00] x cublaslt"
 FORGED = f"""
 static_assert(false, "\\n{LIE} at 2048, cold");
 #error \x1b[2K\r{LIE} at 2048, cold \x1b[8m
@@ -1046,7 +1050,8 @@ def test_a_reference_may_be_of_ones_own(
         good = ok() | {"result": ok()["result"] | {"reference": "mine:matmul"}}
         assert judge(both(good, good), *words) == 0
         assert (
-            "1.03 [1.02, 1.04] x mine:matmul at 2048, cold" in capsys.readouterr().out
+            "1.030 [1.020, 1.040] x mine:matmul at 2048, cold"
+            in capsys.readouterr().out
         )
     finally:
         (checkout / "mine.py").unlink()

@@ -1,3 +1,5 @@
+// Tried, does not pay in tf32.
+//
 // C = alpha * A @ B + beta * C on tensor cores, in fp16, bf16 or tf32: a 128 x 128 tile of C per block.
 // Rung 11 of docs/ladders/tensor-cores.md: collective store.
 //
