@@ -25,7 +25,7 @@ __device__ float over_lanes(float value, Combine combine) {
     return value;
 }
 
-// Cluster blocks share a row. A thread holds Items numbers of it, and a warp has Stages places of Piece bytes.
+// Cluster blocks share a row. A thread holds Items numbers of it, a warp has Stages places of Piece bytes.
 template <class T, int Cluster, int Block, int Items, int Stages, int Piece>
 __global__ void __launch_bounds__(Block, const_max(1, 32768 / (Items * Block)))
 softmax_one_exponential(const T* __restrict__ input, T* __restrict__ output, Index rows, Index columns) {

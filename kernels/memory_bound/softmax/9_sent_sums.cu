@@ -1,12 +1,13 @@
 // output[r][c] = exp(input[r][c] - m) / S: maxima and sums are sent to the blocks that need them.
 //
-// The barrier of the file before orders all accesses: each warp waits there until its outputs of the row before
-// are in the L2, though nobody in the cluster reads them. Here a warp sends its maximum and sum to all blocks of
-// the cluster, by stores whose bytes an mbarrier counts there. Who has all of them goes on, and reads them from
-// its own shared memory. One barrier of the cluster is left, at the start.
+// The barrier of the file before orders all accesses: each warp waits there until its outputs of the row
+// before are in the L2, though nobody in the cluster reads them. Here a warp sends its maximum and sum to all
+// blocks of the cluster, by stores whose bytes an mbarrier counts there. A warp that has all of them goes on,
+// and reads them from its own shared memory. One barrier of the cluster is left, at the start. None is needed
+// at the end: a block has got all that is sent to it before it leaves.
 //
-// Again there are two places, by turns: a warp sends those of row r + 2 when those of row r + 1 have come from
-// all warps, which have read those of row r by then.
+// Again there are two places, by turns: a warp sends those of row r + 2 when those of row r + 1 have come
+// from all warps, which have read those of row r by then.
 
 #include "ptx/async_store.cuh"
 #include "ptx/bulk_copy.cuh"
@@ -25,7 +26,7 @@ __device__ float over_lanes(float value, Combine combine) {
     return value;
 }
 
-// Cluster blocks share a row. A thread holds Items numbers of it, and a warp has Stages places of Piece bytes.
+// Cluster blocks share a row. A thread holds Items numbers of it, a warp has Stages places of Piece bytes.
 template <class T, int Cluster, int Block, int Items, int Stages, int Piece>
 __global__ void __launch_bounds__(Block, const_max(1, 32768 / (Items * Block)))
 softmax_sent_sums(const T* __restrict__ input, T* __restrict__ output, Index rows, Index columns) {
