@@ -7,8 +7,8 @@ else can happen, and wgmma and stores act at once: data that are used too soon s
 order than they were started in: who waits for one load has waited for no other. Copies of cp.async are loads, and land
 late when their thread waits for their group too. Generic accesses to shared memory are not checked for races, but what
 threads have written there is refused to wgmma and TMA's stores before a fence of the writer and a barrier behind it.
-Semantics: PTX ISA 9.0, 9.7.9.25.3 (cp.async), 9.7.9.25.4 (cp.async.bulk), 9.7.9.27 (TMA), 9.7.13.15 (mbarrier),
-9.7.15 (wgmma).
+Semantics: PTX ISA 9.0, 9.7.9.12 (st.async), 9.7.9.25.3 (cp.async), 9.7.9.25.4 (cp.async.bulk), 9.7.9.27 (TMA),
+9.7.13.15 (mbarrier), 9.7.15 (wgmma).
 """
 
 from __future__ import annotations
@@ -453,6 +453,8 @@ class HopperMachine(TensorMachine):
         if opcode == "st.v4.f32":
             # To a generic address, which is one in a block's shared memory here, as of ld.f32.
             return partial(self._store_to_block, operands)
+        if opcode.startswith("st.async"):
+            return partial(self._send_to_block, operands)
         plain = re.sub(r"^(ld|st)\.(acquire|release|relaxed)\.gpu", r"\1", opcode)
         if plain != opcode:
             return super()._decode(dataclasses.replace(step, opcode=plain))
@@ -533,6 +535,25 @@ class HopperMachine(TensorMachine):
         for offset, register in enumerate(re.findall(r"%\w+", operands[1])):
             value = self._value(register, "u32")
             self.shared[owner[mask], word[mask] + offset] = value[mask]
+
+    def _send_to_block(self, operands: tuple[str, ...], mask: Array) -> None:
+        """st.async: words that land in a block, and are counted at a barrier of it then."""
+        owner, word = self._in_cluster(operands[0])
+        full = self._address(operands[2]) % 2**_RANK_SHIFT
+        registers = re.findall(r"%\w+", operands[1])
+        values = np.stack([self._value(one, "u32") for one in registers])
+
+        def land(thread: int) -> None:
+            block = int(owner[thread])
+            if self.ended.reshape(-1, self.threads)[block].all():
+                raise Fault("a store to the shared memory of a block that has ended")
+            words = slice(word[thread], word[thread] + len(values))
+            self.shared[block, words] = values[:, thread]
+            bytes_ = 4 * len(values)
+            self._mbarrier(block, int(full[thread])).update(0, -bytes_)
+
+        for thread in np.flatnonzero(mask).tolist():
+            self._start(int(owner[thread]), partial(land, thread))
 
     # mbarrier.
 

@@ -30,6 +30,8 @@ SMALL: dict[str, dict[str, Any]] = {
     "5": {"pieces": 2},
     "6": {"pieces": 2, "cluster": 2},
     "7": {"cluster": 2, "block": 64, "stages": 6, "piece": 1024},
+    "8": {"cluster": 2, "block": 64, "stages": 3, "piece": 512},
+    "9": {"cluster": 2, "block": 64, "stages": 3, "piece": 512},
 }
 KINDS = ("uniform", "wide", "integers", "spikes", "masked", "equal")
 
@@ -69,7 +71,7 @@ def worst(one: Variant, elements: Array, **more: Any) -> float:
 def test_outputs_are_right_at_every_size(rung: str, dtype: str) -> None:
     """Far within the bound: threads are few, and so are the roundings."""
     one = variant(rung, dtype)
-    for at, (rows, columns) in enumerate(ALIGNED if rung in "4567" else SIZES):
+    for at, (rows, columns) in enumerate(ALIGNED if rung in "456789" else SIZES):
         kinds = KINDS if columns == 64 else (KINDS[at % len(KINDS)],)
         for kind in kinds:
             elements = matrix(dtype, rows, columns, kind)
@@ -85,12 +87,23 @@ def test_a_row_without_a_number_harms_no_other_one(rung: str) -> None:
     assert error_over_bound(made, value(elements[others], "fp32"), "fp32") < 1
 
 
+@pytest.mark.parametrize("rung", "56789")
+def test_a_share_without_a_number_adds_nothing(rung: str) -> None:
+    """Half of a row of -inf, behind and ahead; and the lowest numbers are numbers."""
+    elements = matrix("fp32", 3, 520)
+    elements[0, 260:] = elements[1, :260] = -np.inf
+    elements[2] = np.finfo(np.float32).min
+    assert worst(variant(rung, "fp32"), elements) < 1
+
+
 @pytest.mark.parametrize(
     ("rung", "params"),
     [
         ("5", {"pieces": 8}),
         ("6", {"cluster": 8}),
         ("6", {"cluster": 4, "pieces": 1}),
+        ("8", {"cluster": 16}),
+        ("9", {"cluster": 16}),
     ],
 )
 def test_rows_may_be_in_other_numbers_of_pieces_and_of_blocks(
@@ -100,14 +113,14 @@ def test_rows_may_be_in_other_numbers_of_pieces_and_of_blocks(
 
 
 SEVERAL = {"cluster": 8, "stages": 3, "piece": 512}
-"""Of rung 7: of 3080 columns a ring has no two rows."""
+"""Of rungs that stay: of 3080 columns a ring has no two rows."""
 
 
-@pytest.mark.parametrize("dtype", catalog()[FILES["7"]].dtypes)
-def test_clusters_that_stay_take_all_rows(dtype: str) -> None:
+@pytest.mark.parametrize(("rung", "dtype"), [one for one in CASES if one[0] in "789"])
+def test_clusters_that_stay_take_all_rows(rung: str, dtype: str) -> None:
     """Whether the next row comes early or late, and where a ring holds more than one."""
     for params, columns in ((SEVERAL, 3080), (SEVERAL, 264), ({"cluster": 1}, 264)):
-        one = variant("7", dtype, **params)
+        one = variant(rung, dtype, **params)
         for loads in LOADS:
             elements = matrix(dtype, 5, columns)
             assert worst(one, elements, loads=loads, clusters=2) < 1, (columns, loads)
@@ -273,6 +286,72 @@ MISTAKES: list[tuple[str, ...]] = [
         "",
     ),
     (
+        "8",
+        "mbarrier_wait(full[at.stage], at.parity);",
+        ";",
+        "more arrivals",
+    ),
+    (
+        "8",
+        "words{nothing, nothing, nothing, nothing}",
+        "words{0, 0, 0, 0}",
+        WRONG,
+    ),
+    (
+        "8",
+        "        cluster_barrier();  // those of all warps of all blocks are written\n",
+        "",
+        WRONG,
+    ),
+    (
+        "8",
+        "exp_to_zero(maximum - top) / over_lanes",
+        "1.0f / over_lanes",
+        WRONG,
+    ),
+    (
+        "8",
+        "if (i < vectors) to[i] = made;",
+        "to[i] = made;",
+        "",
+    ),
+    (
+        "8",
+        "    cluster_barrier();  // what is in this block has been read",
+        "//",
+        "has ended",
+    ),
+    (
+        "9",
+        "        mbarrier_wait(sent[turn.stage], turn.parity);\n",
+        "",
+        "has ended",
+    ),
+    (
+        "9",
+        "turn.parity);",
+        "0);",
+        "has ended",
+    ),
+    (
+        "9",
+        "cluster_barrier();  // the barriers of all blocks are there",
+        "__syncthreads();",
+        "no mbarrier",
+    ),
+    (
+        "9",
+        "if (lane < Cluster) {",
+        "if (lane < Cluster - 1) {",
+        "for ever",
+    ),
+    (
+        "9",
+        "cluster_rank() * warps + warp",
+        "warp",
+        WRONG,
+    ),
+    (
         HEADER,
         "    __syncthreads();  // those of all warps are written\n",
         "",
@@ -304,8 +383,8 @@ def test_mistakes_show(tmp_path: Path, mistake: tuple[str, ...]) -> None:
         [(2, 1060), (3, 140)] if rung in ("5", "6", HEADER) else [(5, 264), (5, 136)]
     )
     clusters = 0
-    if rung == "7":
-        one = variant("7", "fp32", **SEVERAL)
+    if rung in "789":
+        one = variant(rung, "fp32", **SEVERAL)
         sizes = [(5, 3080)] * 2
         clusters = 2
     more = planted(tmp_path, one.kernel.source, file, right, mistaken)

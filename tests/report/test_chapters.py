@@ -53,6 +53,8 @@ ALL_RATES = {
         "5": 4000,
         "6": 3600,
         "7": 4050,
+        "8": 4060,
+        "9": 4070,
     },
 }
 TITLE = "Memory-bound kernels"

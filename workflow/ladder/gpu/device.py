@@ -37,6 +37,7 @@ _THREADS = 256
 _MOST_SMS = 1024
 _WORD = 2**64 - 1
 _LEAST_L2_BYTES = 32 * 1024 * 1024  # overwritten at least, also where the L2 holds less
+_Attribute = driver.CUfunction_attribute
 
 
 class OutOfDeviceMemory(LadderError):
@@ -154,11 +155,20 @@ class Gpu:
 
     def allow_shared(self, kernel: Kernel, size: int) -> None:
         """Let a kernel have more dynamic shared memory, in bytes a block, than the 48 KiB that each may have."""
-        attributes = driver.CUfunction_attribute
-        limit = attributes.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        limit = _Attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        self._set_attribute(kernel, limit, size)
+
+    def allow_large_clusters(self, kernel: Kernel) -> None:
+        """Let a kernel have clusters of more blocks than the 8 that every GPU has room for."""
+        allowed = _Attribute.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
+        self._set_attribute(kernel, allowed, 1)
+
+    def _set_attribute(
+        self, kernel: Kernel, attribute: driver.CUfunction_attribute, value: int
+    ) -> None:
         handle = driver.CUkernel(int(kernel.handle))
         device = driver.CUdevice(self.device.device_id)
-        checked(driver.cuKernelSetAttribute(limit, size, handle, device))
+        checked(driver.cuKernelSetAttribute(attribute, value, handle, device))
 
     def scrub_shared(self) -> None:
         """Enqueue poison for the shared memory of every multiprocessor, as one block's of which it holds only one."""

@@ -2,6 +2,7 @@
 
 import ctypes
 import functools
+import math
 import operator
 from collections.abc import Mapping
 from typing import Any
@@ -115,6 +116,8 @@ def load(cubin: bytes, plan: Launch, instance: Instance) -> Loaded:
     if plan.shared_bytes > 48 * 1024:
         gpu.allow_shared(kernel, plan.shared_bytes)
     if plan.cluster:
+        if math.prod(plan.cluster) > 8:
+            gpu.allow_large_clusters(kernel)
         # cuda.core counts the grid in clusters.
         x, y, z = map(operator.floordiv, plan.grid, plan.cluster)
         grid = x, y, z

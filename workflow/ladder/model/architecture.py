@@ -2,7 +2,8 @@
 
 Sources: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability"; for 8.8, 11.0 and 12.1 the
 toolkit's cuda_occupancy.h and CCCL's cuda/__device/arch_traits.h; PTX ISA, target notes; NVIDIA's white papers of
-GA100, GA102, AD102, GH100 and of the RTX Blackwell GPUs. A fact that these do not give is absent.
+GA100, GA102, AD102, GH100 and of the RTX Blackwell GPUs; Hopper Tuning Guide (clusters of 16). A fact that these do not
+give is absent.
 """
 
 import re
@@ -17,7 +18,7 @@ class Architecture:
     """Limits of an SM, of a block and of a cluster; what only some architectures have; rates.
 
     The system takes the bytes by which an SM's shared memory exceeds a block's from each block. `cluster` is the number
-    of blocks that a cluster may have on every GPU of the architecture, 0 without clusters. `features` are those of code
+    of blocks that a cluster may have, 0 without clusters; above 8 a GPU may have no room. `features` are those of code
     for the very architecture (sm_90a). Rates are dense operations per SM and cycle, a multiply-add being two: of the
     CUDA cores in fp32, and of the tensor cores by dtype, which sum in fp32 where the name does not say fp16 (acc16).
     `slow_fp32_sums`: on GeForce GPUs those sums take twice the time.
@@ -56,7 +57,7 @@ ARCHITECTURES: Mapping[int, Architecture] = {  # 90 for sm_90 and sm_90a
     89: Architecture(
         48, 24, 100 * _KIB, 99 * _KIB, 0, _FP8, 256, _AD102, slow_fp32_sums=True
     ),
-    90: Architecture(64, 32, 228 * _KIB, 227 * _KIB, 8, (*_TMA, "wgmma"), 256, _GH100),
+    90: Architecture(64, 32, 228 * _KIB, 227 * _KIB, 16, (*_TMA, "wgmma"), 256, _GH100),
     100: _BLACKWELL,
     103: _BLACKWELL,
     110: replace(_BLACKWELL, warps=48, blocks=24),

@@ -48,7 +48,7 @@ _MOST = {
     "block": (1024, 1024, 64),
     "cluster": (MOST_CLUSTER,) * 3,
 }
-"""Most in x, y and z, and in all as many as in x. Clusters of up to 16 need an attribute that no launch sets."""
+"""Most in x, y and z, and in all as many as in x."""
 _MEMORY = Condition(
     expr=f"launch.shared_bytes <= {MOST_SHARED_BYTES}",
     reason=f"a block has at most {MOST_SHARED_BYTES >> 10} KiB of shared memory, on any architecture",
