@@ -157,7 +157,7 @@ def test_beside_libraries_it_says_how_much_faster_they_are_at_which_lengths(
     at_length = f"Causal: {of_peak(700)}, 8 % faster than cuDNN."
     assert answer.also == at_length
     assert answer.exceptions.endswith(
-        f"Against the faster of cuDNN and torch, over all lengths: {range_}"
+        f"Against the faster of cuDNN and torch, at d = 128 over all lengths: {range_}"
     )
     table = cells(answer.table)
     depths = {line["elements in a row"] for line in table}
@@ -202,7 +202,7 @@ def test_its_chapter_has_its_ladder_and_its_answer(data: RunData) -> None:
     assert memory.count("|rung|it adds|") == 1, (
         "of the other problems the sweeps' pages have them"
     )
-    assert "[its rungs](sweeps/softmax_bf16.md)" in memory
+    assert "[Its rungs](sweeps/softmax_bf16.md)" in memory
 
 
 @pytest.mark.parametrize(

@@ -218,9 +218,46 @@ def test_the_answer_names_the_fastest_rung_and_what_a_copy_reaches(
     assert re.fullmatch(rf"In FP32 {reached}, GEMV \d+ %\.", answer.headline), (
         "GEMV as published"
     )
-    assert answer.also == "A copy reaches 89 %."
+    assert answer.also == "A copy reaches 89 %. GEMV is as fast as cuBLASLt."
     rows = cells(answer.table)
-    assert rows[0]["fastest rung"] == "bulk copies"
-    assert [row["size"] for row in rows] == [
-        data.parts[name].size_text for name in (*ALL_RATES, "gemv_fp32")
+    assert rows[0]["fastest"] == "bulk copies"
+    assert [row["size"] for row in rows] == ["2^28", "16384x8192", "1x8192x28672"]
+
+
+AT = ("2^28", "16384x8192")
+"""The sizes of the ladders of ALL_RATES."""
+
+
+def test_beside_libraries_the_answer_names_each_and_how_far_it_is_behind(
+    data: RunData,
+) -> None:
+    """At the size of the ladder, in fp32 and in CUDA alone."""
+    rows = []
+    for name, library, behind in (
+        ("reduction_libraries", "CUB", 1.0),
+        ("transpose_libraries", "geam", 1.25),
+        ("softmax_libraries", "torch.softmax", 2.5),
+    ):
+        for entry, size in data.sweeps[name].cells:
+            variant = entry.variant
+            asked = variant.dtype == "fp32" and not variant.kernel.triton
+            us = 10.0 if asked and size_label(dict(size)) in AT else 2.0
+            against = (library, 10.0 * behind)
+            shares = {"memory_fraction": 0.9}
+            row = timing(data.sweeps[name], entry, dict(size), us, against, **shares)
+            rows.append(row)
+    timings = tables.concat(
+        [data.frames["timings"], tables.frame("timings", rows)], "timings"
+    )
+    answer = answer_of(with_frames(data, timings=timings), "memory_speed")
+    assert answer.also == (
+        "A copy reaches 89 %. A sum is as fast as CUB, softmax 2.5 times as fast as torch.softmax, "
+        "GEMV as fast as cuBLASLt."
+    ), "there is no ladder of transposition"
+    assert [(row["kernel"], row["against"]) for row in cells(answer.table)] == [
+        ("a sum, fp32", "copy"),
+        ("softmax, fp32", "copy"),
+        ("a sum, fp32", "CUB"),
+        ("softmax, fp32", "torch.softmax"),
+        ("GEMV, fp32", "cuBLASLt"),
     ]

@@ -18,13 +18,16 @@ _LIBRARIES = {
     "cublas": "cuBLAS",
     "cublaslt": "cuBLASLt",
     "cublaslt_fast": "cuBLASLt with fast accumulation",
+    "geam": "cuBLAS geam",
 }
 
 
 def proper(names: str) -> str:
     """Text with the libraries' own names in place of those of the tables."""
     return re.sub(
-        r"\bcublas\w*", lambda match: _LIBRARIES.get(match[0], match[0]), names
+        r"\b(?:cublas\w*|geam)\b",
+        lambda match: _LIBRARIES.get(match[0], match[0]),
+        names,
     )
 
 
