@@ -4,19 +4,21 @@
 // The technique: promotion every `Tiles` tiles (deepseek-v3; in attention vllm). attention_fp8 adds P @ V of
 // each tile in fp32, since the tensor cores keep 14 bits of a sum of fp8 products. Here they add up several
 // tiles first, or all (flash-attention-3). The more tiles, the fewer FFMA between two P @ V, and the larger
-// the error where values have one sign. Without promotion a thread has 64 registers more, for tiles of 192 or
-// 224 keys: what a step takes once, as waits, shuffles and turns do, comes less often.
+// the error where values have one sign. Without promotion a thread has 64 registers more. They hold tiles of
+// 192 or 224 keys: what a step takes once, as waits, shuffles and turns do, comes less often. Or there is a
+// third consumer, with tiles of 96 keys: more warps exponentiate while one multiplies. In bf16 that pays for
+// rows of 64 elements, where exponentials take as long as products, as they do here.
 //
 // For 128 x 128 scores attention_fp8 keeps the tensor cores, special functions, schedulers and shared memory
-// busy for 900 to 1150 cycles each, and takes 3000: it waits. So two chains of waits are shorter here. A warp
-// that transposes V has four ldmatrix under way, not one. And weights are rounded ahead of the wait for P @ V
-// of the tile before, not behind it.
+// busy for 900 to 1150 cycles each, and most of its time it waits. So two chains of waits are shorter here. A
+// warp that transposes V has four ldmatrix under way, not one. And weights are rounded ahead of the wait for
+// P @ V of the tile before, not behind it.
 //
 // Predicted: 770 to 940 TFLOP/s on an H200 with promotion at each tile, up to 4 % more every four tiles, and
-// 860 to 1050 without promotion and with 224 keys.
+// 860 to 1070 without promotion and with 224 keys or three consumers.
 //
 // Depth: 128 elements of a row. Causal: row i sees keys up to i. BN: keys of a tile. Tiles: of a sum of the
-// tensor cores, or 0 for all. Stages: tiles in each ring.
+// tensor cores, or 0 for all. Stages: tiles in each ring. Consumers: 2 or 3.
 
 #include "epilogue/e4m3_softmax.cuh"
 #include "epilogue/promoted_output.cuh"
@@ -25,15 +27,14 @@
 #include "schedule/row_tiles.cuh"
 #include "schedule/turns.cuh"
 
-constexpr int tile_rows = 128;  // of Q
-constexpr int consumers = 2, transposing_warps = 3;
+constexpr int transposing_warps = 3;
 
 template <int Depth, int BN>
 using TransposedTile = RowTile<E4m3, Depth, (BN + 127) / 128 * 128>;  // V: of its last keys a panel's part
 
-template <int Depth, int BN, int Stages>
+template <int Depth, int BN, int Stages, int Consumers>
 struct Shared {
-    RowTile<E4m3, tile_rows, Depth> q;
+    RowTile<E4m3, Consumers * 64, Depth> q;
     RowTile<E4m3, BN, Depth> k[Stages], v[Stages];
     TransposedTile<Depth, BN> transposed[Stages];  // V
     RingBarriers<Stages> k_ring, v_ring, transposed_ring;
@@ -72,28 +73,28 @@ __device__ inline void transpose(const RowTile<E4m3, BN, Depth>& v, TransposedTi
     }
 }
 
-template <int Depth, bool Causal, int BN, int Tiles, int Stages>
-__global__ void __launch_bounds__((consumers + 1) * warpgroup_threads, 1)
+template <int Depth, bool Causal, int BN, int Tiles, int Stages, int Consumers>
+__global__ void __launch_bounds__((Consumers + 1) * warpgroup_threads, 1)
 attention_fp8_promoted(const __grid_constant__ TensorMap map_q, const __grid_constant__ TensorMap map_k,
                        const __grid_constant__ TensorMap map_v, __nv_bfloat16* o, int sequence, int heads) {
     alignas(1024) extern __shared__ unsigned char memory[];  // TMA's swizzle repeats every 1024 bytes
-    auto& shared = *reinterpret_cast<Shared<Depth, BN, Stages>*>(memory);
+    auto& shared = *reinterpret_cast<Shared<Depth, BN, Stages, Consumers>*>(memory);
     auto &k_ring = shared.k_ring, &v_ring = shared.v_ring, &transposed_ring = shared.transposed_ring;
-    const RowTiles<Causal, tile_rows, BN, Depth / 2> order{sequence, heads};  // its elements have two bytes
+    const RowTiles<Causal, Consumers * 64, BN, Depth / 2> order{sequence, heads};  // of elements of two bytes
     const auto [head, first_row, steps] = order.at(blockIdx.x);
     const int warpgroup = warp_uniform(threadIdx.x / warpgroup_threads);
     const int thread = threadIdx.x % warpgroup_threads, lane = thread % 32;
     if (threadIdx.x == 0) {
         mbarrier_init(shared.q_full, 1);
-        k_ring.init(consumers * 4);  // a release per warp that reads
+        k_ring.init(Consumers * 4);  // a release per warp that reads
         v_ring.init(transposing_warps);
-        transposed_ring.init(consumers * 4, transposing_warps);
+        transposed_ring.init(Consumers * 4, transposing_warps);
     }
     __syncthreads();
 
     RingPosition<Stages> at;  // in all rings
     if (warpgroup == 0) {  // the producer
-        shrink_registers<producer_registers<consumers>>();
+        shrink_registers<producer_registers<Consumers>>();
         if (one_of_warpgroup(thread)) {
             mbarrier_arrive_expect(shared.q_full, shared.q.bytes);
             shared.q.load({map_q, head}, first_row, shared.q_full);
@@ -113,9 +114,9 @@ attention_fp8_promoted(const __grid_constant__ TensorMap map_q, const __grid_con
             }
         }
     } else {  // a consumer
-        grow_registers<consumer_registers<consumers>>();
+        grow_registers<consumer_registers<Consumers>>();
         const int consumer = warpgroup - 1, tile_row = consumer * 64, row = first_row + tile_row;
-        Turns<consumers> turns{consumer};
+        Turns<Consumers> turns{consumer};
         float score[1][BN / 2], factor[2];  // 64 rows over 128 threads
         unsigned p[BN / 32][4];  // of the same rows
         unsigned short pair[BN / 4];  // of the next P

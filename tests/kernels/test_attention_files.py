@@ -176,6 +176,11 @@ def test_outputs_in_fp8_are_right(
         ({"every": 0, "bn": 224}, 225, "spikes", "shuffled"),
         ({"every": 0, "bn": 224}, 680, "leap", "late"),
         ({"every": 0, "bn": 224, "causal": 1}, 1, "integers", "early"),
+        # Three consumers share a block of 192 rows.
+        ({"every": 0, "bn": 96, "consumers": 3}, 330, "uniform", "late"),
+        ({"every": 0, "bn": 96, "consumers": 3, "causal": 1}, 500, "rising", "early"),
+        ({"every": 0, "bn": 96, "consumers": 3, "stages": 4}, 600, "leap", "shuffled"),
+        ({"every": 0, "bn": 96, "consumers": 3, "causal": 1}, 96, "equal", "late"),
     ],
     ids=str,
 )
@@ -651,7 +656,11 @@ def test_each_compiles_without_spills_and_exponentials_stand_between_the_waits()
     for at, (rung, depth) in enumerate(depths):
         dtypes = [*kernel(rung).dtypes]
         variants.append(by_default(rung, int(depth), dtypes[at % len(dtypes)]))
-    for params in ({"every": 512, "causal": 1}, {"every": 0, "bn": 224, "causal": 1}):
+    for params in (
+        {"every": 512, "causal": 1},
+        {"every": 0, "bn": 224, "causal": 1},
+        {"every": 0, "bn": 96, "consumers": 3, "causal": 1},
+    ):
         depths.append((PROMOTED, 128))
         variants.append(kernel(PROMOTED).variant(params, "fp8"))
     cubins = compiled_without_spills(variants)
