@@ -1,13 +1,13 @@
 // O = softmax(Q @ K^T / sqrt(Depth)) @ V of each head, operands in e4m3, result in bf16.
 // attention_fp8 with sums that stay in the tensor cores for several tiles of keys.
 //
-// The technique: promotion every `Tiles` tiles (vllm-flash-attention). attention_fp8 adds P @ V of each tile
-// in fp32, since the tensor cores keep 14 bits of a sum of fp8 products. Here they add up several tiles first,
-// or all (flash-attention-3). The more tiles, the fewer FFMA between two P @ V, and the larger the error where
-// values have one sign. Without promotion a thread has 64 registers more. They hold tiles of 192 or 224 keys:
-// what a step takes once, as waits, shuffles and turns do, comes less often. Or there is a third consumer,
-// with tiles of 96 keys: more warps exponentiate while one multiplies. In bf16 that pays for rows of 64
-// elements, where exponentials take as long as products, as they do here.
+// The technique: promotion every `Tiles` tiles (vllm-flash-attention). attention_fp8 adds P @ V of each
+// tile in fp32, since the tensor cores keep 14 bits of a sum of fp8 products. Here they add up several
+// tiles first, or all (flash-attention-3). The more tiles, the fewer FFMA between two P @ V, and the larger
+// the error where values have one sign. Without promotion a thread has 64 registers more. They hold tiles
+// of 192 or 224 keys: what a step takes once, as waits, shuffles and turns do, comes less often. Or there
+// is a third consumer, with tiles of 96 keys: more warps exponentiate while one multiplies. In bf16 that
+// pays for rows of 64 elements, where exponentials take as long as products, as they do here.
 //
 // For 128 x 128 scores attention_fp8 keeps the tensor cores, special functions, schedulers and shared memory
 // busy for 900 to 1150 cycles each, and most of its time it waits. So two chains of waits are shorter here. A
