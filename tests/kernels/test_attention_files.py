@@ -17,11 +17,12 @@ from emulator.inputs import value
 from emulator.launching import assert_shows, encoded, launch, planted
 from emulator.ptx import Array, Memory
 from ladder.model.kernel import Kernel, Variant
-from ladder.problems.attention.bounds import rms_bound
+from ladder.problems.attention.bounds import promotion_factor, rms_bound
 
 FILES = rungs_of("attention")
 FP8 = "attention_fp8"
-"""The file in fp8, which is no rung."""
+PROMOTED = "attention_fp8_promoted"
+"""The files in fp8, which are no rungs."""
 
 
 def kernel(rung: str) -> Kernel:
@@ -159,6 +160,53 @@ def test_outputs_in_fp8_are_right(
 
 
 @pytest.mark.parametrize(
+    ("params", "sequence", "kind", "loads"),
+    [
+        ({}, 300, "uniform", "late"),
+        ({"every": 256}, 129, "equal", "early"),
+        # Five tiles and nine, of which the last are promoted at the end.
+        ({"every": 256, "causal": 1}, 600, "rising", "early"),
+        ({"every": 512, "stages": 3}, 1030, "rising", "shuffled"),
+        ({"every": 512}, 520, "spikes", "late"),
+        ({"every": 0}, 400, "wide", "late"),
+        ({"every": 0, "stages": 4, "causal": 1}, 700, "leap", "late"),
+        # Wide tiles, of which one is not full, and more of them than there are stages.
+        ({"every": 0, "bn": 192}, 192, "uniform", "early"),
+        ({"every": 0, "bn": 192, "causal": 1}, 600, "rising", "late"),
+        ({"every": 0, "bn": 224}, 225, "spikes", "shuffled"),
+        ({"every": 0, "bn": 224}, 680, "leap", "late"),
+        ({"every": 0, "bn": 224, "causal": 1}, 1, "integers", "early"),
+        # Three consumers share a block of 192 rows.
+        ({"every": 0, "bn": 96, "consumers": 3}, 330, "uniform", "late"),
+        ({"every": 0, "bn": 96, "consumers": 3, "causal": 1}, 500, "rising", "early"),
+        ({"every": 0, "bn": 96, "consumers": 3, "stages": 4}, 600, "leap", "shuffled"),
+        ({"every": 0, "bn": 96, "consumers": 3, "causal": 1}, 96, "equal", "late"),
+    ],
+    ids=str,
+)
+def test_sums_that_stay_in_the_tensor_cores_are_right(
+    params: dict[str, Any], sequence: int, kind: str, loads: str
+) -> None:
+    one = kernel(PROMOTED).variant(params, "fp8")
+    assert worst(one, 2, sequence, kind, loads=loads) < 0.5
+
+
+@pytest.mark.parametrize(
+    ("every", "bn", "least"), [(128, 128, 0), (512, 128, 1), (0, 128, 2), (0, 224, 2)]
+)
+def test_sums_of_14_bits_lose_what_the_bound_of_their_length_says(
+    every: int, bn: int, least: float
+) -> None:
+    """Of values of one sign, and more than is allowed to those that are promoted at each tile."""
+    one = kernel(PROMOTED).variant({"every": every, "bn": bn}, "fp8")
+    error = worst(one, 1, 1030, "positive", sum_bits=14)
+    size = {"sequence": 1030, "heads": 1, "d": 128}
+    factor = promotion_factor(size, "positive", every or 1030)
+    assert least <= error < 0.7 * factor
+    assert worst(one, 1, 1030, "uniform", sum_bits=14) < 0.5
+
+
+@pytest.mark.parametrize(
     ("rung", "dtype", "depth", "causal", "loads", "more"),
     [
         ("7b", "bf16", 128, 0, "late", {}),
@@ -290,12 +338,13 @@ def test_each_tile_of_rows_is_taken_once_and_the_longest_of_a_group_of_heads_fir
     )
 
 
-@pytest.mark.parametrize("rung", [*FILES, FP8])
+@pytest.mark.parametrize("rung", [*FILES, FP8, PROMOTED])
 def test_shared_bytes_hold_what_the_kernel_declares(rung: str) -> None:
     """In every variant, and each block finds them on an H200."""
     axes = kernel(rung).parameters
     dtype = next(iter(kernel(rung).dtypes))
-    names = [name for name in ("depth", "bn", "stages", "consumers") if name in axes]
+    held = ("depth", "bn", "stages", "consumers", "every")
+    names = [name for name in held if name in axes]
     assertions = list[str]()
     for values in itertools.product(*(axes[name].values for name in names)):
         params = dict(zip(names, values, strict=True))
@@ -324,6 +373,7 @@ PARTS = "epilogue/softmax_parts.cuh"
 SUMS = "epilogue/partial_sums.cuh"
 STORE = "epilogue/row_tile_store.cuh"
 STORER = "schedule/store_tiles.cuh"
+OUTPUT = "epilogue/promoted_output.cuh"
 FENCE = "        fence_async_proxy();  // shows the thread's part of P to wgmma\n"
 COMMIT = "shared.k[0]);\n        wgmma_commit();"
 EITHER = "arrivals|ever|before|without"
@@ -512,6 +562,29 @@ MISTAKES: list[tuple[str, str, str, str, str]] = [
         "scale_and_add(output[0], factor, partial[0]);",
         WRONG,
     ),
+    (PROMOTED, OWN, "(into ^ keys % 128)", "into", WRONG),
+    (PROMOTED, OWN, "^ (column + 16 * i)", "+ (column + 16 * i)", WRONG),
+    (PROMOTED, OWN, "part += transposing_warps", "part += 4", WRONG),
+    (
+        PROMOTED,
+        OWN,
+        "            pack_fragments_e4m3(pair, p);\n",
+        "",
+        WRONG,
+    ),
+    (PROMOTED, OUTPUT, "v, tiles > 0", "v, 0", WRONG),
+    (PROMOTED, OUTPUT, "v, tiles > 0", "v, 1", "wrong|before it is written"),
+    (PROMOTED, OUTPUT, "                tiles = 0;\n", "", WRONG),
+    (PROMOTED, OUTPUT, "factor[0] = growth[0];", "", WRONG),
+    (PROMOTED, OUTPUT, "factor[0] *= growth[0];", "", WRONG),
+    (PROMOTED, OUTPUT, "if (__any_sync(0xffffffffu, grows)) ", "if (false) ", WRONG),
+    (
+        PROMOTED,
+        OUTPUT,
+        "            promote();\n            return",
+        "            return",
+        WRONG,
+    ),
 ]
 WAYS: list[dict[str, Any]] = [
     {"loads": "late", "kind": "rising", "behind": range(32)},
@@ -533,8 +606,9 @@ def test_mistakes_show(
     sequence = 264
     ways = WAYS
     clusters = 0
-    if rung == FP8:
-        one = kernel(FP8).variant({"causal": 1}, "fp8")
+    if rung in (FP8, PROMOTED):
+        params = {"causal": 1} | ({"every": 256} if file == OUTPUT else {})
+        one = kernel(rung).variant(params, "fp8")
         sequence = 520
         early = {"loads": "early", "kind": "rising"}
         ways = [
@@ -575,13 +649,20 @@ def test_each_compiles_without_spills_and_exponentials_stand_between_the_waits()
     """
     depths = [
         (rung, depth)
-        for rung in (*FILES, FP8)
+        for rung in (*FILES, FP8, PROMOTED)
         for depth in kernel(rung).parameters["depth"].values
     ]
     variants = []
     for at, (rung, depth) in enumerate(depths):
         dtypes = [*kernel(rung).dtypes]
         variants.append(by_default(rung, int(depth), dtypes[at % len(dtypes)]))
+    for params in (
+        {"every": 512, "causal": 1},
+        {"every": 0, "bn": 224, "causal": 1},
+        {"every": 0, "bn": 96, "consumers": 3, "causal": 1},
+    ):
+        depths.append((PROMOTED, 128))
+        variants.append(kernel(PROMOTED).variant(params, "fp8"))
     cubins = compiled_without_spills(variants)
     for (rung, depth), one, cubin in zip(depths, variants, cubins, strict=True):
         if rung in "12345":

@@ -21,7 +21,8 @@ from ladder.gpu.device import _mixed
 from ladder.model.folders import PACKAGE
 from ladder.model.problem import C_TYPES, INPUTS
 from ladder.problems.attention import PROBLEM, output_dtype
-from ladder.problems.attention.bounds import allowance, rms_bound
+from ladder.problems.attention.bounds import allowance, promotion_factor, rms_bound
+from ladder.problems.attention.instance import AttentionInstance
 
 CHECK = PACKAGE / "problems/attention/check.cu"
 KEY, SECRET = 0x0123_4567_89AB_CDEF, 0x5EC_2E7
@@ -82,9 +83,10 @@ def cut(x: Array) -> Array:
     return (x.view(np.uint32) & np.uint32(0xFFFFFFFE)).view(SINGLE)
 
 
-def product(left: Array, right: Array, dtype: str) -> Array:
-    """Of fp32 matrices, as tensor cores multiply: 16 terms at a time, or 32 of fp8 in 14 bits."""
-    total = np.zeros((*left.shape[:2], right.shape[2]), SINGLE)
+def product(left: Array, right: Array, dtype: str, total: Array | None = None) -> Array:
+    """Of fp32 matrices, as tensor cores add it to a total: 16 terms at a time, or 32 of fp8 in 14 bits."""
+    if total is None:
+        total = np.zeros((*left.shape[:2], right.shape[2]), SINGLE)
     together = 32 if dtype == "fp8" else 16
     for at in range(0, left.shape[2], together):
         one, other = left[:, :, at : at + together], right[:, at : at + together]
@@ -111,10 +113,11 @@ def online(
     tile: int = 64,
     weights: Callable[[Array], Array] | None = None,
     total: Callable[[Array], Array] = lambda x: x,
+    promoted: int = 0,
 ) -> Array:
     """Bits of the output of a fused kernel: tiles of keys, a maximum and a sum that are rescaled.
 
-    `weights` and `total` are what else it does with these.
+    `weights` and `total` are what else it does with these. Tensor cores sum so many keys at a time, or a tile.
     """
     q, k, v = (one.astype(SINGLE) for one in numbers(inputs, dtype))
     rows, keys, scale = (
@@ -123,7 +126,7 @@ def online(
         SINGLE(1.4426950408889634 / math.sqrt(q.shape[2])),
     )
     made, top = np.zeros(q.shape, SINGLE), np.full((*q.shape[:2], 1), -np.inf, SINGLE)
-    sums = np.zeros_like(top)
+    part, sums = np.zeros_like(made), np.zeros_like(top)
     for begin in range(0, keys, tile):
         s = product(q, np.swapaxes(k[:, begin : begin + tile], 1, 2), dtype)
         unseen = np.arange(begin, begin + s.shape[2])[None] > np.arange(rows)[:, None]
@@ -133,8 +136,11 @@ def online(
         again = exponential((top - larger) * scale)
         sums = total(sums * again + p.sum(axis=2, keepdims=True, dtype=SINGLE))
         p = (weights or (lambda x: as_weights(x, dtype)))(p)
-        made, top = made * again + product(p, v[:, begin : begin + tile], dtype), larger
-    return as_output(made / sums, dtype)
+        part = product(p, v[:, begin : begin + tile], dtype, part * again)
+        made, top = made * again, larger
+        if (begin + tile) % (promoted or tile) == 0:
+            made, part = made + part, np.zeros_like(part)
+    return as_output((made + part) / sums, dtype)
 
 
 def largest(made: Array, inputs: Inputs, dtype: str, causal: int, kind: str) -> float:
@@ -347,6 +353,51 @@ def test_what_a_long_launch_may_leave_out_is_what_its_bound_says(
             assert largest(made, inputs, dtype, 0, kind) > 1, name
 
 
+ALL = 1 << 20
+"""More keys than there are: sums are never promoted."""
+
+
+@pytest.mark.parametrize("kind", PROBLEM.inputs)
+@pytest.mark.parametrize("sequence", [300, 8192])
+def test_sums_that_are_promoted_seldom_lie_within_their_own_bound(
+    kind: str, sequence: int
+) -> None:
+    """Of values of both signs they are no worse; of one sign they lose more, the longer they are."""
+    _, k, v = given("fp8", (1, sequence, 64), kind, KEY)
+    inputs = (given("fp8", (1, 8, 64), kind, KEY + 9)[0], k, v)
+    size = {"heads": 1, "sequence": sequence, "d": 64}
+    errors = []
+    for keys in (128, 256, 512, ALL):
+        with np.errstate(all="ignore"):
+            made = online(inputs, "fp8", 0, 128, promoted=keys)
+        factor = promotion_factor(size, kind, keys)
+        errors.append(largest(made, inputs, "fp8", 0, kind))
+        together = rms_of_errors(made, inputs, "fp8", 0, kind)
+        assert errors[-1] < 0.5 * factor, keys
+        assert together < 0.9 * factor * rms_bound(kind, 8), keys
+    if kind != "positive":
+        assert max(errors) < 1.2 * errors[0]
+    elif sequence == 8192:
+        assert errors[2] > 1.5 * errors[0]
+        assert errors[3] > 5
+
+
+def test_a_bound_grows_with_the_keys_that_a_kernel_says_it_sums() -> None:
+    """And with no other parameter, and in fp8 alone; fewer keys than 128, or than there are, change nothing."""
+
+    def bound(dtype: str = "fp8", inputs: str = "positive", **params: int) -> float:
+        instance = object.__new__(AttentionInstance)
+        instance.dtype, instance.inputs = dtype, inputs
+        instance.size = {"heads": 1, "sequence": 4096, "d": 64}
+        return instance.error_bound({"causal": 0, **params})
+
+    assert bound() == bound(every=64) == bound(every=128) == bound("bf16", every=0) == 1
+    bounds = [bound(every=keys) for keys in (128, 256, 512, 4096)]
+    assert bounds == sorted(set(bounds))
+    assert bound(every=0) == bound(every=8192) == bounds[-1]
+    assert max(bound(inputs=kind, every=512) for kind in ("uniform", "wide")) < 1.01
+
+
 def coarse(x: Array) -> Array:
     """As multiples of 1/127."""
     return np.rint(127 * x) / 127
@@ -424,6 +475,20 @@ def test_all_errors_together_show_what_the_largest_does_not(
     assert rms_of_errors(made, inputs, dtype, 0, "uniform") > 1.05 * allowed
     if dtype == "bf16":
         assert largest(made, inputs, dtype, 0, "uniform") < 1
+
+
+@pytest.mark.parametrize("cheat", ["a line", "without every 64th key"])
+def test_a_kernel_that_says_it_never_promotes_may_cheat_no_more_than_others(
+    cheat: str,
+) -> None:
+    """With values of both signs, as are timed."""
+    dtype, way = TOGETHER[cheat]
+    q, k, v = given(dtype, (1, 2048, 64), "uniform", KEY)
+    inputs = (q[:, :64], k, v)
+    factor = promotion_factor({"heads": 1, "sequence": 2048, "d": 64}, "uniform", ALL)
+    made = way(inputs, dtype)
+    allowed = factor * rms_bound("uniform", 2048 * 64)
+    assert rms_of_errors(made, inputs, dtype, 0, "uniform") > 1.05 * allowed
 
 
 def test_wide_inputs_are_held_to_the_bound_where_fp32_tells_the_largest_key() -> None:

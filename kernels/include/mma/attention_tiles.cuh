@@ -88,14 +88,16 @@ __device__ inline void wgmma_output(float (&output)[1][Depth / 2], const unsigne
     }
 }
 
-// Starts O = P @ V of 8-bit elements, whose V is transposed: wgmma reads them along K only.
-template <class Element, int Keys, int Depth>
-__device__ inline void wgmma_output(float (&output)[1][Depth / 2], const unsigned (&p)[Keys / 32][4],
-                                    const RowTile<Element, Depth, Keys>& v) {
+// The same of 8-bit elements, whose V is transposed: wgmma reads them along K only. A tile of V may have room
+// for more keys than P has.
+template <class Element, int Steps, int Depth, int Room>
+__device__ inline void wgmma_output(float (&output)[1][Depth / 2], const unsigned (&p)[Steps][4],
+                                    const RowTile<Element, Depth, Room>& v, int add = 0) {
+    static_assert(Steps * 32 <= Room, "V has a key for each of P");
 #pragma unroll
-    for (int step = 0; step < Keys / 32; ++step) {
+    for (int step = 0; step < Steps; ++step) {
         const auto& panel = v.panel[step / 4];
         WgmmaRegisters<Element, Depth>::template wgmma<false>(
-            output[0], p[step], panel.at_step(panel.descriptor(0), step % 4), step > 0);
+            output[0], p[step], panel.at_step(panel.descriptor(0), step % 4), step > 0 ? 1 : add);
     }
 }

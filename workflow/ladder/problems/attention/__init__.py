@@ -3,6 +3,9 @@
 q, k, v and o are [heads, sequence, d], contiguous and of one type, but for fp8, where o is in bf16; heads counts those
 of all batches. d is a field of the size since buffers depend on it. A kernel is compiled for some: it has a parameter
 `depth` with their values, and the constraint `d == depth`.
+
+A kernel in fp8 may have a parameter `every`: keys whose products its tensor cores sum before the sum is added in fp32,
+0 for all. Its results may be off by more than those of others, which promote every 128 (bounds.py).
 """
 
 import itertools
@@ -11,6 +14,7 @@ from collections.abc import Sequence
 from ladder.model.problem import C_TYPES, ELEMENT_BYTES, Params, Problem, Size, Work
 
 DEPTHS = (64, 128, 256)
+PROMOTION = "every"
 _OUTPUT = {"fp8": "bf16"}
 _EDGES = (  # sequence and heads
     ((1, 67), (128, 67)),

@@ -5,8 +5,13 @@ import math
 from ladder.gpu.device import CheckResultSlot
 from ladder.gpu.instance import Check, HarnessCall, Instance, Shapes
 from ladder.model.problem import C_TYPES, Params
-from ladder.problems.attention import output_dtype
-from ladder.problems.attention.bounds import allowance, rms_bound
+from ladder.problems.attention import PROMOTION, output_dtype
+from ladder.problems.attention.bounds import (
+    PROMOTED,
+    allowance,
+    promotion_factor,
+    rms_bound,
+)
 
 ROWS = 4  # that a block of the check takes together, as in check.cu
 _THREADS = 256  # of that block
@@ -34,8 +39,11 @@ class AttentionInstance(Instance):
             self.draw("v", seed)
 
     def error_bound(self, params: Params) -> float:
-        """Errors are over what bounds.py allows."""
-        return 1.0
+        """Errors are over what bounds.py allows where sums in fp8 are promoted every 128 keys."""
+        if self.dtype != "fp8":
+            return 1.0
+        keys = int(params.get(PROMOTION, PROMOTED)) or self.size["sequence"]
+        return promotion_factor(self.size, self.inputs, keys)
 
     def check(self, params: Params) -> Check:
         rows = self.size["heads"] * self.size["sequence"]
