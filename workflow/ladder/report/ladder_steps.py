@@ -80,9 +80,13 @@ def _steps(data: SweepData, rungs: Iterable[tuple[Entry | None, Entry]]) -> list
         other, pair = rows[changed], pairs.get((entry.variant.id, changed))
         gain = gain_over(pair or row, other)
         direct = pair is not None or row["reference"] == changed
-        launches = [(of, counters.get(stats.cell_of(of), {})) for of in (other, row)]
         why = Cause("a tie: on another GPU either may be the faster")
         if gain.verdict != TIED:
+            # Rows alone may be of different GPUs.
+            paired = {**other, "median_us": row["median_us"] * gain.value}
+            launches = [
+                (of, counters.get(stats.cell_of(of), {})) for of in (paired, row)
+            ]
             why = _explanation(launches, data.gpu)
         made.append(Step(entry, row, changed, gain, direct, why))
     return made
