@@ -240,9 +240,17 @@ class Numbers(Lookups):
         falls: bool,
     ) -> str:
         below, above = rungs
-        before = below if isinstance(below, Row) else self.at(sweep, below, **size)
+        after = self.at(sweep, above, **size)
+        if isinstance(below, Row):
+            before = below
+        else:
+            before = self.at(sweep, below, **size)
+            # What is counted by a share of the time: of the time beside the other rung, as in its cause.
+            gain = self.over_rung(sweep, above, below, **size)
+            time = after["median_us"] * gain.value
+            before = Row({**before, "median_us": time}, before.size, before.metrics)
         old, old_text = self.count(name, before)
-        new, new_text = self.count(name, self.at(sweep, above, **size))
+        new, new_text = self.count(name, after)
         moved = new < old / MOVED if falls else new > old * MOVED
         said = f"{old_text} to {new_text}"
         way = "falls" if falls else "rises"
