@@ -1,4 +1,4 @@
-"""Quack's softmax as a reference for the problem softmax. It compiles at its first call, ahead of timed ones."""
+"""Quack's softmax as a reference for the problem softmax. It compiles at the first call, which comes before any that is timed."""
 
 import torch
 from quack.softmax import _softmax_fwd
