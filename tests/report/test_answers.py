@@ -114,7 +114,8 @@ def test_a_ninth_question_is_a_line_and_a_template_and_stands_everywhere(
     printed = output_of(command, tmp_path, PYTHONPATH=str(copy))
     readme, written, page, titled = printed.split("\x00")
     assert re.search(
-        r"\|\[What is the ninth\?\]\(.*#chart=\w+\)\|It has \d lives\.\|", readme
+        r"\|\[What is the ninth\?\]\(.*/sweeps/\w+\.md\)\|It has \d lives\. \[Page\]\(.*#chart=\w+\)\.\|",
+        readme,
     )
     assert re.search(r"What is the ninth\? \*\*It has \d lives\.\*\*", written)
     assert re.search(r"It has \d lives\.", page)

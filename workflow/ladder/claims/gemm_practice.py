@@ -330,7 +330,7 @@ def stage3_for_16384(data: RunData) -> Parts:
     below = "4 two-stage pipeline"
     wmma = rung_over(data, _TF32, "5 three-stage pipeline", below, n=16384)
     speed = yield decide_part(
-        "speed of three stages over two at 16384, WMMA",
+        "speed of three stages over two at 16384, WMMA in TF32",
         wmma,
         least=1,
         margin=2 * SLIGHT,

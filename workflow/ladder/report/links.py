@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from ladder.model.architecture import lacking
 from ladder.model.folders import RunFolder
 from ladder.model.kernel import Kernel
 from ladder.results.run_data import RunData
@@ -45,8 +46,12 @@ class Links:
         return self.to(described.source if described else _CHECKOUT / "kernels")
 
     def needs(self, kernel: str) -> list[str]:
-        """What a kernel needs of a size."""
+        """What a kernel needs of a size, and of the GPU."""
         if kernel not in self.kernels:
             return []
-        _, of_size = self.kernels[kernel].split_constraints
-        return [constraint.reason for constraint in of_size]
+        described = self.kernels[kernel]
+        _, of_size = described.split_constraints
+        needed = [constraint.reason for constraint in of_size]
+        if described.launch.cluster and lacking("sm_90", described.min_arch):
+            needed.append("clusters of blocks need Hopper or later")
+        return needed
