@@ -126,7 +126,6 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"bn": 96, "every": 512, "stages": 6, "stagger": 0},
     ],
     "8_stream_k": [{}, {"bn": 128, "stages": 6}],
-    "1_global_fragments": [{}],
     "2_shared_fragments": [{}],
     "3_padded_rows": [{}],
     "4_two_stages": [{}],

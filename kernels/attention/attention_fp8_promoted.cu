@@ -23,14 +23,10 @@
 #include "epilogue/e4m3_softmax.cuh"
 #include "epilogue/promoted_output.cuh"
 #include "epilogue/warpgroup_store.cuh"
+#include "mma/transposed_values.cuh"
 #include "schedule/ring.cuh"
 #include "schedule/row_tiles.cuh"
 #include "schedule/turns.cuh"
-
-constexpr int transposing_warps = 3;
-
-template <int Depth, int BN>
-using TransposedTile = RowTile<E4m3, Depth, (BN + 127) / 128 * 128>;  // V: of its last keys a panel's part
 
 template <int Depth, int BN, int Stages, int Consumers>
 struct Shared {
@@ -40,38 +36,6 @@ struct Shared {
     RingBarriers<Stages> k_ring, v_ring, transposed_ring;
     Mbarrier q_full;
 };
-
-// A tile of V as in attention_fp8, by three warps. A warp takes 32 keys of 64 columns at a time: four
-// ldmatrix, of 16 columns each, are under way together. A lane's lines are multiples of eight apart, where
-// the swizzle is the same: it and columns, or keys, are joined by exclusive or.
-template <int Depth, int BN>
-__device__ inline void transpose(const RowTile<E4m3, BN, Depth>& v, TransposedTile<Depth, BN>& to,
-                                 unsigned warp, int lane) {
-    const unsigned even = 0x6420, odd = 0x7531, first = lane < 16 ? even : odd, second = first ^ even ^ odd;
-    const int row = lane % 8, line = 2 * row + (row / 4 ^ lane / 8 % 2), byte = lane / 16 * 16;
-    const unsigned from = shared_address(v.panel[0].byte) + swizzled(lane, 0), into = swizzled(line, byte);
-    constexpr unsigned columns = 64, of_keys = Depth / columns;  // parts
-    unsigned word[columns / 16][4], stored[4];
-#pragma unroll 1
-    for (unsigned part = warp; part < BN / 32 * of_keys; part += transposing_warps) {
-        const unsigned keys = part / of_keys * 32, column = part % of_keys * columns;
-#pragma unroll
-        for (int i = 0; i < columns / 16; ++i) {
-            ldmatrix_trans((from + keys * line_bytes) ^ (column + 16 * i), word[i]);
-        }
-        fence_registers(word);  // else the compiler waits for the first ahead of the others
-        unsigned char* const panel = to.panel[keys / 128].byte + column * line_bytes + (into ^ keys % 128);
-#pragma unroll
-        for (int i = 0; i < columns / 16; ++i) {
-#pragma unroll
-            for (int pair = 0; pair < 4; pair += 2) {
-                stored[pair] = __byte_perm(word[i][pair], word[i][pair + 1], first);
-                stored[pair + 1] = __byte_perm(word[i][pair], word[i][pair + 1], second);
-            }
-            stmatrix(panel + 16 * i * line_bytes, stored);
-        }
-    }
-}
 
 template <int Depth, bool Causal, int BN, int Tiles, int Stages, int Consumers>
 __global__ void __launch_bounds__((Consumers + 1) * warpgroup_threads, 1)
