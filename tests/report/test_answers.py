@@ -114,7 +114,7 @@ def test_a_ninth_question_is_a_line_and_a_template_and_stands_everywhere(
     printed = output_of(command, tmp_path, PYTHONPATH=str(copy))
     readme, written, page, titled = printed.split("\x00")
     assert re.search(
-        r"\|\[What is the ninth\?\]\(.*/sweeps/\w+\.md\)\|It has \d lives\. \[Page\]\(.*#chart=\w+\)\.\|",
+        r"\|\[What is the ninth\?\]\(.*/report\.md#findings\)\|It has \d lives\. \[Page\]\(.*#chart=\w+\)\.\|",
         readme,
     )
     assert re.search(r"What is the ninth\? \*\*It has \d lives\.\*\*", written)

@@ -419,12 +419,13 @@ def test_links_lead_somewhere(lab: Lab) -> None:
         lab.folder.methodology,
         *map(lab.folder.sweep_page, SWEEPS),
     ]
-    headings = {}
-    for path in files:
+
+    def headings(path: Path) -> set[str]:
         titles = re.findall(r"^#+ (.+)$", path.read_text(), re.MULTILINE)
-        headings[path] = {
+        return {
             re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles
         }
+
     for path in files:
         targets = re.findall(r"\]\(([^)]+)\)", path.read_text())
         assert targets
@@ -432,7 +433,7 @@ def test_links_lead_somewhere(lab: Lab) -> None:
             name, _, title = target.partition("#")
             there = (path.parent / name).resolve() if name else path
             assert there.is_file(), f"{path}: {target}"
-            assert not title or title in headings[there], f"{path}: {target}"
+            assert not title or title in headings(there), f"{path}: {target}"
 
 
 @pytest.mark.parametrize(
