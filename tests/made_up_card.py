@@ -73,7 +73,8 @@ class Card:
 
 def _more_stages_lose(place: Place) -> float:
     """Less shared memory than an H200 has: each further stage costs a block."""
-    return float(0.85 ** (int(place.variant.params.get("stages", 1)) - 1))
+    fixed = 2 if place.variant.kernel.name == "4_two_stages" else 1
+    return float(0.85 ** (int(place.variant.params.get("stages", fixed)) - 1))
 
 
 CARDS = {
