@@ -1,3 +1,5 @@
+// Tried, does not pay in bf16 with 65536 columns.
+//
 // output[r][c] = exp(input[r][c] - m) / S: a row over the blocks of a cluster, each with its share in shared
 // memory.
 //

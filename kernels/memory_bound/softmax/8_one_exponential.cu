@@ -1,3 +1,5 @@
+// Tried, does not pay with 65536 columns.
+//
 // output[r][c] = exp(input[r][c] - m) / S: one exponential an element, which stays in a register.
 //
 // The file before computes an exponential for the sum and again for the output, and a piece lies in the ring

@@ -39,6 +39,7 @@ WMMA = (
     "6_block_swizzle",
     "wmma_staged",
 )
+"""Kernels of the tensor-core ladders that multiply by WMMA and share tiles."""
 # Of K in a tile, where a kernel has no parameter `bk`.
 _DEPTH_BYTES = 64
 _PLAIN, _TRANSPOSED = "practice_plain_a", "practice_transposed_a"
