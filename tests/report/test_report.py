@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ import pytest
 import yaml
 from checkout import published_of
 from conftest import edit_yaml
-from factory import ENDS, Fields, Lab, failed
+from factory import ENDS, SESSION, Fields, Lab, failed
 from ladder.cli.app import main
 from ladder.model.files import replace_file, write_json
 from ladder.model.folders import RunFolder
@@ -288,6 +288,26 @@ def test_a_long_compiler_message_is_cut(failing: dict[str, str]) -> None:
     assert len(line) < 400
     assert "x.cu(1): error: no" in line
     assert "Variants compiled: 10 of 11." in failing["report"]
+
+
+def _against_mine(lab: Lab, **fields: Any) -> str:
+    """The page of a ladder against cuBLAS and a Python callable, which imports torch."""
+    (lab.root / "mine.py").write_text("import math\n\nimport torch\n")
+    mine = {"python": "mine.py", "entry": "f", "name": "mine"}
+    lab.update("fp32_ladder", references=["cublas", mine], **fields)
+    lab.record_and_collect(["fp32_ladder"])
+    return report(lab)["fp32_ladder"]
+
+
+def test_the_build_of_what_a_reference_imports_is_named_where_sessions_tell(
+    tmp_path: Path,
+) -> None:
+    told = {"torch": "2.11.0+cu130", "flash-attn-4": "4.0", "quack-kernels": None}
+    session = replace(SESSION, versions={**SESSION.versions, "packages": told})
+    page = _against_mine(Lab(tmp_path / "told", session=session))
+    reference = "Reference: the faster of cublas and mine."
+    assert f"{reference} Builds, where sessions tell: torch 2.11.0+cu130.\n" in page
+    assert f"{reference}\n" in _against_mine(Lab(tmp_path / "silent"))
 
 
 def test_a_large_sweep_shows_its_best_and_worst(tmp_path: Path) -> None:

@@ -21,8 +21,10 @@ from ladder.model.errors import LadderError, refuse
 from ladder.model.files import TREE_ROOMS, tree_digest
 from ladder.model.record import Session
 
-_PACKAGES = """snakemake cuda-python cuda-core cuda-bindings nvmath-python nvidia-cublas nvidia-cuda-nvrtc
-cupti-python ncu-report triton numpy scipy pandas seaborn matplotlib"""
+BUILDS = "torch nvidia-cudnn-cu13 nvidia-cudnn-frontend flash-attn-4 quack-kernels"
+"""Packages that references of one's own go by."""
+_PACKAGES = f"""snakemake cuda-python cuda-core cuda-bindings nvmath-python nvidia-cublas nvidia-cuda-nvrtc
+cupti-python ncu-report triton numpy scipy pandas seaborn matplotlib {BUILDS}"""
 _SEARCHED = 50  # commits, for the tree that a host without git measured
 
 Facts = dict[str, Any]

@@ -1,5 +1,6 @@
 """environment.json: on which GPUs, when, with what and from which checkout the numbers are, as records say."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, NotRequired
@@ -9,6 +10,7 @@ from pydantic import ConfigDict, TypeAdapter
 from typing_extensions import TypedDict
 
 from ladder.measure import host
+from ladder.measure.host import BUILDS
 from ladder.measure.store import Records, now
 from ladder.model.document import reading
 from ladder.model.errors import LadderError
@@ -40,6 +42,7 @@ class _Environment(TypedDict):
     trees: NotRequired[list[Tree]]
     host: dict[str, Any]
     packages: dict[str, Any]
+    builds: NotRequired[dict[str, list[str]]]
     notes: NotRequired[list[str]]
     reproduced_cubins: dict[str, int] | None
     published: "_Environment | None"
@@ -97,6 +100,7 @@ def measured_on(records: Records, table: DataFrame) -> TableRow:
         "gpus": gpus,
         **versions,
         "host": last.host,
+        "builds": _builds(records, sessions),
         "tree": last.tree,
         "trees": list(trees.values()),
         "started": sessions[0].started,
@@ -121,6 +125,23 @@ def _gpu(records: Records, sessions: Sequence[Session]) -> TableRow:
         "started": sessions[0].started,
         "finished": max([*times, last.started]),
     }
+
+
+def _builds(records: Records, sessions: Sequence[Session]) -> dict[str, list[str]]:
+    """By sweep the packages that its references of one's own may go by, as far as sessions tell: torch 2.11.0."""
+    told, builds = dict[str, set[str]](), defaultdict[str, set[str]](set)
+    for session in sessions:
+        versions = session.versions.get("packages", {}).items()
+        known = {
+            f"{name} {version}"
+            for name, version in versions
+            if version and name in BUILDS.split()
+        }
+        told[session.id] = known
+    for record in records:
+        if "external" in record.conditions.tree:
+            builds[record.sweep] |= told.get(record.session, set())
+    return {sweep: sorted(found) for sweep, found in builds.items() if found}
 
 
 def analysed_here(root: Path, device: str, arch: str) -> TableRow:

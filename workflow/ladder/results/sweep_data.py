@@ -6,10 +6,12 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 from pandas import DataFrame
 
 from ladder.model.cell import size_label
+from ladder.model.files import read_text
 from ladder.model.schemas import Fields, TableRow
 from ladder.model.sweep import Entry, Figure, Sweep
 from ladder.results import statistics as stats
@@ -135,6 +137,17 @@ class SweepData(Origin):
         params = {"pad": pads.pop() if len(pads) == 1 else None, **reference.params}
         fixed = _assigned(reference.params, params)
         return f"{reference.kernel.name} ({fixed})" if fixed else reference.kernel.name
+
+    @property
+    def builds(self) -> list[str]:
+        """Packages that its references import, with the versions that sessions tell: torch 2.11.0."""
+        files = {Path(one.file) for one in self.sweep.reference.external.values()}
+        code = "\n".join(read_text(file) for file in files if file.suffix == ".py")
+        modules = re.findall(r"^(?:import|from) (\w+)", code, re.MULTILINE)
+        # The package of cudnn is nvidia-cudnn-frontend, that of flash_attn flash-attn-4.
+        named = "|".join(modules).replace("_", "-")
+        known = self.source.get("builds", {}).get(self.sweep.name, [])
+        return [build for build in known if re.match(rf"(\S+-)?({named})[- ]", build)]
 
     @cached_property
     def own_baselines(self) -> dict[str, str]:
