@@ -533,7 +533,8 @@ class Lab:
         for regime in plan.regimes_of(task):
             timed = measured["regimes"].get(regime)
             if timed and task.baseline:
-                timed = {**timed, "reference": task.reference.variant}
+                other = task.reference.variant if task.reference else task.baseline
+                timed = {**timed, "reference": other}
             status = measured["status"]
             reason = measured["reason"] or ""
             if timed is None and status == "ok":
