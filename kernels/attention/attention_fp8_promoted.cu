@@ -1,18 +1,16 @@
 // O = softmax(Q @ K^T / sqrt(Depth)) @ V of each head, operands in e4m3, result in bf16.
-// attention_fp8 with sums that stay in the tensor cores for several tiles of keys.
+// The schedule of rungs 6 and 7 of attention in docs/ladders/attention.md, in fp8.
 //
-// The technique: promotion every `Tiles` tiles (vllm-flash-attention). attention_fp8 adds P @ V of each
-// tile in fp32, since the tensor cores keep 14 bits of a sum of fp8 products. Here they add up several
-// tiles first, or all (flash-attention-3). The more tiles, the fewer FFMA between two P @ V, and the larger
-// the error where values have one sign. Without promotion a thread has 64 registers more. They hold tiles
-// of 192 or 224 keys: what a step takes once, as waits, shuffles and turns do, comes less often. Or there
-// is a third consumer, with tiles of 96 keys: more warps exponentiate while one multiplies. In bf16 that
-// pays for rows of 64 elements, where exponentials take as long as products, as they do here.
+// The technique: wgmma multiplies elements of 8 bits at twice the rate, but reads them along K only, and V
+// lies the other way. So three warps transpose each tile of it (mma/transposed_values.cuh). Weights are
+// rounded to e4m3 (epilogue/e4m3_softmax.cuh), ahead of the wait for P @ V of the tile before.
 //
-// For 128 x 128 scores attention_fp8 keeps the tensor cores, special functions, schedulers and shared memory
-// busy for 900 to 1150 cycles each, and most of its time it waits. So two chains of waits are shorter here. A
-// warp that transposes V has four ldmatrix under way, not one. And weights are rounded ahead of the wait for
-// P @ V of the tile before, not behind it.
+// The tensor cores keep 14 bits of a sum of fp8 products (deepseek-v3): of thousands of values of one sign the
+// last would be lost. So their sum of `Tiles` tiles of keys is added in fp32 (promotion; vllm-flash-attention).
+// They may also add up all tiles (flash-attention-3): no FFMA between two P @ V, and a larger error where values
+// have one sign. Without promotion a thread has 64 registers more. They hold tiles of 192 or 224 keys: what a
+// step takes once, as waits, shuffles and turns do, comes less often. Or there is a third consumer, with tiles
+// of 96 keys: more warps exponentiate while one multiplies.
 //
 // Predicted: 770 to 940 TFLOP/s on an H200 with promotion at each tile, up to 4 % more every four tiles, and
 // 860 to 1070 without promotion and with 224 keys or three consumers.

@@ -55,11 +55,3 @@ __device__ inline void fence_registers(unsigned short (&pair)[Pairs]) {
 #pragma unroll
     for (int i = 0; i < Pairs; ++i) asm volatile("" : "+h"(pair[i])::"memory");
 }
-
-// output = output * factor + partial, each row by its factor.
-template <int Registers>
-__device__ inline void scale_and_add(float (&output)[Registers], const float (&factor)[2],
-                                     const float (&partial)[Registers]) {
-#pragma unroll
-    for (int i = 0; i < Registers; ++i) output[i] = fmaf(output[i], factor[i / 2 % 2], partial[i]);
-}
