@@ -1,13 +1,15 @@
 // output[r][c] = exp(input[r][c] - m) / S: the row lies in the registers of a cluster, and no block stays.
 //
-// The ring of the files before keeps loads under way while a block computes. For that a row takes room twice:
-// in shared memory, then in registers. Here a thread loads its Items numbers straight into registers, all at
-// once, as in file 4, and a cluster leaves after one row. Loads are under way all the same, since a
-// multiprocessor has several blocks: while one computes, sends or stores, another one loads. The more blocks,
-// the better: numbers stay as they were loaded, two of bf16 in a register, and are exponentiated twice, for
-// the sum and for the output. Special functions have the time.
+// The ring of the file before keeps loads under way while a block computes, and each multiprocessor has one
+// block, whose warps meet those of the cluster twice a row. Here a thread loads its Items numbers straight
+// into registers, all at once, as in file 4, and a cluster leaves after one row. Loads are under way all the
+// same, since a multiprocessor has several blocks: while one computes, sends or stores, another one loads.
+// The more blocks, the better: numbers stay as they were loaded, two of bf16 in a register, and are
+// exponentiated twice, for the sum and for the output. Special functions have the time.
 //
-// Maxima and sums are sent as in file 9. The one barrier of the cluster comes while loads are under way.
+// A warp sends its maximum and sum to all blocks of the cluster, by stores whose bytes an mbarrier counts
+// there, and waits for those of the others and for nothing else. A block has got all that is sent to it
+// before it leaves. The one barrier of the cluster comes while loads are under way.
 
 #include "ptx/async_store.cuh"
 #include "ptx/cluster.cuh"
