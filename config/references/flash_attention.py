@@ -1,4 +1,4 @@
-"""flash-attn-4's attention as a reference for the problem attention: on Hopper FlashAttention-3's tiles and order, in CuTe DSL.
+"""flash-attn-4's attention as a reference for the problem attention: on Hopper FlashAttention-3's tiles, in CuTe DSL.
 
 It compiles at the first call, which comes before any that is timed. Its output is o: nothing is copied.
 """
