@@ -222,9 +222,8 @@ def play_torch(monkeypatch: pytest.MonkeyPatch) -> FakeTorch:
     fake.nn = SimpleNamespace(
         functional=SimpleNamespace(scaled_dot_product_attention=attention)
     )
-    names = ("FLASH_ATTENTION", "EFFICIENT_ATTENTION", "CUDNN_ATTENTION")
     backends = SimpleNamespace(
-        SDPBackend=SimpleNamespace(**{one: one for one in names}), sdpa_kernel=kernel
+        SDPBackend=SimpleNamespace(FLASH_ATTENTION="flash"), sdpa_kernel=kernel
     )
     for name, part in (("torch.nn", fake.nn), ("torch.nn.attention", backends)):
         monkeypatch.setitem(sys.modules, name, part)  # type: ignore[arg-type]
@@ -232,16 +231,14 @@ def play_torch(monkeypatch: pytest.MonkeyPatch) -> FakeTorch:
 
 
 @pytest.mark.parametrize("causal", [0, 1])
-@pytest.mark.parametrize("entry", ["flash", "efficient", "cudnn"])
-def test_torch_attends_by_the_backend_that_is_asked_for(
-    monkeypatch: pytest.MonkeyPatch, entry: str, causal: int
+def test_torch_attends_by_its_backend_flash(
+    monkeypatch: pytest.MonkeyPatch, causal: int
 ) -> None:
     fake, given = play_torch(monkeypatch), Attention()
-    function = getattr(module("torch_attention"), entry)
-    launch = function(
+    launch = module("torch_attention").flash(
         SimpleNamespace(dtype="fp16"), given.buffers, {"d": 4, "causal": causal}, {}, 7
     )
     assert np.isnan(given.o).all()
     launch()
     assert given.o == pytest.approx(given.right(causal), abs=1e-3)
-    assert [one.split("_")[0].lower() for one in fake.backends] == [entry]
+    assert fake.backends == ["flash"]
