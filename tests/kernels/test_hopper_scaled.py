@@ -81,9 +81,7 @@ def wrong(run: Run, loads: str, **more: Any) -> int:
     name, dtype, params, (m, n, k), blocks = run
     one = load_kernel(FOLDER / f"{name}.yaml").variant(params, dtype, "TN")
     rng = np.random.default_rng(1)
-    a, b = (
-        rng.integers(-4, 5, shape).astype(np.float32) for shape in ((m, k), (n, k))
-    )
+    a, b = (rng.integers(-4, 5, shape).astype(np.float32) for shape in ((m, k), (n, k)))
     steps = -(-k // BLOCK)
     scale_a = scales(rng, steps, m)
     scale_b = scales(rng, -(-n // BLOCK), steps)
@@ -156,12 +154,36 @@ MISTAKES: list[tuple[Run, str, str, str, str]] = [
     (IN_RING, SCALES, "row(consumer_row + acc", "row(acc", "wrong"),
     (IN_RING, SCALES, "scales.a[i / 2 % 2]", "scales.a[0]", "wrong"),
     (TWO_SUMS, SCALES, "scales.b[i / (Partial / Runs)]", "1.0f", "wrong"),
-    (TWO_SUMS, LOOP, "part % split * registers * 2);\n            if", "0);\n            if", "wrong"),
-    (TWO_SUMS, LOOP, "read<registers>(at.stage,", "read<registers>(next.stage,", "wrong|before"),
+    (
+        TWO_SUMS,
+        LOOP,
+        "part % split * registers * 2);\n            if",
+        "0);\n            if",
+        "wrong",
+    ),
+    (
+        TWO_SUMS,
+        LOOP,
+        "read<registers>(at.stage,",
+        "read<registers>(next.stage,",
+        "wrong|before",
+    ),
     (BETWEEN, SCALES, "first_column % scale_block", "0", "wrong"),
     (BETWEEN, SCALES, "Columns + scale_block - run", "Columns - run", "wrong|ever"),
-    (BETWEEN, OWN, "(tile, 0).column);\n            prom", "(tile, 0).row);\n            prom", "wrong"),
-    (BACKWARDS, OWN, "origin.column, block, full", "origin.column, step, full", "wrong"),
+    (
+        BETWEEN,
+        OWN,
+        "(tile, 0).column);\n            prom",
+        "(tile, 0).row);\n            prom",
+        "wrong",
+    ),
+    (
+        BACKWARDS,
+        OWN,
+        "origin.column, block, full",
+        "origin.column, step, full",
+        "wrong",
+    ),
 ]
 
 
