@@ -60,8 +60,8 @@ _CONFIGURATION = {
 class Gemm:
     """One GEMM with alpha = 1, beta = 0: pointers a, b, c, sizes m, n, k, dtype and layout (row-major).
 
-    `scales` are pointers to block scales of fp8: of a by 1 x 128, of b by 128 x 128. cuBLASLt has these two modes, which
-    came with CUDA 12.9, on Hopper alone (cuBLAS, "1D and 2D Block Scaling for FP8 Data Types").
+    `scales` are pointers to block scales of fp8: of a by 1 x 128, of b by 128 x 128. cuBLASLt has these modes since
+    CUDA 12.9, on Hopper alone, not 128 x 128 for both ("Scaling Factors Layouts" of cuBLAS' documentation).
     """
 
     pointers: tuple[int, int, int]

@@ -65,7 +65,9 @@ class ScaledGemm(Problem):
 
     def unsupported(self, size: Size, dtype: str) -> str | None:
         if size["k"] % _VECTOR:
-            return f"K is no multiple of {_VECTOR}: rows of A and B are no whole 16 bytes"
+            return (
+                f"K is no multiple of {_VECTOR}: rows of A and B are no whole 16 bytes"
+            )
         if size["k"] > LONGEST_K:
             return f"beyond K = {LONGEST_K} a right element may be off by nearly all of a sum"
         return None

@@ -2,7 +2,7 @@
 
 C = sum over blocks b of s_b p_b: p_b is the product of a row of A and a column of B over 128 of K, which tensor cores
 add up, and s_b the product of two scales. N_b = s_b |a_b| |b_b|, with the root sums of squares of the block's numbers,
-is at least s_b times the sum of the magnitudes of its products (Cauchy), of which they say what may be lost. u = 2**-24.
+is at least s_b times the sum of the magnitudes of its products (Cauchy), a share of which may be lost. u = 2**-24.
 
 Elements: |c - e| <= u_out |e| + (acc + add) sum N_b. u_out is the unit roundoff of the output, 0 of fp32. acc is what
 the tensor cores may lose of 128 products in fp8, the same at any K, since each p_b begins at zero: that of problem
