@@ -32,6 +32,8 @@ TWO_SUMS: Run = (PARTS, "fp8", {"stages": 2, "chain": 2}, SIZE, 0)
 ONE_SUM = {"split": 1, "partials": 1, "chain": 1}
 # Of its tiles every second one begins in the middle of a block of B.
 BETWEEN: Run = (SCALED, "fp8", ONE_SUM | {"bn": 192, "stages": 3}, SIZE, 2)
+BEYOND: Run = (*BETWEEN[:3], (150, 200, 592), 2)
+"""A tile that reaches beyond the last block of B."""
 SHARED = {"bn": 64, "split": 2, "chain": 2, "stages": 3, "serpentine": 1}
 BACKWARDS: Run = (SCALED, "fp8", SHARED, SIZE, 1)
 RUNS: list[Run] = [
@@ -136,14 +138,19 @@ MISTAKES: list[tuple[Run, str, str, str, str]] = [
     (FROM_MEMORY, OWN, "Index(blockIdx.x) * padded_steps", "0", "wrong"),
     (FROM_MEMORY, OWN, "row + 8 < m ?", "true ?", "outside|wrong|reads"),
     (IN_RING, OWN, "b.bytes + scales.bytes", "b.bytes", "ever|wrong|before"),
-    (IN_RING, OWN, "first_row, first_column, step, full", "0, 0, step, full", "wrong"),
+    (IN_RING, OWN, "first_row, first_column, step", "0, 0, step", "wrong"),
     (IN_RING, SCALES, "map_a, step, row, full", "map_a, 0, row, full", "wrong"),
+    (IN_RING, SCALES, "scales_b.at(block, step)", "scales_b.at(block, 0)", "wrong"),
+    (IN_RING, SCALES, "ceil_div(steps, 4) * 4", "steps", "wrong"),
+    (IN_RING, SCALES, "block < scales_b.blocks", "false", "wrong"),
+    (BEYOND, SCALES, "block < scales_b.blocks", "true", "outside|reads|read"),
+    (IN_RING, SCALES, "mbarrier_arrive_after_copies(full);", "", "ever"),
     (
         IN_RING,
         SCALES,
-        "map_b, column / scale_block, step, full",
-        "map_b, column / scale_block, 0, full",
-        "wrong",
+        "mbarrier_arrive_after_copies(full)",
+        "mbarrier_arrive(full)",
+        "wrong|before",
     ),
     (
         IN_RING,

@@ -34,7 +34,7 @@ struct Shared {
 // The producer: copies the tiles and their scales of one tile of C after the other.
 template <bool Scaled, bool Serpentine, class Memory, class Scheduler>
 __device__ inline void produce(Memory& shared, const TensorMap& map_a, const TensorMap& map_b,
-                               const TensorMap& map_scale_a, const TensorMap& map_scale_b,
+                               const TensorMap& map_scale_a, const ScalesOfB& scales_b,
                                const Scheduler& scheduler, int steps) {
     auto at = shared.ring.begin();
     bool backwards = false;
@@ -52,7 +52,7 @@ __device__ inline void produce(Memory& shared, const TensorMap& map_a, const Ten
             a.load(map_a, origin.row, block * a.depth, full);
             b.load(map_b, origin.column, block * b.depth, full);
             if constexpr (Scaled) {
-                scales.load(map_scale_a, map_scale_b, origin.row, origin.column, block, full);
+                scales.load(map_scale_a, scales_b, origin.row, origin.column, block, full);
             }
         }
     }
@@ -88,9 +88,8 @@ template <bool Scaled, class Value, class BlockTile, class Ring, class Schedule,
           class Results>
 __global__ void __launch_bounds__((BlockTile::consumers + 1) * warpgroup_threads, 1)
 hopper_fp8_scaled(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
-                  const __grid_constant__ TensorMap map_scale_a,
-                  const __grid_constant__ TensorMap map_scale_b, const __grid_constant__ TensorMap map_c,
-                  int m, int n, int k) {
+                  const __grid_constant__ TensorMap map_scale_a, const float* scale_b,
+                  const __grid_constant__ TensorMap map_c, int m, int n, int k) {
     alignas(1024) extern __shared__ unsigned char memory[];
     auto& shared = *reinterpret_cast<Shared<Value, BlockTile, Ring, Results>*>(memory);
     const TileScheduler<BlockTile::rows, BlockTile::columns, Alone, Schedule::raster> scheduler(m, n);
@@ -98,12 +97,13 @@ hopper_fp8_scaled(const __grid_constant__ TensorMap map_a, const __grid_constant
     const int warpgroup = warp_uniform(threadIdx.x / warpgroup_threads);
     const int thread = threadIdx.x % warpgroup_threads;
     // A stage is released by every warp of the consumers.
-    set_up_ring<Ring, Alone>(shared.ring, BlockTile::consumers * 4, map_a, map_b, map_c);
+    const int arrivals = Scaled ? shared.scales[0].arrivals : 1;
+    set_up_ring<Ring, Alone>(shared.ring, BlockTile::consumers * 4, map_a, map_b, map_c, arrivals);
     if (warpgroup == 0) {
         become_producer<BlockTile, Ring>();
         if (one_of_warpgroup(thread)) {
-            produce<Scaled, Schedule::serpentine>(shared, map_a, map_b, map_scale_a, map_scale_b, scheduler,
-                                                  steps);
+            produce<Scaled, Schedule::serpentine>(shared, map_a, map_b, map_scale_a,
+                                                  ScalesOfB(scale_b, n, steps), scheduler, steps);
         }
     } else {
         become_consumer<BlockTile, Ring>();

@@ -3,30 +3,48 @@
 // multiplied by their product when it is promoted (promotion.cuh): an fma takes the place of each addition.
 #pragma once
 
+#include "ptx/async_copy.cuh"
 #include "ptx/tma.cuh"
 #include "ptx/wgmma.cuh"
 #include "types/index.cuh"
 
 constexpr int scale_block = 128;  // of K, and of columns of B
 
-// The scales of a stage, copied by TMA beside its tiles: of A a scale for each row, of B the scales of all
-// blocks that the tile's columns lie in. A copy of TMA has sixteen bytes at least, so that each comes with
-// those of three later blocks of K.
+// Scales of B in memory: for each block of N a line of its blocks of K, padded to multiples of four.
+struct ScalesOfB {
+    const float* first;
+    int blocks, line;
+
+    __device__ ScalesOfB(const float* first, int n, int steps)
+        : first(first), blocks(ceil_div(n, scale_block)), line(ceil_div(steps, 4) * 4) {}
+
+    __device__ const float* at(int block, int step) const { return first + Index(block) * line + step; }
+};
+
+// The scales of a stage, copied beside its tiles: of A one for each row, by TMA, and of B one for each block
+// that the tile's columns lie in. A copy of TMA begins at a multiple of sixteen bytes, and has so many at
+// least, so that scales of B come by cp.async, four bytes each. Its arrival at `full` is a second one.
 template <int Rows, int Columns>
 struct ScaleTile {
     // Tiles begin at a multiple of their width, so that runs of this many columns have one scale.
     static constexpr int run = gcd(Columns, scale_block);
     static constexpr int blocks = ceil_div(Columns + scale_block - run, scale_block);
-    static constexpr int bytes = (Rows + 4 * blocks) * sizeof(float);
+    static constexpr int bytes = Rows * sizeof(float);  // by TMA
+    static constexpr int arrivals = 2;
 
     alignas(128) float a[Rows];
-    alignas(128) float b[blocks][4];
+    float b[blocks];
 
     // Of a tile whose first element of C is (row, column). One thread; `full` must expect `bytes`.
-    __device__ void load(const TensorMap& map_a, const TensorMap& map_b, int row, int column, int step,
+    __device__ void load(const TensorMap& map_a, const ScalesOfB& scales_b, int row, int column, int step,
                          Mbarrier& full) {
         tma_load(a, map_a, step, row, full);
-        tma_load(b, map_b, column / scale_block, step, full);
+#pragma unroll
+        for (int i = 0; i < blocks; ++i) {
+            const int block = column / scale_block + i;
+            copy_async<4>(shared_address(&b[i]), scales_b.at(block, step), block < scales_b.blocks);
+        }
+        mbarrier_arrive_after_copies(full);
     }
 };
 
@@ -59,7 +77,7 @@ struct StageScales {
         scales.a[1] = from.a[row + fragment + 8];
 #pragma unroll
         for (int i = 0; i < 2 * Registers / columns; ++i) {
-            scales.b[i] = from.b[(offset + column + i * columns) / scale_block][0];
+            scales.b[i] = from.b[(offset + column + i * columns) / scale_block];
         }
         return scales;
     }
