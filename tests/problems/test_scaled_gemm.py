@@ -11,9 +11,11 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
+from conftest import ROOT
+from emulator.check_ptx import CheckMachine
 from emulator.inputs import philox, value
 from emulator.ptx import Array
-from emulator.tensor_ptx import to_bits
+from emulator.tensor_ptx import compiled_program, from_bits, to_bits
 from ladder.gpu.device import CheckResultSlot, _mixed
 from ladder.gpu.tensor import Tensor
 from ladder.gpu.workspace import Workspaces
@@ -24,6 +26,7 @@ from ladder.problems.scaled_gemm.instance import ScaledGemmInstance
 from problems.check_kernels import KEY, EmulatedHarness
 
 SIZE = (130, 72, 400)
+EXPLOITS = ROOT / "tests/exploits"
 SCALED, PLAIN = {"scaled": 1}, {"scaled": 0}
 
 
@@ -265,6 +268,20 @@ def test_other_scales_are_found_by_both_checks(dtype: str, cheat: str) -> None:
     assert made.inspected() > 3
 
 
+@pytest.mark.parametrize(
+    "name", sorted(path.stem for path in EXPLOITS.glob("scaled_*.cu"))
+)
+def test_exploits_are_found_and_their_reference_is_right(name: str) -> None:
+    made = filled("fp8", (10, 136, 272))
+    program = compiled_program(EXPLOITS / f"{name}.cu", "exploit", EXPLOITS, 0)
+    buffers = [made.made.pointer(name) for name in PROBLEM.buffers]
+    arguments = [*buffers, 10, 136, 272]
+    CheckMachine(program, made.on.memory, -(-10 * 136 // 256), arguments).run()
+    right = name == "scaled_honest"
+    assert (made.checked() <= 1) is right
+    assert (made.inspected() <= 1) is right
+
+
 def test_the_answer_without_scales_is_another() -> None:
     made = filled("fp8")
     for scaled in (0, 1):
@@ -282,6 +299,18 @@ def test_a_tile_of_one_launch_with_the_scales_of_its_neighbour_is_found() -> Non
     c[:, 1024:1152] = wrong[:, 1024:1152]
     made.write(c)
     assert made.inspected() > 1
+
+
+def test_scales_in_bf16_show_where_c_is_in_fp32() -> None:
+    """Beside results in bf16 they lose no more than the rounding of these."""
+    made = filled("fp8_fp32", (40, 72, 1040))
+    given = made.operands()
+    rounded = [
+        from_bits(to_bits(one.astype(np.float32), "bf16"), "bf16").astype(float)
+        for one in (given.of_a, given.of_b)
+    ]
+    made.write(replace(given, of_a=rounded[0], of_b=rounded[1]).product())
+    assert made.checked() > 1.2
 
 
 @pytest.mark.parametrize("name", ["scale_a", "scale_b"])
