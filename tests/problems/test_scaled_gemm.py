@@ -20,8 +20,14 @@ from ladder.gpu.device import CheckResultSlot, _mixed
 from ladder.gpu.tensor import Tensor
 from ladder.gpu.workspace import Workspaces
 from ladder.model.problem import ELEMENT_BYTES
-from ladder.problems.scaled_gemm import PROBLEM, instance, output_dtype
-from ladder.problems.scaled_gemm.bounds import BLOCK, blocks_of, error_bound, rms_bound
+from ladder.problems.scaled_gemm import PROBLEM, instance, output_dtype, scale_shapes
+from ladder.problems.scaled_gemm.bounds import (
+    BLOCK,
+    LONGEST_K,
+    blocks_of,
+    error_bound,
+    rms_bound,
+)
 from ladder.problems.scaled_gemm.instance import ScaledGemmInstance
 from problems.check_kernels import KEY, EmulatedHarness
 
@@ -364,3 +370,39 @@ def test_b_times_signs_has_the_scales_of_b() -> None:
         assert held[at] == pytest.approx((scaled**2).sum(), rel=1e-5)
         of_y = held[4:][part]
         np.testing.assert_allclose(of_y, signs @ scaled, rtol=1e-4, atol=1e-3)
+
+
+def test_the_library_takes_a_b_and_their_scales() -> None:
+    made, seen = Emulated("fp8_fp32", (24, 40, 272)).made, list[Any]()
+    library: Any = SimpleNamespace(cublaslt=lambda gemm: seen.append(gemm) or {})
+    made.libraries, made.layout = library, "TN"
+    assert made.library("cublaslt_block") == {}
+    (gemm,) = seen
+    assert gemm.pointers == tuple(map(made.pointer, "abc"))
+    assert gemm.scales == (made.pointer("scale_a"), made.pointer("scale_b"))
+    assert (gemm.size, gemm.dtype, gemm.layout) == ((24, 40, 272), "fp8_fp32", "TN")
+
+
+def test_what_the_problem_needs_is_counted_with_its_scales() -> None:
+    size = {"m": 100, "n": 200, "k": 400}
+    assert scale_shapes(size) == {"scale_a": (4, 100), "scale_b": (2, 4)}
+    assert scale_shapes({"m": 5, "n": 129, "k": 1040}) == {
+        "scale_a": (9, 8),
+        "scale_b": (2, 12),
+    }
+    for dtype, each in (("fp8", 2), ("fp8_fp32", 4)):
+        work = PROBLEM.work(size, dtype, SCALED)
+        assert work.operations == 2 * 100 * 200 * 400
+        assert work.bytes == 300 * 400 + 4 * 4 * 102 + 100 * 200 * each
+        bare = PROBLEM.work(size, dtype, PLAIN)
+        assert work.bytes - bare.bytes == 4 * 4 * 102
+
+
+def test_rows_that_are_no_whole_vectors_and_sums_too_long_are_unsupported() -> None:
+    size = {"m": 8, "n": 8, "k": 400}
+    assert PROBLEM.unsupported(size, "fp8") is None
+    assert "multiple of 16" in str(PROBLEM.unsupported(size | {"k": 392}, "fp8"))
+    assert "beyond K" in str(PROBLEM.unsupported(size | {"k": 2 * LONGEST_K}, "fp8"))
+    for group in PROBLEM.edges(SCALED):
+        assert all(PROBLEM.unsupported(edge, "fp8") is None for edge in group)
+        assert any(edge["n"] % 8 == 0 for edge in group)
