@@ -160,14 +160,14 @@ def by_tensor_cores(given: Operands) -> Array:
 def test_sums_of_tensor_cores_pass_both_checks(
     params: dict[str, int], dtype: str, kind: str
 ) -> None:
-    made = filled(dtype, (40, 72, 1040), kind)
+    made = filled(dtype, (12, 40, 1040), kind)
     made.write(by_tensor_cores(made.operands(bool(params["scaled"]))))
     assert made.checked(params) < 0.8
     assert made.inspected(params) < 0.8
 
 
 @pytest.mark.parametrize(
-    "size", [(1, 257, 144), (257, 1, 128), (130, 66, 16), (3, 19, 2064), (5, 136, 272)]
+    "size", [(1, 257, 144), (129, 1, 128), (66, 66, 16), (3, 19, 2064), (5, 136, 272)]
 )
 @pytest.mark.parametrize("dtype", PROBLEM.dtypes)
 def test_they_work_out_the_product_at_every_size(
@@ -268,7 +268,7 @@ CHEATS: dict[str, Callable[[Operands], Operands]] = {
 @pytest.mark.parametrize("cheat", CHEATS)
 @pytest.mark.parametrize("dtype", PROBLEM.dtypes)
 def test_other_scales_are_found_by_both_checks(dtype: str, cheat: str) -> None:
-    made = filled(dtype, (66, 264, 528))
+    made = filled(dtype, (10, 264, 528))
     made.write(CHEATS[cheat](made.operands()).product())
     assert made.checked() > 3
     assert made.inspected() > 3
@@ -331,7 +331,7 @@ def test_scales_that_a_kernel_wrote_are_found(name: str, at: int) -> None:
 
 
 def test_scales_are_of_eight_binades_and_each_draw_has_others() -> None:
-    made = filled("fp8", (500, 500, 2000))
+    made = filled("fp8", (250, 16, 1024))
     seen = []
     for seed in (5, 5, 6):
         made.made.fill_inputs(seed)
