@@ -69,7 +69,7 @@ class ScaledGemm(Problem):
                 f"K is no multiple of {_VECTOR}: rows of A and B are no whole 16 bytes"
             )
         if size["k"] > LONGEST_K:
-            return f"beyond K = {LONGEST_K} a right element may be off by nearly all of a sum"
+            return f"beyond K = {LONGEST_K} right elements may be off by half of what they are"
         return None
 
     def is_costly(self, edge: Size) -> bool:
