@@ -100,7 +100,8 @@ def fake_instance(
 ) -> Any:
     """An instance of a problem on such a GPU."""
     kind = importlib.import_module(f"ladder.problems.{problem}.instance").INSTANCE
-    handles = {"gemm": (FakeLibraries(),), "transpose": (77,)}.get(problem, ())
+    libraries = dict.fromkeys(("gemm", "scaled_gemm"), (FakeLibraries(),))
+    handles = {**libraries, "transpose": (77,)}.get(problem, ())
     return kind(*handles, FakeGpu(problem, dtype), size, dtype, layout)
 
 

@@ -103,7 +103,7 @@ CARDS = {
         counted=True,
     ),
 }
-TENSOR = ("bf16", "fp16", "fp16_acc16", "tf32", "fp8")
+TENSOR = ("bf16", "fp16", "fp16_acc16", "tf32", "fp8", "fp8_fp32")
 
 
 @functools.cache

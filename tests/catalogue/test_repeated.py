@@ -43,7 +43,7 @@ def test_a_session_repeats_a_few_hundred_pairs(
     repeated: dict[Cell, list[Task]],
 ) -> None:
     """A session of them takes some minutes. Each ladder of memory-bound kernels may have about 25 pairs of them."""
-    assert 300 <= sum(map(len, repeated.values())) <= 860
+    assert 300 <= sum(map(len, repeated.values())) <= 880
 
 
 @pytest.mark.published

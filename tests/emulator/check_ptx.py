@@ -35,6 +35,7 @@ _ROUNDED: dict[str, Any] = {
     "cvt.rz.f32.u32": _cut,
 }
 _PLAIN: dict[str, Any] = {
+    "sqrt.rn.f32": np.sqrt,
     "sqrt.rn.f64": np.sqrt,
     "rcp.rn.f64": np.reciprocal,
     "cvt.rzi.f32.f32": np.trunc,
@@ -115,9 +116,17 @@ class CheckMachine(TensorMachine):
             )
         if step.opcode == "st.global.u8":
             return partial(self._store_byte, step.operands)
+        if step.opcode == "ld.global.u8":
+            return partial(self._load_byte, step.operands)
         if name == "membar":
             return lambda mask: None
         return super()._decode(step)
+
+    def _load_byte(self, operands: tuple[str, ...], mask: Array) -> None:
+        at = self._address(operands[1])[mask]
+        self._global(at // 4, None, np.flatnonzero(mask))  # for the bounds
+        held = self.memory.words.view(np.uint8)[at].astype(np.uint16)
+        self._register(operands[0], 2)[mask] = held
 
     def _store_byte(self, operands: tuple[str, ...], mask: Array) -> None:
         at = self._address(operands[0])[mask]

@@ -678,7 +678,9 @@ class HopperMachine(TensorMachine):
         """The map of a box, which of its elements lie in the matrix, and their numbers in memory."""
         number, *place = re.findall(r"%\w+|\d+", operand)
         which = int(self._value(number, "u64")[thread])
-        signed = (int(np.int32(np.uint32(self._at(one, thread)))) for one in place)
+        signed = [int(np.int32(np.uint32(self._at(one, thread)))) for one in place]
+        if signed[0] * self.maps[which].width % 16:
+            raise Fault("a box of TMA that begins at no multiple of 16 bytes")
         return self.maps[which], *self.maps[which].inside(*signed)
 
     def _load_box(self, opcode: str, operands: tuple[str, ...], thread: int) -> None:

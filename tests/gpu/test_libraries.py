@@ -30,6 +30,7 @@ class ScriptedLibrary:
 
     def __init__(self, listed: Sequence[tuple[int, int]]) -> None:
         self.listed, self.launched, self.fast = list(listed), list[int](), list[int]()
+        self.described = dict[str, int]()
 
     def __getattr__(self, name: str) -> Any:
         if name.endswith(("_create", "_set_attribute")) or name == "create":
@@ -42,6 +43,8 @@ class ScriptedLibrary:
         if attribute == REAL.MatmulDescAttribute.FAST_ACCUM:
             assert size == 1
             self.fast.append(ctypes.c_int8.from_address(at).value)
+        given = int.from_bytes(ctypes.string_at(at, size), "little")
+        self.described[REAL.MatmulDescAttribute(attribute).name] = given
 
     def matmul_algo_get_heuristic(self, *given: Any) -> None:
         wanted, at, count = given[-3:]
@@ -127,6 +130,22 @@ def test_fast_accumulation_is_set_where_it_is_asked_for(make: Make) -> None:
     assert scripted.fast == [1]
     with pytest.raises(LadderError, match="fast accumulation is a setting of fp8"):
         found.cublaslt(BF16, fast=True)
+
+
+def test_block_scales_swap_as_their_operands_do(make: Make) -> None:
+    """cuBLASLt's A is b, with 128 x 128 of it for each scale."""
+    found, scripted = make((66, 20))
+    found.cublaslt(FP8)
+    assert [*scripted.described] == ["TRANSA"]
+    found.cublaslt(replace(FP8, scales=(5, 6)))
+    modes = REAL.MatmulMatrixScale
+    assert scripted.described == {
+        "TRANSA": 1,
+        "A_SCALE_MODE": modes.BLK128x128_32F,
+        "B_SCALE_MODE": modes.VEC128_32F,
+        "A_SCALE_POINTER": 6,
+        "B_SCALE_POINTER": 5,
+    }
 
 
 def gemm(found: Libraries, dtype: str) -> GemmInstance:

@@ -56,6 +56,8 @@ SWEEPS = (
     "softmax_fp32",
     "softmax_bf16",
     "attention",
+    "scaled_squares",
+    "scaled_price",
 )
 LAUNCH_US = 900.0
 CYCLES = int(LAUNCH_US / 2 * 1980)  # as many as an event's time has at the clock below
@@ -255,7 +257,9 @@ def load_nothing(cubin: bytes, launch: Launch, instance: Any) -> Callable[[], No
 def played(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("instance", "tensor"):
         monkeypatch.setattr(f"ladder.gpu.{module}.Buffer", FakeBuffer)
-    monkeypatch.setattr("ladder.problems.gemm.instance.Libraries", Libraries)
+    for problem in ("gemm", "scaled_gemm"):
+        libraries = f"ladder.problems.{problem}.instance.Libraries"
+        monkeypatch.setattr(libraries, Libraries)
     monkeypatch.setattr(timing, "Gate", lambda *_: contextlib.nullcontext())
     monkeypatch.setattr(timing, "_BLOCK_US", 10 * LAUNCH_US)
     monkeypatch.setattr(timing, "_SETTLE_US", LAUNCH_US)

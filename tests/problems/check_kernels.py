@@ -1,17 +1,60 @@
-"""A kernel of a problem's check.cu behind a timed launch, by the emulator."""
+"""Kernels of a problem's check.cu, by the emulator."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from emulator.check_ptx import CheckMachine, check_program
 from emulator.inputs import drawn
 from emulator.ptx import Array, Memory
-from ladder.gpu.device import _mixed
+from ladder.gpu.device import CheckResultSlot, _mixed
 from ladder.model.folders import PACKAGE
 
 KEY, SECRET = 0x0123_4567_89AB_CDEF, 0x5EC_2E7
+
+
+class EmulatedHarness:
+    """Runs a problem's checking kernels on the CPU as Harness does on a GPU."""
+
+    def __init__(self, problem: str) -> None:
+        self.source = PACKAGE / "problems" / problem / "check.cu"
+        self.memory = Memory()
+        self.maximum = self.allocate(16)
+        self.count = self.maximum + 8
+
+    def allocate(self, size: int) -> int:
+        """Address of a buffer of `size` bytes, of which whole words exist."""
+        place = self.memory.buffer(0, np.zeros(-(-size // 4), np.uint32), writable=True)
+        self.memory.readable = self.memory.writable.copy()
+        return place
+
+    def zero(self, place: int, size: int) -> None:
+        self.view(place, size, np.uint8)[:] = 0
+
+    def view(self, place: int, count: int, kind: Any) -> Array:
+        return np.asarray(
+            self.memory.words.view(kind)[place // np.dtype(kind).itemsize :][:count]
+        )
+
+    def run(self, entry: str, elements: int, *arguments: Any) -> None:
+        given: list[int] = []
+        for one in arguments:
+            if isinstance(one, CheckResultSlot):
+                given += [one.running, one.result, one.key]
+            elif isinstance(one, float):
+                given.append(int(np.float64(one).view(np.uint64)))
+            else:
+                given.append(getattr(one, "value", one))
+        program = check_program(self.source, entry, PACKAGE / "gpu")
+        CheckMachine(program, self.memory, max(1, -(-elements // 256)), given).run()
+
+    def reduce(self, entry: str, elements: int, *arguments: Any) -> tuple[float, int]:
+        self.zero(self.maximum, 16)
+        self.run(entry, elements, *arguments)
+        (largest,) = self.view(self.maximum, 1, np.float64)
+        return float(largest), int(self.view(self.count, 1, np.uint64)[0])
 
 
 def matrix(

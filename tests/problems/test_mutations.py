@@ -23,8 +23,7 @@ import pytest
 from compiling import compile_text
 from conftest import ROOT
 from cuda.core import Kernel, LaunchConfig, ObjectCode, launch
-from emulator.check_ptx import CheckMachine, check_program
-from emulator.ptx import Array, Memory
+from emulator.ptx import Array
 from emulator.tensor_ptx import from_bits, to_bits
 from ladder.build.nvrtc import compile_source
 from ladder.build.variants import harness
@@ -47,6 +46,7 @@ from ladder.problems.gemm.bounds import (
 )
 from ladder.problems.gemm.instance import INSTANCE, GemmInstance
 from measuring import GPUS, on_gpu
+from problems.check_kernels import EmulatedHarness
 
 DTYPES = PROBLEM.dtypes
 DEPTHS = [64, 256, 1024, 4096, 16384]
@@ -297,45 +297,10 @@ def test_each_mutation_is_rejected_or_known_to_be_too_small(dtype: str, k: int) 
 # The kernels of check.cu themselves, by the emulator.
 
 
-class EmulatedHarness:
-    """Runs checking kernels on the CPU as Harness.run does on a GPU."""
-
-    def __init__(self) -> None:
-        self.memory = Memory()
-
-    def allocate(self, size: int) -> int:
-        """Address of a buffer of `size` bytes, of which whole words exist."""
-        place = self.memory.buffer(0, np.zeros(-(-size // 4), np.uint32), writable=True)
-        self.memory.readable = self.memory.writable.copy()
-        return place
-
-    def zero(self, place: int, size: int) -> None:
-        self.view(place, size, np.uint8)[:] = 0
-
-    def view(self, place: int, count: int, kind: Any) -> Array:
-        return np.asarray(
-            self.memory.words.view(kind)[place // np.dtype(kind).itemsize :][:count]
-        )
-
-    def run(self, entry: str, elements: int, *arguments: Any) -> None:
-        given: list[int] = []
-        for one in arguments:
-            if isinstance(one, CheckResultSlot):
-                given += [one.running, one.result, one.key]
-            elif isinstance(one, float):
-                given.append(int(np.float64(one).view(np.uint64)))
-            else:
-                given.append(getattr(one, "value", one))
-        program = check_program(
-            PACKAGE / "problems/gemm/check.cu", entry, PACKAGE / "gpu"
-        )
-        CheckMachine(program, self.memory, max(1, -(-elements // 256)), given).run()
-
-
 def emulated_instance(
     m: int, n: int, k: int, dtype: str, layout: str
 ) -> tuple[GemmInstance, EmulatedHarness]:
-    made, on = GemmInstance.__new__(GemmInstance), EmulatedHarness()
+    made, on = GemmInstance.__new__(GemmInstance), EmulatedHarness("gemm")
     made.m, made.n, made.k, made.dtype, made.layout = m, n, k, dtype, layout
     made.input, made.output = input_dtype(dtype), output_dtype(dtype)
     made.scalars, made.tensors = {"alpha": 1.0, "beta": 0.0}, {}

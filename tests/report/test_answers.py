@@ -310,7 +310,7 @@ def test_what_is_fastest_for_seconds_is_chosen_apart(tmp_path: Path) -> None:
     )
     assert ["register tile" in part for part in (once, held)] == [False, True]
     assert (
-        "Where another configuration is the fastest for seconds: [numbers](evidence.md#for-seconds)."
+        "Where another is the fastest for seconds: [numbers](evidence.md#for-seconds)."
         in once
     )
     assert ["|8192|" in part for part in (once, held)] == [True, False], (

@@ -16,11 +16,24 @@ struct Promotion {
     static constexpr int interval = Interval, split = Split, partials = Partials, chain = Chain;
 };
 
+// Partial sums that are added as they are. block_scales.cuh has scales in their place.
+struct Unscaled {
+    template <int Registers>
+    __device__ Unscaled read(int, int, int) const { return {}; }
+};
+
+template <int Fragments, int Registers, int Partial>
+__device__ inline void promote(float (&accumulator)[Fragments][Registers], int part,
+                               float (&partial)[1][Partial], Unscaled) {
+    promote(accumulator, part, partial);
+}
+
 // Adds the product of all steps of a tile to the accumulators. Hands over by intervals: when the first part
 // of one is multiplied.
-template <class Cluster, class Promotion, class Memory, class Signal, int Fragments, int Registers>
+template <class Cluster, class Promotion, class Memory, class Signal, int Fragments, int Registers,
+          class Scales = Unscaled>
 __device__ inline void promotion_loop(float (&accumulator)[Fragments][Registers], Consumer<Memory>& consumer,
-                                      Signal& hand_over) {
+                                      Signal& hand_over, const Scales& scales = {}) {
     using Position = decltype(consumer.at);
     auto& a = consumer.shared.a;
     auto& b = consumer.shared.b;
@@ -56,15 +69,18 @@ __device__ inline void promotion_loop(float (&accumulator)[Fragments][Registers]
             const bool last = part == parts - 1, more = i + 1 < intervals * parts;
             Position next = at;  // of the next part
             if (last) next.advance(count);
+            if (partials == 2 && more) multiply((i + 1) % parts, (i + 1) % 2, next, count);
+            // Ahead of the wait, which covers the latency, and at which all lanes meet before one releases.
+            const auto part_scales =
+                scales.template read<registers>(at.stage, part / split * 64, part % split * registers * 2);
             if (partials == 2 && more) {
-                multiply((i + 1) % parts, (i + 1) % 2, next, count);
                 wgmma_wait<1>();
             } else {
                 wgmma_wait<0>();
             }
             if (part == 0) hand_over.after(first + i / parts);
             if (last) release(at, count);
-            promote(accumulator, part, partial[i % partials]);
+            promote(accumulator, part, partial[i % partials], part_scales);
             if (partials == 1 && more) multiply((i + 1) % parts, 0, next, count);
             at = next;
         }

@@ -27,8 +27,9 @@ _OPERANDS = {
     "fp16_acc16": Data.CUDA_R_16F,
     "bf16": Data.CUDA_R_16BF,
     "fp8": Data.CUDA_R_8F_E4M3,
+    "fp8_fp32": Data.CUDA_R_8F_E4M3,
 }
-_RESULTS = {**_OPERANDS, "fp8": Data.CUDA_R_16BF}
+_RESULTS = {**_OPERANDS, "fp8": Data.CUDA_R_16BF, "fp8_fp32": Data.CUDA_R_32F}
 _COMPUTE = {
     "fp64": Compute.COMPUTE_64F,
     "tf32": Compute.COMPUTE_32F_FAST_TF32,
@@ -57,12 +58,17 @@ _CONFIGURATION = {
 
 @dataclass(frozen=True)
 class Gemm:
-    """One GEMM with alpha = 1, beta = 0: pointers a, b, c, sizes m, n, k, dtype and layout (row-major)."""
+    """One GEMM with alpha = 1, beta = 0: pointers a, b, c, sizes m, n, k, dtype and layout (row-major).
+
+    `scales` are pointers to block scales of fp8: of a by 1 x 128, of b by 128 x 128. cuBLASLt has these modes since
+    CUDA 12.9, on Hopper alone, not 128 x 128 for both ("Scaling Factors Layouts" of cuBLAS' documentation).
+    """
 
     pointers: tuple[int, int, int]
     size: tuple[int, int, int]
     dtype: str
     layout: str
+    scales: tuple[int, int] | None = None
 
 
 @cache
@@ -218,4 +224,19 @@ def _operation(gemm: Gemm, fast: bool) -> int:
         lt.matmul_desc_set_attribute(
             operation, attributes.FAST_ACCUM, ctypes.addressof(flag), 1
         )
+    if gemm.scales is not None:
+        _set_scales(operation, *gemm.scales)
     return operation
+
+
+def _set_scales(operation: int, of_a: int, of_b: int) -> None:
+    """Block scales, of operands that are swapped: cuBLASLt's A is b."""
+    attributes, modes = lt.MatmulDescAttribute, lt.MatmulMatrixScale
+    for attribute, value in (
+        (attributes.A_SCALE_MODE, ctypes.c_int32(modes.BLK128x128_32F)),
+        (attributes.B_SCALE_MODE, ctypes.c_int32(modes.VEC128_32F)),
+        (attributes.A_SCALE_POINTER, ctypes.c_uint64(of_b)),
+        (attributes.B_SCALE_POINTER, ctypes.c_uint64(of_a)),
+    ):
+        place = ctypes.addressof(value), ctypes.sizeof(value)
+        lt.matmul_desc_set_attribute(operation, attribute, *place)

@@ -20,7 +20,8 @@ class Architecture:
     The system takes the bytes by which an SM's shared memory exceeds a block's from each block. `cluster` is the number
     of blocks that a cluster may have, 0 without clusters; above 8 a GPU may have no room. `features` are those of code
     for the very architecture (sm_90a). Rates are dense operations per SM and cycle, a multiply-add being two: of the
-    CUDA cores in fp32, and of the tensor cores by dtype, which sum in fp32 where the name does not say fp16 (acc16).
+    CUDA cores in fp32, and of the tensor cores by dtype, which sum in fp32 where the name does not say fp16 (acc16);
+    fp8_fp32 has its result in fp32 too.
     `slow_fp32_sums`: on GeForce GPUs those sums take twice the time.
     """
 
@@ -41,7 +42,7 @@ _OF_ONE = ("wgmma", "tcgen05")
 _COPIES, _FP8, _TMA = ("cp.async",), ("cp.async", "fp8"), ("cp.async", "fp8", "TMA")
 _GA102 = {"fp16": 1024, "bf16": 1024, "tf32": 512, "fp16_acc16": 1024}
 _GA100 = {name: 2 * ops for name, ops in _GA102.items()}
-_AD102 = {**_GA102, "fp8": 2048}
+_AD102 = {**_GA102, "fp8": 2048, "fp8_fp32": 2048}
 _GH100 = {name: 4 * ops for name, ops in _AD102.items()}
 _BLACKWELL = Architecture(64, 32, 228 * _KIB, 227 * _KIB, 8, (*_TMA, "tcgen05"), 256)
 _RTX_BLACKWELL = Architecture(48, 24, 100 * _KIB, 99 * _KIB, 8, _TMA, 256)

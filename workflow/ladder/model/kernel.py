@@ -435,9 +435,10 @@ class Variant:
         return params
 
     def names(self, size: Size | None = None) -> dict[str, Any]:
-        """Names an expression of this variant may use: parameters, layout, element_bytes, the size's fields."""
-        fixed = {"layout": self.layout, "element_bytes": ELEMENT_BYTES[self.dtype]}
-        return {**self.params, **fixed, **(size or {})}
+        """Names an expression of this variant may use: parameters, layout, dtype, element_bytes, the size's fields."""
+        element_bytes = ELEMENT_BYTES[self.dtype]
+        fixed = {"dtype": self.dtype, "element_bytes": element_bytes}
+        return {**self.params, "layout": self.layout, **fixed, **(size or {})}
 
     def broken(self, size: Size | None = None) -> Condition | None:
         """The first constraint that does not hold, if any; without a size, of those on parameters alone.
@@ -461,7 +462,7 @@ class Variant:
     @property
     def entry(self) -> str:
         """NVRTC name expression with parameters and dtype substitutions filled in."""
-        names = {"dtype": self.dtype} | self.kernel.dtypes[self.dtype] | self.names()
+        names = self.kernel.dtypes[self.dtype] | self.names()
         return self.kernel.entry.format(**names)
 
     @property

@@ -19,6 +19,7 @@ ELEMENT_BYTES = {
     "fp16_acc16": 2,
     "bf16": 2,
     "fp8": 1,
+    "fp8_fp32": 1,
     "int32": 4,
 }
 

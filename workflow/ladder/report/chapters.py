@@ -17,6 +17,7 @@ _TITLES = {
     "as_written": "The FP32 ladder",
     "warp_mma": "Tensor cores, warp level",
     "hopper": "Hopper",
+    "hopper_scaled": "Block scales",
     "triton": "Triton",
     "memory_bound": "Memory-bound kernels",
     "attention": "Attention",

@@ -18,6 +18,7 @@ _LIBRARIES = {
     "cublas": "cuBLAS",
     "cublaslt": "cuBLASLt",
     "cublaslt_fast": "cuBLASLt with fast accumulation",
+    "cublaslt_block": "cuBLASLt with block scales",
     "geam": "cuBLAS geam",
 }
 
