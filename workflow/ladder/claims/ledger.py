@@ -13,6 +13,7 @@ import pandas as pd
 from ladder.claims import (
     attention,
     bank_conflicts,
+    block_scales,
     double_buffering,
     gemm_practice,
     hip_gemm,
@@ -67,6 +68,7 @@ _MODULES = (
     register_cache,
     memory_bound,
     attention,
+    block_scales,
 )
 CLAIMS = tuple(claim for module in _MODULES for claim in _claims(module))
 

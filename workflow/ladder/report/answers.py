@@ -70,6 +70,7 @@ QUESTIONS = (
         "memory_speed", "How fast are memory-bound kernels?", "reduction", "ladder"
     ),
     Question("attention_speed", "How fast is attention?", "attention", "ladder"),
+    Question("block_scales", "What do block scales cost in fp8?", "scaled_squares"),
     Question(
         "thin_fp32",
         "How do thin FP32 GEMMs fare?",
