@@ -123,10 +123,20 @@ OTHERS: list[tuple[str, dict[str, Any], Case]] = [
     ("7b", {"softmax": "Eager28"}, ("bf16", 128, 0, 128, 136, "spikes", "late")),
     ("7b", {"softmax": "Eager28"}, ("fp16", 64, 0, 128, 129, "equal", "early")),
     ("8", {"consumers": 3}, ("fp16", 64, 1, 64, 257, "rising", "early")),
+    # Three and four consumers, of which some stop ahead of the last tile.
+    ("13", {"consumers": 3}, ("fp16", 128, 1, 80, 257, "rising", "early")),
+    ("13", {"consumers": 3}, ("bf16", 64, 0, 128, 330, "leap", "late")),
+    ("13", {"consumers": 4}, ("bf16", 64, 1, 64, 330, "wide", "shuffled")),
+    ("13", {"consumers": 4}, ("fp16", 64, 0, 64, 257, "spikes", "early")),
+    # Rows of 256 elements, and tiles of 80 keys.
+    ("14", {}, ("bf16", 256, 0, 80, 161, "rising", "late")),
+    ("14", {}, ("fp16", 256, 1, 80, 330, "leap", "shuffled")),
     # Six tiles, more than there are stages.
     ("5", {"stages": 3}, ("bf16", 64, 0, 64, 330, "rising", "early")),
     ("6", {"stages": 4}, ("bf16", 64, 0, 64, 330, "rising", "early")),
     ("8", {"stages": 3}, ("bf16", 64, 0, 64, 330, "rising", "early")),
+    ("13", {"stages": 4}, ("bf16", 64, 1, 64, 330, "rising", "early")),
+    ("14", {"stages": 3}, ("bf16", 64, 0, 64, 330, "rising", "early")),
 ]
 
 
@@ -216,6 +226,10 @@ def test_sums_of_14_bits_lose_what_the_bound_of_their_length_says(
         ("8", "bf16", 128, 0, "late", {"softmax": "LeanSoftmax"}),
         ("8", "fp16", 128, 1, "early", {"softmax": "LeanSoftmax"}),
         ("8", "bf16", 64, 1, "shuffled", {"consumers": 3}),
+        ("13", "bf16", 128, 1, "late", {}),
+        ("13", "fp16", 64, 1, "shuffled", {"consumers": 3}),
+        ("14", "bf16", 128, 1, "early", {}),
+        ("14", "fp16", 128, 0, "late", {}),
     ],
 )
 def test_a_block_that_stays_takes_several_tiles(
@@ -229,23 +243,32 @@ def test_a_block_that_stays_takes_several_tiles(
 
 
 @pytest.mark.parametrize(
-    ("params", "dtype", "depth", "bn", "heads", "sequence", "blocks", "kind", "loads"),
+    ("rung", "params", "dtype", "depth", "bn", "heads", "sequence", "blocks", "kind"),
     [
         # One block and more blocks than tiles, of which none is cut.
-        ({}, "fp16", 64, 64, 2, 200, 1, "rising", "late"),
-        ({}, "bf16", 64, 64, 1, 130, 3, "uniform", "early"),
+        ("11", {}, "fp16", 64, 64, 2, 200, 1, "rising"),
+        ("11", {}, "bf16", 64, 64, 1, 130, 3, "uniform"),
         # Of 5 tiles of 10 steps 3 are cut; of 4, all, one of them where keys end.
-        ({}, "bf16", 64, 64, 1, 635, 2, "rising", "shuffled"),
-        ({"softmax": "Eager24"}, "fp16", 64, 64, 2, 200, 3, "rising", "early"),
-        ({"softmax": "Eager24"}, "bf16", 128, 128, 3, 264, 2, "leap", "late"),
-        ({}, "bf16", 128, 160, 3, 330, 2, "wide", "shuffled"),
-        ({}, "fp16", 128, 160, 3, 320, 2, "equal", "early"),
-        ({"stages": 3}, "bf16", 64, 128, 5, 264, 4, "spikes", "late"),
+        ("11", {}, "bf16", 64, 64, 1, 635, 2, "rising"),
+        ("14", {}, "bf16", 64, 64, 1, 635, 2, "rising"),
+        ("11", {"softmax": "Eager24"}, "fp16", 64, 64, 2, 200, 3, "rising"),
+        ("13", {}, "fp16", 64, 64, 2, 200, 3, "rising"),
+        ("11", {"softmax": "Eager24"}, "bf16", 128, 128, 3, 264, 2, "leap"),
+        ("13", {"consumers": 3}, "bf16", 128, 80, 3, 264, 2, "leap"),
+        ("11", {}, "bf16", 128, 160, 3, 330, 2, "wide"),
+        ("11", {}, "fp16", 128, 160, 3, 320, 2, "equal"),
+        ("14", {}, "fp16", 256, 80, 3, 320, 2, "equal"),
+        ("11", {"stages": 3}, "bf16", 64, 128, 5, 264, 4, "spikes"),
+        ("13", {"consumers": 4}, "bf16", 64, 64, 5, 264, 4, "spikes"),
         # Tiles of one step.
-        ({}, "bf16", 64, 128, 5, 100, 2, "positive", "late"),
+        ("11", {}, "bf16", 64, 128, 5, 100, 2, "positive"),
+        ("13", {"consumers": 3}, "bf16", 64, 128, 5, 100, 2, "positive"),
+        ("14", {}, "bf16", 256, 80, 5, 80, 2, "wide"),
     ],
 )
+@pytest.mark.parametrize("loads", ["late", "early", "shuffled"])
 def test_tiles_that_blocks_share_are_right(
+    rung: str,
     params: dict[str, Any],
     dtype: str,
     depth: int,
@@ -256,7 +279,7 @@ def test_tiles_that_blocks_share_are_right(
     kind: str,
     loads: str,
 ) -> None:
-    one = variant("11", dtype, depth, 0, bn, **params)
+    one = variant(rung, dtype, depth, 0, bn, **params)
     assert worst(one, heads, sequence, kind, loads=loads, clusters=blocks) < 1
 
 
@@ -333,6 +356,27 @@ def test_early_exponentials_stand_ahead_of_the_branch_that_needs_the_maximum() -
     assert sum("MUFU.EX2" in line for line in behind[:vote]) == 28
 
 
+@pytest.mark.parametrize(
+    ("rung", "params"), [("13", {"consumers": 3, "bn": 80}), ("14", {})], ids=str
+)
+def test_weights_are_packed_ahead_of_the_vote_and_without_maxima(
+    rung: str, params: dict[str, Any]
+) -> None:
+    """Between the wait for scores in the loop and the vote on whether the old maximum was right."""
+    one = kernel(rung).variant(params, "bf16")
+    (cubin,) = compiled_without_spills([one])
+    listing = instructions(cubin, "sm_90a")
+    waits = [at for at, line in enumerate(listing) if "WARPGROUP.DEPBAR" in line]
+    behind = listing[waits[1] :]
+    ahead = behind[: next(at for at, line in enumerate(behind) if "VOTE" in line)]
+    counts = {
+        name: sum(name in line for line in ahead)
+        for name in ("MUFU.EX2", "F2FP", "FMNMX", "SHFL")
+    }
+    keys = int(one.params["bn"])
+    assert counts == {"MUFU.EX2": keys // 2, "F2FP": keys // 4, "FMNMX": 0, "SHFL": 0}
+
+
 def test_each_tile_of_rows_is_taken_once_and_the_longest_of_a_group_of_heads_first() -> (
     None
 ):
@@ -395,6 +439,8 @@ PARTS = "epilogue/softmax_parts.cuh"
 SUMS = "epilogue/partial_sums.cuh"
 STORE = "epilogue/row_tile_store.cuh"
 STORER = "schedule/store_tiles.cuh"
+TRUSTING = "epilogue/trusting_softmax.cuh"
+WORK = "schedule/row_work.cuh"
 OUTPUT = "epilogue/promoted_output.cuh"
 VALUES = "mma/transposed_values.cuh"
 FENCE = "        fence_async_proxy();  // shows the thread's part of P to wgmma\n"
@@ -536,6 +582,43 @@ MISTAKES: list[tuple[str, str, str, str, str]] = [
     ("11", OWN, "if (lane == 0) mbarrier_arrive(written);", "", "ever"),
     ("11", OWN, "turns.end(next.steps == 0)", "turns.end(true)", "ever"),
     ("11", OWN, "part - consumers * 4", "part - 4", "ever|wrong"),
+    ("13", TRUSTING, "own[0] <= largest_sum && own[1] <= largest_sum &&", "", WRONG),
+    ("13", TRUSTING, "sum[row] += own[row];", ";", WRONG),
+    ("13", TRUSTING, "                return;\n", "", WRONG),
+    ("13", TRUSTING, "        pack_fragments<Element>(score, p);\n", "", EITHER),
+    ("13", OWN, "                turns.pass();\n", "", "ever"),
+    (
+        "13",
+        OWN,
+        "turns.end(steps == work.steps && work.is_last)",
+        "turns.end(true)",
+        "ever",
+    ),
+    ("13", OWN, "                k_ring.pass(at, lane);\n", "", "ever|wrong"),
+    ("13", OWN, "                v_ring.pass(v_at, lane);\n", "", "ever|wrong"),
+    ("13", OWN, "ceil_div(row + 64, BN)", "ceil_div(row, BN)", "ever"),
+    ("13", WORK, "return part.steps > 0;", "return false;", "counter|wrong"),
+    ("13", STORER, "if (work.has_last) store_rows", "if (false) store_rows", WRONG),
+    ("14", OWN, "                    if (step == 0) hand_out_stages();\n", "", "ever"),
+    (
+        "14",
+        OWN,
+        "if (step + 1 == steps) mbarrier_arrive",
+        "if (false) mbarrier_arrive",
+        "ever",
+    ),
+    (
+        "14",
+        OWN,
+        "shared.work[q_at.parity] = work",
+        "shared.work[0] = work",
+        "wrong|ever",
+    ),
+    ("14", STORER, "        ring.wait_until_full(at);\n", "", "ever"),
+    ("14", OWN, "mine.advance(consumer);", "", "ever|wrong"),
+    ("14", STORER, "            wait_for_store_reads<0>();\n", "", "wrong|ends before"),
+    ("14", STORER, "i < Consumers; ++i", "i < 1; ++i", "ever"),
+    ("14", STORER, '"r"(row + first)', '"r"(row)', WRONG),
     ("2", SOFTMAX, "            sum[row] *= factor[row];\n", "", WRONG),
     ("2", SOFTMAX, "            maximum[row] = larger;\n", "", WRONG),
     (
@@ -639,10 +722,11 @@ def test_mistakes_show(
     elif rung == EVEN:
         one = kernel(EVEN).variant({"softmax": "RareSoftmax"}, "fp8")
         heads, sequence, clusters = 5, 300, 3
-    elif rung in ("7b", "8", "11"):
+    elif rung in ("7b", "8", "11", "13", "14"):
         softmax = {LEAN: "LeanSoftmax", EAGER: "Eager28"}
         params = {"softmax": softmax[file]} if file in softmax else {}
-        one = variant(rung, "bf16", 128, 1, 160 if file == TILES else 128, **params)
+        bn = 64 if rung in ("13", "14") else 160 if file == TILES else 128
+        one = variant(rung, "bf16", 128, 1, bn, **params)
         heads = 3
         clusters = 2
     else:
@@ -687,9 +771,18 @@ def test_each_compiles_without_spills_and_exponentials_stand_between_the_waits()
     ):
         depths.append((PROMOTED, 128))
         variants.append(kernel(PROMOTED).variant(params, "fp8"))
+    for rung, params in (
+        ("13", {"consumers": 3, "bn": 80, "stages": 3}),
+        ("13", {"consumers": 3, "bn": 80, "causal": 1}),
+        ("13", {"depth": 64, "consumers": 3, "causal": 1}),
+        ("13", {"depth": 64, "consumers": 4, "bn": 64}),
+        ("14", {"causal": 1}),
+    ):
+        depths.append((rung, int(params.get("depth", 128))))
+        variants.append(kernel(rung).variant(params, "bf16"))
     cubins = compiled_without_spills(variants)
     for (rung, depth), one, cubin in zip(depths, variants, cubins, strict=True):
-        if rung in "12345":
+        if rung in ("1", "2", "3", "4", "5", "13", "14"):
             continue
         listing = instructions(cubin, "sm_90a")
         waits = [at for at, line in enumerate(listing) if "WARPGROUP.DEPBAR" in line]

@@ -41,7 +41,7 @@ RATES = {
     "8b": 580,
 }
 RATES |= {"9": 650, "9b": 590, "10": 645, "10b": 585}
-RATES |= {"10c": 644, "11": 643, "12": 642, "12b": 584}
+RATES |= {"11": 643, "12": 642, "12b": 584, "13": 641, "13b": 583}
 """TFLOP/s of the rungs, at any length."""
 
 
@@ -164,7 +164,8 @@ def test_beside_libraries_it_says_how_much_faster_they_are_at_which_lengths(
     names_of_rungs = {
         line["fastest"] for line in cells(answer_of(data, "attention_speed").table)
     }
-    assert {line["fastest"] for line in table} == names_of_rungs, "as its ladder has it"
+    fastest = {line["fastest"] for line in table if line["elements in a row"] == "128"}
+    assert fastest == names_of_rungs, "as its ladder has it"
 
 
 def test_its_path_is_that_of_attention_without_a_mask_though_causal_takes_half_the_time(

@@ -22,10 +22,10 @@ __device__ inline void grow_registers() { asm volatile("setmaxnreg.inc.sync.alig
 // The 65536 registers of a multiprocessor, shared between one warpgroup that copies and Consumers that
 // multiply.
 template <int Consumers>
-constexpr int producer_registers = Consumers == 3 ? 32 : 40;
+constexpr int producer_registers = Consumers >= 3 ? 32 : 40;
 
 template <int Consumers>
-constexpr int consumer_registers = Consumers == 3 ? 160 : 232;
+constexpr int consumer_registers = Consumers == 4 ? 112 : Consumers == 3 ? 160 : 232;
 
 // Whether this is the one thread of a warpgroup that acts for it; it is always the same. The hardware chooses
 // it (elect.sync, PTX ISA 9.7.13.14). From that the compiler knows that a single thread goes on and that its

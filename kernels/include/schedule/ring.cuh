@@ -83,6 +83,13 @@ struct RingBarriers {
     __device__ void release(const RingPosition<Stages>& at, int lane) {
         if (lane == 0) mbarrier_arrive(empty[at.stage]);
     }
+
+    // A stage that the consumer does not need, but has to release.
+    __device__ void pass(RingPosition<Stages>& at, int lane) {
+        wait_until_full(at);
+        release(at, lane);
+        at.advance();
+    }
 };
 
 // One release of a stage by a warp that has waited for its wgmma: in its own block and in the blocks of the
