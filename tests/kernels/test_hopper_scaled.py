@@ -158,8 +158,8 @@ MISTAKES: list[tuple[Run, str, str, str, str]] = [
     (
         TWO_SUMS,
         LOOP,
-        "scales.read(next.stage);  //",
-        "scales.read(at.stage);  //",
+        "if (last) next_scales = scales.read(next.stage);\n                wgmma",
+        "if (last) next_scales = scales.read(at.stage);\n                wgmma",
         "wrong",
     ),
     (TWO_SUMS, LOOP, "if (last) step_scales = next_scales;", "", "wrong"),

@@ -4,10 +4,11 @@
 // The technique: what hopper_fp8_promoted has around its loop. 132 blocks stay and take one tile after the
 // other, so that a block starts and fills its ring once, and loads the next tile's first stages while it
 // stores (rung 4 of the Hopper ladder); the raster keeps what blocks share in the L2; results leave through
-// shared memory by TMA. Scales take the ring with their tiles, as in rungs 2 and 3, so that nothing about
-// them knows of tiles but their column's place in its block of 128.
-// Without Scaled it is hopper_fp8_promoted: the same loops, and scales are neither copied nor read. This is
-// the price of scales. To expect: next to none, since an fma takes as long as an addition.
+// shared memory by TMA. Scales take the ring with their tiles, as in rungs 2 and 3, so that all they need to
+// know of a tile is where its columns begin in their block of 128, and which way it goes along K.
+// Without Scaled it is hopper_fp8_promoted: the same loops, and scales are neither copied nor read. What is
+// slower with them is their price: an fma reads a register more than an addition, and scales are read from
+// the shared memory that feeds wgmma.
 //
 // BlockTile, Ring, Schedule, Results: schedule/parameters.cuh. Promotion: schedule/promotion_loop.cuh.
 // Value: of C, __nv_bfloat16 or float.

@@ -60,6 +60,8 @@ __device__ inline void promotion_loop(float (&accumulator)[Fragments][Registers]
     };
     // `intervals` of `count` stages each, number `first` and on. At the end no wgmma is under way: if one
     // were from one round of a loop to the next, the compiler would serialise all (C7514).
+    // Scales of a step are read once, when its first part is under way: wgmma need the bandwidth of shared
+    // memory.
     auto promote_intervals = [&](int first, int intervals, int count) {
         multiply(0, 0, at, count);
         auto step_scales = scales.read(at.stage), next_scales = step_scales;
@@ -71,7 +73,7 @@ __device__ inline void promotion_loop(float (&accumulator)[Fragments][Registers]
             if (last) next.advance(count);
             if (partials == 2 && more) {
                 multiply((i + 1) % parts, (i + 1) % 2, next, count);
-                if (last) next_scales = scales.read(next.stage);  // a part ahead
+                if (last) next_scales = scales.read(next.stage);
                 wgmma_wait<1>();
             } else {
                 wgmma_wait<0>();
@@ -79,8 +81,10 @@ __device__ inline void promotion_loop(float (&accumulator)[Fragments][Registers]
             if (part == 0) hand_over.after(first + i / parts);
             if (last) release(at, count);
             promote(accumulator, part, partial[i % partials], step_scales);
-            if (partials == 1 && more) multiply((i + 1) % parts, 0, next, count);
-            if (partials == 1 && more && last) next_scales = scales.read(next.stage);
+            if (partials == 1 && more) {
+                multiply((i + 1) % parts, 0, next, count);
+                if (last) next_scales = scales.read(next.stage);
+            }
             if (last) step_scales = next_scales;
             at = next;
         }
