@@ -392,8 +392,8 @@ MISTAKES: list[tuple[Run, str, str, str, str]] = [
     (
         CHAINED,
         PROMOTION,
-        "accumulator, part, partial[i % partials]);",
-        "accumulator, part, partial[0]);",
+        "accumulator, part, partial[i % partials],",
+        "accumulator, part, partial[0],",
         "wrong",
     ),
     (
