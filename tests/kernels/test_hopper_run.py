@@ -361,7 +361,7 @@ MISTAKES: list[tuple[Run, str, str, str, str]] = [
         "no mbarrier",
     ),
     (EARLY, ROLES, "warpgroup_arrive<BlockTile::consumers + 1>(0);", "", "ever"),
-    (IN_TURNS, ROLES, "ring.init(releases, arrivals);", "", "no mbarrier"),
+    (IN_TURNS, ROLES, "ring.init(releases);", "", "no mbarrier"),
     (IDLE, OWN, "clear(accumulator);", "", "wrong"),
     (BANDS, OWN, "cluster_barrier();\n        sum.send", "sum.send", "wrong|ever"),
     (BANDS, OWN, "warpgroup_arrive<BlockTile::consumers + 1>(start);", "", "ever"),
@@ -392,8 +392,8 @@ MISTAKES: list[tuple[Run, str, str, str, str]] = [
     (
         CHAINED,
         PROMOTION,
-        "accumulator, part, partial[i % partials]);",
-        "accumulator, part, partial[0]);",
+        "accumulator, part, partial[i % partials],",
+        "accumulator, part, partial[0],",
         "wrong",
     ),
     (

@@ -44,6 +44,7 @@ RUNS: list[Run] = [
     TWO_SUMS,
     (PARTS, "fp8_fp32", {}, (130, 136, 144), 0),
     BETWEEN,
+    BEYOND,
     BACKWARDS,
     (SCALED, "fp8_fp32", {"stagger": 1}, (130, 392, 656), 2),
     (
@@ -127,7 +128,7 @@ OWN = ""
 """In place of a header: the kernel's own file."""
 SCALES = "mma/block_scales.cuh"
 LOOP = "schedule/promotion_loop.cuh"
-READ = "const auto step_scales = scales.template read<columns / 2>(at.stage, 0, 0);\n            "
+READ = "const auto step_scales = scales.read(at.stage);\n            "
 WAIT = "wgmma_wait<0>();\n            release_stage<Alone>(ring.empty[at.stage], 0, lane);\n            "
 MISTAKES: list[tuple[Run, str, str, str, str]] = [
     # What runs, the file, what is changed into what, and how it shows: a wrong result, or what the machine says.
@@ -139,53 +140,39 @@ MISTAKES: list[tuple[Run, str, str, str, str]] = [
     (FROM_MEMORY, OWN, "row + 8 < m ?", "true ?", "outside|wrong|reads"),
     (IN_RING, OWN, "b.bytes + scales.bytes", "b.bytes", "ever|wrong|before"),
     (IN_RING, OWN, "first_row, first_column, step", "0, 0, step", "wrong"),
-    (IN_RING, SCALES, "map_a, step, row, full", "map_a, 0, row, full", "wrong"),
-    (IN_RING, SCALES, "scales_b.at(block, step)", "scales_b.at(block, 0)", "wrong"),
-    (IN_RING, SCALES, "ceil_div(steps, 4) * 4", "steps", "wrong"),
-    (IN_RING, SCALES, "block < scales_b.blocks", "false", "wrong"),
-    (BEYOND, SCALES, "block < scales_b.blocks", "true", "outside|reads|read"),
-    (IN_RING, SCALES, "mbarrier_arrive_after_copies(full);", "", "ever"),
+    (IN_RING, SCALES, "map_a, block, row, full", "map_a, 0, row, full", "wrong"),
+    (IN_RING, SCALES, "block / 4 * 4, full", "0, full", "wrong"),
+    (IN_RING, SCALES, "block / 4 * 4, full", "block, full", "multiple of 16"),
+    (IN_RING, SCALES, "from.b[i][block % 4]", "from.b[i][0]", "wrong"),
+    (IN_RING, SCALES, "block += direction;", "", "wrong"),
+    (IN_RING, OWN, READ + WAIT, WAIT + READ, "wrong|before|ever"),
+    (IN_RING, SCALES, "row(consumer_row + acc", "row(acc", "wrong"),
     (
         IN_RING,
         SCALES,
-        "mbarrier_arrive_after_copies(full)",
-        "mbarrier_arrive(full)",
-        "wrong|before",
-    ),
-    (
-        IN_RING,
-        OWN,
-        "read<columns / 2>(at.stage, 0, 0)",
-        "read<columns / 2>(0, 0, 0)",
-        "wrong|before",
-    ),
-    (IN_RING, OWN, READ + WAIT, WAIT + READ, "wrong|before|ever"),
-    (IN_RING, SCALES, "row(consumer_row + acc", "row(acc", "wrong"),
-    (IN_RING, SCALES, "scales.a[i / 2 % 2]", "scales.a[0]", "wrong"),
-    (TWO_SUMS, SCALES, "scales.b[i / (Partial / Runs)]", "1.0f", "wrong"),
-    (
-        TWO_SUMS,
-        LOOP,
-        "part % split * registers * 2);\n            if",
-        "0);\n            if",
+        "scales.a[fragment][i / 2 % 2]",
+        "scales.a[fragment][0]",
         "wrong",
     ),
+    (TWO_SUMS, SCALES, "(first + i) * 2 / run * run", "i * 2 / run * run", "wrong"),
     (
         TWO_SUMS,
         LOOP,
-        "read<registers>(at.stage,",
-        "read<registers>(next.stage,",
-        "wrong|before",
+        "if (last) next_scales = scales.read(next.stage);\n                wgmma",
+        "if (last) next_scales = scales.read(at.stage);\n                wgmma",
+        "wrong",
     ),
+    (TWO_SUMS, LOOP, "if (last) step_scales = next_scales;", "", "wrong"),
     (BETWEEN, SCALES, "first_column % scale_block", "0", "wrong"),
     (BETWEEN, SCALES, "Columns + scale_block - run", "Columns - run", "wrong|ever"),
     (
         BETWEEN,
-        OWN,
-        "(tile, 0).column);\n            prom",
-        "(tile, 0).row);\n            prom",
+        SCALES,
+        "offset + column % scale_block <",
+        "column % scale_block <",
         "wrong",
     ),
+    (BETWEEN, OWN, "(tile, 0).column,", "(tile, 0).row,", "wrong"),
     (
         BACKWARDS,
         OWN,
@@ -193,6 +180,8 @@ MISTAKES: list[tuple[Run, str, str, str, str]] = [
         "origin.column, step, full",
         "wrong",
     ),
+    (BACKWARDS, OWN, "backwards ? steps - 1 : 0", "0", "wrong"),
+    (BACKWARDS, OWN, "backwards ? -1 : 1", "1", "wrong"),
 ]
 
 

@@ -73,9 +73,9 @@ scales_from_memory(const __grid_constant__ TensorMap map_a, const __grid_constan
             wgmma_tiles(partial, shared.a[at.stage], shared.b[at.stage], tile_row, 0, 0);
             wgmma_commit();
             const float* from_a = scale_a + Index(step) * padded_m;
-            PartScales<1> scales;
-            scales.a[0] = row < m ? from_a[row] : 0.0f;
-            scales.a[1] = row + 8 < m ? from_a[row + 8] : 0.0f;
+            StepScales<ScaleTile<rows, columns>, 1> scales;
+            scales.a[0][0] = row < m ? from_a[row] : 0.0f;
+            scales.a[0][1] = row + 8 < m ? from_a[row + 8] : 0.0f;
             scales.b[0] = from_b[step];
             wgmma_wait<0>();
             release_stage<Alone>(ring.empty[at.stage], 0, lane);

@@ -33,8 +33,8 @@ struct Shared {
 template <class Value, int Stages, int Chain>
 __global__ void __launch_bounds__((consumers + 1) * warpgroup_threads, 1)
 scaled_partial_sums(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
-                    const __grid_constant__ TensorMap map_scale_a, const float* scale_b, Value* c, int m,
-                    int n, int k) {
+                    const __grid_constant__ TensorMap map_scale_a,
+                    const __grid_constant__ TensorMap map_scale_b, Value* c, int m, int n, int k) {
     alignas(1024) extern __shared__ unsigned char memory[];
     using Memory = Shared<Stages>;
     auto& shared = *reinterpret_cast<Memory*>(memory);
@@ -46,14 +46,13 @@ scaled_partial_sums(const __grid_constant__ TensorMap map_a, const __grid_consta
     if (threadIdx.x == 0) {
         prefetch(map_a);
         prefetch(map_b);
-        ring.init(consumers * 4, shared.scales[0].arrivals);  // a release per warp of the consumers
+        ring.init(consumers * 4);  // a release per warp of the consumers
     }
     __syncthreads();
 
     if (warpgroup == 0) {  // the producer
         shrink_registers<producer_registers<consumers>>();
         if (one_of_warpgroup(thread)) {
-            const ScalesOfB scales_b(scale_b, n, steps);
             RingPosition<Stages> at;
             for (int step = 0; step < steps; ++step, at.advance()) {
                 auto& a = shared.a[at.stage];
@@ -64,7 +63,7 @@ scaled_partial_sums(const __grid_constant__ TensorMap map_a, const __grid_consta
                 mbarrier_arrive_expect(full, a.bytes + b.bytes + scales.bytes);
                 a.load(map_a, first_row, step * depth, full);
                 b.load(map_b, first_column, step * depth, full);
-                scales.load(map_scale_a, scales_b, first_row, first_column, step, full);
+                scales.load(map_scale_a, map_scale_b, first_row, first_column, step, full);
             }
         }
     } else {  // a consumer
@@ -74,7 +73,7 @@ scaled_partial_sums(const __grid_constant__ TensorMap map_a, const __grid_consta
         clear(accumulator);
         Consumer<Memory> consumer(shared, 0, steps, number, thread, tile_row, 0);
         HandOver to_nobody(-1, 0);
-        const StageScales scales(shared.scales, tile_row, thread, first_column);
+        StageScales<ScaleTile<rows, columns>, 1> scales(shared.scales, tile_row, thread, first_column);
         promotion_loop<Alone, Promotion<1, columns / 64, 2, Chain>>(accumulator, consumer, to_nobody, scales);
         const MatrixC<Value> result{c, m, n, 1.0f, 0.0f};
         store_direct(accumulator, result, first_row + tile_row, first_column, thread);

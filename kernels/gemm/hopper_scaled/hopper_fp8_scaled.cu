@@ -4,10 +4,11 @@
 // The technique: what hopper_fp8_promoted has around its loop. 132 blocks stay and take one tile after the
 // other, so that a block starts and fills its ring once, and loads the next tile's first stages while it
 // stores (rung 4 of the Hopper ladder); the raster keeps what blocks share in the L2; results leave through
-// shared memory by TMA. Scales take the ring with their tiles, as in rungs 2 and 3, so that nothing about
-// them knows of tiles but their column's place in its block of 128.
-// Without Scaled it is hopper_fp8_promoted: the same loops, and scales are neither copied nor read. This is
-// the price of scales. To expect: next to none, since an fma takes as long as an addition.
+// shared memory by TMA. Scales take the ring with their tiles, as in rungs 2 and 3, so that all they need to
+// know of a tile is where its columns begin in their block of 128, and which way it goes along K.
+// Without Scaled it is hopper_fp8_promoted: the same loops, and scales are neither copied nor read. What is
+// slower with them is their price: an fma reads a register more than an addition, and scales are read from
+// the shared memory that feeds wgmma.
 //
 // BlockTile, Ring, Schedule, Results: schedule/parameters.cuh. Promotion: schedule/promotion_loop.cuh.
 // Value: of C, __nv_bfloat16 or float.
@@ -34,7 +35,7 @@ struct Shared {
 // The producer: copies the tiles and their scales of one tile of C after the other.
 template <bool Scaled, bool Serpentine, class Memory, class Scheduler>
 __device__ inline void produce(Memory& shared, const TensorMap& map_a, const TensorMap& map_b,
-                               const TensorMap& map_scale_a, const ScalesOfB& scales_b,
+                               const TensorMap& map_scale_a, const TensorMap& map_scale_b,
                                const Scheduler& scheduler, int steps) {
     auto at = shared.ring.begin();
     bool backwards = false;
@@ -52,7 +53,7 @@ __device__ inline void produce(Memory& shared, const TensorMap& map_a, const Ten
             a.load(map_a, origin.row, block * a.depth, full);
             b.load(map_b, origin.column, block * b.depth, full);
             if constexpr (Scaled) {
-                scales.load(map_scale_a, scales_b, origin.row, origin.column, block, full);
+                scales.load(map_scale_a, map_scale_b, origin.row, origin.column, block, full);
             }
         }
     }
@@ -68,10 +69,15 @@ __device__ inline void consume(Memory& shared, const TensorMap& map_c, const Sch
     // Without a tile nobody runs ahead, and nobody waits for it.
     Stagger<Schedule::stagger, BlockTile::consumers> hand_over(number,
                                                                blockIdx.x < scheduler.tiles() ? steps : 0);
-    for (int tile = blockIdx.x; tile < scheduler.tiles(); tile += gridDim.x) {
+    bool backwards = false;
+    for (int tile = blockIdx.x; tile < scheduler.tiles();
+         tile += gridDim.x, backwards = Schedule::serpentine && !backwards) {
         clear(accumulator);
         if constexpr (Scaled) {
-            const StageScales scales(shared.scales, consumer.row, thread, scheduler.origin(tile, 0).column);
+            using Tile = ScaleTile<BlockTile::rows, BlockTile::columns>;
+            StageScales<Tile, BlockTile::fragments> scales(shared.scales, consumer.row, thread,
+                                                           scheduler.origin(tile, 0).column,
+                                                           backwards ? steps - 1 : 0, backwards ? -1 : 1);
             promotion_loop<Alone, Promotion>(accumulator, consumer, hand_over, scales);
         } else {
             promotion_loop<Alone, Promotion>(accumulator, consumer, hand_over);
@@ -88,8 +94,9 @@ template <bool Scaled, class Value, class BlockTile, class Ring, class Schedule,
           class Results>
 __global__ void __launch_bounds__((BlockTile::consumers + 1) * warpgroup_threads, 1)
 hopper_fp8_scaled(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
-                  const __grid_constant__ TensorMap map_scale_a, const float* scale_b,
-                  const __grid_constant__ TensorMap map_c, int m, int n, int k) {
+                  const __grid_constant__ TensorMap map_scale_a,
+                  const __grid_constant__ TensorMap map_scale_b, const __grid_constant__ TensorMap map_c,
+                  int m, int n, int k) {
     alignas(1024) extern __shared__ unsigned char memory[];
     auto& shared = *reinterpret_cast<Shared<Value, BlockTile, Ring, Results>*>(memory);
     const TileScheduler<BlockTile::rows, BlockTile::columns, Alone, Schedule::raster> scheduler(m, n);
@@ -97,13 +104,12 @@ hopper_fp8_scaled(const __grid_constant__ TensorMap map_a, const __grid_constant
     const int warpgroup = warp_uniform(threadIdx.x / warpgroup_threads);
     const int thread = threadIdx.x % warpgroup_threads;
     // A stage is released by every warp of the consumers.
-    const int arrivals = Scaled ? shared.scales[0].arrivals : 1;
-    set_up_ring<Ring, Alone>(shared.ring, BlockTile::consumers * 4, map_a, map_b, map_c, arrivals);
+    set_up_ring<Ring, Alone>(shared.ring, BlockTile::consumers * 4, map_a, map_b, map_c);
     if (warpgroup == 0) {
         become_producer<BlockTile, Ring>();
         if (one_of_warpgroup(thread)) {
-            produce<Scaled, Schedule::serpentine>(shared, map_a, map_b, map_scale_a,
-                                                  ScalesOfB(scale_b, n, steps), scheduler, steps);
+            produce<Scaled, Schedule::serpentine>(shared, map_a, map_b, map_scale_a, map_scale_b, scheduler,
+                                                  steps);
         }
     } else {
         become_consumer<BlockTile, Ring>();

@@ -18,8 +18,7 @@ struct Promotion {
 
 // Partial sums that are added as they are. block_scales.cuh has scales in their place.
 struct Unscaled {
-    template <int Registers>
-    __device__ Unscaled read(int, int, int) const { return {}; }
+    __device__ Unscaled read(int) const { return {}; }
 };
 
 template <int Fragments, int Registers, int Partial>
@@ -33,7 +32,7 @@ __device__ inline void promote(float (&accumulator)[Fragments][Registers], int p
 template <class Cluster, class Promotion, class Memory, class Signal, int Fragments, int Registers,
           class Scales = Unscaled>
 __device__ inline void promotion_loop(float (&accumulator)[Fragments][Registers], Consumer<Memory>& consumer,
-                                      Signal& hand_over, const Scales& scales = {}) {
+                                      Signal& hand_over, Scales scales = {}) {
     using Position = decltype(consumer.at);
     auto& a = consumer.shared.a;
     auto& b = consumer.shared.b;
@@ -61,27 +60,32 @@ __device__ inline void promotion_loop(float (&accumulator)[Fragments][Registers]
     };
     // `intervals` of `count` stages each, number `first` and on. At the end no wgmma is under way: if one
     // were from one round of a loop to the next, the compiler would serialise all (C7514).
+    // Scales of a step are read once, when its first part is under way: wgmma need the bandwidth of shared
+    // memory.
     auto promote_intervals = [&](int first, int intervals, int count) {
         multiply(0, 0, at, count);
+        auto step_scales = scales.read(at.stage), next_scales = step_scales;
 #pragma unroll
         for (int i = 0; i < intervals * parts; ++i) {
             const int part = i % parts;
             const bool last = part == parts - 1, more = i + 1 < intervals * parts;
             Position next = at;  // of the next part
             if (last) next.advance(count);
-            if (partials == 2 && more) multiply((i + 1) % parts, (i + 1) % 2, next, count);
-            // Ahead of the wait, which covers the latency, and at which all lanes meet before one releases.
-            const auto part_scales =
-                scales.template read<registers>(at.stage, part / split * 64, part % split * registers * 2);
             if (partials == 2 && more) {
+                multiply((i + 1) % parts, (i + 1) % 2, next, count);
+                if (last) next_scales = scales.read(next.stage);
                 wgmma_wait<1>();
             } else {
                 wgmma_wait<0>();
             }
             if (part == 0) hand_over.after(first + i / parts);
             if (last) release(at, count);
-            promote(accumulator, part, partial[i % partials], part_scales);
-            if (partials == 1 && more) multiply((i + 1) % parts, 0, next, count);
+            promote(accumulator, part, partial[i % partials], step_scales);
+            if (partials == 1 && more) {
+                multiply((i + 1) % parts, 0, next, count);
+                if (last) next_scales = scales.read(next.stage);
+            }
+            if (last) step_scales = next_scales;
             at = next;
         }
     };

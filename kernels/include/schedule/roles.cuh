@@ -14,16 +14,16 @@
 #include "schedule/ring.cuh"
 
 // Called by all threads of the block, which then call one of the two below: with Ring::early those wait for
-// the ring. Each stage of it has `releases` by those who read it, and `arrivals` by the producer.
+// the ring. Each stage of it has `releases` by those who read it.
 template <class Ring, class Cluster, int Stages>
 __device__ inline void set_up_ring(RingBarriers<Stages>& ring, int releases, const TensorMap& map_a,
-                                   const TensorMap& map_b, const TensorMap& map_c, int arrivals = 1) {
+                                   const TensorMap& map_b, const TensorMap& map_c) {
     static_assert(!Ring::early || Cluster::size == 1, "an early start needs a block without a cluster");
     if (Ring::early && threadIdx.x == warpgroup_threads) prefetch(map_c);
     if (threadIdx.x == 0) {
         prefetch(map_a);
         prefetch(map_b);
-        ring.init(releases, arrivals);
+        ring.init(releases);
     }
     if constexpr (!Ring::early) block_or_cluster_barrier<(Cluster::size > 1)>();
 }
