@@ -7,25 +7,22 @@
 // nothing else stores them by TMA. A block asks for tiles one by one: if each had a fixed number of them, all
 // would wait for the slowest multiprocessor. The price: shared memory for a second Q.
 //
-// A tile still begins with a softmax while little is multiplied, and ends with a P @ V alone: see rung 8.
-// Rung 10 is this file with LeanSoftmax: rung 9 without the early scores of rung 8.
+// Rung 8 is this file with LeanSoftmax: one FFMA a score, and a maximum is replaced only where it grows a lot.
 //
 // Predicted: 1.02 to 1.05 times as fast as rung 6 with 2048 keys, 0.99 to 1.01 times with 8192: copies and
 // stores take a few percent of a block with few steps.
 //
 // Element: __nv_bfloat16 or __half. Depth: 64 or 128 elements of a row. Causal: row i sees keys up to i. BN:
-// keys of a tile. Stages: tiles in each ring. Consumers: 2 or 3. Softmax: OnlineSoftmax, LeanSoftmax or
-// Eager28. taken: a counter that is zero.
+// keys of a tile. Stages: tiles in each ring. Consumers: 2 or 3. Softmax: OnlineSoftmax or LeanSoftmax.
+// taken: a counter that is zero.
 
-#include "epilogue/eager_softmax.cuh"
+#include "epilogue/bounded_softmax.cuh"
 #include "schedule/ring.cuh"
 #include "schedule/row_tiles.cuh"
 #include "schedule/store_tiles.cuh"
 #include "schedule/turns.cuh"
 
-// As in lean_softmax.cuh. With that header the variants that were timed here compile to other machine code.
 using LeanSoftmax = BoundedSoftmax<1, 0>;
-using Eager28 = EagerSoftmax<28>;
 
 template <class Element, int Depth, int BN, int Stages, int Consumers>
 struct Shared {

@@ -3,7 +3,7 @@
 // much larger, and the quotient is the same.
 #pragma once
 
-#include "epilogue/lean_softmax.cuh"
+#include "epilogue/bounded_softmax.cuh"
 
 struct E4m3Softmax : BoundedSoftmax<0, 8> {
     using BoundedSoftmax::BoundedSoftmax;

@@ -20,22 +20,6 @@ __device__ inline void store_tiles(Shared& shared, const Order& order, const Ten
     }
 }
 
-// The same where tiles are cut along the keys (stream_k.cuh): the block with a tile's last keys has its
-// results.
-template <class Shared, class Order, class Cut>
-__device__ inline void store_tiles(Shared& shared, const Order& order, const Cut& cut,
-                                   const TensorMap& map_o) {
-    for (RingPosition<2> at;; at.advance()) {
-        shared.q_ring.wait_until_full(at);
-        const auto work = shared.work[at.stage];
-        if (work.steps == 0) break;
-        const auto tile = order.at(work.tile);
-        mbarrier_wait(shared.written[at.stage], at.parity);
-        if (work.has_last_step(cut.steps)) store_rows(shared.q[at.stage], {map_o, tile.head}, tile.row);
-        shared.q_ring.release(at, 0);
-    }
-}
-
 // The same where `work` says all (row_work.cuh).
 template <class Shared>
 __device__ inline void store_tiles(Shared& shared, const TensorMap& map_o) {

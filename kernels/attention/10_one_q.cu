@@ -1,7 +1,7 @@
 // O = softmax(Q @ K^T / sqrt(Depth)) @ V of each head, 16-bit operands and result, fp32 accumulators.
-// Rung 14 of attention in docs/ladders/attention.md: one Q.
+// Rung 10 of attention in docs/ladders/attention.md: one Q.
 //
-// The technique: the blocks of rung 13 without their second Q. With rows of 256 elements Q and two stages of
+// The technique: the blocks of rung 9 without their second Q. With rows of 256 elements Q and two stages of
 // 80 keys take 225 of 227 KiB of shared memory. The next Q is copied when both consumers have their last
 // scores. Results leave through the ring of V (flash-attention-3): behind the V of a tile each consumer gets
 // a stage that nobody fills, and releases it in the next tile, when TMA has read what it wrote. K runs a step
@@ -147,7 +147,7 @@ attention_one_q(const __grid_constant__ TensorMap map_q, const __grid_constant__
                 leave_part(softmax, output[0], parts, flags, part, lane);
                 continue;
             }
-            if (!Causal && !work.has_first) add_part_by_fours(softmax, output[0], parts, flags, other, lane);
+            if (!Causal && !work.has_first) add_part(softmax, output[0], parts, flags, other, lane);
             softmax.divide(output[0]);
             auto mine = v_at;
             mine.advance(consumer);

@@ -1,16 +1,16 @@
 // O = softmax(Q @ K^T / sqrt(Depth)) @ V of each head, 16-bit operands and result, fp32 accumulators.
-// Rung 13 of attention in docs/ladders/attention.md: no maxima.
+// Rung 9 of attention in docs/ladders/attention.md: no maxima.
 //
-// The technique: epilogue/trusting_softmax.cuh. In rung 9 a tile's exponentials wait for its maximum, and
+// The technique: epilogue/trusting_softmax.cuh. In rung 8 a tile's exponentials wait for its maximum, and
 // special functions stand idle. Here they take the old maximum, and their sum shows where that was too small.
 // Weights are packed as they come, into the registers that P @ V reads. So a consumer waits for its P @ V
 // ahead of the next softmax, not behind it as in rung 6, and overlaps with the others alone. The registers
 // that this frees allow more of them: three of 80 keys with rows of 128 elements, three of 128 keys or four
 // of 64 with rows of 64. With a mask each consumer stops behind its own diagonal, and then only releases what
 // the others need, so that more of them do not mean more masked tiles. Without a mask the last tiles are cut
-// along the keys, as in rung 11.
+// along the keys (schedule/stream_k.cuh).
 //
-// Predicted: 1.04 to 1.15 times as fast as rung 9 with 8192 keys of 64 elements.
+// Predicted: 1.04 to 1.15 times as fast as rung 8 with 8192 keys of 64 elements.
 //
 // Element: __nv_bfloat16 or __half. Depth: 64 or 128 elements of a row. Causal: row i sees keys up to i. BN:
 // keys of a tile. Stages: tiles in each ring. Consumers: 2, 3 or 4. taken, flags: zeros. parts: what blocks
@@ -134,7 +134,7 @@ attention_no_maxima(const __grid_constant__ TensorMap map_q, const __grid_consta
             const int other = part - Consumers * 4;  // of the block before this one
             if (work.has_last) {
                 if (!Causal && !work.has_first) {
-                    add_part_by_fours(softmax, output[0], parts, flags, other, lane);
+                    add_part(softmax, output[0], parts, flags, other, lane);
                 }
                 softmax.divide(output[0]);
                 write_rows(shared.q[q_at.stage], output, tile_row, thread, written);
