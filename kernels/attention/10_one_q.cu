@@ -147,7 +147,7 @@ attention_one_q(const __grid_constant__ TensorMap map_q, const __grid_constant__
                 leave_part(softmax, output[0], parts, flags, part, lane);
                 continue;
             }
-            if (!Causal && !work.has_first) add_part(softmax, output[0], parts, flags, other, lane);
+            if (!Causal && !work.has_first) add_part_by_fours(softmax, output[0], parts, flags, other, lane);
             softmax.divide(output[0]);
             auto mine = v_at;
             mine.advance(consumer);

@@ -7,7 +7,8 @@
 // nothing else stores them by TMA. A block asks for tiles one by one: if each had a fixed number of them, all
 // would wait for the slowest multiprocessor. The price: shared memory for a second Q.
 //
-// Rung 8 is this file with LeanSoftmax: one FFMA a score, and a maximum is replaced only where it grows a lot.
+// Rung 8 is this file with LeanSoftmax: one FFMA a score, and a maximum is replaced only where it grows a
+// lot.
 //
 // Predicted: 1.02 to 1.05 times as fast as rung 6 with 2048 keys, 0.99 to 1.01 times with 8192: copies and
 // stores take a few percent of a block with few steps.

@@ -134,7 +134,7 @@ attention_no_maxima(const __grid_constant__ TensorMap map_q, const __grid_consta
             const int other = part - Consumers * 4;  // of the block before this one
             if (work.has_last) {
                 if (!Causal && !work.has_first) {
-                    add_part(softmax, output[0], parts, flags, other, lane);
+                    add_part_by_fours(softmax, output[0], parts, flags, other, lane);
                 }
                 softmax.divide(output[0]);
                 write_rows(shared.q[q_at.stage], output, tile_row, thread, written);

@@ -8,8 +8,8 @@
 //
 // Predicted: 1.06 to 1.10 times as fast with 8192 keys. 1376 tiles are 10.4 waves of 132 blocks, and take 11.
 //
-// RareSoftmax replaces a maximum only where that more than halves the exponentials: outputs are seldom scaled.
-// flags: zeros. parts: what blocks leave.
+// RareSoftmax replaces a maximum only where that more than halves the exponentials: outputs are seldom
+// scaled. flags: zeros. parts: what blocks leave.
 
 #include "epilogue/e4m3_softmax.cuh"
 #include "epilogue/softmax_parts.cuh"

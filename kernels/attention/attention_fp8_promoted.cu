@@ -5,12 +5,12 @@
 // lies the other way. So three warps transpose each tile of it (mma/transposed_values.cuh). Weights are
 // rounded to e4m3 (epilogue/e4m3_softmax.cuh), ahead of the wait for P @ V of the tile before.
 //
-// The tensor cores keep 14 bits of a sum of fp8 products (deepseek-v3): of thousands of values of one sign the
-// last would be lost. So their sum of `Tiles` tiles of keys is added in fp32 (promotion; vllm-flash-attention).
-// They may also add up all tiles (flash-attention-3): no FFMA between two P @ V, and a larger error where values
-// have one sign. Without promotion a thread has 64 registers more. They hold tiles of 192 or 224 keys: what a
-// step takes once, as waits, shuffles and turns do, comes less often. Or there is a third consumer, with tiles
-// of 96 keys: more warps exponentiate while one multiplies.
+// The tensor cores keep 14 bits of a sum of fp8 products (deepseek-v3): of thousands of values of one sign
+// the last would be lost. So their sum of `Tiles` tiles of keys is added in fp32 (promotion; vllm-flash-
+// attention). They may also add up all tiles (flash-attention-3): no FFMA between two P @ V, and a larger
+// error where values have one sign. Without promotion a thread has 64 registers more. They hold tiles of 192
+// or 224 keys: what a step takes once, as waits, shuffles and turns do, comes less often. Or there is a third
+// consumer, with tiles of 96 keys: more warps exponentiate while one multiplies.
 //
 // Predicted: 770 to 940 TFLOP/s on an H200 with promotion at each tile, up to 4 % more every four tiles, and
 // 860 to 1070 without promotion and with 224 keys or three consumers.

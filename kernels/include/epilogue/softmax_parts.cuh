@@ -23,10 +23,30 @@ __device__ inline void leave_part(const OnlineSoftmax& softmax, const float (&ou
     leave_sums<32>(own, parts, flags + part, lane, [] { __syncwarp(); });
 }
 
-// Four outputs at a time: another whole output would find no room in registers.
 template <int Registers>
 __device__ inline void add_part(OnlineSoftmax& softmax, float (&output)[Registers], const float* parts,
                                 unsigned* flags, int part, int lane) {
+    float other[Registers + 4], own_factor[2], factor[2];
+    parts += part * 32 * (Registers + 4);
+    take_sums<32, false>(other, parts, flags + part, lane, [] { __syncwarp(); });
+#pragma unroll
+    for (int row = 0; row < 2; ++row) {
+        const float maximum = softmax.maximum[row], larger = fmaxf(maximum, other[Registers + row]);
+        own_factor[row] = exp2_to_zero((maximum - larger) * softmax.scale);
+        factor[row] = exp2_to_zero((other[Registers + row] - larger) * softmax.scale);
+        softmax.maximum[row] = larger;
+        softmax.sum[row] = softmax.sum[row] * own_factor[row] + other[Registers + 2 + row] * factor[row];
+    }
+#pragma unroll
+    for (int i = 0; i < Registers; ++i) {
+        output[i] = output[i] * own_factor[i / 2 % 2] + other[i] * factor[i / 2 % 2];
+    }
+}
+
+// The same, four outputs at a time: where an output takes so many registers that another one finds no room.
+template <int Registers>
+__device__ inline void add_part_by_fours(OnlineSoftmax& softmax, float (&output)[Registers],
+                                         const float* parts, unsigned* flags, int part, int lane) {
     parts += part * 32 * (Registers + 4) + lane * 4;
     if (lane == 0) take_flag(flags + part);
     __syncwarp();

@@ -1,8 +1,8 @@
-// The transpose of a tile of V in e4m3, which wgmma reads along the keys: by three warps that have nothing else
-// to do, from shared memory to shared memory (flash-attention-3). ldmatrix.trans transposes pairs of bytes, byte
-// permutations bring the bytes of a column together, and stmatrix stores lines of keys. A sum over keys does
-// not care about their order: they are stored in the one in which the accumulators of S hold them, so that no
-// weight moves to another thread.
+// The transpose of a tile of V in e4m3, which wgmma reads along the keys: by three warps that have nothing
+// else to do, from shared memory to shared memory (flash-attention-3). ldmatrix.trans transposes pairs of
+// bytes, byte permutations bring the bytes of a column together, and stmatrix stores lines of keys. A sum
+// over keys does not care about their order: they are stored in the one in which the accumulators of S hold
+// them, so that no weight moves to another thread.
 #pragma once
 
 #include "mma/attention_tiles.cuh"
@@ -13,10 +13,11 @@ constexpr int transposing_warps = 3;
 template <int Depth, int BN>
 using TransposedTile = RowTile<E4m3, Depth, (BN + 127) / 128 * 128>;  // V: of its last keys a panel's part
 
-// A warp takes 32 keys of 64 columns at a time: four ldmatrix, of 16 columns each, are under way together. Word
-// i of a lane: bytes 2 * (lane / 4) and the next of keys 8i + 2 * (lane % 4) and the next. Half of the lanes
-// store their odd column first, so that eight lines lie in different banks. A lane's lines are multiples of eight apart, where
-// the swizzle is the same: it and columns, or keys, are joined by exclusive or.
+// A warp takes 32 keys of 64 columns at a time: four ldmatrix, of 16 columns each, are under way together.
+// Word i of a lane: bytes 2 * (lane / 4) and the next of keys 8i + 2 * (lane % 4) and the next. Half of the
+// lanes store their odd column first, so that eight lines lie in different banks. A lane's lines are
+// multiples of eight apart, where the swizzle is the same: it and columns, or keys, are joined by exclusive
+// or.
 template <int Depth, int BN>
 __device__ inline void transpose(const RowTile<E4m3, BN, Depth>& v, TransposedTile<Depth, BN>& to,
                                  unsigned warp, int lane) {
