@@ -8,8 +8,7 @@ _MINIMAL = 0.03
 
 
 def scales_cost_little(data: RunData) -> Parts:
-    """Scales by block, multiplied on CUDA cores as partial sums are promoted, cost little: minimal additional
-    computation.
+    """Scales by block, multiplied on CUDA cores as partial sums are promoted, cost little.
 
     Source: deepseek-v3 (3.3.2).
     """
