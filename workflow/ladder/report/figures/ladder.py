@@ -20,6 +20,7 @@ from ladder.results.sweep_data import FigureData
 
 _LINE = 0.21  # inches of a line of a label
 _NAME_WIDTH = 46  # characters of a line of a label
+_UNDER_SPEEDS = 26  # the same below the narrow axis
 
 
 def draw(data: FigureData) -> Figure:
@@ -142,7 +143,9 @@ def _draw_gains(axis: Axes, rows: pd.DataFrame) -> None:
         False: (style.PALE, "beside it"),
     }
     for on_path, (color, label) in looks.items():
-        gains = rows[rows["on_path"] == on_path]
+        gains = rows[(rows["on_path"] == on_path) & rows["gain"].notna()]
+        if gains.empty:
+            continue
         bars = axis.barh(
             gains["place"],
             gains["gain"] - 1,
@@ -185,7 +188,8 @@ def _draw_speeds(axis: Axes, data: FigureData, rows: pd.DataFrame) -> None:
         axis.set_xlabel(unit)
     else:
         axis.axvline(1, color=style.REFERENCE, ls="--")
-        axis.set_xlabel(f"speed relative to {rival(data)}")
+        words = f"speed relative to {rival(data)}"
+        axis.set_xlabel(textwrap.fill(words, _UNDER_SPEEDS))
     if column:
         right = axis.secondary_yaxis("right")
         numbers = [number(value, 3) for value in rows[column]]
