@@ -1,7 +1,7 @@
 // O = softmax(Q @ K^T / sqrt(d)) @ V of each head, operands in e4m3, result in bf16: attention_fp8_promoted,
 // never promoted and with three consumers, by blocks that stay and end together.
 //
-// The technique: that of rungs 7b and 11 in 16 bits. A block takes one tile of rows after the other, and its
+// The technique: that of rungs 7b and 9 in 16 bits. A block takes one tile of rows after the other, and its
 // producer copies and transposes for the next ones meanwhile. The tiles of the last two waves are cut along
 // the keys, in equal shares for all blocks (schedule/stream_k.cuh). Q has two places. Results are larger than
 // Q and cannot take its place: they are stored from registers. Tiles have as many keys: there is no mask.
