@@ -7,8 +7,7 @@
 // shared memory by TMA. Scales take the ring with their tiles, as in rungs 2 and 3, so that all they need to
 // know of a tile is where its columns begin in their block of 128, and which way it goes along K.
 // Without Scaled it is hopper_fp8_promoted: the same loops, and scales are neither copied nor read. What is
-// slower with them is their price: an fma reads a register more than an addition, and scales are read from
-// the shared memory that feeds wgmma.
+// slower with them is their price.
 //
 // BlockTile, Ring, Schedule, Results: schedule/parameters.cuh. Promotion: schedule/promotion_loop.cuh.
 // Value: of C, __nv_bfloat16 or float.

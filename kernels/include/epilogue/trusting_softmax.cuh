@@ -1,9 +1,9 @@
 // A bounded softmax that looks for no maximum as long as exponentials over the old one stay small. A tile
 // seldom replaces the maximum of those before it. So its exponentials take the old one, as soon as scores
-// are there, and are packed as they come. Their sum, which is needed anyway, says whether a score has grown
-// beyond it: then the scores are still there, and their maximum is found. Other tiles take no maxima and no
-// shuffles. The price: weights of up to 2^7, which costs no digits of floating-point numbers; and scores that
-// keep growing are exponentiated twice.
+// are there, and are packed as they come. Their sum, which is needed anyway, says whether scores have grown
+// far beyond it: then they are still there, and their maximum is found. Other tiles take no maxima and no
+// shuffles. The price: weights of up to 2^7, whose rounding is relative all the same; and scores that keep
+// growing, or lie beyond largest_product, are exponentiated twice.
 #pragma once
 
 #include "epilogue/bounded_softmax.cuh"
@@ -17,7 +17,7 @@ struct TrustingSoftmax : BoundedSoftmax<1, 0> {
     // be multiplied by `factor`.
     template <class Element, int Registers>
     __device__ void add(float (&score)[Registers], unsigned (&p)[Registers / 8][4], float (&factor)[2]) {
-        static_assert(Registers <= largest_sum, "scores that exceed no maximum by more than 2 have less");
+        static_assert(Registers <= largest_sum, "weights of at most 2 have no larger sum");
         if (!is_first) {
             const float offset[2] = {-maximum[0] * scale, -maximum[1] * scale};
             float own[2] = {};

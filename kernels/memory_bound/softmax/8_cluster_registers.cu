@@ -1,7 +1,7 @@
 // output[r][c] = exp(input[r][c] - m) / S: the row lies in the registers of a cluster, and no block stays.
 //
 // The ring of the file before keeps loads under way while a block computes, and each multiprocessor has one
-// block, whose warps meet those of the cluster twice a row. Here a thread loads its Items numbers straight
+// block, whose warps meet those of the cluster once a row. Here a thread loads its Items numbers straight
 // into registers, all at once, as in file 4, and a cluster leaves after one row. Loads are under way all the
 // same, since a multiprocessor has several blocks: while one computes, sends or stores, another one loads.
 // The more blocks, the better: numbers stay as they were loaded, two of bf16 in a register, and are
