@@ -2,7 +2,7 @@
 // Rung 9 of attention in docs/ladders/attention.md: no maxima.
 //
 // The technique: epilogue/trusting_softmax.cuh. In rung 8 a tile's exponentials wait for its maximum, and
-// special functions stand idle. Here they take the old maximum, and their sum shows where that fell far short.
+// special functions stand idle. Here they take the old maximum, and the sum shows where that falls far short.
 // Weights are packed as they come, into the registers that P @ V reads. So a consumer waits for its P @ V
 // ahead of the next softmax, not behind it as in rung 6, and overlaps with the others alone. The registers
 // that this frees allow more of them: three of 80 keys with rows of 128 elements, three of 128 keys or four
