@@ -33,9 +33,13 @@ class Shares:
         row = self.rows.get(entry.variant.id)
         if row is None:
             return ""
-        size = stats.size_of(row)
-        at = "" if size == self.size else f" at {size_label(size)}"
+        at = f" at {size_label(stats.size_of(row))}" if self.elsewhere(entry) else ""
         return share(row[self.column], ".3g") + at
+
+    def elsewhere(self, entry: Entry) -> bool:
+        """Whether its result is of another size than the one that the sweep speaks of."""
+        row = self.rows.get(entry.variant.id)
+        return row is not None and stats.size_of(row) != self.size
 
     def predicted(self, entry: Entry) -> str:
         """12 to 20 %; empty where nothing was predicted."""
