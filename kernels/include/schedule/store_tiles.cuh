@@ -60,12 +60,7 @@ struct StageOfResults {
         const int first = thread / 32 * 16;
 #pragma unroll
         for (int i = 0; i < Registers / 32; ++i) {
-            asm volatile(
-                "cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%1, %2, %3}], [%4];" ::"l"(
-                    &to.map),
-                "r"(64 * i), "r"(row + first), "r"(to.number),
-                "r"(shared_address(through + i * panel_bytes + first * line_bytes))
-                : "memory");
+            store_panel(through + i * panel_bytes + first * line_bytes, to, row + first, 64 * i);
         }
         commit_stores();
     }
