@@ -383,6 +383,19 @@ def test_the_report_is_short(pages: dict[str, str]) -> None:
 
 
 @pytest.mark.published
+def test_release_notes_say_of_this_version_what_the_report_says(
+    pages: dict[str, str],
+) -> None:
+    notes = (ROOT / "docs/releases.md").read_text()
+    table = notes.partition("**Answers**")[2].partition("|---|---|---|---|\n")[2]
+    lines = table.partition("\n\n")[0].splitlines()
+    for line in lines:
+        for part in line.split("|")[3].split("; "):
+            assert part in pages["report"], line
+    assert len(lines) >= 8
+
+
+@pytest.mark.published
 def test_the_published_numbers_bear_out_every_sentence_of_an_answer(
     found: dict[str, Answer],
 ) -> None:

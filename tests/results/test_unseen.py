@@ -145,7 +145,7 @@ def of_two_kinds() -> list[str]:
     )
     by_gpu = rates.groupby("gpu_uuid")["rate"].median()
     rarer, usual = by_gpu[by_gpu < 4265], by_gpu[by_gpu > 4265]
-    assert len(rarer) == 6
+    assert len(rarer) == 7
     timed = tables.read("sessions", PUBLISHED.root)
     kernel_6 = timed[
         (timed["sweep"] == "fp32_as_written")
@@ -165,7 +165,7 @@ def of_two_kinds() -> list[str]:
     assert padded["covered"].all()
     assert not {*padded["gpu_uuid"]} & {*rarer.index}
     return [
-        f"Of the {len(by_gpu)} published GPUs six copy memory at {rarer.min():,.0f} to {rarer.max():,.0f} GB/s, "
+        f"Of the {len(by_gpu)} published GPUs seven copy memory at {rarer.min():,.0f} to {rarer.max():,.0f} GB/s, "
         f"the others at {usual.min():,.0f} to {usual.max():,.0f}",
         f"takes {1 - times[True] / times[False]:.1%} less time at 4096",
         f"of {len(padded)} readings of `fp32_padding` all lay in their ranges",
@@ -181,17 +181,32 @@ def test_the_page_on_trust_says_how_far_ranges_held() -> None:
         parts.loc[name] for name in ("all", "GPUs of the host: 1", "fp32_files")
     )
     least = sweeps.loc[sweeps["covered"].idxmin()]
-    assert (alone["gpus"], files["host_gpus"]) == (7, "1 or 2")
+    assert (alone["gpus"], files["host_gpus"]) == (8, "1 or 2")
     screen = pd.read_csv(PUBLISHED.unseen("nvidia-h200") / "first_screen.csv")
     for text in (
         f"{whole['covered']:.0%} of {whole['readings']:,} readings on {whole['gpus']} GPUs",
-        f"On the seven GPUs that were alone in their host, {alone['covered']:.0%} of {alone['readings']:,} did",
+        f"On the eight GPUs that were alone in their host, {alone['covered']:.0%} of {alone['readings']:,} did",
         f"{screen['covered'].mean():.0%} of {len(screen):,} readings lay",
         *of_two_kinds(),
         f"Of `fp32_files`, on both kinds of host, {files['covered']:.0%} did",
-        f"`{least.name}`, GEMMs of a few microseconds, had the lowest share: {least['covered']:.0%}",
+        f"`{least.name}`, of sweeps with at least {FEW} readings the worst: {least['covered']:.0%}",
     ):
         assert text.replace("%", " %") in said
+
+
+@pytest.mark.published
+def test_the_page_on_trust_says_on_which_gpu_ranges_held_least() -> None:
+    if (ROOT / ".git/shallow").exists():
+        pytest.skip("the clone is shallow: git does not know what was published before")
+    found = when_new(PUBLISHED.root).groupby("gpu_uuid")
+    gpus = found["covered"].agg(["size", "mean"]).join(found["started"].max())
+    many = gpus[gpus["size"] >= 500]
+    least = many["mean"].idxmin()
+    assert least == many["started"].idxmax()
+    share, readings = many.loc[least, "mean"], many.loc[least, "size"]
+    text = f"of those with at least 500 readings: {share:.0%} of {readings:,}."
+    said = " ".join((ROOT / "docs/trust.md").read_text().split())
+    assert text.replace("%", " %") in said
 
 
 def test_the_page_on_trust_says_what_the_start_of_a_chain_adds() -> None:

@@ -16,7 +16,6 @@ from ladder.model.errors import LadderError
 from ladder.model.files import replace_file, write_json
 from ladder.model.folders import NO_GPU, PublishedFolder
 from ladder.model.plan_file import facts_to_json
-from ladder.model.schemas import SAMPLES
 from ladder.page.document import render
 from ladder.report.answers import titles
 from ladder.report.document import write
@@ -25,7 +24,7 @@ from ladder.report.links import Links
 from ladder.results import tables
 from ladder.results.environment import analysed_here, measured_on
 from ladder.results.publish import Publication, copy_beside, load_publication, replaced
-from ladder.results.published_records import read_archive, write_samples
+from ladder.results.published_records import read_archive
 from ladder.results.run_data import RunData
 
 
@@ -87,7 +86,6 @@ def _write_tables(publication: Publication, fresh: PublishedFolder) -> None:
         raise LadderError(f"{run.folder.root} {why}")
     tables.write(frames, fresh.tables)
     records = read_archive(fresh.records)
-    write_samples(fresh.tables / SAMPLES, records)
     environment = analysed_here(run.project.root, target.root.name, run.arch)
     environment |= measured_on(records, frames["sessions"])
     environment |= {"timings_from": "measured", "published": None}

@@ -9,6 +9,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from matplotlib.figure import Figure
+from PIL import Image
 
 from ladder.measure.process_lifetime import die_with_parent
 from ladder.model.files import replace_file
@@ -33,9 +34,11 @@ def render(data: FigureData) -> bytes:
         drawing = FIGURES[data.figure.kind](data)
     except NoDataError as error:
         drawing = message(data, str(error))
-    buffer = io.BytesIO()
-    drawing.savefig(buffer, metadata={"Software": None})
-    return buffer.getvalue()
+    drawn, png = io.BytesIO(), io.BytesIO()
+    drawing.savefig(drawn)
+    # A palette of 256 colours shows the same, and takes a third of the bytes in a repository.
+    Image.open(drawn).convert("RGB").quantize().save(png, "PNG", optimize=True)
+    return png.getvalue()
 
 
 def draw_sweep(data: SweepData, folder: Path, titles: Mapping[str, str]) -> str:
