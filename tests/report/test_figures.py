@@ -220,11 +220,27 @@ def test_titles_are_short_and_name_cublas_as_people_do(published: RunData) -> No
 
 def test_curves_show_ratios_at_their_true_sizes(parts: Sweeps) -> None:
     given = data(parts, "fp32_ladder", "curves")
-    (axis,) = FIGURES["curves"](given).axes
+    drawing = FIGURES["curves"](given)
+    (axis,) = drawing.axes
     assert axis.get_ylabel() == "speed relative to cuBLAS"
     assert (axis.get_xscale(), axis.get_yscale()) == ("log", "log")
-    wanted = zip(given.ok["n"], given.ok["speedup"], strict=True)
+    drawn = given.ok[given.ok["rung"].isin(legend_of(drawing))]
+    wanted = zip(drawn["n"], drawn["speedup"], strict=True)
     assert {*marks(axis)} == {*wanted}
+
+
+def test_a_line_that_is_far_slower_at_every_size_is_neither_drawn_nor_named(
+    parts: Sweeps,
+) -> None:
+    given = data(parts, "fp32_ladder", "curves")
+    drawing = FIGURES["curves"](given)
+    (axis,) = drawing.axes
+    fastest = given.ok.groupby("rung")["speedup"].max()
+    bottom = 0.85 * min(given.ok.groupby("n")["speedup"].max().min(), 1)
+    near = {*fastest[fastest >= bottom].index}
+    assert {*legend_of(drawing)} == {*near, "cuBLAS"}
+    assert f"{len(near)} of {len(fastest)} variants" in words(drawing)
+    assert all(max(line.get_ydata()) >= axis.get_ylim()[0] for line in axis.lines)
 
 
 def test_of_many_curves_those_are_drawn_that_are_ahead_somewhere(
@@ -262,7 +278,7 @@ def test_curves_have_a_panel_a_dtype_and_no_name_has_its_dtype(parts: Sweeps) ->
     )
     drawing = FIGURES["curves"](both)
     assert [axis.get_title() for axis in drawing.axes] == ["fp32", "tf32"]
-    assert len(legend_of(drawing)) == 5 + 1
+    assert legend_of(drawing) == legend_of(FIGURES["curves"](given))
 
 
 def test_variants_of_several_baselines_are_shares_of_the_fastest(parts: Sweeps) -> None:

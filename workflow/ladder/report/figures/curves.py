@@ -20,7 +20,7 @@ from ladder.report.figures.lines import (
 from ladder.results.sweep_data import FigureData
 
 _SHOWN = (
-    0.85  # of the slowest of the fastest at any size: what is slower leaves the axis
+    0.85  # of the slowest of the fastest at any size: what is slower leaves the figure
 )
 _TICKS = 16  # values below all panels side by side
 _UNIT_WIDTH = 30  # characters of a line beside an axis
@@ -36,6 +36,12 @@ def draw(data: FigureData) -> Figure:
         cells["spills"] = spilled(data, cells)
     names = chosen_lines(cells)
     drawn = cells[cells["line"].isin(names)]
+    bottom = 0.0
+    if column == "speedup" and not parameter:
+        bottom = _bottom(drawn)
+        fastest = drawn.groupby("line")["value"].transform("max")
+        drawn = drawn[fastest >= bottom]
+        names = [name for name in names if name in {*drawn["line"]}]
     panels = cells["panel"].unique()
     columns = min(len(panels), 4)
     rows = math.ceil(len(panels) / columns)
@@ -78,8 +84,8 @@ def draw(data: FigureData) -> Figure:
         axis.set_xticks([*places.values()][::step], labels[::step])
         axis.minorticks_off()
     axes[0].set_yscale("log")
-    if column == "speedup" and not parameter:
-        _cut_slow(axes[0], drawn)
+    if (drawn[["low", "predicted_low"]] < bottom).any(axis=None):
+        axes[0].set_ylim(bottom=bottom)
     base.factor_ticks(axes[0].yaxis)
     for axis in axes[::columns]:
         axis.set_ylabel(textwrap.fill(unit, _UNIT_WIDTH))
@@ -119,10 +125,7 @@ def _draw_line(axis: Axes, cells: pd.DataFrame, color: str, name: str) -> None:
         )
 
 
-def _cut_slow(axis: Axes, drawn: pd.DataFrame) -> None:
-    """Lines leave the axis where they are far slower than the fastest: it shows where the others differ."""
-    slowest = drawn[["low", "predicted_low"]].min(axis=None)
+def _bottom(drawn: pd.DataFrame) -> float:
+    """The axis ends where values are far slower than the fastest: it shows where the others differ."""
     fastest = drawn.groupby(["panel", "x"])["value"].max()
-    lowest = _SHOWN * min(fastest.min(), 1)
-    if slowest < lowest:
-        axis.set_ylim(bottom=lowest)
+    return float(_SHOWN * min(fastest.min(), 1))
