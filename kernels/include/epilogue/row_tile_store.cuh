@@ -19,7 +19,7 @@ __device__ inline void write_rows(RowTile<Element, Rows, Columns>& to, const flo
     if (thread % 32 == 0) mbarrier_arrive(written);
 }
 
-// Stores a panel of a tile, a box of the map, from `row` and `column` of a matrix on. One thread, which commits.
+// Stores a panel of a tile, a box of the map, from `row` and `column` on. One thread, which commits.
 __device__ inline void store_panel(const unsigned char* from, const MatrixOfMap& to, int row, int column) {
     asm volatile(
         "cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%1, %2, %3}], [%4];" ::"l"(&to.map),
