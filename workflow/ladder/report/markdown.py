@@ -20,9 +20,9 @@ def text(value: Any) -> str:
     return re.sub(marks, r"\\\g<0>", cut(value, sys.maxsize)).replace("<", "&lt;")
 
 
-def code(value: Any, length: int = sys.maxsize) -> str:
+def code(value: Any) -> str:
     """A name as code, or as text where it has what would end that."""
-    line = cut(value, length)
+    line = cut(value, sys.maxsize)
     return text(line) if {"`", "|"} & {*line} else f"`{line}`"
 
 
