@@ -16,6 +16,7 @@ from ladder.model.cell import size_label
 from ladder.model.files import read_text
 from ladder.model.folders import RunFolder
 from ladder.model.kernel import Variant
+from ladder.model.schemas import TableRow
 from ladder.model.sweep import Sweep
 from ladder.report.answers import Answer, answers
 from ladder.report.choices import THREE_PRODUCTS, rankings
@@ -67,13 +68,13 @@ def _plain(value: Any) -> Any:
     return None if pd.isna(value) or value in infinite else value
 
 
-def columns(data: pd.DataFrame) -> dict[str, Any]:
+def columns(data: pd.DataFrame) -> TableRow:
     """Column -> its values, or where these repeat its `words` with the `codes` of the rows, -1 for none.
 
     Where rows in succession mostly have the same code, it stands once, and `lengths` say for how many rows.
     Empty columns are absent.
     """
-    embedded = dict[str, Any]()
+    embedded = TableRow()
     for name in data.columns[data.notna().any()]:
         column = data[name]
         codes, words = pd.factorize(column)
@@ -94,7 +95,7 @@ _REPEATED = 4
 """How often a number occurs on average in a column of codes, and how long runs of equal codes are, if these do."""
 
 
-def _sweep(data: SweepData) -> dict[str, Any]:
+def _sweep(data: SweepData) -> TableRow:
     """What charts and details need to know of a sweep. `fastest`: the places in timings of the fastest at each size."""
     sweep = data.sweep
     rungs = {entry.variant.id: entry.technique for entry in sweep.entries}
@@ -116,7 +117,7 @@ def _sweep(data: SweepData) -> dict[str, Any]:
     }
 
 
-def _steps(data: SweepData) -> list[dict[str, Any]]:
+def _steps(data: SweepData) -> list[TableRow]:
     """The rungs of a ladder in reading order: its gain over the rung `below`, and why; else []."""
     rungs = [] if data.sweep.tuning else steps(data)
     if not any(step.gain.known for step in rungs):
@@ -148,7 +149,7 @@ def _ends(estimate: Estimate) -> list[float | None]:
 def _uses(
     data: RunData,
     places: Mapping[str, int],
-) -> list[dict[str, Any]]:
+) -> list[TableRow]:
     """What to use for each kind of GEMM, layout, size and regime: `places` in timings, the first is recommended.
 
     `multiples`: of those places, what M, N and K are multiples of.
@@ -189,7 +190,7 @@ def _multiples(variant: Variant, size: Mapping[str, int]) -> dict[str, int]:
     return multiples
 
 
-def _card(answer: Answer) -> dict[str, Any]:
+def _card(answer: Answer) -> TableRow:
     """An answer with its sentences as HTML."""
     parts = {
         "": answer.also,
@@ -216,7 +217,7 @@ def run(
     data: RunData,
     name: str,
     beside: RunFolder | None = None,
-) -> dict[str, Any]:
+) -> TableRow:
     """Tables and words of the run in a folder, by this name, for a page that lies in it or in that of another run.
 
     Raises LadderError where its sessions are missing.

@@ -1,16 +1,15 @@
 """index.html: the template, styles and scripts of workflow/page with the data in them, in one file."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import jinja2
 
 from ladder import __version__
 from ladder.model.files import read_text
 from ladder.model.folders import RunFolder
-from ladder.model.schemas import SIZE_COLUMNS
+from ladder.model.schemas import SIZE_COLUMNS, Fields
 from ladder.page.data import kernels, run
 from ladder.report.devices import label_of
 from ladder.report.links import Links
@@ -38,7 +37,7 @@ _PAGES = jinja2.Environment(
 _PAGES.filters["number"] = number
 
 
-def page(document: Mapping[str, Any]) -> str:
+def page(document: Fields) -> str:
     """The file that shows a document: `runs`, the first the page's own, `kernels`, and the way to the `docs`."""
     text = json.dumps(
         {**document, "extents": SIZE_COLUMNS},

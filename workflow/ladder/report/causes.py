@@ -15,9 +15,8 @@ Each is named only where its counter moved, by at least 5 %, the way that the ti
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
-from ladder.model.schemas import TableRow
+from ladder.model.schemas import Fields, TableRow
 from ladder.report.markdown import magnitude, share
 from ladder.results import statistics as stats
 from ladder.results.counters import (
@@ -111,12 +110,12 @@ class Cause:
     change: str = ""
 
 
-def _fact(facts: Mapping[str, Any], name: str) -> float:
+def _fact(facts: Fields, name: str) -> float:
     """A number of a row or of the GPU; NaN where it is unknown."""
     return float(facts.get(name) or math.nan)
 
 
-def needs(row: TableRow, metrics: Metrics, gpu: Mapping[str, Any]) -> list[Need]:
+def needs(row: TableRow, metrics: Metrics, gpu: Fields) -> list[Need]:
     """What a launch moves, loads, multiplies and issues."""
 
     def counted(name: str) -> float:
@@ -162,7 +161,7 @@ def waits(
     return waited
 
 
-def busy(row: TableRow, metrics: Metrics, gpu: Mapping[str, Any]) -> dict[str, float]:
+def busy(row: TableRow, metrics: Metrics, gpu: Fields) -> dict[str, float]:
     """Unit -> the share of its peak rate that a launch takes, of those that were counted, the busiest first."""
     shares: dict[str, float] = {}
     peak = _fact(gpu, "memory_peak_gbytes_per_s") * 1e9
@@ -188,7 +187,7 @@ def longest_wait(row: TableRow, metrics: Metrics) -> str:
 class _Pair:
     """Two launches with their counters, the one below first, and the seconds that the other one saves."""
 
-    def __init__(self, launches: Sequence[Launch], gpu: Mapping[str, Any]) -> None:
+    def __init__(self, launches: Sequence[Launch], gpu: Fields) -> None:
         self.times = [float(row["median_us"]) * 1e-6 for row, _ in launches]
         self.saved = self.times[0] - self.times[1]
         needed = [needs(*launch, gpu) for launch in launches]
@@ -321,7 +320,7 @@ def _contradiction(pair: _Pair) -> str:
     return ", but ".join(ends) or "none moved"
 
 
-def cause(launches: Sequence[Launch], gpu: Mapping[str, Any]) -> Cause:
+def cause(launches: Sequence[Launch], gpu: Fields) -> Cause:
     """What accounts for the difference of the times of two launches, or that nothing does."""
     pair = _Pair(launches, gpu)
     if not pair.saved:

@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 from statistics import geometric_mean
-from typing import Any
 
 import pandas as pd
 
 from ladder.claims.ledger import overall
 from ladder.claims.primitives import HOLDS, NOT_MEASURED
 from ladder.model.folders import RunFolder
+from ladder.model.schemas import Fields
 from ladder.results.run_data import RunData
 from ladder.results.statistics import CELL, against_references
 
@@ -32,7 +32,7 @@ def _mean(ratios: "pd.Series[float]") -> float | None:
     return geometric_mean(ratios.dropna()) if ratios.notna().any() else None
 
 
-def _row(name: str, here: RunData, there: RunData) -> dict[str, Any]:
+def _row(name: str, here: RunData, there: RunData) -> Fields:
     """A device: its `cells` with a result, those in `common` with this run's, and `speed` and `speedup` over these."""
     cells, verdicts = _timed(there), _decided(there)
     common = _timed(here).merge(cells, on=_CELL, suffixes=("", "_there"))
@@ -49,7 +49,7 @@ def _row(name: str, here: RunData, there: RunData) -> dict[str, Any]:
 
 def side_by_side(
     data: RunData, others: Sequence[tuple[RunFolder, RunData]]
-) -> dict[str, Any] | None:
+) -> Fields | None:
     """`rows`, the first this run's, and `differing` claims: the verdict on each device. None without others."""
     if not others:
         return None

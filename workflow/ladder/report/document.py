@@ -17,6 +17,7 @@ from ladder.model.files import read_json, replace_file
 from ladder.model.folders import RunFolder
 from ladder.model.kernel import Kernel
 from ladder.model.plan import Plan
+from ladder.model.schemas import Fields
 from ladder.report import markdown, sections
 from ladder.report.answers import answers
 from ladder.report.chapters import chapters
@@ -116,7 +117,7 @@ def render(
         yield folder.sweep_page(sweep), _page("sweep", context | {"data": part})
 
 
-def _settings(data: RunData, plans: Mapping[str, Plan]) -> dict[str, Any]:
+def _settings(data: RunData, plans: Mapping[str, Plan]) -> Fields:
     """How most sweeps were measured: those with a precision of their own the methodology names apart."""
     planned = [sweep for sweep in data.sweeps.values() if sweep.name in plans]
     if not planned:
@@ -132,7 +133,7 @@ def _headlines(folder: RunFolder, data: RunData) -> dict[str, str]:
     return {answer.name: markdown.unlinked(answer.headline) for answer in answered}
 
 
-def _use(data: RunData) -> dict[str, Any]:
+def _use(data: RunData) -> Fields:
     """What to use: choices `use` by place and size, the `large` and `small` sizes, those where an `other` is the
     fastest for seconds, who is far `behind` where, and the recommended `configurations`, each with a row of it."""
     near = defaultdict[str, dict[int, Choice]](dict)
@@ -168,7 +169,7 @@ def _cannot(timings: pd.DataFrame) -> dict[str, list[str]]:
     return {str(reason): sorted(names) for reason, names in kernels.items()}
 
 
-def _sanitized(seen: Mapping[str, Any], resources: pd.DataFrame) -> dict[str, Any]:
+def _sanitized(seen: Fields, resources: pd.DataFrame) -> Fields:
     """Kernels that compute-sanitizer has launched with their present source, and those that it has not.
 
     `seen`: what sanitizer.json says, empty without the file. Returns names `clean` and `unseen`, and as
@@ -188,7 +189,7 @@ def _sanitized(seen: Mapping[str, Any], resources: pd.DataFrame) -> dict[str, An
     return {"any": bool(seen), **names}
 
 
-def _page(template: str, context: Mapping[str, Any]) -> str:
+def _page(template: str, context: Fields) -> str:
     lines = "\n".join(line.rstrip() for line in said(template, **context).splitlines())
     return re.sub(r"\n{3,}", "\n\n", lines).strip() + "\n"
 

@@ -4,11 +4,10 @@ import functools
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pandas as pd
 
-from ladder.model.schemas import TableRow
+from ladder.model.schemas import Fields, TableRow
 from ladder.model.sweep import Entry
 from ladder.report.causes import Cause, Launch, cause, resident
 from ladder.report.markdown import number
@@ -92,7 +91,7 @@ def _steps(data: SweepData, rungs: Iterable[tuple[Entry | None, Entry]]) -> list
     return made
 
 
-def _explanation(launches: Sequence[Launch], gpu: Mapping[str, Any]) -> Cause:
+def _explanation(launches: Sequence[Launch], gpu: Fields) -> Cause:
     """Why a step gains: by the counters of both rungs, and by more blocks."""
     rows, counters = zip(*launches, strict=True)
     why = cause(launches, gpu) if all(counters) else Cause("not counted")

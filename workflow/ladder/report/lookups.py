@@ -14,6 +14,7 @@ import pandas as pd
 from ladder.claims.counters import conflicts, stalled
 from ladder.claims.primitives import NOT_MEASURED, ONLY_WHERE, REFUTED
 from ladder.model.errors import LadderError
+from ladder.model.schemas import Fields
 from ladder.report.causes import busy
 from ladder.report.choices import Choice, choices
 from ladder.report.ladder_steps import Step, climb, steps
@@ -214,7 +215,7 @@ class Lookups:
 
     # Claims.
 
-    def part(self, claim: str, words_of_it: str) -> Mapping[str, Any]:
+    def part(self, claim: str, words_of_it: str) -> Fields:
         """The part of a claim whose label has these words: part, verdict, where, effect, effect_low, effect_high."""
         claims = self.data.frames["claims"]
         parts = claims[claims["id"] == claim]
@@ -248,7 +249,7 @@ class Lookups:
 
     # Ranges.
 
-    def held(self, part: str) -> Mapping[str, Any]:
+    def held(self, part: str) -> Fields:
         """The row of `unseen` of a part: how often readings on new GPUs fell into ranges printed before."""
         rows = self.data.frames["unseen"]
         rows = rows[rows["part"] == part]
@@ -258,7 +259,7 @@ class Lookups:
             )
         return stats.records(rows)[0]
 
-    def worst_sweep(self) -> Mapping[str, Any]:
+    def worst_sweep(self) -> Fields:
         """The row of `unseen` of the sweep whose ranges held the smallest share of readings, of at least FEW."""
         rows = self.data.frames["unseen"]
         rows = rows[
@@ -269,7 +270,7 @@ class Lookups:
         return stats.records(rows.nsmallest(1, "covered"))[0]
 
 
-def names(lookups: Lookups) -> dict[str, Any]:
+def names(lookups: Lookups) -> Fields:
     """The methods and tables of `lookups` by the names that templates call them."""
     public = [name for name in dir(lookups) if not name.startswith("_")]
     return {name: getattr(lookups, name) for name in public}

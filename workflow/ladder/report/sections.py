@@ -1,11 +1,9 @@
 """What pages of sweeps show: timings, counters and resources of variants, failures, and notes of what is missing."""
 
-from typing import Any
-
 import pandas as pd
 
 from ladder.model.cell import REGIMES, size_label
-from ladder.model.schemas import SIZE_COLUMNS, TableRow
+from ladder.model.schemas import SIZE_COLUMNS, Fields, TableRow
 from ladder.report.causes import busy, longest_wait
 from ladder.report.markdown import cut, number, share, text
 from ladder.results import statistics as stats
@@ -61,7 +59,7 @@ def selected(data: SweepData) -> pd.DataFrame:
     return pd.concat([ranked.head(BEST), ranked.tail(WORST)]) if large else ranked
 
 
-def timings(data: SweepData) -> dict[str, Any]:
+def timings(data: SweepData) -> Fields:
     """Rows of the timing table `by_regime` and cell, and titles of `columns`."""
     rows = selected(data)
     rate = stats.rate_column(rows)
@@ -77,7 +75,7 @@ def timings(data: SweepData) -> dict[str, Any]:
     return {"by_regime": by_regime, "columns": columns}
 
 
-def resources(data: SweepData) -> dict[str, Any]:
+def resources(data: SweepData) -> Fields:
     """Of the variants shown that compiled `lines`, each for those that use the same, and the `titles` of columns."""
     compiled = data.resources[data.resources["status"] == "ok"]
     shared = compiled["shared_bytes_static"] + compiled["shared_bytes_dynamic"]
@@ -94,7 +92,7 @@ def resources(data: SweepData) -> dict[str, Any]:
     return {"lines": [records(rows) for _, rows in alike], "titles": titles}
 
 
-def counters(data: SweepData) -> dict[str, Any]:
+def counters(data: SweepData) -> Fields:
     """What the cells of a sweep that were counted keep busy; of many those that its page shows.
 
     `lines`: a row of timings with its cells by column; `columns` that any line has.

@@ -1,8 +1,5 @@
 """Statements of the sources, a line each: what fails first, and what another GPU's numbers say is apart."""
 
-from collections.abc import Mapping
-from typing import Any
-
 import pandas as pd
 
 from ladder.claims.ledger import overall
@@ -15,6 +12,7 @@ from ladder.claims.primitives import (
     REFUTED,
     UNDECIDED,
 )
+from ladder.model.schemas import Fields, TableRow
 from ladder.report.markdown import number
 from ladder.results.statistics import records
 
@@ -34,7 +32,7 @@ _WORST_FIRST = (
 )
 
 
-def claim_lines(claims: pd.DataFrame) -> list[dict[str, Any]]:
+def claim_lines(claims: pd.DataFrame) -> list[TableRow]:
     """A line a claim, what fails first: `id`, `source` (the text), `statement`, `verdict`, and the `number`.
 
     The verdict and the number are those of its worst part, and `where` says at which values it holds only there.
@@ -58,7 +56,7 @@ def claim_lines(claims: pd.DataFrame) -> list[dict[str, Any]]:
     return sorted(lines, key=lambda line: _WORST_FIRST.index(line["verdict"]))
 
 
-def _where(part: Mapping[str, Any]) -> str:
+def _where(part: Fields) -> str:
     """n = 1024, 2048: at which values a part holds that is refuted at others."""
     places = []
     for verdicts in (part["where"] or "").split("; "):
@@ -68,7 +66,7 @@ def _where(part: Mapping[str, Any]) -> str:
     return ", ".join(places)
 
 
-def _number(part: Mapping[str, Any]) -> str:
+def _number(part: Fields) -> str:
     """1.50 x speed over plain A: the number of a part, and what it is of."""
     if part["effect"] is None:
         return ""

@@ -55,7 +55,7 @@ speed-up, and another GPU on another kind of host. `results/prediction.py` has t
 
 Outcome = tuple[str, str, TableRow]
 """Status, reason, and the result of a record, which is empty where there is none."""
-JudgedCell = dict[str, Any]
+JudgedCell = TableRow
 """What became of the kernel at a size in a regime, as docs/judge.md has it; None where there is no number."""
 
 

@@ -4,7 +4,6 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +16,7 @@ from ladder.model.files import replace_file
 from ladder.model.folders import PublishedFolder, RunFolder
 from ladder.model.plan import Plan
 from ladder.model.record import Record, Session, from_text
-from ladder.model.schemas import SIZE_COLUMNS
+from ladder.model.schemas import SIZE_COLUMNS, TableRow
 
 _SIDES = ("variant_us", "reference_us")
 _PLACES = {"variant": np.array([0, 3, 5, 6]), "reference": np.array([1, 2, 4, 7])}
@@ -126,7 +125,7 @@ def read_archive_file(path: Path, kernels: Iterable[str] | None = None) -> Recor
 
 
 def _samples(records: Sequence[Record]) -> pa.Table:
-    rows = list[dict[str, Any]]()
+    rows = list[TableRow]()
     for record in records:
         cell = record.cell
         about = {**vars(record), **cell.size, "cell": cell.id, "regime": cell.regime}

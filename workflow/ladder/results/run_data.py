@@ -31,7 +31,7 @@ class Unmeasured(Exception):
     """A number that is not in the tables, and why."""
 
 
-class Row(dict[str, Any]):
+class Row(TableRow):
     """A row of timings, by its columns, with the parameters of its variant over them; and its metrics.
 
     A parameter goes before a column of the same name. A name that a row lacks raises Unmeasured.
@@ -50,9 +50,9 @@ class Row(dict[str, Any]):
         raise Unmeasured(f"its {name} is not recorded")
 
     @property
-    def params(self) -> dict[str, Any]:
+    def params(self) -> TableRow:
         """The parameters of its variant."""
-        params: dict[str, Any] = json.loads(self["params"])
+        params: TableRow = json.loads(self["params"])
         return params
 
     def metric(self, name: str) -> float:
@@ -197,7 +197,7 @@ def read_frames(folder: Path) -> tables.Frames:
     }
 
 
-def _names(row: TableRow) -> dict[str, Any]:
+def _names(row: TableRow) -> TableRow:
     columns = {name: value for name, value in row.items() if value is not None}
     return {**columns, **json.loads(row["params"])}
 

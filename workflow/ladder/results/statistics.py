@@ -66,7 +66,7 @@ def listed(names: Sequence[str], most: int, between: str = "; ") -> str:
     return between.join(names[:most]) + more
 
 
-def records(rows: DataFrame) -> list[dict[str, Any]]:
+def records(rows: DataFrame) -> list[TableRow]:
     """Rows as dictionaries of Python values, with None where a value is missing.
 
     This is the only way from a table to words: neither NaN nor pandas' NA may reach an `if` or a template.
@@ -234,7 +234,7 @@ def contenders(rows: DataFrame, per: Sequence[str] = ()) -> DataFrame:
     return rows[fresh | ~has_fresh]
 
 
-def fastest(rows: DataFrame) -> dict[str, Any]:
+def fastest(rows: DataFrame) -> TableRow:
     """The row of the fastest of the contenders; columns as of `contenders` and `ranking`."""
     rows = contenders(rows)
     return records(rows.loc[[ranking(rows).idxmax()]])[0]

@@ -1,7 +1,7 @@
 """Heat map: two parameters of a kernel, the best over all others in every cell."""
 
 import textwrap
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from string import ascii_lowercase
 from typing import Any
 
@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from ladder.model.errors import LadderError
+from ladder.model.schemas import Fields
 from ladder.report.figures import base
 from ladder.report.figures.style import AHEAD, BEHIND, MUTED
 from ladder.report.titles import axis_words, rival
@@ -104,7 +105,7 @@ def _in_order(data: FigureData, name: str, tried: Iterable[Any]) -> list[Any]:
     return [value for value in declared if value in kept]
 
 
-def _colors(speeds: "pd.Series[float]", alike: bool) -> dict[str, Any]:
+def _colors(speeds: "pd.Series[float]", alike: bool) -> Fields:
     """One scale, the same to both sides of 1; where no cell reaches 1, from the slowest cell to the best."""
     low, high = speeds.min(), speeds.max()
     if alike and high < 1:
@@ -127,7 +128,7 @@ def _draw_cells(
     axis: Axes,
     speeds: pd.DataFrame,
     words: pd.DataFrame,
-    colors: Mapping[str, Any],
+    colors: Fields,
 ) -> None:
     import seaborn  # takes a second to import
 
@@ -145,7 +146,7 @@ def _draw_cells(
     axis.tick_params(length=0, labelrotation=0)
 
 
-def _why(data: FigureData, timed: pd.DataFrame, place: Mapping[str, Any]) -> str:
+def _why(data: FigureData, timed: pd.DataFrame, place: Fields) -> str:
     """Why a cell is empty: what became of its variants, the constraint that forbids them, or that none was tried."""
     timed = at_size(timed, place)
     if len(timed):
