@@ -11,8 +11,14 @@ from ladder.model.schemas import Fields, TableRow
 from ladder.model.sweep import Entry
 from ladder.report.causes import Cause, Launch, cause, resident
 from ladder.report.markdown import number
-from ladder.results import statistics as stats
-from ladder.results.statistics import records
+from ladder.results.statistics import (
+    cell_of,
+    fastest,
+    metric_table,
+    parameter,
+    rate_column,
+    records,
+)
 from ladder.results.sweep_data import SweepData
 from ladder.results.verdicts import NO_GAIN, SLOWER, TIED, Gain, gain_over, verdicts
 
@@ -66,7 +72,7 @@ def _steps(data: SweepData, rungs: Iterable[tuple[Entry | None, Entry]]) -> list
     pairs = {
         (row["variant"], row["reference"]): row for row in records(data.pairs_here)
     }
-    counters = stats.metric_table(data.metrics)
+    counters = metric_table(data.metrics)
     made = []
     for below, entry in rungs:
         row = rows.get(entry.variant.id)
@@ -83,9 +89,7 @@ def _steps(data: SweepData, rungs: Iterable[tuple[Entry | None, Entry]]) -> list
         if gain.verdict != TIED:
             # Rows alone may be of different GPUs.
             paired = {**other, "median_us": row["median_us"] * gain.value}
-            launches = [
-                (of, counters.get(stats.cell_of(of), {})) for of in (paired, row)
-            ]
+            launches = [(of, counters.get(cell_of(of), {})) for of in (paired, row)]
             why = _explanation(launches, data.gpu)
         made.append(Step(entry, row, changed, gain, direct, why))
     return made
@@ -176,10 +180,10 @@ def _candidates(data: SweepData, rows: pd.DataFrame) -> set[str]:
     Causal attention is another task than attention: both have a fastest.
     """
     lost = data.pairs_here[verdicts(data.pairs_here) == SLOWER]["variant"]
-    asked = [stats.parameter(rows, name) for name in data.sweep.problem.parameters]
+    asked = [parameter(rows, name) for name in data.sweep.problem.parameters]
     candidates: set[str] = set()
     for _, alike in rows.groupby([rows["sweep"], *asked]):
-        top = stats.fastest(alike)
+        top = fastest(alike)
         tied = alike[alike["speedup_high"] >= top["speedup_low"]]["variant"]
         candidates |= {top["variant"], *tied} - ({*lost} - {top["variant"]})
     return candidates
@@ -198,5 +202,5 @@ def _chain(entry: Entry, entries: Mapping[str, Entry]) -> list[Entry]:
 
 def rate(row: TableRow) -> str:
     """51.4 TFLOP/s; empty where the row is of no work."""
-    column = stats.rate_column(pd.DataFrame([row]))
+    column = rate_column(pd.DataFrame([row]))
     return f"{number(row[column[0]], 3)} {column[1]}" if column else ""

@@ -17,10 +17,17 @@ from ladder.model.errors import LadderError
 from ladder.model.folders import PublishedFolder, RunFolder
 from ladder.model.schemas import SCHEMAS, SWEEP_TABLES, Fields, TableRow
 from ladder.model.sweep import Sweep
-from ladder.results import statistics as stats
 from ladder.results import tables
 from ladder.results.environment import read_environment
-from ladder.results.statistics import UNKNOWN, Estimate
+from ladder.results.statistics import (
+    UNKNOWN,
+    Estimate,
+    cell_of,
+    from_to,
+    metric_table,
+    records,
+    size_of,
+)
 from ladder.results.sweep_data import Origin, SweepData, of_sweep, plain
 from ladder.results.verdicts import Gain, gain, gain_over
 
@@ -128,7 +135,7 @@ class Values:
     @property
     def span(self) -> str:
         """1.03 to 1.66 x, for advice."""
-        ends = stats.from_to(short(self.least), short(self.most))
+        ends = from_to(short(self.least), short(self.most))
         return f"{ends} {self.unit}".strip()
 
     def _numbers(self) -> list[float]:
@@ -245,17 +252,17 @@ class RunData(Origin):
     @cached_property
     def _code(self) -> Mapping[tuple[str, str], Row]:
         """What the compiler says, by sweep and variant."""
-        rows = map(_names, stats.records(self.frames["resources"]))
+        rows = map(_names, records(self.frames["resources"]))
         return {(row["sweep"], row["variant"]): Row(row) for row in rows}
 
     @cached_property
     def _timings(self) -> Sequence[Row]:
         """Rows of the timings, those of rungs against their baselines too."""
-        metrics = stats.metric_table(self.frames["metrics"])
+        metrics = metric_table(self.frames["metrics"])
         rows = []
-        for row in stats.records(self.frames["timings"]):
+        for row in records(self.frames["timings"]):
             code = self._code.get((row["sweep"], row["variant"]), Row({}))
-            size, counted = stats.size_of(row), metrics.get(stats.cell_of(row))
+            size, counted = size_of(row), metrics.get(cell_of(row))
             rows.append(Row({**code, **_names(row)}, size, counted))
         return rows
 

@@ -17,8 +17,7 @@ from ladder.model.schemas import Fields
 from ladder.report.figures import base
 from ladder.report.figures.style import AHEAD, BEHIND, MUTED
 from ladder.report.titles import axis_words, rival
-from ladder.results import statistics as stats
-from ladder.results.statistics import at_size, parameter, records
+from ladder.results.statistics import at_size, comparable, parameter, records
 from ladder.results.sweep_data import FigureData, NoDataError
 from ladder.results.verdicts import TIED, verdicts
 
@@ -54,7 +53,7 @@ def draw(data: FigureData) -> Figure:
     )
     with_interval = len(xs) * panels <= _WIDE
     best = best.assign(words=_words(best, with_interval))
-    colors = _colors(best["speedup"], stats.comparable(rows))
+    colors = _colors(best["speedup"], comparable(rows))
     reasons = dict[str, str]()
     for (value, cells), axis in zip(best.groupby("hue"), axes, strict=True):
         speeds = cells.pivot(index="y", columns="x", values="speedup")

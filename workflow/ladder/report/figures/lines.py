@@ -11,8 +11,8 @@ from ladder.model.cell import size_label
 from ladder.model.problem import COPY
 from ladder.report.figures.style import PALETTE
 from ladder.report.titles import axis_words, rival, said
-from ladder.results import statistics as stats
 from ladder.results.statistics import (
+    comparable,
     parameter,
     rate_column,
     records,
@@ -39,7 +39,7 @@ def over_size(data: FigureData) -> Lines:
     rows = data.some(data.against_others, "result to draw over the size")
     apart = rows["variant"].isin(data.own_baselines)
     note = ""
-    if not stats.comparable(rows[~apart]):  # then baselines are lines like others
+    if not comparable(rows[~apart]):  # then baselines are lines like others
         rows = data.ok
     elif apart.any() and not apart.all():
         variants = rows[apart]["variant"].unique()
@@ -139,7 +139,7 @@ def drawn_column(lines: Lines, of_parameter: bool) -> tuple[str, str]:
     if references == {COPY} and cells["memory_fraction"].notna().all():
         return "memory_fraction", "share of the memory's peak rate"
     rate = rate_column(cells)
-    if rate is None or stats.comparable(cells):
+    if rate is None or comparable(cells):
         return speed
     return rate[0], "share of the speed of the fastest"
 
