@@ -158,9 +158,12 @@ def titles(data: RunData, links: Links) -> dict[str, str]:
 
 
 def _answer(question: Question, data: RunData, links: Links) -> Answer:
-    sweep = question.sweep if question.sweep in data.sweeps else ""
-    figure = _figure_file(question, data) if sweep else ""
-    answer = Answer(**{**vars(question), "sweep": sweep, "figure": figure})
+    answer = Answer(**{**vars(question), "sweep": "", "figure": ""})
+    sweep = data.sweeps.get(question.sweep)
+    if sweep is not None:
+        kind = f"-{question.figure}.png"
+        files = [name for name in sweep.figure_names() if name.endswith(kind)]
+        answer = replace(answer, sweep=sweep.name, figure=files[0] if files else "")
     lookups = Lookups(data)
     template = TEMPLATES.get_template(f"answers/{question.name}.j2")
     try:
@@ -181,12 +184,3 @@ def _sentence(macros: Any, name: str) -> str:
     # Not split(), which breaks at the spaces that must not break.
     lines = [re.sub(r"[ \t]+", " ", line.strip(" \t")) for line in macro().splitlines()]
     return ("\n" if name == "table" else " ").join(filter(None, lines))
-
-
-def _figure_file(question: Question, data: RunData) -> str:
-    """The file of the first figure of a question's sweep that is of its kind; empty without one."""
-    sweep = data.sweeps[question.sweep]
-    kinds = [figure.kind for figure in sweep.figures]
-    if question.figure not in kinds:
-        return ""
-    return sweep.figure_names()[kinds.index(question.figure)]
