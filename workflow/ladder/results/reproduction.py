@@ -12,8 +12,9 @@ from ladder.model.schemas import Fields, TableRow
 from ladder.model.sweep import Sweep
 from ladder.results.collect import summarised
 from ladder.results.judgement import Outcome, outcome
-from ladder.results.statistics import estimate, identifier, predicted, records, size_of
+from ladder.results.statistics import estimate, identifier, records, size_of
 from ladder.results.templates import TEMPLATES
+from ladder.results.verdicts import gain
 
 
 def published_row(timings: pd.DataFrame, cell: str) -> TableRow:
@@ -77,7 +78,7 @@ def inside(row: TableRow, now: Outcome) -> bool | None:
     status, _, result = now
     if status != "ok" or row["status"] != "ok":
         return bool(status == row["status"])
-    expected = predicted(row)
+    expected = gain(row).predicted
     if not expected.known:
         return None
     value = result["speedup"]
@@ -108,7 +109,6 @@ def _text(part: str, row: TableRow, **words: Any) -> str:
         part=part,
         row=row,
         name=identifier(row),
-        speed=estimate(row, "speedup"),
-        expected=predicted(row),
+        published=gain(row),
         **words,
     ).strip()

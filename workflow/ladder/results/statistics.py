@@ -188,14 +188,6 @@ def estimate(row: Fields, column: str) -> Estimate:
     )
 
 
-def predicted(row: Fields) -> Estimate:
-    """A row's speed-up between the ends of what another GPU is predicted to read; UNKNOWN where one is missing."""
-    columns = "speedup", "predicted_low", "predicted_high"
-    if any(row.get(name) is None for name in columns):
-        return UNKNOWN
-    return Estimate(*(row[name] for name in columns))
-
-
 def comparable(rows: DataFrame) -> bool:
     """Whether all were timed against libraries, or against one kernel, so that their speed-ups compare.
 

@@ -18,7 +18,6 @@ from ladder.results.statistics import (
     UNKNOWN,
     Estimate,
     estimate,
-    predicted,
     ratio,
     records,
 )
@@ -78,7 +77,11 @@ NO_GAIN = Gain(UNKNOWN)
 
 def gain(row: Fields) -> Gain:
     """The speed-up of a row of timings.csv over what it was timed against, by its columns speedup* and predicted_*."""
-    return Gain(estimate(row, "speedup"), predicted(row))
+    columns = "speedup", "predicted_low", "predicted_high"
+    if any(row.get(name) is None for name in columns):
+        return Gain(estimate(row, "speedup"))
+    predicted = Estimate(*(row[name] for name in columns))
+    return Gain(estimate(row, "speedup"), predicted)
 
 
 def gain_over(row: TableRow, other: TableRow) -> Gain:
