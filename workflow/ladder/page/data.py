@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from markdown_it import MarkdownIt
+from pandas import DataFrame
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
 from ladder.claims.sources import titles
@@ -58,7 +59,7 @@ class _PageLinks(Links):
         return "#claims"
 
 
-def _seen(rows: pd.DataFrame) -> pd.DataFrame:
+def _seen(rows: DataFrame) -> DataFrame:
     return rows.drop(columns=UNSEEN, errors="ignore")
 
 
@@ -68,7 +69,7 @@ def _plain(value: Any) -> Any:
     return None if pd.isna(value) or value in infinite else value
 
 
-def columns(data: pd.DataFrame) -> TableRow:
+def columns(data: DataFrame) -> TableRow:
     """Column -> its values, or where these repeat its `words` with the `codes` of the rows, -1 for none.
 
     Where rows in succession mostly have the same code, it stands once, and `lengths` say for how many rows.
@@ -255,7 +256,7 @@ def run(
     }
 
 
-def _named(data: RunData, timings: pd.DataFrame) -> pd.DataFrame:
+def _named(data: RunData, timings: DataFrame) -> DataFrame:
     """Timings with the `label`, the name as `called`, the `kind` and the `size` that pages show."""
     products = data.sweeps.get(PRODUCTS_SWEEP)
     variants = products.variants if products else ()
@@ -271,7 +272,7 @@ def _named(data: RunData, timings: pd.DataFrame) -> pd.DataFrame:
         kind = THREE_PRODUCTS if kernel in by_products else row["dtype"]
         words.append([label, called, kind, size_label(size_of(row))])
     names = ["label", "called", "kind", "size"]
-    return timings.join(pd.DataFrame(words, timings.index, names, dtype="string"))
+    return timings.join(DataFrame(words, timings.index, names, dtype="string"))
 
 
 def _source(key: str) -> str:

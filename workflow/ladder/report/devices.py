@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from statistics import geometric_mean
 
 import pandas as pd
+from pandas import DataFrame
 
 from ladder.claims.ledger import overall
 from ladder.claims.primitives import HOLDS, NOT_MEASURED
@@ -15,7 +16,7 @@ from ladder.results.statistics import CELL, against_references
 _CELL = [*CELL, "taps", "reference"]
 
 
-def _timed(data: RunData) -> pd.DataFrame:
+def _timed(data: RunData) -> DataFrame:
     """The cells of a run with a result. A variant's id, reference included, means the same kernel everywhere."""
     timings = against_references(data.frames["timings"])
     return timings.loc[timings["status"] == "ok", [*_CELL, "median_us", "speedup"]]
@@ -56,7 +57,7 @@ def side_by_side(
     devices = {data.name: data}
     for folder, there in others:
         devices[label_of(folder) if there.name in devices else there.name] = there
-    verdicts = pd.DataFrame({name: _decided(run) for name, run in devices.items()})
+    verdicts = DataFrame({name: _decided(run) for name, run in devices.items()})
     differing = verdicts[verdicts.nunique(axis=1) > 1]
     return {
         "rows": [_row(name, data, run) for name, run in devices.items()],

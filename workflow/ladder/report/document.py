@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
+from pandas import DataFrame
 
 from ladder import __version__
 from ladder.model.architecture import lacking
@@ -162,14 +162,14 @@ def _use(data: RunData) -> Fields:
     }
 
 
-def _cannot(timings: pd.DataFrame) -> dict[str, list[str]]:
+def _cannot(timings: DataFrame) -> dict[str, list[str]]:
     """Why kernels cannot run on this GPU's architecture -> their names."""
     rows = timings[timings["reason"].fillna("").str.startswith("needs sm_")]
     kernels = rows.groupby("reason", sort=False)["kernel"].unique()
     return {str(reason): sorted(names) for reason, names in kernels.items()}
 
 
-def _sanitized(seen: Fields, resources: pd.DataFrame) -> Fields:
+def _sanitized(seen: Fields, resources: DataFrame) -> Fields:
     """Kernels that compute-sanitizer has launched with their present source, and those that it has not.
 
     `seen`: what sanitizer.json says, empty without the file. Returns names `clean` and `unseen`, and as

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-import pandas as pd
+from pandas import DataFrame
 
 from ladder.model.schemas import Fields, TableRow
 from ladder.model.sweep import Entry
@@ -174,7 +174,7 @@ def path_of_baselines(data: SweepData) -> list[Entry]:
     )
 
 
-def _candidates(data: SweepData, rows: pd.DataFrame) -> set[str]:
+def _candidates(data: SweepData, rows: DataFrame) -> set[str]:
     """Rungs that tie with the fastest which computes the same, and are not slower than the rung that they change.
 
     Causal attention is another task than attention: both have a fastest.
@@ -202,5 +202,5 @@ def _chain(entry: Entry, entries: Mapping[str, Entry]) -> list[Entry]:
 
 def rate(row: TableRow) -> str:
     """51.4 TFLOP/s; empty where the row is of no work."""
-    column = rate_column(pd.DataFrame([row]))
+    column = rate_column(DataFrame([row]))
     return f"{number(row[column[0]], 3)} {column[1]}" if column else ""

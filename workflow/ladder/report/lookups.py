@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import pandas as pd
+from pandas import DataFrame
 
 from ladder.claims.counters import conflicts, stalled
 from ladder.claims.primitives import NOT_MEASURED, ONLY_WHERE, REFUTED
@@ -80,7 +80,7 @@ class Lookups:
             )
         return sorted(rows, key=lambda row: float(row["speedup"]))
 
-    def accesses(self, sweep: str | None = None) -> pd.DataFrame:
+    def accesses(self, sweep: str | None = None) -> DataFrame:
         """Accesses to shared memory: `cycles`, those that the `model` of the banks predicts, and the share `off` it.
 
         Of one sweep, or of all about banks. Raises Unmeasured where none was timed.
@@ -92,7 +92,7 @@ class Lookups:
                 timed += stats.records(costs.dropna(subset=["cycles", "model"]))
         if not timed:
             raise Unmeasured("no access to shared memory was timed")
-        costs = pd.DataFrame(timed)
+        costs = DataFrame(timed)
         return costs.assign(off=(costs["cycles"] / costs["model"] - 1).abs())
 
     def ladder_tops(self, ladders: Mapping[str, str], share: str) -> dict[str, Row]:
@@ -232,7 +232,7 @@ class Lookups:
         Of the claims `refuted` and `partly` hold; of those elsewhere `refuted_elsewhere`.
         """
         lines = claim_lines(self.data.frames["claims"])
-        claims = pd.DataFrame(lines, columns=["source", "verdict"])
+        claims = DataFrame(lines, columns=["source", "verdict"])
         claims = claims[claims["verdict"] != NOT_MEASURED]
         if claims.empty:
             raise Unmeasured("no claim was decided")

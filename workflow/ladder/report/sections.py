@@ -1,6 +1,7 @@
 """What pages of sweeps show: timings, counters and resources of variants, failures, and notes of what is missing."""
 
 import pandas as pd
+from pandas import DataFrame
 
 from ladder.model.cell import REGIMES, size_label
 from ladder.model.schemas import SIZE_COLUMNS, Fields, TableRow
@@ -41,7 +42,7 @@ _INSTRUCTIONS = (
 )
 
 
-def selected(data: SweepData) -> pd.DataFrame:
+def selected(data: SweepData) -> DataFrame:
     """Rows the table shows: all of a small sweep, else the fastest at each shape, or the best and worst at one size."""
     if data.over_shapes and len(data.ok):
         return data.fastest_by_size.sort_values([*SIZE_COLUMNS])
@@ -134,7 +135,7 @@ def failures(data: SweepData) -> list[dict[str, str]]:
         if variant not in set(uncompiled["variant"]):
             label = size_label(size)
             cells.append((variant, label, "not measured", "no record of it"))
-    table = pd.DataFrame(cells, columns=["variant", "sizes", "status", "reason"])
+    table = DataFrame(cells, columns=["variant", "sizes", "status", "reason"])
     of_variant = table.groupby(["variant", "status", "reason"], sort=False)
     table = of_variant["sizes"].agg(", ".join).reset_index()
     table["name"] = [text(data.names.get(name, name)) for name in table["variant"]]

@@ -1,6 +1,6 @@
 """Statements of the sources, a line each: what fails first, and what another GPU's numbers say is apart."""
 
-import pandas as pd
+from pandas import DataFrame
 
 from ladder.claims.ledger import overall
 from ladder.claims.primitives import (
@@ -32,7 +32,7 @@ _WORST_FIRST = (
 )
 
 
-def claim_lines(claims: pd.DataFrame) -> list[TableRow]:
+def claim_lines(claims: DataFrame) -> list[TableRow]:
     """A line a claim, what fails first: `id`, `source` (the text), `statement`, `verdict`, and the `number`.
 
     The verdict and the number are those of its worst part, and `where` says at which values it holds only there.

@@ -7,15 +7,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import pandas as pd
+from pandas import DataFrame
 
 from ladder.model.schemas import TableRow
 from ladder.results.prediction import ranges
 from ladder.results.statistics import FEW
 
-Frame = pd.DataFrame
 
-
-def against(held: Frame, others: Frame) -> Frame:
+def against(held: DataFrame, others: DataFrame) -> DataFrame:
     """Readings of cells that the others read too, with `half_width` of the cell's range and how far they are `outside`.
 
     Both are logarithms; `outside` is 0 where the range holds the reading.
@@ -32,7 +31,7 @@ def against(held: Frame, others: Frame) -> Frame:
     return readings.assign(half_width=(high - low) / 2, outside=outside)
 
 
-def left_out(rows: Frame, by: str) -> Frame:
+def left_out(rows: DataFrame, by: str) -> DataFrame:
     """`against` the others for each GPU (`by` gpu), or each kind of host (`by` host), in turn."""
     return pd.concat(
         [
@@ -42,7 +41,7 @@ def left_out(rows: Frame, by: str) -> Frame:
     )
 
 
-def _parts(readings: Frame, by: str) -> Iterator[tuple[Any, Frame]]:
+def _parts(readings: DataFrame, by: str) -> Iterator[tuple[Any, DataFrame]]:
     """Readings all together, by kind of reference, by class (small ones pooled), and by what was left out."""
     yield "all", readings
     yield "kernel", readings[readings["kind"] == "kernel"]
@@ -56,7 +55,7 @@ def _parts(readings: Frame, by: str) -> Iterator[tuple[Any, Frame]]:
     )
 
 
-def coverage(rows: Frame) -> list[TableRow]:
+def coverage(rows: DataFrame) -> list[TableRow]:
     """Rows of coverage.csv: how often readings that are left out fall into the ranges made without them.
 
     interval_score: the width, and 40 times the distance of what lies outside, in the mean (Winkler 1972; Gneiting &

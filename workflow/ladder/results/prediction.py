@@ -20,14 +20,13 @@ The functions take rows of `sessions.prepare_sessions`.
 
 import numpy as np
 import pandas as pd
+from pandas import DataFrame
 
 from ladder.results.statistics import FEW
 from ladder.results.verdicts import NORMAL, SESSION
 
-Frame = pd.DataFrame
 
-
-def deviations(rows: Frame) -> Frame:
+def deviations(rows: DataFrame) -> DataFrame:
     """How far each GPU is from the mean of the other GPUs of the cell: cell, gpu, deviation (not negative).
 
     A cell that one GPU read has no row.
@@ -36,13 +35,13 @@ def deviations(rows: Frame) -> Frame:
     cells = means.groupby("cell")["log"]
     means["count"] = cells.transform("size")
     means["apart"] = (means["log"] - cells.transform("mean")).abs()
-    several: Frame = means[means["count"] > 1]
+    several: DataFrame = means[means["count"] > 1]
     # The mean of all GPUs holds the GPU itself, so the mean of the others is farther away.
     deviation = several["apart"] * several["count"] / (several["count"] - 1)
     return several[["cell", "gpu"]].assign(deviation=deviation)
 
 
-def class_quantiles(rows: Frame) -> "pd.Series[float]":
+def class_quantiles(rows: DataFrame) -> "pd.Series[float]":
     """The 95 % quantile of the deviations by class; NaN where no two GPUs read a cell with this kind of reference."""
     cells = rows.drop_duplicates("cell").set_index("cell")[["class", "kind"]]
     read = deviations(rows).join(cells, on="cell")
@@ -53,12 +52,12 @@ def class_quantiles(rows: Frame) -> "pd.Series[float]":
     return of_class[many].reindex(kinds.index).fillna(of_kind).astype(float)
 
 
-def _squares(read: Frame) -> Frame:
+def _squares(read: DataFrame) -> DataFrame:
     """By cell the sum and the number (`sum`, `size`) of the squared deviations."""
     return (read["deviation"] ** 2).groupby(read["cell"]).agg(["sum", "size"])
 
 
-def half_widths(rows: Frame) -> Frame:
+def half_widths(rows: DataFrame) -> DataFrame:
     """By `cell` the half-width for another GPU: `alike` on the kinds of host that read it, `anywhere` on all kinds.
 
     NaN where no two GPUs read a cell with this kind of reference.
@@ -74,10 +73,10 @@ def half_widths(rows: Frame) -> Frame:
     alike = ((prior**2 + NORMAL**2 * read["sum"]) / (1 + read["size"])) ** 0.5
     hosts = rows.groupby("cell")["host"].nunique()
     other_hosts = prior.where(hosts == 1, 0.0)
-    return Frame({"alike": alike, "anywhere": np.hypot(alike, other_hosts)})
+    return DataFrame({"alike": alike, "anywhere": np.hypot(alike, other_hosts)})
 
 
-def ranges(rows: Frame) -> Frame:
+def ranges(rows: DataFrame) -> DataFrame:
     """By `entry` the mean (`value`) with its 95 % interval (`low`, `high`), and the range (`predicted_low`, `_high`).
 
     The mean of n GPUs is known better than a reading of one more, by the root of n. A single session adds the interval
@@ -92,7 +91,7 @@ def ranges(rows: Frame) -> Frame:
     measured = (of_mean**2 + entries["launches"].where(sessions == 1, 0.0) ** 2) ** 0.5
     predicted = half["anywhere"].clip(lower=measured)
     value = readings["log"].mean()
-    return Frame(
+    return DataFrame(
         {
             "value": value,
             "low": value - measured,

@@ -4,7 +4,7 @@ import difflib
 from dataclasses import replace
 from typing import Any
 
-import pandas as pd
+from pandas import DataFrame
 
 from ladder.measure.plan_records import PlanRecords
 from ladder.model.errors import LadderError, refuse
@@ -17,7 +17,7 @@ from ladder.results.templates import TEMPLATES
 from ladder.results.verdicts import gain
 
 
-def published_row(timings: pd.DataFrame, cell: str) -> TableRow:
+def published_row(timings: DataFrame, cell: str) -> TableRow:
     """The row that an identifier names. Raises LadderError for any other."""
     of_sweep = timings[timings["sweep"] == cell.partition("/")[0]]
     rows = {identifier(row): row for row in records(of_sweep)}

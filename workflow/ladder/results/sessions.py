@@ -2,6 +2,7 @@
 
 import numpy as np
 import pandas as pd
+from pandas import DataFrame
 
 from ladder.model.schemas import SIZE_COLUMNS, TableRow
 from ladder.results import tables
@@ -9,8 +10,6 @@ from ladder.results.coverage import coverage
 from ladder.results.prediction import class_quantiles, ranges
 from ladder.results.statistics import BOTH, CELL, OVER, records
 from ladder.results.verdicts import LIBRARIES
-
-Frame = pd.DataFrame
 
 _TIMES = ["median_us", "reference_median_us"]
 _EDGES_US = [0, 20, 100, 1000, np.inf]
@@ -21,7 +20,7 @@ _ENERGIES = ["energy_pj_per_flop", "energy_pj_per_byte"]
 _TOO_FEW = "too few sessions of a cell: a range takes two GPUs and its check three"
 
 
-def _classes(rows: Frame) -> "pd.Series[str]":
+def _classes(rows: DataFrame) -> "pd.Series[str]":
     """The class of each row's cell: kind of reference, what binds the pair, how long the shorter side takes, regime.
 
     A pair of which nothing says what binds it counts as "compute".
@@ -34,7 +33,7 @@ def _classes(rows: Frame) -> "pd.Series[str]":
     return classes.astype(object)
 
 
-def prepare_sessions(sessions: Frame) -> Frame:
+def prepare_sessions(sessions: DataFrame) -> DataFrame:
     """The rows of sessions.csv, one per entry and session, with these columns more:
 
     entry: a number for each value of `CELL`, as timings.csv has rows. cell: a number for each cell, in whatever sweep.
@@ -71,7 +70,7 @@ def _change(now: "pd.Series[float]", before: "pd.Series[float]") -> "pd.Series[f
     return quotient.mask((quotient - 1).abs() <= 1e-6, 1.0)
 
 
-def combined_timings(timings: Frame, rows: Frame) -> Frame:
+def combined_timings(timings: DataFrame, rows: DataFrame) -> DataFrame:
     """timings.csv with what all sessions of its cells say; cells without a session stay as they are.
 
     Times are geometric means of the sessions' medians, as the speed-up is of theirs; clock and power are means. Rates
@@ -105,7 +104,7 @@ def combined_timings(timings: Frame, rows: Frame) -> Frame:
     return combined
 
 
-def components(rows: Frame) -> list[TableRow]:
+def components(rows: DataFrame) -> list[TableRow]:
     """Rows of components.csv: how far GPUs differ by class, where two GPUs read a cell with its kind of reference."""
     classes = rows.groupby("class")[["cell", "gpu", "host"]].nunique()
     classes = classes.set_axis(["cells", "gpus", "hosts"], axis=1).assign(

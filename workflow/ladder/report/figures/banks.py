@@ -1,9 +1,9 @@
 """Banks: cycles of the clock, wavefronts of the profiler and the model's prediction, side by side."""
 
 import numpy as np
-import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from pandas import DataFrame
 
 from ladder.report.figures.base import canvas, legend_below
 from ladder.report.figures.lines import what_differs
@@ -48,7 +48,7 @@ def draw(data: FigureData) -> Figure:
     return legend_below(figure, axes, title)
 
 
-def _draw_costs(axis: Axes, table: pd.DataFrame, step: int) -> None:
+def _draw_costs(axis: Axes, table: DataFrame, step: int) -> None:
     if all(isinstance(value, int) for value in table["x"]):
         table = table.sort_values("x")
     places = np.arange(len(table))

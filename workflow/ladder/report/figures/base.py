@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
+from pandas import DataFrame
 
 from ladder.report.figures.style import DPI, MUTED, WIDTH, apply
 from ladder.report.markdown import cut
@@ -74,7 +74,7 @@ def message(data: FigureData, reason: str) -> Figure:
 
 
 def intervals(
-    axis: Axes, rows: pd.DataFrame, color: str, marker: str = "o", label: str = ""
+    axis: Axes, rows: DataFrame, color: str, marker: str = "o", label: str = ""
 ) -> None:
     """Speed-ups: marks, thick what was measured (95 %), thin what another GPU of the model would read.
 

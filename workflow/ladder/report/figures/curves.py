@@ -3,9 +3,9 @@
 import math
 import textwrap
 
-import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from pandas import DataFrame
 
 from ladder.model.cell import count_label
 from ladder.report.figures import base, style
@@ -92,7 +92,7 @@ def draw(data: FigureData) -> Figure:
     return base.legend_below(figure, axes, lines.about)
 
 
-def _draw_line(axis: Axes, cells: pd.DataFrame, color: str, name: str) -> None:
+def _draw_line(axis: Axes, cells: DataFrame, color: str, name: str) -> None:
     """Values of one line: thick what was measured (95 %), thin what another GPU of the model would read."""
     axis.plot(
         cells["place"],
@@ -125,7 +125,7 @@ def _draw_line(axis: Axes, cells: pd.DataFrame, color: str, name: str) -> None:
         )
 
 
-def _bottom(drawn: pd.DataFrame) -> float:
+def _bottom(drawn: DataFrame) -> float:
     """The axis ends where values are far slower than the fastest: it shows where the others differ."""
     fastest = drawn.groupby(["panel", "x"])["value"].max()
     return float(_SHOWN * min(fastest.min(), 1))

@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, LogNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
+from pandas import DataFrame
 
 from ladder.model.errors import LadderError
 from ladder.model.schemas import Fields
@@ -113,7 +114,7 @@ def _colors(speeds: "pd.Series[float]", alike: bool) -> Fields:
     return {"norm": LogNorm(1 / reach, reach), "cmap": _AROUND}
 
 
-def _words(cells: pd.DataFrame, with_interval: bool) -> "pd.Series[str]":
+def _words(cells: DataFrame, with_interval: bool) -> "pd.Series[str]":
     """The value in each cell, whether it is a tie, and its interval where there is room."""
     columns = ["speedup", "speedup_low", "speedup_high"]
     numbers = cells[columns].map("{:#.3g}".format)
@@ -125,8 +126,8 @@ def _words(cells: pd.DataFrame, with_interval: bool) -> "pd.Series[str]":
 
 def _draw_cells(
     axis: Axes,
-    speeds: pd.DataFrame,
-    words: pd.DataFrame,
+    speeds: DataFrame,
+    words: DataFrame,
     colors: Fields,
 ) -> None:
     import seaborn  # takes a second to import
@@ -145,7 +146,7 @@ def _draw_cells(
     axis.tick_params(length=0, labelrotation=0)
 
 
-def _why(data: FigureData, timed: pd.DataFrame, place: Fields) -> str:
+def _why(data: FigureData, timed: DataFrame, place: Fields) -> str:
     """Why a cell is empty: what became of its variants, the constraint that forbids them, or that none was tried."""
     timed = at_size(timed, place)
     if len(timed):

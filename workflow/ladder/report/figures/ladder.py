@@ -2,9 +2,9 @@
 
 import textwrap
 
-import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from pandas import DataFrame
 
 from ladder.report.figures import base, style
 from ladder.report.ladder_steps import (
@@ -78,11 +78,11 @@ def draw(data: FigureData) -> Figure:
     return figure
 
 
-def _rows(data: FigureData) -> pd.DataFrame:
+def _rows(data: FigureData) -> DataFrame:
     """The rows of all rungs with their `place`, the columns of `_gains`, and whether they are `on_path`."""
     rungs = [entry.variant.id for entry in data.sweep.entries]
     timed = data.timings[data.timings["regime"] == data.regime]
-    rows = pd.DataFrame({"variant": rungs}).merge(at_size(timed, data.size))
+    rows = DataFrame({"variant": rungs}).merge(at_size(timed, data.size))
     rows = rows.merge(_gains(data), on="variant", how="left")
     on_path = rows["variant"].isin(path_to_fastest(data))
     if rows["gain"].isna().all():
@@ -94,7 +94,7 @@ def _rows(data: FigureData) -> pd.DataFrame:
     return rows.assign(on_path=on_path, place=range(len(rows)))
 
 
-def _gains(data: FigureData) -> pd.DataFrame:
+def _gains(data: FigureData) -> DataFrame:
     """By variant the `gain`, the ends of what was measured, and how far the interval that decides reaches.
 
     None of a tuning sweep, whose variants build on none.
@@ -109,10 +109,10 @@ def _gains(data: FigureData) -> pd.DataFrame:
             variant = step.row["variant"]
             gains.append((variant, gain.value, *ends, below, above))
     columns = ["variant", "gain", "low", "high", "below", "above"]
-    return pd.DataFrame(gains, columns=columns)
+    return DataFrame(gains, columns=columns)
 
 
-def _labels(data: FigureData, rows: pd.DataFrame) -> list[str]:
+def _labels(data: FigureData, rows: DataFrame) -> list[str]:
     """Names of rungs, with the rung that one changes where that is not the one above it; a branch is indented."""
     changed = changed_rungs(data, list(rows["variant"]))
     labels = []
@@ -133,7 +133,7 @@ def _what_gains_are(data: FigureData) -> str:
     return "gain over the bold rung above it,\nor over the one named: (on …)"
 
 
-def _draw_gains(axis: Axes, rows: pd.DataFrame) -> None:
+def _draw_gains(axis: Axes, rows: DataFrame) -> None:
     """Bars from 1 to the gains, with their intervals and the gains in words."""
     axis.set_xscale("log")
     axis.margins(x=0.25)  # for the words beside the longest bars
@@ -172,7 +172,7 @@ def _draw_gains(axis: Axes, rows: pd.DataFrame) -> None:
         )
 
 
-def _draw_speeds(axis: Axes, data: FigureData, rows: pd.DataFrame) -> None:
+def _draw_speeds(axis: Axes, data: FigureData, rows: DataFrame) -> None:
     """Speeds with their intervals, or rates where rungs have other baselines; and at the right the rates in numbers."""
     good = rows[rows["status"] == "ok"]
     column, unit = rate_column(good) or ("", "")

@@ -6,6 +6,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 import pandas as pd
+from pandas import DataFrame
 
 from ladder.model.cell import size_label
 from ladder.model.problem import COPY
@@ -28,7 +29,7 @@ MOST = 6
 class Lines:
     """Cells to draw: `cells` have `panel`, `line` and `x`; `about` names the axis of x, `reference` what 1 is."""
 
-    cells: pd.DataFrame
+    cells: DataFrame
     about: str
     reference: str
     note: str
@@ -58,7 +59,7 @@ def over_size(data: FigureData) -> Lines:
 
 def _extent(data: FigureData) -> tuple[str, str]:
     """The field of sizes that changes, and what the axis is called: M = N = K where these are alike."""
-    sizes = pd.DataFrame(data.sweep.sizes)
+    sizes = DataFrame(data.sweep.sizes)
     fields = sizes.columns
     if len(fields) > 1 and (sizes.nunique(axis="columns") == 1).all():
         return str(fields[0]), " = ".join(fields.str.upper())
@@ -66,7 +67,7 @@ def _extent(data: FigureData) -> tuple[str, str]:
     return field, field
 
 
-def _reference(data: FigureData, rows: pd.DataFrame) -> str:
+def _reference(data: FigureData, rows: DataFrame) -> str:
     """What people call the reference, or the name of the one variant that all rows are timed against."""
     if data.sweep.reference.kernel is None:
         return rival(data)
@@ -86,7 +87,7 @@ def over_parameter(data: FigureData, name: str) -> Lines:
         rows.dropna(subset="x"),
         f"variant with the parameter {name}",
     )
-    panels = pd.DataFrame({"dtype": rows["dtype"]})
+    panels = DataFrame({"dtype": rows["dtype"]})
     panels["size"] = [size_label(size_of(row)) for row in records(rows)]
     if hue:
         panels[hue] = [said(hue, value) for value in parameter(rows, hue)]
@@ -105,9 +106,7 @@ def over_parameter(data: FigureData, name: str) -> Lines:
     )
 
 
-def what_differs(
-    rows: pd.DataFrame, shown: AbstractSet[str | None]
-) -> "pd.Series[str]":
+def what_differs(rows: DataFrame, shown: AbstractSet[str | None]) -> "pd.Series[str]":
     """What tells the variants of rows apart beside the parameters `shown`."""
     kernels = rows["params"].map(json.loads).groupby(rows["kernel"])
     names = {}
@@ -144,7 +143,7 @@ def drawn_column(lines: Lines, of_parameter: bool) -> tuple[str, str]:
     return rate[0], "share of the speed of the fastest"
 
 
-def with_values(rows: pd.DataFrame, column: str) -> pd.DataFrame:
+def with_values(rows: DataFrame, column: str) -> DataFrame:
     """The drawn `value` with its interval `low` to `high`, and `predicted_low` and `predicted_high` of a speed-up.
 
     Columns: that one; speedup with its ends; median_us with its ends.
@@ -167,14 +166,14 @@ def with_values(rows: pd.DataFrame, column: str) -> pd.DataFrame:
     )
 
 
-def spilled(data: FigureData, rows: pd.DataFrame) -> "pd.Series[bool]":
+def spilled(data: FigureData, rows: DataFrame) -> "pd.Series[bool]":
     """Whether the variant of each row keeps registers in local memory."""
     variants = data.resources.groupby("variant")
     local_bytes = rows["variant"].map(variants["local_bytes"].first())
     return local_bytes.astype(float) > 0
 
 
-def chosen_lines(cells: pd.DataFrame) -> list[str]:
+def chosen_lines(cells: DataFrame) -> list[str]:
     """The lines that are the fastest somewhere, the largest x first; up to MOST those with the most results.
 
     Columns: panel, line, x, value.

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from pandas import DataFrame
 
 from ladder.report.figures import base, style
 from ladder.report.ladder_steps import path_to_fastest
@@ -71,13 +72,13 @@ def draw(data: FigureData) -> Figure:
     return figure
 
 
-def _shown(data: FigureData, rows: pd.DataFrame) -> pd.DataFrame:
+def _shown(data: FigureData, rows: DataFrame) -> DataFrame:
     if not data.has_rungs:
         return rows.nlargest(MOST, "speedup")
     return rows[rows["variant"].isin(path_to_fastest(data))]
 
 
-def _marks(data: FigureData, rows: pd.DataFrame) -> pd.DataFrame:
+def _marks(data: FigureData, rows: DataFrame) -> DataFrame:
     """Rows with their `label` and `intensity`, and whether its bytes were `counted` or are the fewest possible."""
     moved = stats.at_size(data.metrics, data.size)
     moved = moved[moved["metric"].isin([DRAM_READ, DRAM_WRITE])]
@@ -94,7 +95,7 @@ def _marks(data: FigureData, rows: pd.DataFrame) -> pd.DataFrame:
     return data.some(rows.dropna(subset="intensity"), "operational intensity")
 
 
-def _draw_roofs(axis: Axes, data: FigureData, marks: pd.DataFrame) -> None:
+def _draw_roofs(axis: Axes, data: FigureData, marks: DataFrame) -> None:
     """A roof for each peak, from left of every mark and ridge on; without a known bandwidth it is flat."""
     copied = data.gpu.get("copy_gbytes_per_s")
     bandwidth = copied or data.gpu.get("memory_peak_gbytes_per_s") or math.inf
@@ -118,7 +119,7 @@ def _draw_roofs(axis: Axes, data: FigureData, marks: pd.DataFrame) -> None:
         )
 
 
-def _basis(data: FigureData, marks: pd.DataFrame) -> str:
+def _basis(data: FigureData, marks: DataFrame) -> str:
     """Which bytes the intensity counts, and at which clock the peaks are."""
     basis = "DRAM bytes counted by the profiler"
     if not marks["counted"].all():

@@ -2,8 +2,8 @@
 
 from statistics import geometric_mean
 
-import pandas as pd
 from matplotlib.figure import Figure
+from pandas import DataFrame
 
 from ladder.report.figures import base, style
 from ladder.report.titles import rival
@@ -67,9 +67,9 @@ def draw(data: FigureData) -> Figure:
     return base.legend_below(figure, [axis])
 
 
-def _rows(data: FigureData, timed: pd.DataFrame) -> pd.DataFrame:
+def _rows(data: FigureData, timed: DataFrame) -> DataFrame:
     """The fastest variant at every shape with its `verdict`, or the shape alone, and its `place`: by dtype, M, N, K."""
-    shapes = pd.DataFrame(
+    shapes = DataFrame(
         [{"dtype": dtype, **size} for dtype, size in data.sweep.shapes()]
     )
     shapes["order"] = shapes["dtype"].map(data.sweep.dtypes.index)
