@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -24,24 +23,15 @@ class Comparison:
     """What differs between two runs, A and B.
 
     `cells`: those with a speed-up over the same reference in both; columns speedup_a, speedup_b, `faster` (B over A, as
-    a share: 0.02 is 2 % faster) and beyond_noise. `others`: names of cells that cannot be compared, by the reason.
+    a share: 0.02 is 2 % faster) and beyond_noise. `slower` and `faster`: those that are so beyond noise, the largest
+    change first. `others`: names of cells that cannot be compared, by the reason.
     """
 
     margin: float
     cells: DataFrame
+    slower: DataFrame
+    faster: DataFrame
     others: Mapping[str, list[str]]
-
-    @property
-    def slower(self) -> DataFrame:
-        """Cells that are slower beyond noise, the slowest first."""
-        beyond = self.cells[self.cells["beyond_noise"]]
-        return beyond[beyond["faster"] < 0].sort_values("faster")
-
-    @property
-    def faster(self) -> DataFrame:
-        """Cells that are faster beyond noise, the fastest first."""
-        beyond = self.cells[self.cells["beyond_noise"]]
-        return beyond[beyond["faster"] > 0].sort_values("faster", ascending=False)
 
 
 def gpus_of(sessions: DataFrame) -> set[str]:
@@ -62,17 +52,19 @@ def compare(before: tables.Frames, after: tables.Frames) -> Comparison:
     which sessions differ.
     """
     margin = margin_of(before["sessions"], after["sessions"])
-    cells = _beside(
-        _speedups(before["sessions"]), _speedups(after["sessions"]), "inner"
-    ).reset_index("reference")
+    speedups = _speedups(before["sessions"]), _speedups(after["sessions"])
+    cells = _beside(*speedups).dropna().reset_index("reference")
     faster = cells["speedup_b"] / cells["speedup_a"] - 1
     is_below = cells["speedup_high_b"] < cells["speedup_low_a"]
     is_above = cells["speedup_low_b"] > cells["speedup_high_a"]
     cells = cells[["speedup_a", "speedup_b"]].assign(
         faster=faster, beyond_noise=(is_below | is_above) & (faster.abs() > margin)
     )
+    beyond = cells[cells["beyond_noise"]]
+    slower = beyond[beyond["faster"] < 0].sort_values("faster")
+    gained = beyond[beyond["faster"] > 0].sort_values("faster", ascending=False)
     others = _incomparable(before["timings"], after["timings"], {*cells.index})
-    return Comparison(margin, cells, others)
+    return Comparison(margin, cells, slower, gained, others)
 
 
 def _incomparable(
@@ -80,8 +72,7 @@ def _incomparable(
 ) -> dict[str, list[str]]:
     """Names of cells by the reason why they have no speed-ups to compare."""
     columns = ["status", "reference"]
-    cells = _beside(_by_cell(before)[columns], _by_cell(after)[columns], "outer")
-    cells = cells.fillna("")
+    cells = _beside(_by_cell(before)[columns], _by_cell(after)[columns]).fillna("")
     was, now = cells["status_a"], cells["status_b"]
     statuses = was + " -> " + now
     references = cells["reference_a"] + " -> " + cells["reference_b"]
@@ -110,12 +101,11 @@ def _speedups(sessions: DataFrame) -> DataFrame:
     return means.apply(np.exp)
 
 
-def _beside(
-    before: DataFrame, after: DataFrame, how: Literal["inner", "outer"]
-) -> DataFrame:
-    """Columns of both sides by their common index, with _a and _b behind their names."""
+def _beside(before: DataFrame, after: DataFrame) -> DataFrame:
+    """Columns of both sides by their index, with _a and _b behind their names."""
+    sides = ("_a", "_b")
     return before.merge(
-        after, how, left_index=True, right_index=True, suffixes=("_a", "_b")
+        after, "outer", left_index=True, right_index=True, suffixes=sides
     )
 
 
