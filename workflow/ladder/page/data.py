@@ -59,10 +59,6 @@ class _PageLinks(Links):
         return "#claims"
 
 
-def _seen(rows: DataFrame) -> DataFrame:
-    return rows.drop(columns=UNSEEN, errors="ignore")
-
-
 def _plain(value: Any) -> Any:
     """A value as JSON has it: None where it is unknown or infinite."""
     infinite = (math.inf, -math.inf)
@@ -73,10 +69,10 @@ def columns(data: DataFrame) -> TableRow:
     """Column -> its values, or where these repeat its `words` with the `codes` of the rows, -1 for none.
 
     Where rows in succession mostly have the same code, it stands once, and `lengths` say for how many rows.
-    Empty columns are absent.
+    Empty columns are absent, and those in `UNSEEN`.
     """
     embedded = TableRow()
-    for name in data.columns[data.notna().any()]:
+    for name in data.columns[data.notna().any()].difference(UNSEEN, sort=False):
         column = data[name]
         codes, words = pd.factorize(column)
         is_number = is_numeric_dtype(column) or is_bool_dtype(column)
@@ -249,9 +245,9 @@ def run(
         "verdicts": {line["id"]: line["verdict"] for line in claim_lines(claims)},
         "claims": [{**row, "text": _source(row["source"])} for row in records(claims)],
         "sweeps": sweeps,
-        "timings": columns(_seen(_named(data, timings))),
-        "resources": columns(_seen(resources)),
-        "sessions": columns(_seen(tables.read("sessions", folder.tables))),
+        "timings": columns(_named(data, timings)),
+        "resources": columns(resources),
+        "sessions": columns(tables.read("sessions", folder.tables)),
         "metrics": columns(data.frames["metrics"]),
     }
 
