@@ -372,9 +372,7 @@ def is_of(session: Session, wanted: Fields) -> bool:
     return bool(from_commit or tree.get("digest") == wanted["digest"])
 
 
-def load_publication(
-    run: Run, published: PublishedFolder, only: str = ""
-) -> Publication:
+def load_publication(run: Run, published: PublishedFolder, only: str) -> Publication:
     """A run's plans, facts and records; with `only`, a commit, those of this commit from run and archive.
 
     Raises LadderError where a plan or an account is missing, or records of a published session.
