@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 from conftest import ROOT, make_project, output_of
-from ladder.measure.sanitizer import TOOLS, find_sanitizer
+from ladder.measure.host import find_tool
+from ladder.measure.sanitizer import TOOLS
 from ladder.model.files import read_json
 from ladder.model.folders import RunFolder
 from ladder.model.record import Record
@@ -205,7 +206,9 @@ def test_no_kernel_finds_what_another_left_in_shared_memory() -> None:
     assert scrubbed == 0
 
 
-@pytest.mark.skipif(find_sanitizer() is None, reason="needs compute-sanitizer")
+@pytest.mark.skipif(
+    find_tool("compute-sanitizer") is None, reason="needs compute-sanitizer"
+)
 def test_the_sanitizer_finds_each_fault_and_a_trap_hides_none(tmp_path: Path) -> None:
     folder = make_project(tmp_path / "project")
     shutil.copytree(ROOT / "tests/gpu_kernels", folder / "kernels/gemm")

@@ -59,7 +59,8 @@ class Ncu:
         self.launches = [counted(BANKS)] * 2
         path = folder / "ncu"
         monkeypatch.setattr(
-            "ladder.measure.ncu.find_ncu", lambda: str(path) if path.is_file() else None
+            "ladder.measure.ncu.find_tool",
+            lambda name: str(path) if path.is_file() else None,
         )
         monkeypatch.setattr(
             "ladder.measure.ncu.read_report", lambda report, metrics: self.launches
@@ -228,32 +229,12 @@ class Metric:
     def unit(self):
         return self._unit
 
-class Action:
-    def __init__(self, metrics):
-        self._metrics = metrics
-    def metric_names(self):
-        return tuple(self._metrics)
-    def metric_by_name(self, name):
-        return Metric(*self._metrics[name])
-
-class Range:
-    def __init__(self, actions):
-        self._actions = actions
-    def num_actions(self):
-        return len(self._actions)
-    def action_by_idx(self, index):
-        return Action(self._actions[index])
-
-class Context:
-    def __init__(self, path):
-        self._ranges = eval(open(path).read())
-    def num_ranges(self):
-        return len(self._ranges)
-    def range_by_idx(self, index):
-        return Range(self._ranges[index])
-
 def load_report(path):
-    return Context(path)
+    ranges = eval(open(path).read())
+    return [
+        [{name: Metric(*parts) for name, parts in action.items()} for action in actions]
+        for actions in ranges
+    ]
 """
 
 

@@ -294,7 +294,7 @@ def lent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         FAKE.format(python=sys.executable, calls=str(tmp_path / "calls"), log=CLEAN)
     )
     path.chmod(0o755)
-    monkeypatch.setattr(sanitizer, "find_sanitizer", lambda: str(path))
+    monkeypatch.setattr(sanitizer, "find_tool", lambda name: str(path))
     monkeypatch.setattr(
         sanitizer, "find_gpus", lambda: [FoundGpu(0, "NVIDIA H200", "GPU-fake", (9, 0))]
     )
@@ -358,9 +358,7 @@ def test_without_a_gpu_or_the_tool_the_step_is_refused(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(
-        sanitizer, "find_sanitizer" if gpu else "find_gpus", lambda: None
-    )
+    monkeypatch.setattr(sanitizer, "find_tool" if gpu else "find_gpus", lambda *_: None)
     folder = project / "results/test/no-gpu"
     assert main(["--root", str(project), "sanitize", str(folder), *KEPT]) == 2
     assert why in caplog.text

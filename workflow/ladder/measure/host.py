@@ -111,22 +111,17 @@ def host() -> Facts:
     }
 
 
-def find_ncu() -> str | None:
-    """Nsight Compute's command line, on the path or where the toolkit puts it; None without it."""
-    versions = sorted(glob.glob("/opt/nvidia/nsight-compute/*/ncu"))
-    return find_in_toolkit("ncu") or (versions[-1] if versions else None)
-
-
-def find_in_toolkit(program: str) -> str | None:
-    """A program on the path, or in the CUDA toolkit; None without it."""
-    home = Path(os.environ.get("CUDA_HOME", "/usr/local/cuda"))
-    toolkit = f"{home / 'bin'}{os.pathsep}{home / program}"
-    return shutil.which(program) or shutil.which(program, path=toolkit)
+def find_tool(name: str) -> str | None:
+    """`ncu` or `compute-sanitizer`: on the path, in the CUDA toolkit, or of the newest Nsight Compute; None without."""
+    home = os.environ.get("CUDA_HOME", "/usr/local/cuda")
+    newest_first = sorted(glob.glob("/opt/nvidia/nsight-compute/*"), reverse=True)
+    folders = [*os.get_exec_path(), f"{home}/bin", f"{home}/{name}", *newest_first]
+    return shutil.which(name, path=os.pathsep.join(folders))
 
 
 def ncu_version() -> str | None:
     """Version of Nsight Compute, or None without it."""
-    text = _output(find_ncu() or "ncu", "--version")
+    text = _output(find_tool("ncu") or "ncu", "--version")
     return text.splitlines()[-1] if text else None
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ladder.measure.gpu_job import GpuProgram
-from ladder.measure.host import find_ncu
+from ladder.measure.host import find_tool
 from ladder.model.errors import LadderError
 
 Metric = dict[str, Any]  # metric, unit and value
@@ -93,7 +93,7 @@ class Profiler:
 
     def _report(self, metrics: list[str], folder: Path) -> tuple[Path, list[str]]:
         """Run ncu. Returns (report, metrics that it accepts). Raises ProfilerUnavailable."""
-        ncu = find_ncu()
+        ncu = find_tool("ncu")
         report = folder / "report.ncu-rep"
         if ncu is None:
             why = "ncu (Nsight Compute) was not found; it comes with the CUDA toolkit"
@@ -150,22 +150,19 @@ def launches(report: Path, metrics: Sequence[str]) -> list[list[Metric]]:
     import ncu_report  # in the process that reads alone
 
     context = ncu_report.load_report(str(report))
-    metrics_of_launches = []
-    for number in range(context.num_ranges()):
-        profiled = context.range_by_idx(number)
-        for index in range(profiled.num_actions()):
-            action = profiled.action_by_idx(index)
-            metrics_of_launches.append(list(_metrics(action, metrics)))
-    return metrics_of_launches
+    return [
+        list(_metrics(launch, metrics)) for profiled in context for launch in profiled
+    ]
 
 
-def _metrics(action: Any, wanted: Sequence[str]) -> Iterator[Metric]:
-    names = set(action.metric_names())
+def _metrics(launch: Any, wanted: Sequence[str]) -> Iterator[Metric]:
+    """Those of the wanted metrics that have a value; `launch` maps names to metrics."""
+    names = set(launch)
     for name in wanted:
-        metric = action.metric_by_name(name) if name in names else None
-        if metric is not None and metric.value() is not None:
-            unit = metric.unit() or ""
-            yield {"metric": name, "unit": unit, "value": float(metric.value())}
+        value = launch[name].value() if name in names else None
+        if value is not None:
+            unit = launch[name].unit() or ""
+            yield {"metric": name, "unit": unit, "value": float(value)}
 
 
 if __name__ == "__main__":

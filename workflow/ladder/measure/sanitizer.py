@@ -17,7 +17,7 @@ from typing import Any
 
 from ladder.gpu.discovery import FoundGpu, find_gpus
 from ladder.measure.gpu_job import GpuProgram, gpu_program
-from ladder.measure.host import find_in_toolkit
+from ladder.measure.host import find_tool
 from ladder.model.errors import LadderError
 from ladder.model.plan import Plan
 from ladder.model.schemas import TableRow
@@ -40,15 +40,10 @@ _REPORT = re.compile(
 Report = list[str]  # lines
 
 
-def find_sanitizer() -> str | None:
-    """compute-sanitizer, on the path or where the toolkit puts it; None without it."""
-    return find_in_toolkit("compute-sanitizer")
-
-
 def needed() -> tuple[list[FoundGpu], str]:
     """The GPUs, and the path of compute-sanitizer. Raises LadderError without either."""
     gpus = find_gpus()
-    program = find_sanitizer()
+    program = find_tool("compute-sanitizer")
     if not gpus:
         raise LadderError(
             "no GPU is visible: compute-sanitizer launches the kernels on one"
