@@ -137,7 +137,7 @@ def judge(
                         given = of_kernel[place]
                         if isinstance(given, Exception):
                             raise given
-                        record = view.new_record(task, regime, {}, "session", **given)
+                        record = view.new_record(task, regime, "session", **given)
                         append(record)
                         view.records.add([record])
                         on_records(view)
@@ -769,8 +769,8 @@ def chosen(
         def measure(
             path: Path, plan: Plan, folder: RunFolder, root: Path, on_records: Any
         ) -> None:
-            view = PlanRecords(plan, read_store(folder.records))
-            schedule = Schedule(view, on)
+            view = PlanRecords(plan, read_store(folder.records), on=on)
+            schedule = Schedule(view)
             session = replace(SESSION, id=new_name("session"), gpu={"uuid": uuid})
             candidates = [{"reference": "cublaslt", "algorithm": "", "us": [100.0]}]
             result = {**decide(candidates), "candidates": candidates}
@@ -782,11 +782,11 @@ def chosen(
                     regimes.append(choice.regime)
                     status = "unsupported" if choice.regime == "warm" else "ok"
                     fields = {"status": status, "result": result}
-                    append(view.new_decision(choice, on, session.id, **fields))
+                    append(view.new_decision(choice, session.id, **fields))
                 for _, task in view.launched():
                     for regime in plan.regimes:
                         given = TOO_SLOW if regime == "warm" else ok()
-                        append(view.new_record(task, regime, on, session.id, **given))
+                        append(view.new_record(task, regime, session.id, **given))
 
         monkeypatch.setattr(
             "ladder.cli.judge.find_gpus", lambda: [replace(GPU, uuid=uuid)]

@@ -114,9 +114,7 @@ def again(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]
                         {"result": result} if status == "ok" else {"reason": "no room"}
                     )
                     append(
-                        view.new_record(
-                            task, "cold", {}, "session", status=status, **done
-                        )
+                        view.new_record(task, "cold", "session", status=status, **done)
                     )
 
         monkeypatch.setattr("ladder.measure.job.measure", measure)

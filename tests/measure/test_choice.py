@@ -253,7 +253,7 @@ def lab(tmp_path: Path) -> Lab:
 
 def schedule(lab: Lab, **more: Any) -> Schedule:
     lab.compile(lab.sweep_of(SWEEP))
-    return Schedule(lab.view(SWEEP), lab.on("gemm"), **more)
+    return Schedule(replace(lab.view(SWEEP), on=lab.on("gemm")), **more)
 
 
 def over(name: str) -> Change:
@@ -270,13 +270,7 @@ def over(name: str) -> Change:
 def answered(one: Schedule, index: int, **fields: Any) -> None:
     """A choice of the plan gets its record."""
     given = {"status": "ok"} | fields
-    one.take(
-        [
-            one.view.new_decision(
-                one.plan.choices[index], one.on or {}, "session-9", **given
-            )
-        ]
-    )
+    one.take([one.view.new_decision(one.plan.choices[index], "session-9", **given)])
 
 
 def won_by(*candidates: Fields) -> Fields:
@@ -367,12 +361,12 @@ def test_without_a_reference_cells_say_why_and_are_tried_again_once_one_may_be_h
     for _, task in one.view.launched():
         one.take(
             [
-                one.view.new_record(task, regime, one.on or {}, "session-9", **failed)
+                one.view.new_record(task, regime, "session-9", **failed)
                 for regime in ("cold", "warm")
             ]
         )
     assert one.due() == []
-    later_run = Schedule(one.view, one.on, began="2100-01-01T00:00:00Z")
+    later_run = Schedule(one.view, began="2100-01-01T00:00:00Z")
     assert later_run.choices(later_run.due()) == [0, 1]
     for index in (0, 1):
         answered(one, index, **won_by(candidate("cublas", 10.0)))

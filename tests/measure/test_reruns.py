@@ -63,7 +63,8 @@ class Measured:
         for sweep in sweeps.values() if store is None else ():
             self.lab.compile(sweep, self.made)
         for name, view in self.views(sweeps, store):
-            for index, regimes in Schedule(view, self.lab.on(view.plan.problem)).due():
+            view = replace(view, on=self.lab.on(view.plan.problem))
+            for index, regimes in Schedule(view).due():
                 yield from (
                     (name, view.plan.tasks[index], regime) for regime in regimes
                 )
@@ -71,7 +72,7 @@ class Measured:
     def uncounted(self, store: Records | None = None) -> Iterator[Due]:
         """(sweep, task, regime) of all that would be counted."""
         for name, view in self.views(self.lab.sweeps(), store):
-            for index in uncounted(view, {**self.lab.host, "ncu": NCU}):
+            for index in uncounted(replace(view, on={**self.lab.host, "ncu": NCU})):
                 yield name, view.plan.tasks[index], COUNTERS
 
     def planned(self) -> Iterator[Due]:
@@ -352,7 +353,8 @@ def test_which_failures_are_tried_again(
             ["tensor_ladder"],
             lambda _, record: failed(status, "because")(record) | more,
         )
-    schedule = Schedule(lab.view("tensor_ladder"), lab.on("gemm"), began)
+    view = replace(lab.view("tensor_ladder"), on=lab.on("gemm"))
+    schedule = Schedule(view, began)
     assert bool(schedule.due()) == again
 
 
@@ -384,7 +386,7 @@ def test_sustained_beside_the_regimes_of_a_sweep_is_measured_once(
     def due() -> set[str]:
         """Regimes of repeated cells."""
         lab.compile(lab.sweep_of(name), measured.made)
-        schedule = Schedule(lab.view(name), lab.on("gemm"))
+        schedule = Schedule(replace(lab.view(name), on=lab.on("gemm")))
         tasks = schedule.plan.tasks
         regimes = set[str]()
         for index, of_task in schedule.due(SESSION.gpu["uuid"]):

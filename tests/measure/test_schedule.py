@@ -81,7 +81,7 @@ def scheduled(case: Case, folder: Path) -> Schedule:
         of_gpu = {**SESSION.gpu, "uuid": gpu}
         lab.session = replace(SESSION, id=f"session-{number}", gpu=of_gpu)
         lab.record([SWEEP], change)
-    return Schedule(lab.view(SWEEP), lab.on("gemm"), case.began)
+    return Schedule(replace(lab.view(SWEEP), on=lab.on("gemm")), case.began)
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -123,12 +123,11 @@ def test_what_one_session_found_wrong_is_hidden_by_no_other(
 
 def test_what_is_wrong_in_another_regime_only_is_noted(fresh: Lab) -> None:
     fresh.record([SWEEP])
-    view = fresh.view(SWEEP)
+    view = replace(fresh.view(SWEEP), on=fresh.on("gemm"))
     _, task = next(view.launched())
     bad = view.new_record(
         task,
         "warm",
-        fresh.on("gemm"),
         SESSION.id,
         status="incorrect",
         reason="all zero",

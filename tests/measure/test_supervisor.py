@@ -178,10 +178,11 @@ class Run:
         if deadline_s is None:
             hangs = any("hang" in what for what in self.doing.values())
             deadline_s = DEADLINE_S if hangs else PATIENT_S
-        view = PlanRecords(make_plan(deadline_s), read_store(self.folder / "records"))
+        records = read_store(self.folder / "records")
+        view = PlanRecords(make_plan(deadline_s), records, on=ON)
         self.account = Account()
         # A later run would try errors of launches once more.
-        schedule = Schedule(view, ON, self.began)
+        schedule = Schedule(view, self.began)
         measuring = Measuring(
             schedule,
             Watch(describe),

@@ -64,8 +64,8 @@ def only(*rungs: str, times: float = 1.0, size: int | None = None) -> Change:
 def asked(lab: Lab, name: str = SWEEP) -> set[tuple[str, int]]:
     """What is due: rungs and sizes."""
     lab.compile(lab.sweep_of(name))
-    view, found = lab.view(name), set()
-    for index, regimes in Schedule(view, lab.on("gemm")).due():
+    view, found = replace(lab.view(name), on=lab.on("gemm")), set()
+    for index, regimes in Schedule(view).due():
         assert regimes == ["cold"]
         task = view.plan.tasks[index]
         found.add((task.rung, task.cell.size["m"]))
@@ -252,7 +252,6 @@ class Host:
                         self.schedule.view.new_record(
                             task,
                             regime,
-                            self.schedule.on,
                             name,
                             status="ok",
                             result=result,

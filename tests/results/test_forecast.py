@@ -45,23 +45,22 @@ def measured_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, plan in run.plans.items():
         words = [str(run.folder.root), name, "--config", f"compile={{cache: {kept}}}"]
         assert main(["--root", str(folder), "prepare", *words]) == 0
-        view = PlanRecords(read_plan(run.folder.plan(name)), Records())
+        on = host_conditions(plan.problem, "NVIDIA H200", "580.1")
+        view = PlanRecords(read_plan(run.folder.plan(name)), Records(), on=on)
         for facts in (*view.plan.harness.values(), *view.plan.variants.values()):
             for suffix in ("cubin", "json"):
                 shutil.copy(kept / f"{facts['cubin']}.{suffix}", cubins)
-        on = host_conditions(plan.problem, "NVIDIA H200", "580.1")
         timed = {"variant_us": [1.0], "reference_us": [1.0], "reference": "cublas"}
         timed |= dict.fromkeys(("speedup", "speedup_low", "speedup_high"), 1.0)
         spent = timed | {"spent": {"wall_s": SECONDS, "regimes": 2}}
         with appending(run.folder.records, name) as append:
             append(Session("session", "2026-11-20T10:00:00Z"))
-            for index, regimes in Schedule(view, on).due():
+            for index, regimes in Schedule(view).due():
                 for regime in regimes:
                     append(
                         view.new_record(
                             plan.tasks[index],
                             regime,
-                            on,
                             "session",
                             status="ok",
                             result=spent,

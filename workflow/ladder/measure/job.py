@@ -98,7 +98,6 @@ class Measuring:
         view = self.schedule.view
         results = answer["results"]
         index = assignment.index
-        on = self.schedule.on or {}
         seconds = {"wall_s": answer["wall_s"], "check_s": answer["check_s"]}
         spent = {**seconds, "regimes": len(results)}
         common: dict[str, Any] = {"device": device, "spent": spent}
@@ -112,10 +111,10 @@ class Measuring:
             fields["result"] = result
             if assignment.choice:
                 choice = view.plan.choices[index]
-                yield view.new_decision(choice, on, self.session, **fields)
+                yield view.new_decision(choice, self.session, **fields)
             else:
                 task = view.plan.tasks[index]
-                yield view.new_record(task, regime, on, self.session, **fields)
+                yield view.new_record(task, regime, self.session, **fields)
 
     def complete(self, answered: Mapping[str, Any]) -> dict[str, Any]:
         """A result with power and clock in place of blocks, and JSON's largest number in place of an infinite error."""
@@ -175,9 +174,8 @@ def measure(
     gpus = of_one_model(find_gpus(), folder.root.name)
     model = gpus[0].name if gpus else "none"
     on = host_conditions(plan.problem, model, driver_version())
-    schedule = Schedule(
-        PlanRecords(plan, read_store(folder.records)), on, account.started
-    )
+    view = PlanRecords(plan, read_store(folder.records), on=on)
+    schedule = Schedule(view, account.started)
     account.cells = len(list(schedule.view.launched()))
     account.kept = account.cells - len(schedule.due())
     used = ""

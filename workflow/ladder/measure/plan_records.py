@@ -67,6 +67,7 @@ def standing(records: Sequence[Record]) -> Record:
 class PlanRecords:
     """A plan and records, of which one stands for a cell if it was made under the conditions of this checkout.
 
+    on: conditions of the host that records must be from; those of any host count if it is None.
     If `fall_back` is set and no record matches these conditions, the latest one made under others is used, one of the
     same sweep before all others.
     """
@@ -74,6 +75,7 @@ class PlanRecords:
     plan: Plan
     records: Records
     fall_back: bool = False
+    on: Mapping[str, Any] | None = None
 
     @property
     def parameters(self) -> Iterable[str]:
@@ -103,9 +105,10 @@ class PlanRecords:
             latest = latest or decision
         return latest and standing(self.records.same_conditions(latest))
 
-    def decision(self, choice: Cell, on: Mapping[str, Any] | None) -> Record | None:
-        """The record of a choice of the plan under today's conditions, from a host with the conditions `on` or any."""
-        record = self.records.latest(choice, choice_conditions(self.plan, choice), on)
+    def decision(self, choice: Cell) -> Record | None:
+        """The record of a choice of the plan under today's conditions."""
+        tree = choice_conditions(self.plan, choice)
+        record = self.records.latest(choice, tree, self.on)
         return record and standing(self.records.same_conditions(record))
 
     def counts(self, record: Record) -> bool:
@@ -131,13 +134,11 @@ class PlanRecords:
             if task.launch is not None and self.broken(task) is None:
                 yield index, task
 
-    def current_record(
-        self, task: Task, regime: str = "", on: Mapping[str, Any] | None = None
-    ) -> Record | None:
-        """A launched task's record in a regime (the plan's first), from a host with the conditions `on` or any."""
+    def current_record(self, task: Task, regime: str = "") -> Record | None:
+        """A launched task's record in a regime (the plan's first)."""
         cell = task.cell.in_regime(regime or self.plan.regimes[0])
         tree = tree_conditions(self.plan, task, cell.regime)
-        record = self.records.latest(cell, tree, on, self.counts)
+        record = self.records.latest(cell, tree, self.on, self.counts)
         if record is None and self.fall_back:
             for other in self.records.of(cell):
                 if record is None or other.sweep == self.plan.sweep:
@@ -149,20 +150,18 @@ class PlanRecords:
         tree = tree_conditions(self.plan, task, record.cell.regime)
         return bool(record.conditions.tree == tree)
 
-    def new_record(
-        self, task: Task, regime: str, on: Mapping[str, Any], session: str, **more: Any
-    ) -> Record:
+    def new_record(self, task: Task, regime: str, session: str, **more: Any) -> Record:
         """A record, made now, of a launched task in a regime; `more` are its other fields."""
-        conditions = Conditions(tree_conditions(self.plan, task, regime), on)
+        tree = tree_conditions(self.plan, task, regime)
+        conditions = Conditions(tree, self.on or {})
         cell = task.cell.in_regime(regime)
         sweep = self.plan.sweep
         return Record(cell, conditions, task.variant, sweep, session, now(), **more)
 
-    def new_decision(
-        self, choice: Cell, on: Mapping[str, Any], session: str, **more: Any
-    ) -> Record:
+    def new_decision(self, choice: Cell, session: str, **more: Any) -> Record:
         """A record, made now, of a choice of the plan."""
-        conditions = Conditions(choice_conditions(self.plan, choice), on)
+        tree = choice_conditions(self.plan, choice)
+        conditions = Conditions(tree, self.on or {})
         name = " or ".join(choice.reference.libraries)
         return Record(choice, conditions, name, self.plan.sweep, session, now(), **more)
 
@@ -197,16 +196,14 @@ class PlanRecords:
             groups.setdefault((*cell.operands, *computes), []).append((index, task))
         return list(groups.values())
 
-    def fastest(
-        self, among: Competitors, on: Mapping[str, str] | None = None
-    ) -> list[Winner]:
-        """The fastest of competitors by their first results in the first regime, on hosts with conditions `on`.
+    def fastest(self, among: Competitors) -> list[Winner]:
+        """The fastest of competitors by their first results in the first regime.
 
         By the speed-up where all have the same reference, else by time.
         """
         winners = []
         for index, task in among:
-            record = self.current_record(task, on=on)
+            record = self.current_record(task)
             if record is None or record.status != "ok":
                 continue
             records = self.same_conditions(record)

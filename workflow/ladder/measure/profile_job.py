@@ -1,7 +1,8 @@
 """A profiling job: counters of the tasks that a plan wants counted and the store does not have yet."""
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from ladder.gpu.discovery import driver_version, find_gpus, of_one_model
@@ -16,13 +17,14 @@ from ladder.model.folders import RunFolder
 from ladder.model.plan import Plan
 
 
-def uncounted(view: PlanRecords, on: Mapping[str, str]) -> Iterator[int]:
-    """Tasks to count that were measured with success and have no counters under today's conditions."""
+def uncounted(view: PlanRecords) -> Iterator[int]:
+    """Tasks to count that were measured with success, on any host, and have no counters under today's conditions."""
+    measured = replace(view, on=None)
     for index, task in view.launched():
-        record = view.current_record(task) if task.counted else None
+        record = measured.current_record(task) if task.counted else None
         if record is None or record.status != "ok":
             continue
-        if view.current_record(task, COUNTERS, on) is None:
+        if view.current_record(task, COUNTERS) is None:
             yield index
 
 
@@ -42,14 +44,14 @@ def _count(path: Path, plan: Plan, folder: RunFolder, root: Path) -> list[Note]:
     settings = plan.job["profile"]
     if not settings["enabled"]:
         raise ProfilerUnavailable("profile.enabled is false in the configuration")
-    view = PlanRecords(plan, read_store(folder.records))
     gpus = of_one_model(find_gpus(), folder.root.name)
     on = {
         "gpu": gpus[0].name if gpus else "none",
         "driver": driver_version() or "unknown",
         "ncu": host.ncu_version() or "none",
     }
-    indices = list(uncounted(view, on))
+    view = PlanRecords(plan, read_store(folder.records), on=on)
+    indices = list(uncounted(view))
     if not indices:
         account = read_json(folder.account("profiled", plan.sweep)) or {}
         return list(account.get("notes", []))
@@ -65,6 +67,6 @@ def _count(path: Path, plan: Plan, folder: RunFolder, root: Path) -> list[Note]:
         for index, observations in zip(indices, counters, strict=True):
             task = plan.tasks[index]
             more = {"status": "ok", "result": {"observations": observations}}
-            append(view.new_record(task, COUNTERS, on, session.id, **more))
+            append(view.new_record(task, COUNTERS, session.id, **more))
     logging.info("%s: counters of %d cells", plan.sweep, len(indices))
     return notes

@@ -20,11 +20,10 @@ Due = list[tuple[int, list[str]]]
 class Schedule:
     """The cells of a plan that are still to be measured.
 
-    on: conditions of the host; records of any host count if it is None. began: when the run did.
+    began: when the run did.
     """
 
     view: PlanRecords
-    on: Mapping[str, str] | None
     began: str = field(default_factory=now)
 
     def __post_init__(self) -> None:
@@ -59,7 +58,7 @@ class Schedule:
 
     def _lacks(self, task: Task, regime: str, uuid: str | None) -> bool:
         """Whether a task must be measured in a regime."""
-        record = self.view.current_record(task, regime, self.on)
+        record = self.view.current_record(task, regime)
         if record is None or not self._is_settled(self.view.same_conditions(record)):
             return True
         without_reference = record.result.get("reference") == ABSENT.reference
@@ -100,7 +99,7 @@ class Schedule:
         choice = task.cell.in_regime(regime).choice(self.view.parameters)
         if choice is None:
             return None
-        decision = self.view.decision(choice, self.on)
+        decision = self.view.decision(choice)
         if decision is None:
             return choice
         decisions = self.view.records.same_conditions(decision)
@@ -113,7 +112,7 @@ class Schedule:
         for competitors in self.view.competitors():
             if any(first in unmeasured.get(index, ()) for index, _ in competitors):
                 continue
-            fastest = self.view.fastest(competitors, self.on)
+            fastest = self.view.fastest(competitors)
             winners += [
                 winner.index for winner in fastest if not self._is_settled(winner.later)
             ]
@@ -170,7 +169,7 @@ class Schedule:
         choice = task.cell.in_regime(regime).choice(self.view.parameters)
         if choice is None:
             return {}
-        decision = self.view.decision(choice, self.on)
+        decision = self.view.decision(choice)
         if decision is None:
             return {"absent": "it was not measured"}
         if decision.status != "ok":

@@ -54,7 +54,7 @@ def forecast(run: Run) -> str:
         compiled = compiled and all(facts.values())
         plan = requests.planned(run.plans[name], facts)
         on = host_conditions(plan.problem, gpu.name, driver_version()) if gpu else None
-        schedule = Schedule(PlanRecords(plan, store), on)
+        schedule = Schedule(PlanRecords(plan, store, on=on))
         tasks = schedule.due(uuid=gpu.uuid if gpu else None)
         for _, regimes in tasks:
             due.update(regimes)
