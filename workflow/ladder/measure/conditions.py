@@ -2,7 +2,6 @@
 
 import functools
 import importlib.metadata
-from dataclasses import replace
 from typing import Any
 
 from ladder.model.cell import COUNTERS, TIMING_VERSION, Cell
@@ -43,11 +42,10 @@ def _launch(plan: Plan, launch: Launch) -> dict[str, str]:
 def choice_conditions(plan: Plan, choice: Cell) -> dict[str, Any]:
     """Conditions of the choice of a reference that follow from the checkout: those of its tasks but for the variant."""
     conditions: dict[str, Any] = {**code_versions(plan.problem, choice.regime)}
-    libraries = choice.reference.libraries
     names = list(SETTINGS)
+    libraries = choice.reference.libraries
     if choice.regime == COUNTERS:
         names = ["seed"]
-        libraries = ()
     if choice.regime == "warm":
         names.append("warm_below_us")
     if any(name.startswith("cublaslt") for name in libraries):
@@ -63,7 +61,7 @@ def choice_conditions(plan: Plan, choice: Cell) -> dict[str, Any]:
 def tree_conditions(plan: Plan, task: Task, regime: str) -> dict[str, Any]:
     """Conditions that follow from the checkout, for one regime of a task that is launched."""
     assert task.launch is not None
-    conditions = choice_conditions(plan, replace(task.cell, regime=regime))
+    conditions = choice_conditions(plan, task.cell.in_regime(regime))
     conditions |= _launch(plan, task.launch)
     if regime == COUNTERS:
         return conditions | {"groups": list(plan.counter_groups)}
