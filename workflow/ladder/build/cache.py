@@ -70,7 +70,8 @@ class Cache:
     def __init__(
         self, folder: Path, published: Mapping[str, dict[str, Any]] | None = None
     ) -> None:
-        self.folder, self.published = folder, published or {}
+        self.folder = folder
+        self.published = published or {}
 
     def facts(self, request: Compilable) -> dict[str, Any] | None:
         """The facts of a request; None where it must be compiled, as after its files were deleted or cut short."""
@@ -143,7 +144,8 @@ class Cache:
 
         Raises the last LadderError of a compiler, behind what the others answer.
         """
-        without, answers = {}, list[_Answer]()
+        without = {}
+        answers = list[_Answer]()
         mistake: LadderError | None = None
         memory = f"{_MEMORY_BYTES >> 30} GiB"
         # Not forked: the pool replaces a crashed process while this one has threads, and a lock that one of them holds

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from ladder.model.kernel import SCALAR_BYTES, Argument, Kernel
 
-_POINTER_BYTES, _MAP_BYTES = 8, 128
+_POINTER_BYTES = 8
+_MAP_BYTES = 128
 _FIT = {
     4: "int32 or float32",
     _POINTER_BYTES: "int64, a pointer or a workspace",
@@ -25,7 +26,8 @@ def _bytes(argument: Argument, triton: bool) -> list[int]:
 
 def _described(kernel: Kernel) -> list[tuple[int, int]]:
     """Of each parameter that a description leads to the argument's number and the bytes."""
-    described, triton = [], kernel.triton is not None
+    described = []
+    triton = kernel.triton is not None
     for number, argument in enumerate(kernel.arguments):
         described += [(number, size) for size in _bytes(argument, triton)]
     return described

@@ -53,7 +53,8 @@ def variant_facts(
     facts = _about(variant, request.arch) | {"cubin": request.key, **compiled}
     if facts.get("status") != "ok":
         return facts
-    kernel, spilled = variant.kernel, facts["spill_store_bytes"]
+    kernel = variant.kernel
+    spilled = facts["spill_store_bytes"]
     # What was published before parameters were looked at has none.
     takes = facts.get("parameter_bytes")
     refused = "" if takes is None else other_parameters(kernel, takes)
@@ -82,7 +83,8 @@ def variant_facts(
 
 def launcher_facts(variant: Variant, arch: str) -> dict[str, Any]:
     """Facts of a variant that a launcher launches: nothing of it is compiled or looked into here."""
-    launcher, file = variant.kernel.launcher, variant.kernel.source
+    launcher = variant.kernel.launcher
+    file = variant.kernel.source
     assert launcher is not None
     external = External(
         kind="python" if file.suffix == ".py" else "shared_object",
@@ -124,7 +126,8 @@ def variant_request(
 
     `source_sha256`: kernel_digest of the variant's kernel, where that is known.
     """
-    kernel, rule = variant.kernel, variant.kernel.triton
+    kernel = variant.kernel
+    rule = kernel.triton
     digest = source_sha256 or kernel_digest(kernel, include)
     entries = (variant.entry,)
     if kernel.cubin:
@@ -159,10 +162,8 @@ def variant_request(
 
 def harness(problem: Problem, dtype: str, arch: str) -> Request:
     """Our own device kernels for cells of a dtype: those of gpu/harness.cuh, and of the problem's check.cu."""
-    include, source = (
-        PACKAGE / "gpu",
-        PACKAGE / "problems" / problem.folder / "check.cu",
-    )
+    include = PACKAGE / "gpu"
+    source = PACKAGE / "problems" / problem.folder / "check.cu"
     entries = (*HARNESS, *problem.harness(dtype))
     digest = source_digest(source, include)
     return Request(source, digest, (include,), entries, arch)
@@ -178,7 +179,8 @@ class CompileRequests:
         self, sweep: Sweep, include: Path, arch: str, options: Sequence[str]
     ) -> None:
         unlaunched = sweep.never_launched(arch)
-        digests, self.variants = dict[str, str](), dict[Variant, Compilable]()
+        digests = dict[str, str]()
+        self.variants = dict[Variant, Compilable]()
         self.launchers = dict[str, dict[str, Any]]()
         launched = [each for each in sweep.variants if each not in unlaunched]
         for variant in launched:
@@ -200,8 +202,10 @@ class CompileRequests:
 
     def planned(self, plan: Plan, compiled: Mapping[str, Mapping[str, Any]]) -> Plan:
         """A plan with the facts of requests, by key: those of harness and variants, and launches that follow."""
-        harness, edges = {}, {}
-        reserved, facts = set[str](), {**self.launchers}
+        harness = {}
+        edges = {}
+        reserved = set[str]()
+        facts = {**self.launchers}
         for dtype, kernels in self.harness.items():
             harness[dtype] = {**compiled[kernels.key], "cubin": kernels.key}
             reserved.update(harness[dtype].get("symbols", {}).values())

@@ -10,8 +10,11 @@ from typing import Any
 
 from ladder.model.errors import LadderError, refuse
 
-_LIBRARY, _PCI, _NVIDIA = "libnvidia-ml.so.1", Path("/sys/bus/pci/devices"), "0x10de"
-_CHOSEN, _ORDER = "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"
+_LIBRARY = "libnvidia-ml.so.1"
+_PCI = Path("/sys/bus/pci/devices")
+_NVIDIA = "0x10de"
+_CHOSEN = "CUDA_VISIBLE_DEVICES"
+_ORDER = "CUDA_DEVICE_ORDER"
 _LEAST_CUDA = 13000
 """What a driver must say of the CUDA that it is for: 1000 times its major version, and 10 times its minor."""
 

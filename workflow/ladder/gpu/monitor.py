@@ -74,7 +74,8 @@ class Monitor:
 
     def read(self) -> Reading:
         """One reading, now."""
-        handle, sensors = self._handle, nvml.TemperatureSensors
+        handle = self._handle
+        sensors = nvml.TemperatureSensors
         energy_mj = answer(nvml.device_get_total_energy_consumption, handle)
         return Reading(
             time.monotonic(),

@@ -17,15 +17,15 @@ class RunFolder:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.records, self.tables, self.figures = (
-            root / "records",
-            root / "tables",
-            root / "figures",
-        )
+        self.records = root / "records"
+        self.tables = root / "tables"
+        self.figures = root / "figures"
         self.environment = root / "environment.json"
         self.sanitizer = root / "sanitizer.json"
-        self.report, self.page = root / "report.md", root / "index.html"
-        self.methodology, self.evidence = root / "methodology.md", root / "evidence.md"
+        self.report = root / "report.md"
+        self.page = root / "index.html"
+        self.methodology = root / "methodology.md"
+        self.evidence = root / "evidence.md"
 
     def plan(self, sweep: str) -> Path:
         return self.root / "plans" / f"{sweep}.json"
@@ -55,7 +55,8 @@ class PublishedFolder(RunFolder):
 
     def __init__(self, root: Path) -> None:
         super().__init__(root)
-        self.tables, self.facts = root, root / "facts.json"
+        self.tables = root
+        self.facts = root / "facts.json"
         self.aside = root.parent / f".{root.name}.old"
 
     @property
@@ -91,8 +92,11 @@ class Project:
         rooms = root
         if INSTALLED.is_dir() and not (root / "config/config.yaml").is_file():
             rooms = INSTALLED
-        self.root, self.config, self.results = root, rooms / "config", root / "results"
-        self.sweeps, self.kernels = self.config / "sweeps", rooms / "kernels"
+        self.root = root
+        self.results = root / "results"
+        self.config = rooms / "config"
+        self.sweeps = self.config / "sweeps"
+        self.kernels = rooms / "kernels"
         self.include = self.kernels / "include"
         self._published = rooms / "results" / "published"
 

@@ -358,7 +358,8 @@ class Kernel(Document):
                 expr = f"({argument.name}) % ({divisor}) == 0"
                 reason = f"is compiled for {argument.name} divisible by {divisor}"
                 conditions.append(Condition(expr=expr, reason=reason))
-        fixed, sized = list[Condition](), list[Condition]()
+        fixed = list[Condition]()
+        sized = list[Condition]()
         for condition in conditions:
             names = names_in(condition.expr)
             on_size = names.intersection(self.problem.size_fields)
@@ -445,7 +446,8 @@ class Variant:
 
         That a block finds its shared memory on some architecture is one of them.
         """
-        names, (conditions, sized) = self.names(size), self.kernel.split_constraints
+        names = self.names(size)
+        conditions, sized = self.kernel.split_constraints
         if size is not None:
             conditions = [*conditions, *sized]
         with within(f"{self.kernel.path}: constraints"):
@@ -468,7 +470,8 @@ class Variant:
     @property
     def constants(self) -> dict[str, Any]:
         """Of a kernel in Triton: the value of each constant."""
-        names, values = self.names(), dict[str, Any]()
+        names = self.names()
+        values = dict[str, Any]()
         triton = self.kernel.triton or Triton()
         with within(f"{self.kernel.path}: triton.constants"):
             for name, text in triton.constants.items():
@@ -501,9 +504,14 @@ class Variant:
 
     def geometry(self, size: Size) -> Geometry:
         """Launch geometry at `size`. Raises LadderError where an expression gives no whole positive number."""
-        path, rule, names = self.kernel.path, self.kernel.launch, self.names(size)
-        given = {"grid": rule.grid, "block": self.kernel.block}
-        given["cluster"] = rule.cluster or [1]
+        path = self.kernel.path
+        rule = self.kernel.launch
+        names = self.names(size)
+        given = {
+            "grid": rule.grid,
+            "block": self.kernel.block,
+            "cluster": rule.cluster or [1],
+        }
         dims = {}
         at = f"at {size_label(size)}"
         for field, texts in given.items():

@@ -22,7 +22,8 @@ _KINDS: Any = {
 _COLUMNS: Any = {
     name: (_KINDS[kind] | None, None) for name, kind in SCHEMAS["resources"].items()
 }
-_PARAMS, _SYMBOLS = Mapping[str, ParamValue], Mapping[str, str]
+_PARAMS = Mapping[str, ParamValue]
+_SYMBOLS = Mapping[str, str]
 _FACTS: Any = {
     **_COLUMNS,
     "params": (_PARAMS, {}),
@@ -38,7 +39,8 @@ def _facts(**needed: Any) -> Any:
     return create_model("Facts", __config__=config, **_FACTS | needed)
 
 
-_HARNESS, _VARIANT = _facts(), _facts(params=(_PARAMS, ...), layout=(str, ...))
+_HARNESS = _facts()
+_VARIANT = _facts(params=(_PARAMS, ...), layout=(str, ...))
 _COMPILED = create_model(
     "Compiled",
     harness=(dict[str, _HARNESS], ...),  # type: ignore[valid-type]
@@ -55,7 +57,8 @@ _GOOD = _facts(
 _FAILURES: Any = tuple(status for status in STATUSES if status != "ok")
 _FAILED = _facts(status=(Literal[_FAILURES], ...), reason=(str, ...))
 _BY_STATUS: Any = Annotated[_GOOD | _FAILED, Field(discriminator="status")]
-_BY_KEY, _PLAN = TypeAdapter[Any](dict[str, _BY_STATUS]), TypeAdapter(Plan)
+_BY_KEY = TypeAdapter[Any](dict[str, _BY_STATUS])
+_PLAN = TypeAdapter(Plan)
 
 
 def _one_a_line(items: Any) -> str:

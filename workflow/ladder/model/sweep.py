@@ -153,7 +153,8 @@ class Sweep:
 
     def never_launched(self, arch: str) -> dict[Variant, str]:
         """Variants that are launched at no size on `arch`, each with a reason: there is nothing to compile."""
-        launched, why = set[Variant | None](), dict[Variant, str]()
+        launched = set[Variant | None]()
+        why = dict[Variant, str]()
         for entry, size in self.cells:
             if (reason := self.absent(entry, size, arch)) is None:
                 launched |= {entry.variant, self.reference.variant_for(entry.variant)}
