@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +22,7 @@ from ladder.measure.references import VerifiedReference
 from ladder.measure.schedule import Schedule
 from ladder.model.cell import Partner
 from ladder.model.plan import Plan
-from ladder.model.record import Conditions, Record, from_json
+from ladder.model.record import Conditions, Record, from_text
 from ladder.results import tables
 from ladder.results.publish import follows
 from test_worker import plan_of, played
@@ -170,7 +171,7 @@ def test_a_worker_times_every_algorithm_in_the_regime_and_its_record_can_be_read
         result=result,
         **given,
     )
-    assert from_json(record.to_json(), "here") == record
+    assert from_text(json.dumps(record.to_json()), "here") == record
 
 
 def test_a_choice_comes_before_any_variant_in_its_process(

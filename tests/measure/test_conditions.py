@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 from ladder.measure.conditions import code_versions
 from ladder.model.cell import COUNTERS, size_label
-from ladder.model.record import Record, from_json
+from ladder.model.record import Record, from_text
 
 
 def test_counters_do_not_depend_on_the_check() -> None:
@@ -37,7 +38,7 @@ def read(schema: int, regime: str = "cold", **tree: Any) -> dict[str, Any]:
         "variant": "k-fp32",
         "status": "incorrect",
     }
-    found = from_json({"schema": schema, "record": record}, "here")
+    found = from_text(json.dumps({"schema": schema, "record": record}), "here")
     assert isinstance(found, Record)
     return dict(found.conditions.tree)
 
@@ -92,7 +93,7 @@ def read_stencil(k: int, schema: int = 1) -> Record:
         "reference_us": [3.0],
     }
     record |= {"result": {**times, "reference": f"stencil_shared-int32{halo}"}}
-    found = from_json({"schema": schema, "record": record}, "here")
+    found = from_text(json.dumps({"schema": schema, "record": record}), "here")
     assert isinstance(found, Record)
     return found
 

@@ -309,7 +309,7 @@ def step(ncu: Ncu, monkeypatch: pytest.MonkeyPatch) -> Step:
         "ladder.measure.profile_job.find_gpus": lambda: gpus,
         "ladder.measure.profile_job.driver_version": lambda: "580.95",
         "ladder.measure.host.ncu_version": lambda: "2025.3",
-        "ladder.measure.gpu_job.require_cubins": lambda *_: None,
+        "ladder.measure.gpu_job.process_command": lambda *_: ["program"],
         "ladder.measure.host.card_facts": lambda uuid: {"uuid": uuid},
         "ladder.cli.measure.end_with_parent": lambda: None,
         "tempfile.gettempdir": lambda: str(ncu.folder),

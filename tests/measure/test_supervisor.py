@@ -15,7 +15,9 @@ from typing import Any
 
 import pytest
 from conftest import ROOT
+from ladder.gpu.discovery import FoundGpu
 from ladder.measure import conditions, supervisor
+from ladder.measure.gpu_job import GpuProgram
 from ladder.measure.job import Measuring, progress
 from ladder.measure.plan_records import PlanRecords
 from ladder.measure.schedule import Schedule
@@ -107,6 +109,7 @@ SETTINGS = (*conditions.SETTINGS, "warm_below_us")
 DEADLINE_S = 0.8  # where a worker hangs
 PATIENT_S = 60.0  # elsewhere: on a busy machine a process may take a second to die
 TASKS = 5
+GPU = FoundGpu(0, "Made-up", "GPU-a", (9, 0))
 ON = {"gpu": "a GPU", "driver": "1"}
 
 
@@ -167,7 +170,8 @@ class Run:
             str(self.folder / "worker.py"),
             str(self.folder),
         ]
-        return WorkerProcess(command, os.environ, [])
+        with Path(os.devnull).open() as lock:
+            return WorkerProcess(GpuProgram(GPU, lock.fileno(), command))
 
     def measure(
         self,
@@ -392,14 +396,15 @@ def test_a_worker_that_never_starts_is_tried_three_times(
 
 
 def test_the_worker_keeps_the_descriptor_of_the_gpu_lock() -> None:
-    held, _ = os.pipe()
+    held, other = os.pipe()
     says = "Connection(int(sys.argv[1])).send({'hello': {'pid': os.getpid()}})"
     program = f"import os, sys; from multiprocessing.connection import Connection; os.fstat({held}); {says}"
-    worker = WorkerProcess([sys.executable, "-S", "-c", program], os.environ, [held])
+    command = [sys.executable, "-S", "-c", program]
+    worker = WorkerProcess(GpuProgram(GPU, held, command))
     assert worker.hello["pid"] == worker.process.pid
     worker.leave()
     with pytest.raises(WorkerLost, match="exit code 1"):
-        WorkerProcess([sys.executable, "-S", "-c", program], os.environ, [])
+        WorkerProcess(GpuProgram(GPU, other, command))
 
 
 def test_progress_says_time_and_speed_up_or_what_went_wrong() -> None:

@@ -266,7 +266,7 @@ class Host:
             job, "Monitor", lambda uuid: contextlib.nullcontext(Quiet(uuid))
         )
         monkeypatch.setattr(job, "locked_clocks", lambda *_: contextlib.nullcontext())
-        monkeypatch.setattr("ladder.measure.gpu_job.require_cubins", lambda *_: None)
+        monkeypatch.setattr("ladder.measure.gpu_job.process_command", lambda *_: [])
         monkeypatch.setattr(job.Measuring, "run", run)
         monkeypatch.setattr("ladder.measure.plan_records.now", self.now)
         monkeypatch.setattr(job, "Account", lambda: Account(started=self.now()))

@@ -68,16 +68,12 @@ def gpu_program(
 
 
 def process_command(name: str, path: Path, plan: Plan, root: Path) -> list[str]:
-    """Command line of a program but for its request. Raises LadderError where a cubin is missing."""
+    """Command line of a program but for its request. Raises LadderError where a cubin is not in the cache."""
     cubins = root / plan.job["cubins"]
-    require_cubins(path, plan, cubins)
-    words = ["-P", "-m", "ladder.measure.process", name, str(path), str(cubins)]
-    return [sys.executable, *words]
-
-
-def require_cubins(path: Path, plan: Plan, cubins: Path) -> None:
-    """Raises LadderError where a cubin of the plan is not in the cache."""
-    for name, facts in {**plan.harness, **plan.variants}.items():
+    for compiled, facts in {**plan.harness, **plan.variants}.items():
         if (key := facts.get("cubin")) and not (cubins / f"{key}.cubin").is_file():
             what = "delete this plan and run snakemake again, which compiles what is missing"
-            raise LadderError(f"{path}: the cubin of {name} is not in {cubins}; {what}")
+            where = f"{path}: the cubin of {compiled} is not in {cubins}"
+            raise LadderError(f"{where}; {what}")
+    words = ["-P", "-m", "ladder.measure.process", name, str(path), str(cubins)]
+    return [sys.executable, *words]

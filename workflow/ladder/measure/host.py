@@ -32,11 +32,13 @@ Facts = dict[str, Any]
 
 def _output(*command: str) -> str | None:
     """What a command prints; None where it fails or there is no such command."""
-    options: Any = {"capture_output": True, "text": True, "check": True, "timeout": 30}
     try:
-        return str(subprocess.run(command, **options).stdout).strip()
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=True, timeout=30
+        )
     except (OSError, subprocess.SubprocessError):
         return None
+    return done.stdout.strip()
 
 
 def _git(root: Path, *words: str) -> str | None:

@@ -98,8 +98,11 @@ class Measuring:
         view = self.schedule.view
         results = answer["results"]
         index = assignment.index
-        seconds = {"wall_s": answer["wall_s"], "check_s": answer["check_s"]}
-        spent = {**seconds, "regimes": len(results)}
+        spent = {
+            "wall_s": answer["wall_s"],
+            "check_s": answer["check_s"],
+            "regimes": len(results),
+        }
         common: dict[str, Any] = {"device": device, "spent": spent}
         if not assignment.choice:
             facts = view.plan.variants[view.plan.tasks[index].variant]
@@ -191,9 +194,7 @@ def measure(
             if plan.job["busy"] == "refuse":
                 _refuse_neighbours(monitor)
             used = program.gpu.uuid
-            start = partial(
-                WorkerProcess, program.command, program.environment, [program.lock]
-            )
+            start = partial(WorkerProcess, program)
             begin = partial(host.session, used, root)
             measuring = Measuring(schedule, monitor, begin, account, on_records)
             with locked_clocks(used, plan.settings["lock_clocks"]):

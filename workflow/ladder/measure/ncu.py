@@ -75,9 +75,14 @@ class Profiler:
 
     def _run(self, command: list[str]) -> str:
         """What ncu prints. Raises ProfilerUnavailable where it fails for another reason than an unknown metric."""
-        options: Any = {"capture_output": True, "text": True, "timeout": self.timeout_s}
         try:
-            done = self.program.run(self.indices, under=command, **options)
+            done = self.program.run(
+                self.indices,
+                under=command,
+                capture_output=True,
+                text=True,
+                timeout=self.timeout_s,
+            )
         except subprocess.TimeoutExpired as error:
             why = f"ncu did not finish within {self.timeout_s:g} s"
             raise ProfilerUnavailable(why) from error

@@ -66,7 +66,10 @@ def _count(path: Path, plan: Plan, folder: RunFolder, root: Path) -> list[Note]:
         append(session)
         for index, observations in zip(indices, counters, strict=True):
             task = plan.tasks[index]
-            more = {"status": "ok", "result": {"observations": observations}}
-            append(view.new_record(task, COUNTERS, session.id, **more))
+            result = {"observations": observations}
+            record = view.new_record(
+                task, COUNTERS, session.id, status="ok", result=result
+            )
+            append(record)
     logging.info("%s: counters of %d cells", plan.sweep, len(indices))
     return notes

@@ -25,7 +25,9 @@ from ladder.model.schemas import TableRow
 TOOLS: dict[str, list[str]] = {
     # What the driver says the worker reports. Padding keeps buffers apart.
     "memcheck": ["--report-api-errors", "no", "--padding", "4096"],
-    **{tool: [] for tool in ("racecheck", "synccheck", "initcheck")},
+    "racecheck": [],
+    "synccheck": [],
+    "initcheck": [],
 }
 _OPTIONS = ["--demangle", "no", "--show-backtrace", "device", "--print-limit", "2000"]
 _START_S = 120.0
@@ -118,8 +120,9 @@ def _checked(
             tool = [*command, "--log-file", str(log)]
             limit_s = _START_S + deadline_s * len(left)
             with output.open("wb") as file, contextlib.suppress(TimeoutExpired):
-                streams: Any = {"stdout": file, "stderr": STDOUT}
-                program.run(list(left), under=tool, timeout=limit_s, **streams)
+                program.run(
+                    list(left), under=tool, timeout=limit_s, stdout=file, stderr=STDOUT
+                )
             texts = log.read_text(errors="replace"), output.read_text(errors="replace")
         settled |= outcomes(*texts, left)
         left = {index: left[index] for index in left if index not in settled}

@@ -8,12 +8,13 @@ import contextlib
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from multiprocessing import Pipe
 from typing import Any
 
 from ladder.measure.assignment import Assignment
+from ladder.measure.gpu_job import GpuProgram
 from ladder.model.errors import LadderError
 
 _START_DEADLINE_S = 120.0
@@ -37,18 +38,13 @@ class WorkerLost(Exception):
 class WorkerProcess:
     """One worker and a pipe, of which the command's last argument is its end; `hello` is what it says of its GPU."""
 
-    def __init__(
-        self,
-        command: list[str],
-        environment: Mapping[str, str],
-        keep_open: Sequence[int],
-    ) -> None:
+    def __init__(self, program: GpuProgram) -> None:
         self._pipe, theirs = Pipe()
         descriptor = theirs.fileno()
         self.process = subprocess.Popen(
-            [*command, str(descriptor)],
-            env=environment,
-            pass_fds=(descriptor, *keep_open),
+            [*program.command, str(descriptor)],
+            env=program.environment,
+            pass_fds=(descriptor, program.lock),
             stdout=2,  # Code of one's own may print; standard output is for JSON.
         )
         theirs.close()

@@ -295,7 +295,8 @@ def _bring_up_to_date(fields: Any) -> None:
     stands for nothing that is measured today. The parameter k of stencils was the whole halo, and the radius is half of
     it. An odd halo has no radius: its record stays as it is, and stands for no cell.
     """
-    cell, tree = fields["cell"], fields["conditions"].get("tree", {})
+    cell = fields["cell"]
+    tree = fields["conditions"].get("tree", {})
     tree.pop("harness", None)
     for name in {"check", "timing"} & tree.keys():
         if tree[name] in _FIRST_VERSIONS:
@@ -319,7 +320,8 @@ def _bring_up_to_date(fields: Any) -> None:
             place[key] = name
 
 
-_SESSION, _RECORD = TypeAdapter(Session), TypeAdapter(Record)
+_SESSION = TypeAdapter(Session)
+_RECORD = TypeAdapter(Record)
 
 _NEEDED = (
     "speedup",
@@ -354,7 +356,7 @@ def _refuse_incomplete(record: Record, schema: int, where: str) -> None:
 def from_text(text: str, where: str, **times: Any) -> Record | Session:
     """A line of a store, which is at `where`; `times` are fields of the result that are kept beside the text.
 
-    Raises ValueError where it is no JSON, and LadderError as `from_json`.
+    Raises ValueError where it is no JSON, and LadderError for a newer schema, or where it is no such line.
     """
     line = json.loads(text)
     if "\\ud" in text.lower():  # half of a pair may stand there
@@ -365,11 +367,6 @@ def from_text(text: str, where: str, **times: Any) -> Record | Session:
             raise refuse(where, "a text", half, "text that UTF-8 can hold") from error
     if times:
         line["record"]["result"] |= times
-    return from_json(line, where)
-
-
-def from_json(line: Any, where: str) -> Record | Session:
-    """A line of a store, which is at `where`. Raises LadderError for a newer schema, or where it is no such line."""
     with reading(where):
         if line["schema"] > SCHEMA:
             wanted = f"this version reads up to {SCHEMA}; update it"
