@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from ladder.model.kernel import SCALAR_BYTES, Argument, Kernel
+from ladder.model.kernel import SCALAR_BYTES, Kernel
 
 _POINTER_BYTES = 8
 _MAP_BYTES = 128
@@ -14,22 +14,19 @@ _FIT = {
 """What an argument may be, by the bytes of its parameter."""
 
 
-def _bytes(argument: Argument, triton: bool) -> list[int]:
-    """Bytes of the parameters that an argument is: in Triton extents and strides follow a descriptor."""
-    if argument.kind == "scalar":
-        return [SCALAR_BYTES[argument.type or ""]]
-    if argument.kind != "tensor_map":
-        return [_POINTER_BYTES]
-    rank = len(argument.box or ()) if triton else 0
-    return [_MAP_BYTES, *[4] * rank, *[8] * rank]
-
-
 def _described(kernel: Kernel) -> list[tuple[int, int]]:
     """Of each parameter that a description leads to the argument's number and the bytes."""
     described = []
-    triton = kernel.triton is not None
     for number, argument in enumerate(kernel.arguments):
-        described += [(number, size) for size in _bytes(argument, triton)]
+        if argument.kind == "scalar":
+            sizes = [SCALAR_BYTES[argument.type or ""]]
+        elif argument.kind == "tensor_map":
+            # In Triton extents and strides follow a descriptor.
+            rank = len(argument.box or ()) if kernel.triton else 0
+            sizes = [_MAP_BYTES, *[4] * rank, *[8] * rank]
+        else:
+            sizes = [_POINTER_BYTES]
+        described += [(number, size) for size in sizes]
     return described
 
 

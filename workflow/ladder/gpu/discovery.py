@@ -77,33 +77,24 @@ def _named(name: str, gpus: Sequence[FoundGpu], order: str | None) -> FoundGpu:
     accepted = (
         f"a number from 0 to {len(gpus) - 1}, or a UUID or its beginning: {uuids}"
     )
-    if name.startswith("MIG-"):
-        raise refuse(
-            "environment",
-            _CHOSEN,
-            name,
-            accepted,
-            why="slices of a GPU in MIG mode are not measured",
-        )
-    if name.isdigit() and order != "PCI_BUS_ID" and len({gpu.name for gpu in gpus}) > 1:
-        why = f"this host's GPUs differ, and CUDA numbers them by speed unless {_ORDER} is PCI_BUS_ID"
-        raise refuse(
-            "environment",
-            _CHOSEN,
-            name,
-            f"a UUID, or {_ORDER}=PCI_BUS_ID with it: {uuids}",
-            why=why,
-        )
+    why = ""
+    models = {gpu.name for gpu in gpus}
     match = [
         gpu
         for gpu in gpus
         if name == str(gpu.index) or (len(name) > 4 and gpu.uuid.startswith(name))
     ]
-    if len(match) != 1:
-        raise refuse("environment", _CHOSEN, name, accepted)
-    if match[0].mig:
-        raise refuse("environment", _CHOSEN, name, f"another GPU of {uuids}", why=_MIG)
-    return match[0]
+    if name.startswith("MIG-"):
+        why = "slices of a GPU in MIG mode are not measured"
+    elif name.isdigit() and order != "PCI_BUS_ID" and len(models) > 1:
+        accepted = f"a UUID, or {_ORDER}=PCI_BUS_ID with it: {uuids}"
+        why = f"this host's GPUs differ, and CUDA numbers them by speed unless {_ORDER} is PCI_BUS_ID"
+    elif len(match) == 1 and match[0].mig:
+        accepted = f"another GPU of {uuids}"
+        why = _MIG
+    elif len(match) == 1:
+        return match[0]
+    raise refuse("environment", _CHOSEN, name, accepted, why)
 
 
 def driver_version() -> str | None:
