@@ -20,6 +20,7 @@ from ladder.measure.plan_records import PlanRecords
 from ladder.measure.store import Records, read_store
 from ladder.model.errors import LadderError
 from ladder.model.plan_file import read_plan
+from ladder.model.record import Conditions, Record
 from ladder.model.schemas import SWEEP_TABLES
 from ladder.model.sweep import Sweep
 from ladder.results import tables
@@ -284,6 +285,30 @@ def test_where_a_compiler_is_missing_published_records_stand_in_and_own_cells_ar
     assert set(there["status"]) == {"ok"}
     nothing = collect_sweep(replace(view, records=Records(), fall_back=True))["timings"]
     assert set(nothing["status"]) == {"unsupported"}, "where there is none, the reason"
+
+
+def test_of_records_of_other_conditions_the_latest_stands_in_and_the_sweeps_own_first(
+    tmp_path: Path,
+) -> None:
+    lab = Lab(tmp_path)
+    lab.record(["tensor_ladder"])
+    view = lab.view("tensor_ladder")
+    _, task = next(view.launched())
+    today = view.current_record(task)
+    assert today
+    old, new = (
+        replace(today, time=time, sweep="other", conditions=Conditions())
+        for time in ("2026-01-01T00:00:00Z", "2026-02-01T00:00:00Z")
+    )
+    own = replace(old, sweep=view.plan.sweep)
+
+    def standing_in(*records: Record) -> Record | None:
+        past = replace(view, records=Records().add(records), fall_back=True)
+        return past.current_record(task)
+
+    assert standing_in(old, new) == new
+    assert standing_in(own, new) == own
+    assert standing_in() is None
 
 
 def test_a_size_the_kernel_does_not_support_is_recorded(fresh: Lab) -> None:

@@ -140,9 +140,9 @@ class PlanRecords:
         tree = tree_conditions(self.plan, task, cell.regime)
         record = self.records.latest(cell, tree, self.on, self.counts)
         if record is None and self.fall_back:
-            for other in self.records.of(cell):
-                if record is None or other.sweep == self.plan.sweep:
-                    record = other
+            others = self.records.of(cell)
+            of_sweep = [other for other in others if other.sweep == self.plan.sweep]
+            record = next(reversed(of_sweep or others), None)
         return record and standing(self.same_conditions(record))
 
     def is_current(self, task: Task, record: Record) -> bool:
