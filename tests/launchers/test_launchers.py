@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pytest
 from conftest import GEMMS, ROOT, make_project
+from ladder.catalogue.settings import set_up
 from ladder.catalogue.sweeps import make_sweep
 from ladder.cli.app import main
 from ladder.cli.judge import LINE, launched, measured
-from ladder.model.folders import Project
 from ladder.model.record import Record
 from ladder.model.schemas import STATUSES
 from measuring import on_gpu
@@ -86,7 +86,8 @@ def records(project: Path) -> Mapping[str, dict[str, Record]]:
         "cell_seconds": 0.2,
         "warm_below_us": 2000,
     }
-    view, _ = measured(Project(project), sweep, {"measure": settings})
+    setup = set_up(project, (), {"measure": settings, "device": "auto"})
+    view, _ = measured(setup, sweep)
     found: dict[str, dict[str, Record]] = {name: {} for name in kernels}
     for task in view.plan.tasks:
         for regime in view.plan.regimes:

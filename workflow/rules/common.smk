@@ -39,6 +39,7 @@ try:
         [Path(file) for file in workflow.overwrite_configfiles],
         over=parse_over(WORDS),
     )
+    FOLDER = RUN.folder.root.as_posix()
     RULE_INPUTS = SimpleNamespace(**RUN.cached_on_disk(_rule_inputs))
     RULE_INPUTS.sweeps = {
         name: SimpleNamespace(**sweep) for name, sweep in RULE_INPUTS.sweeps.items()
@@ -74,7 +75,6 @@ if "gpu" not in workflow.global_resources:
 # Analysis takes less than a minute: all of its steps run again after any change of kernels, package or documents.
 TREE = tree_digest(Path())
 
-FOLDER = RUN.folder.root.as_posix()
 LOGS = f"{FOLDER}/logs"
 FORMATS = ["csv", "parquet"]
 

@@ -136,9 +136,6 @@ def set_up(
 ) -> Setup:
     """The settings of a run, checked for themselves, and its device. Raises LadderError for the first mistake."""
     project = Project(root)
-    if project.results.exists() and not project.results.is_dir():
-        accepted = "a folder is expected, for runs and publications"
-        raise LadderError(f"{project.results}: {accepted}")
     config = read_settings(project, files, over or {})
     least, most = config.measure.min_pairs, config.measure.max_pairs
     if least > most:

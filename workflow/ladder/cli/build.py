@@ -10,10 +10,9 @@ import typer
 from ladder.build.cache import Cache
 from ladder.build.nvrtc import refuse_options
 from ladder.build.variants import CompileRequests
-from ladder.catalogue.config import Config as Settings
 from ladder.catalogue.plans import plan_edges, plan_sweep
 from ladder.catalogue.runs import Run
-from ladder.catalogue.settings import choose_device, read_settings
+from ladder.catalogue.settings import Setup, set_up
 from ladder.catalogue.sweeps import chosen_cells
 from ladder.cli.load import settings_of, sweeps_of
 from ladder.cli.options import (
@@ -28,37 +27,39 @@ from ladder.cli.options import (
 )
 from ladder.model.errors import LadderError
 from ladder.model.files import replace_file
-from ladder.model.folders import Project, PublishedFolder, RunFolder
+from ladder.model.folders import PublishedFolder, RunFolder
 from ladder.model.plan import Plan
 from ladder.model.plan_file import read_facts, to_json
 from ladder.model.sweep import Sweep
 
 
+def requests_of(setup: Setup, sweep: Sweep) -> CompileRequests:
+    """What to compile for a sweep, which may be none of the project's."""
+    options = setup.config.compile.options
+    return CompileRequests(sweep, setup.project.include, setup.arch, options)
+
+
 def compiled(
-    checkout: Project,
-    sweep: Sweep,
-    settings: Settings,
-    arch: str,
-    jobs: int,
-    published: Path | None = None,
+    setup: Setup, sweep: Sweep, jobs: int, published: Path | None = None
 ) -> Plan:
     """The plan of a sweep, with what is known of its kernels; those that are not in the cache are compiled.
 
     `published`: folder whose facts stand in for the compiler, where nothing is launched. Raises LadderError where the
     set-up is at fault, and not a kernel.
     """
-    compiling = settings.compile
-    refuse_options(arch, compiling.options)
-    requests = CompileRequests(sweep, checkout.include, arch, compiling.options)
+    compiling = setup.config.compile
+    refuse_options(setup.arch, compiling.options)
+    requests = requests_of(setup, sweep)
     facts = read_facts(PublishedFolder(published).facts) if published else None
-    cache = Cache(checkout.root / compiling.cache, facts)
+    cache = Cache(setup.project.root / compiling.cache, facts)
     answers = cache.fill(requests.requests, jobs, compiling.timeout_s)
     for harness in requests.harness.values():
         answer = answers[harness.key]
         if answer["status"] != "ok":
             raise LadderError(f"{harness.source}: {answer['reason']}")
-    plan = plan_sweep(sweep, settings, arch)
-    return requests.planned(replace(plan, edges=plan_edges(sweep, arch)), answers)
+    plan = plan_sweep(sweep, setup.config, setup.arch)
+    edges = plan_edges(sweep, setup.arch)
+    return requests.planned(replace(plan, edges=edges), answers)
 
 
 def compiled_facts(run: Run, published: PublishedFolder) -> dict[str, dict[str, Any]]:
@@ -66,12 +67,11 @@ def compiled_facts(run: Run, published: PublishedFolder) -> dict[str, dict[str, 
 
     By the last of a request's keys, which is the same on a host without its compiler.
     """
-    compiling = run.config.compile
-    cache = Cache(run.project.root / compiling.cache, read_facts(published.facts))
+    kept = run.project.root / run.config.compile.cache
+    cache = Cache(kept, read_facts(published.facts))
     facts = dict[str, dict[str, Any]]()
-    target = (run.project.include, run.arch, compiling.options)
     for sweep in run.every_sweep.values():
-        for request in CompileRequests(sweep, *target).requests:
+        for request in requests_of(run, sweep).requests:
             if (answer := cache.facts(request)) is not None:
                 facts[request.keys[-1]] = answer
     return facts
@@ -96,12 +96,11 @@ def prepare(
 ) -> None:
     """Plan a sweep, and compile its kernels that are not in the cache. What does not compile is recorded as such."""
     # Not the whole run: checking its other sweeps takes ten times as long.
-    checkout = project(context)
-    settings = read_settings(checkout, configfile or (), settings_of(config, arch=arch))
+    over = settings_of(config, arch=arch)
+    setup = set_up(project(context).root, configfile or (), over)
     whole = sweeps_of(context, [sweep])[sweep]
-    _, target = choose_device(settings)
-    cells = chosen_cells(whole, settings.sweeps)
-    plan = compiled(checkout, cells, settings, target, jobs, published)
+    cells = chosen_cells(whole, setup.config.sweeps)
+    plan = compiled(setup, cells, jobs, published)
     write_plan(plan, RunFolder(folder))
     for name, facts in plan.variants.items():
         if facts["status"] != "ok":

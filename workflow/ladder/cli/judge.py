@@ -23,7 +23,7 @@ from ladder.catalogue.kernels import (
     load_kernels,
     problem_name,
 )
-from ladder.catalogue.settings import choose_device, read_settings
+from ladder.catalogue.settings import Setup, set_up
 from ladder.catalogue.sweeps import make_sweep
 from ladder.cli.app import (
     NOT_JUDGED,
@@ -76,17 +76,9 @@ def usual_size(problem: Problem) -> Any:
     return _SIZES.get(problem.name, "2**26" if len(problem.size_fields) == 1 else 8192)
 
 
-def compiled_here(checkout: Project, sweep: Sweep, over: Mapping[str, Any]) -> Plan:
-    """Compile a sweep for the architecture that is asked for, else for this host's GPU, else for the usual one."""
-    settings = read_settings(checkout, (), {**over, "device": "auto"})
-    _, arch = choose_device(settings)
-    return compiled(checkout, sweep, settings, arch, os.cpu_count() or 1)
-
-
 def measured(
-    checkout: Project,
+    setup: Setup,
     sweep: Sweep,
-    over: Mapping[str, Any],
     on_records: Callable[[PlanRecords, str], None] = lambda view, device: None,
 ) -> tuple[PlanRecords, str]:
     """Compile and measure a sweep in a temporary folder: its plan with the records, and the GPU's name.
@@ -101,7 +93,7 @@ def measured(
     if not find_spec("nvmath"):
         wanted = "the extra [gpu] (docs/judge.md), or judge with --compile-only"
         raise LadderError(f"what launches on a GPU is not installed: {wanted}")
-    plan = compiled_here(checkout, sweep, over)
+    plan = compiled(setup, sweep, os.cpu_count() or 1)
     for task in plan.tasks:
         if task.reference is not None:
             name = task.reference.variant
@@ -114,7 +106,8 @@ def measured(
     jobs = min(len(names), len(of_one_model(gpus, "")))
     interrupted = threading.Event()
     uuids = {gpu.uuid for gpu in gpus}
-    choices = checkout.root / CHOICES
+    root = setup.project.root
+    choices = root / CHOICES
     earlier = read_store(choices).of_sessions(
         lambda session: session.gpu.get("uuid") in uuids
     )
@@ -129,7 +122,7 @@ def measured(
                 raise LadderError("interrupted")
             on_records(view, device)
 
-        job.measure(write_plan(share, folder), share, folder, checkout.root, look)
+        job.measure(write_plan(share, folder), share, folder, root, look)
         return read_store(folder.records)
 
     with (
@@ -485,7 +478,8 @@ def judge(
             continue
         group = kernel.problem.name, dtype or next(iter(kernel.dtypes))
         groups.setdefault(group, {})[kernel.name] = kernel
-    settings = settings_of(config, arch=arch)
+    over = settings_of(config, arch=arch, device="auto")
+    setup = set_up(checkout.root, (), over)
     sizes = [parse_yaml(word, f"{LINE}: --size") for word in size or ()]
     # All of them, so that no mistake is found behind an hour of measuring.
     sweeps = list[tuple[Sweep, dict[str, Kernel]]]()
@@ -514,12 +508,12 @@ def judge(
     for sweep, members in sweeps:
         try:
             if compile_only:
-                plan = compiled_here(checkout, sweep, settings)
+                plan = compiled(setup, sweep, os.cpu_count() or 1)
                 for name in members:
                     alone = only_of(plan, [name])
                     judging.say(alone, "", compiled_cells(alone))
             else:
-                view, device = measured(checkout, sweep, settings, judging.look)
+                view, device = measured(setup, sweep, judging.look)
                 judging.look(view, device, last=True)
         except LadderError as error:
             judging.give_up(members, error)
@@ -546,7 +540,8 @@ def reproduce(
     print(reproduction.published_text(row, read_environment(published)))
     sweep = sweeps_of(context, [row["sweep"]])[row["sweep"]]
     alone = reproduction.alone(sweep, row)
-    view, gpu = measured(project(context), alone, settings_of(config))
+    setup = set_up(project(context).root, (), settings_of(config, device="auto"))
+    view, gpu = measured(setup, alone)
     now = reproduction.again(view, row)
     print(reproduction.measured_text(row, now, gpu))
     raise typer.Exit(int(reproduction.inside(row, now) is False))

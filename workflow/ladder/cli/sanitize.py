@@ -38,7 +38,7 @@ def sanitize(
     gpus, program = sanitizer.needed()
     catalog = {name: run.catalog[name] for name in kernel or run.catalog}
     for sweep in sanitizer_sweeps(catalog, run.every_sweep):
-        plan = compiled(run.project, sweep, run.config, run.arch, jobs)
+        plan = compiled(run, sweep, jobs)
         path = write_plan(plan, folder)
         rows += sanitizer.sanitize(path, plan, run.project.root, gpus, program)
     before = (read_json(folder.sanitizer) or {}) if kernel else {}

@@ -112,7 +112,10 @@ class Project:
         ]
 
     def run(self, run: str, device: str) -> RunFolder:
-        """Raises LadderError where run or device is no plain name."""
+        """Raises LadderError where run or device is no plain name, and where results/ is no folder."""
+        if self.results.exists() and not self.results.is_dir():
+            accepted = "a folder is expected, for runs and publications"
+            raise LadderError(f"{self.results}: {accepted}")
         return RunFolder(self.results / _plain("run", run) / _plain("device", device))
 
 
