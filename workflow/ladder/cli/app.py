@@ -151,7 +151,7 @@ def write_verdict(file: Path | None, document: Mapping[str, Any]) -> None:
             lines.write(f"{line}\n")
 
 
-def _run(words: Sequence[str], mistake: int, crash: int) -> tuple[int, str]:
+def _run(words: Sequence[str]) -> tuple[int, str | None]:
     """Run one step: its exit code, and why it came to no end. Raises BrokenPipeError where nobody reads on."""
     try:
         try:
@@ -160,27 +160,27 @@ def _run(words: Sequence[str], mistake: int, crash: int) -> tuple[int, str]:
             sys.stdout.flush()
     except LadderError as error:
         logging.error("error: %s", error)
-        return mistake, str(error)
+        return MISTAKE, str(error)
     except SystemExit as leave:
         cause = leave.__context__
         if isinstance(cause, BrokenPipeError):
             raise cause from None
         if isinstance(cause, typer.Exit):
-            return cause.exit_code, ""
+            return cause.exit_code, None
         # Typer has shown it.
         said = getattr(cause, "format_message", lambda: str(cause))
-        return mistake, said()
+        return MISTAKE, said()
     except BrokenPipeError:
         raise
     except OSError as error:
         place = error.filename2 or error.filename  # of a copy, the place that is full
         reason = f"{place}: {error.strerror}" if place else str(error)
         logging.error("error: %s", reason)
-        return mistake, reason
+        return MISTAKE, reason
     except Exception as error:
         logging.exception("the program failed; this is no mistake of yours:")
-        return crash, f"the program failed: {error!r}"
-    return 0, ""
+        return CRASH, f"the program failed: {error!r}"
+    return 0, None
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -192,7 +192,6 @@ def main(arguments: list[str] | None = None) -> int:
     if sys.stdout is None:  # closed by who started it
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     judges = next((word for word in words if word in STEPS), "") == "judge"
-    mistake, crash, unread = (UNJUDGED,) * 3 if judges else (MISTAKE, CRASH, 0)
     if isinstance(sys.stdout, io.TextIOWrapper):
         # Of a terminal that knows no "…" or "µ".
         sys.stdout.reconfigure(errors="replace")
@@ -200,12 +199,13 @@ def main(arguments: list[str] | None = None) -> int:
     with contextlib.suppress(OSError):  # What cannot be written will be said.
         file = _emptied_json(words) if judges else None
     try:
-        code, reason = _run(words, mistake, crash)
+        code, reason = _run(words)
     except BrokenPipeError:
         # The reader, such as `head`, has what it wanted; the interpreter must not try to flush the rest.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        return unread
-    if reason:
-        with contextlib.suppress(OSError):
-            write_verdict(file, NOT_JUDGED | {"reason": reason})
-    return code
+        return UNJUDGED if judges else 0
+    if not judges or reason is None:
+        return code
+    with contextlib.suppress(OSError):
+        write_verdict(file, NOT_JUDGED | {"reason": reason})
+    return UNJUDGED
