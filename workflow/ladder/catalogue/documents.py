@@ -16,6 +16,7 @@ from ladder.model.errors import File, LadderError, refuse, refuse_unknown, withi
 from ladder.model.expressions import whole
 from ladder.model.files import read_text
 from ladder.model.problem import Problem
+from ladder.problems.registry import PROBLEMS
 
 _MOST_FIELDS, _MOST_CHARACTERS, _MOST_LEVELS, _LONGEST = 1000, 1_000_000, 50, 3000
 Kind = TypeVar("Kind", bound=Document)
@@ -99,12 +100,11 @@ def read_yaml(path: Path) -> dict[str, Any]:
     return document
 
 
-def parse(
-    kind: type[Kind], document: Mapping[str, Any], file: File, **context: Any
-) -> Kind:
-    """Hold a document to its model. Raises LadderError for the first mistake; `context` is handed to validators."""
+def parse(kind: type[Kind], document: Mapping[str, Any], file: File) -> Kind:
+    """Hold a document to its model. Raises LadderError for the first mistake."""
+    context = {"file": file, "problems": PROBLEMS}
     with reading(file):
-        return kind.model_validate(document, context={"file": file, **context})
+        return kind.model_validate(document, context=context)
 
 
 def parse_size(problem: Problem, given: Any, file: Path, where: str) -> dict[str, int]:

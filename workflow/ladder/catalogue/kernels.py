@@ -3,6 +3,7 @@
 import keyword
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from ladder.model.kernel import Argument, Kernel, Variant
 from ladder.model.plan import L2_PROMOTIONS
 from ladder.model.problem import ELEMENT_BYTES, WEIGHTS
 from ladder.model.schemas import SIZE_COLUMNS
-from ladder.problems.registry import PROBLEMS, problem_of
+from ladder.problems.registry import problem_of
 
 
 def load_kernel(path: Path) -> Kernel:
@@ -24,7 +25,7 @@ def load_kernel(path: Path) -> Kernel:
     fields = read_yaml(path)
     if "problem" in fields:
         fields["problem"] = problem_name(fields["problem"], path.parent)
-    return check_kernel(parse(Kernel, fields, path, problems=PROBLEMS))
+    return make_kernel(path, fields)
 
 
 def problem_name(given: Any, folder: Path) -> Any:
@@ -47,9 +48,12 @@ def problem_name(given: Any, folder: Path) -> Any:
         return problem_of(str(path), definition).name
 
 
-def check_kernel(kernel: Kernel) -> Kernel:
-    """The kernel, held to its files and its problem. Raises LadderError for the first mistake."""
-    path = kernel.path
+def make_kernel(path: Path, fields: Mapping[str, Any]) -> Kernel:
+    """The kernel that the fields of a description at `path` say, held to its files and its problem.
+
+    Raises LadderError for the first mistake.
+    """
+    kernel = parse(Kernel, fields, path)
     if not kernel.source.is_file():
         if kernel.file:
             field = "launcher.file" if kernel.launcher else "cubin"

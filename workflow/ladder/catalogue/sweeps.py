@@ -243,7 +243,7 @@ class _SweepFile:
         root: Path,
     ) -> None:
         self.path, self.root = path, root
-        self.document = parse(SweepDocument, fields, path, problems=PROBLEMS)
+        self.document = parse(SweepDocument, fields, path)
         self.problem = self.document.problem
         self.kernels = {
             name: kernel
@@ -615,8 +615,8 @@ def load_sweeps(
         raise LadderError(f"{folder}: no sweep (*.yaml) found")
     if chosen is not None:
         paths = named(chosen, paths)
-        return {name: load_sweep(path, catalog) for name, path in paths.items()}
     sweeps = [load_sweep(path, catalog) for path in paths.values()]
-    problems = list(PROBLEMS)
-    sweeps.sort(key=lambda sweep: (problems.index(sweep.problem.name), sweep.name))
+    if chosen is None:
+        problems = list(PROBLEMS)
+        sweeps.sort(key=lambda sweep: (problems.index(sweep.problem.name), sweep.name))
     return {sweep.name: sweep for sweep in sweeps}

@@ -16,11 +16,11 @@ from typing import Annotated, Any
 
 import typer
 
-from ladder.catalogue.documents import parse, parse_yaml, refuse_name
+from ladder.catalogue.documents import parse_yaml, refuse_name
 from ladder.catalogue.kernels import (
-    check_kernel,
     load_kernel,
     load_kernels,
+    make_kernel,
     problem_name,
 )
 from ladder.catalogue.settings import Setup, set_up
@@ -269,7 +269,7 @@ def launched(
         document["weights"] = "none"
     whole = Path(os.path.abspath(path))
     with by_option(whole):
-        return check_kernel(parse(Kernel, document, whole, problems=PROBLEMS))
+        return make_kernel(whole, document)
 
 
 def references_of(
