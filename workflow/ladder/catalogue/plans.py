@@ -136,27 +136,22 @@ def _choices(plan: Plan, parameters: Iterable[str]) -> Iterator[Cell]:
                 yield choice
 
 
-def sizes_to_verify(variant: Variant, arch: str) -> list[Size]:
-    """Of each group of sizes at which kernels break the first that a variant takes on `arch`."""
-    sizes: list[Size] = []
-    for group in variant.kernel.problem.edges(variant.params, variant.dtype):
-        supported = [size for size in group if variant.absent(size, arch) is None]
-        sizes += supported[:1]
-    return sizes
-
-
 def plan_edges(sweep: Sweep, arch: str) -> dict[str, tuple[Edge, ...]]:
     """Where else each variant of a sweep, and each kernel that one is timed against, is verified.
 
+    Of each group of sizes at which kernels break that is the first that the variant takes on `arch`.
     Raises LadderError for one that is right at none of those sizes.
     """
     edges = {}
     unlaunched = sweep.never_launched(arch)
     launched = [variant for variant in sweep.variants if variant not in unlaunched]
     for variant in sorted(launched, key=lambda variant: variant.id):
-        kernel, sizes = variant.kernel, sizes_to_verify(variant, arch)
+        kernel, sizes = variant.kernel, list[Size]()
+        groups = kernel.problem.edges(variant.params, variant.dtype)
+        for group in groups:
+            supported = [size for size in group if variant.absent(size, arch) is None]
+            sizes += supported[:1]
         if not sizes:
-            groups = kernel.problem.edges(variant.params, variant.dtype)
             asked = ", ".join(size_label(size) for group in groups for size in group)
             raise LadderError(
                 f"{kernel.path}: constraints: {variant.id} can be verified at none of the sizes {asked}: "

@@ -26,15 +26,6 @@ class Run(Setup):
     plans: Mapping[str, Plan]
 
 
-def external_files(plans: Mapping[str, Plan]) -> dict[str, str]:
-    """Files of external references, which may lie in any folder, with their digests."""
-    return {
-        external.file: external.sha256
-        for plan in plans.values()
-        for external in plan.external.values()
-    }
-
-
 def load(setup: Setup) -> Run:
     """Load and check everything a run reads. Raises LadderError for the first mistake found."""
     # CUDA, which those do without who are given a run.

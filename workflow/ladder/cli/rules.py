@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ladder.catalogue.runs import Run, external_files, load
+from ladder.catalogue.runs import Run, load
 from ladder.catalogue.settings import Setup
 from ladder.claims.ledger import check_claims
 from ladder.cli.build import requests_of
@@ -29,11 +29,11 @@ def _prepare_digest(run: Run, sweep: Sweep) -> str:
     code = [*PACKAGE.glob("build/*.py"), *PACKAGE.glob("model/*.py")]
     compiler = digest_files(code, PACKAGE)
     # A variant is verified at further sizes too, of which the plan says nothing.
-    launches = dict[str, str]()
-    for variant in sweep.variants:
-        kernel = variant.kernel
-        if kernel.name not in launches:
-            launches[kernel.name] = kernel.model_dump_json(include=_LAUNCHED)
+    kernels = {variant.kernel.name: variant.kernel for variant in sweep.variants}
+    launches = {
+        name: kernel.model_dump_json(include=_LAUNCHED)
+        for name, kernel in kernels.items()
+    }
     return digest_json([plan, harness, keys, compiler, launches])
 
 
@@ -60,8 +60,13 @@ def rule_inputs(setup: Setup) -> dict[str, Any]:
     run = load(setup)
     check_claims(run.sweeps, run.config.measure.precision)
     sweeps = {**run.every_sweep, **run.sweeps}
+    # Files of external references may lie in any folder.
+    external = dict[str, str]()
+    for plan in run.plans.values():
+        for reference in plan.external.values():
+            external[reference.file] = reference.sha256
     return {
         "sweeps": {name: _sweep(run, sweep) for name, sweep in sweeps.items()},
         "chosen": list(run.sweeps),
-        "external": external_files(run.plans),
+        "external": external,
     }
