@@ -1,4 +1,4 @@
-"""Steps from records to tables, verdicts and figures: they need neither a GPU nor the compiler.
+"""Steps from records to tables, verdicts, figures and report: they need neither a GPU nor the compiler.
 
 Slow imports stand inside the step that needs them.
 """
@@ -11,12 +11,20 @@ import pandas as pd
 import typer
 
 from ladder.cli.load import sweeps_of
-from ladder.cli.options import Folder, Into, Published, SweepNames, project
+from ladder.cli.options import (
+    Beside,
+    Folder,
+    Into,
+    Published,
+    SweepNames,
+    project,
+    with_tables,
+)
 from ladder.measure.plan_records import PlanRecords
 from ladder.measure.store import read_store
 from ladder.model.document import AN_ARCH, ARCH
 from ladder.model.errors import refuse
-from ladder.model.files import write_json
+from ladder.model.files import replace_file, write_json
 from ladder.model.folders import PublishedFolder, RunFolder
 from ladder.model.plan_file import read_plan
 from ladder.model.schemas import SAMPLES, SWEEP_TABLES
@@ -30,6 +38,7 @@ from ladder.results.environment import (
 )
 from ladder.results.publish import copy_beside, kept_rows
 from ladder.results.published_records import records_of, write_samples
+from ladder.results.run_data import RunData
 from ladder.results.statistics import count
 
 
@@ -126,7 +135,6 @@ def figures(
     from ladder.report.answers import titles
     from ladder.report.figures.registry import draw_sweeps
     from ladder.report.links import Links
-    from ladder.results.run_data import RunData
 
     folder = RunFolder(folder_)
     source = into or folder.tables
@@ -139,3 +147,21 @@ def figures(
     drawn = draw_sweeps(data.parts.values(), into or folder.figures, jobs, titles_)
     for done, name in enumerate(drawn, 1):
         logging.info("[%d/%d] %s", done, len(data.parts), name)
+
+
+def report(
+    context: typer.Context, folder_: Folder, sweeps: SweepNames, beside: Beside = None
+) -> None:
+    """Write report.md, evidence.md, methodology.md, sweeps/NAME.md, and index.html, which holds all tables."""
+    from ladder.page.document import render
+    from ladder.report.document import write
+
+    folder = RunFolder(folder_)
+    paths = {name: folder.plan(name) for name in sweeps}
+    plans = {name: read_plan(path) for name, path in paths.items() if path.is_file()}
+    runs = [*map(with_tables, beside or ())]
+    data = RunData.read(folder, sweeps_of(context, sweeps))
+    others = [(run, RunData.read(run, data.sweeps)) for run in runs]
+    write(folder, data, plans, beside=others)
+    page = render(folder, data, project(context).root, others)
+    replace_file(folder.page, page.encode("utf-8"))

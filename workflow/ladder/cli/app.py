@@ -30,7 +30,7 @@ STEPS = {
     "environment": "analyse",
     "claims": "analyse",
     "figures": "analyse",
-    "report": "report",
+    "report": "analyse",
     "publish": "publish",
     "judge": "judge",
     "reproduce": "judge",
