@@ -86,8 +86,8 @@ class Numbers(Lookups):
         ends = gain.predicted if gain.predicted.known else gain.measured
         return f"{gain.value:.2f} ({ends.low:.2f} to {ends.high:.2f})"
 
-    def on_rarer_gpus(self, row: Row) -> str:
-        """A row's speed over its reference as GPUs of the rarer kind read it: see docs/trust.md."""
+    def on_slow_gpus(self, row: Row) -> str:
+        """A row's speed over its reference as GPUs that copy slowly read it: see docs/trust.md."""
         readings = pd.read_csv(UNSEEN / "first_screen.csv")
         same = ["sweep", "variant", "reference", "regime", "m", "n", "k"]
         cell = (readings[same] == pd.Series({name: row[name] for name in same})).all(
