@@ -19,6 +19,10 @@ from unseen import main, readings, unseen, when_new
 
 PUBLISHED = Project(ROOT).published("nvidia-h200")
 
+NEEDS_HISTORY = pytest.mark.skipif(
+    (ROOT / ".git/shallow").exists(),
+    reason="the clone is shallow: git does not know what was published before",
+)
 AUTHOR = ["-c", "user.name=Test", "-c", "user.email=test@example.com"]
 
 
@@ -120,10 +124,9 @@ def test_trust_is_of_the_published_ranges_alone(tmp_path: Path) -> None:
     )
 
 
+@NEEDS_HISTORY
 @pytest.mark.published
 def test_the_table_is_of_the_ranges_that_were_published_before(tmp_path: Path) -> None:
-    if (ROOT / ".git/shallow").exists():
-        pytest.skip("the clone is shallow: git does not know what was published before")
     main(PUBLISHED.root, tmp_path)
     made, kept = (
         tables.read("unseen", folder)
@@ -191,10 +194,9 @@ def test_the_page_on_trust_says_how_far_ranges_held() -> None:
         assert text.replace("%", " %") in said
 
 
+@NEEDS_HISTORY
 @pytest.mark.published
 def test_the_page_on_trust_says_on_which_gpu_ranges_held_least() -> None:
-    if (ROOT / ".git/shallow").exists():
-        pytest.skip("the clone is shallow: git does not know what was published before")
     found = when_new(PUBLISHED.root).groupby("gpu_uuid")
     gpus = found["covered"].agg(["size", "mean"]).join(found["started"].max())
     many = gpus[gpus["size"] >= 500]

@@ -38,19 +38,12 @@ const flow = (values) => `{${Object.entries(values).map(([name, value]) => `${na
 
 const SETUP = ". .venv/bin/activate"; // in the checkout, after make
 
-/** A reference that no row is about: the variant's own kernel with other parameters, which its name tells. */
-function withoutRow(name, own) {
-  const [kernel, , ...changes] = name.split("-");
-  if (kernel !== own.kernel) return null;
-  return flow({ kernel, params: flow({ ...own.params, ...Object.fromEntries(changes.map((one) => one.split("="))) }) });
-}
-
 /** The line that judges a row's kernel at a size, against its reference or, with `quickest`, the fastest library; null where it has none. */
 function judgeCommand(run, place, size, quickest = false) {
   const { rows } = run, about = run.sweeps[rows.sweep[place]], own = run.variants.get(rows.variant[place]);
   const file = PAGE.kernels[rows.kernel[place]]?.file.replace(/\.(cu|py)$/, ".yaml");
-  const against = rows.reference[place], other = run.variants.get(against);
-  const known = other ? flow({ kernel: other.kernel, params: flow(other.params) }) : about?.libraries.includes(against) ? against : withoutRow(against, own);
+  const against = rows.reference[place], other = run.variants.get(against) ?? about?.references[against];
+  const known = other ? flow({ kernel: other.kernel, params: flow(other.params) }) : about?.libraries.includes(against) ? against : null;
   if (!file || !known) return null;
   const words = ["python", "-m", "ladder", "judge", file, "--dtype", rows.dtype[place]];
   if (rows.layout[place]) words.push("--layout", rows.layout[place]);

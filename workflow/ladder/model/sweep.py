@@ -181,3 +181,10 @@ class Sweep:
             f"{self.name}-{index}-{figure.kind}.png"
             for index, figure in enumerate(self.figures, 1)
         ]
+
+    def figure_name(self, kind: str) -> str:
+        """File of the first figure of a kind; empty without one."""
+        for figure, name in zip(self.figures, self.figure_names(), strict=True):
+            if figure.kind == kind:
+                return name
+        return ""

@@ -17,7 +17,6 @@ from ladder.model.cell import size_label
 from ladder.model.files import read_text
 from ladder.model.folders import RunFolder
 from ladder.model.kernel import Variant
-from ladder.model.schemas import TableRow
 from ladder.model.sweep import Sweep
 from ladder.report.answers import Answer, answers
 from ladder.report.choices import THREE_PRODUCTS, rankings
@@ -65,13 +64,13 @@ def _plain(value: Any) -> Any:
     return None if pd.isna(value) or value in infinite else value
 
 
-def columns(data: DataFrame) -> TableRow:
+def columns(data: DataFrame) -> dict[str, Any]:
     """Column -> its values, or where these repeat its `words` with the `codes` of the rows, -1 for none.
 
     Where rows in succession mostly have the same code, it stands once, and `lengths` say for how many rows.
     Empty columns are absent, and those in `UNSEEN`.
     """
-    embedded = TableRow()
+    embedded = dict[str, Any]()
     for name in data.columns[data.notna().any()].difference(UNSEEN, sort=False):
         column = data[name]
         codes, words = pd.factorize(column)
@@ -92,10 +91,15 @@ _REPEATED = 4
 """How often a number occurs on average in a column of codes, and how long runs of equal codes are, if these do."""
 
 
-def _sweep(data: SweepData) -> TableRow:
-    """What charts and details need to know of a sweep. `fastest`: the places in timings of the fastest at each size."""
+def _sweep(data: SweepData) -> dict[str, Any]:
+    """What charts and details need to know of a sweep.
+
+    `fastest`: the places in timings of the fastest at each size. `references`: the kernels that its variants are timed
+    against, by the names that timings have for them.
+    """
     sweep = data.sweep
     rungs = {entry.variant.id: entry.technique for entry in sweep.entries}
+    against = [sweep.reference.variant_for(entry.variant) for entry in sweep.entries]
     return {
         "title": sweep.title,
         "question": sweep.question,
@@ -107,6 +111,10 @@ def _sweep(data: SweepData) -> TableRow:
         "shapes": data.over_shapes,
         "findings": _html(unlinked(said("findings", data=data))),
         "libraries": [*sweep.problem.libraries],
+        "references": {
+            variant.id: {"kernel": variant.kernel.name, "params": {**variant.params}}
+            for variant in filter(None, against)
+        },
         "steps": _steps(data),
         "one": data.names.get(changed_by_all(data), ""),
         "own_baselines": [*data.own_baselines],
@@ -114,7 +122,7 @@ def _sweep(data: SweepData) -> TableRow:
     }
 
 
-def _steps(data: SweepData) -> list[TableRow]:
+def _steps(data: SweepData) -> list[dict[str, Any]]:
     """The rungs of a ladder in reading order: its gain over the rung `below`, and why; else []."""
     rungs = [] if data.sweep.tuning else steps(data)
     if not any(step.gain.known for step in rungs):
@@ -146,7 +154,7 @@ def _ends(estimate: Estimate) -> list[float | None]:
 def _uses(
     data: RunData,
     places: Mapping[str, int],
-) -> list[TableRow]:
+) -> list[dict[str, Any]]:
     """What to use for each kind of GEMM, layout, size and regime: `places` in timings, the first is recommended.
 
     `multiples`: of those places, what M, N and K are multiples of.
@@ -187,7 +195,7 @@ def _multiples(variant: Variant, size: Mapping[str, int]) -> dict[str, int]:
     return multiples
 
 
-def _card(answer: Answer) -> TableRow:
+def _card(answer: Answer) -> dict[str, Any]:
     """An answer with its sentences as HTML."""
     parts = {
         "": answer.also,
@@ -214,7 +222,7 @@ def run(
     data: RunData,
     name: str,
     beside: RunFolder | None = None,
-) -> TableRow:
+) -> dict[str, Any]:
     """Tables and words of the run in a folder, by this name, for a page that lies in it or in that of another run.
 
     Raises LadderError where its sessions are missing.

@@ -158,12 +158,12 @@ def titles(data: RunData, links: Links) -> dict[str, str]:
 
 
 def _answer(question: Question, data: RunData, links: Links) -> Answer:
-    answer = Answer(**{**vars(question), "sweep": "", "figure": ""})
     sweep = data.sweeps.get(question.sweep)
-    if sweep is not None:
-        kind = f"-{question.figure}.png"
-        files = [name for name in sweep.figure_names() if name.endswith(kind)]
-        answer = replace(answer, sweep=sweep.name, figure=files[0] if files else "")
+    shown = {
+        "sweep": sweep.name if sweep else "",
+        "figure": sweep.figure_name(question.figure) if sweep else "",
+    }
+    answer = Answer(**{**vars(question), **shown})
     lookups = Lookups(data)
     template = TEMPLATES.get_template(f"answers/{question.name}.j2")
     try:

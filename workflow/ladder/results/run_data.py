@@ -57,9 +57,9 @@ class Row(TableRow):
         raise Unmeasured(f"its {name} is not recorded")
 
     @property
-    def params(self) -> TableRow:
+    def params(self) -> dict[str, Any]:
         """The parameters of its variant."""
-        params: TableRow = json.loads(self["params"])
+        params: dict[str, Any] = json.loads(self["params"])
         return params
 
     def metric(self, name: str) -> float:

@@ -77,11 +77,11 @@ NO_GAIN = Gain(UNKNOWN)
 
 def gain(row: Fields) -> Gain:
     """The speed-up of a row of timings.csv over what it was timed against, by its columns speedup* and predicted_*."""
+    measured = estimate(row, "speedup")
     columns = "speedup", "predicted_low", "predicted_high"
     if any(row.get(name) is None for name in columns):
-        return Gain(estimate(row, "speedup"))
-    predicted = Estimate(*(row[name] for name in columns))
-    return Gain(estimate(row, "speedup"), predicted)
+        return Gain(measured)
+    return Gain(measured, Estimate(*(row[name] for name in columns)))
 
 
 def gain_over(row: TableRow, other: TableRow) -> Gain:
