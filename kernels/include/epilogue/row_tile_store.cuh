@@ -19,21 +19,13 @@ __device__ inline void write_rows(RowTile<Element, Rows, Columns>& to, const flo
     if (thread % 32 == 0) mbarrier_arrive(written);
 }
 
-// Stores a panel of a tile, a box of the map, from `row` and `column` on. One thread, which commits.
-__device__ inline void store_panel(const unsigned char* from, const MatrixOfMap& to, int row, int column) {
-    asm volatile(
-        "cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%1, %2, %3}], [%4];" ::"l"(&to.map),
-        "r"(column), "r"(row), "r"(to.number), "r"(shared_address(from))
-        : "memory");
-}
-
 // Stores a tile as rows of a matrix from `row` on, and waits until TMA has read it. TMA leaves out what lies
 // beyond the matrix's last row. One thread.
 template <class Element, int Rows, int Columns>
 __device__ inline void store_rows(const RowTile<Element, Rows, Columns>& from, const MatrixOfMap& to,
                                   int row) {
 #pragma unroll
-    for (int i = 0; i < Columns / 64; ++i) store_panel(from.panel[i].byte, to, row, 64 * i);
+    for (int i = 0; i < Columns / 64; ++i) tma_store(to, row, 64 * i, from.panel[i].byte);
     commit_stores();
     wait_for_store_reads<0>();
 }

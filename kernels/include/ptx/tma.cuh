@@ -108,6 +108,13 @@ __device__ inline void tma_store(const TensorMap& map, int row, int column, cons
     }
 }
 
+__device__ inline void tma_store(const MatrixOfMap& to, int row, int column, const void* from) {
+    asm volatile(
+        "cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%1, %2, %3}], [%4];" ::"l"(&to.map),
+        "r"(column), "r"(row), "r"(to.number), "r"(shared_address(from))
+        : "memory");
+}
+
 __device__ inline void commit_stores() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
 
 // Waits until at most Pending of this thread's newest groups still read shared memory.

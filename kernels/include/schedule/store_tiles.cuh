@@ -60,7 +60,7 @@ struct StageOfResults {
         const int first = thread / 32 * 16;
 #pragma unroll
         for (int i = 0; i < Registers / 32; ++i) {
-            store_panel(through + i * panel_bytes + first * line_bytes, to, row + first, 64 * i);
+            tma_store(to, row + first, 64 * i, through + i * panel_bytes + first * line_bytes);
         }
         commit_stores();
     }
