@@ -347,38 +347,48 @@ class Tiles:
     multiplies: str
 
 
+_CUT = re.compile(r"\b(BM|BN|WM|WN) = (\d+)")
+
+
+def _cut(found: Numbers, kernel: str) -> dict[str, int]:
+    """BM, BN, WM and WN of a kernel: constants of its file."""
+    (source,) = found.project.kernels.rglob(f"{kernel}.cu")
+    return {name: int(value) for name, value in _CUT.findall(source.read_text())}
+
+
 def _tiles(found: Numbers) -> list[Tiles]:
     """Of a kernel whose warps all copy, of one with a warp for that, and of one with warpgroups."""
     early, late, last = (
         found.at(*rung) for rung in ((_BF16, "5"), (_BF16, "13"), (_HOPPER, "6f"))
     )
+    first, second = (_cut(found, row["kernel"]) for row in (early, late))
     warps = [
-        (row["bm"] // row["wm"]) * (row["bn"] // row["wn"]) for row in (early, late)
+        cut["BM"] // cut["WM"] * (cut["BN"] // cut["WN"]) for cut in (first, second)
     ]
     consumers = last["consumers"]
     depth = _LINE // 2
     return [
         Tiles(
             "rung 5: WMMA",
-            early["bm"],
-            early["bn"],
-            early["bk"],
+            first["BM"],
+            first["BN"],
+            depth // 2,
             early["stages"],
-            early["wm"],
-            early["wn"],
+            first["WM"],
+            first["WN"],
             f"all {32 * warps[0]} threads copy (cp.async)",
-            f"{warps[0]} warps multiply {early['wm']} x {early['wn']} each",
+            f"{warps[0]} warps multiply {first['WM']} x {first['WN']} each",
         ),
         Tiles(
             "rung 13: mma.sync",
-            late["bm"],
-            late["bn"],
+            second["BM"],
+            second["BN"],
             depth,
             late["stages"],
-            late["wm"],
-            late["wn"],
+            second["WM"],
+            second["WN"],
             "one thread copies (TMA)",
-            f"{warps[1]} warps multiply {late['wm']} x {late['wn']} each",
+            f"{warps[1]} warps multiply {second['WM']} x {second['WN']} each",
         ),
         Tiles(
             "rung 6f: wgmma",
@@ -582,12 +592,11 @@ def pipeline(found: Numbers) -> Figure:
     return drawing
 
 
-def main(only: Sequence[str]) -> None:
-    style.apply()
-    found = numbers()
+def drawings(found: Numbers) -> dict[Path, Callable[[], Figure]]:
+    """What draws each figure, by its file."""
     project, data = found.project, found.data
     texts, ladders = FOLDERS.values()
-    drawings: dict[Path, Callable[[], Figure]] = {
+    return {
         texts / "lanes.png": lambda: lanes(project),
         texts / "order.png": lambda: order(project, data),
         texts / "rates.png": lambda: rates(data),
@@ -595,7 +604,11 @@ def main(only: Sequence[str]) -> None:
         ladders / "tiles.png": lambda: tiles(found),
         ladders / "pipeline.png": lambda: pipeline(found),
     }
-    for path, draw in drawings.items():
+
+
+def main(only: Sequence[str]) -> None:
+    style.apply()
+    for path, draw in drawings(numbers()).items():
         if not only or path.stem in only:
             draw().savefig(path, dpi=110)
 

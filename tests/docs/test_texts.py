@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import text_figures
 import text_pages
 from checkout import ROOT, catalog, published_data
 from ladder.claims import (
@@ -117,6 +118,18 @@ def test_pictures_of_the_pages_exist() -> None:
         for picture in re.findall(r"!\[[^]]*\]\(([^)]+)\)", page.read_text()):
             assert (page.parent / picture).is_file(), (page.name, picture)
             assert Path(picture).suffix == ".png"
+
+
+@pytest.mark.published
+@pytest.mark.parametrize("name", ["rates", "stages", "tiles", "pipeline"])
+def test_figures_are_drawn_of_what_is_published(
+    name: str, found: text_pages.Numbers
+) -> None:
+    (draw,) = (
+        draw for path, draw in text_figures.drawings(found).items() if path.stem == name
+    )
+    drawn = [axes for axes in draw().axes if axes.has_data() or axes.patches]
+    assert drawn
 
 
 def test_a_lookup_of_several_rows_and_a_sentence_that_no_longer_holds_are_refused(
