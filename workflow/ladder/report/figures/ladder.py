@@ -130,7 +130,7 @@ def _labels(data: FigureData, rows: DataFrame) -> list[str]:
 def _what_gains_are(data: FigureData) -> str:
     if variant := changed_by_all(data):
         return f"speed with the change, over that of “{data.names[variant]}”"
-    return "gain over the bold rung above it,\nor over the one named: (on …)"
+    return "gain over the bold rung above,\nor over the one named: (on …)"
 
 
 def _draw_gains(axis: Axes, rows: DataFrame) -> None:
