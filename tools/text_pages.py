@@ -302,6 +302,8 @@ class Numbers(Lookups):
         if step.below and not why:
             why = "as fast" if step.gain.verdict == TIED else self.why(sweep, number)
             why = _WAITS.sub(r"\1: ", why)
+            if step.gain.verdict == SLOWER:
+                why = f"slower; {why}"
         cells = [
             self.entry(sweep, number).rung,
             f"{row['tflops']:.3g}",
@@ -385,6 +387,7 @@ def rendered(found: Numbers, template: Path) -> str:
         "gain": TEMPLATES.filters["gain"],
         "change": words.change,
         "speed": words.speed,
+        "span": words.span,
     }
     text = environment.from_string(template.read_text(encoding="utf-8")).render(
         **names(found), UP=UP
