@@ -23,7 +23,7 @@ from ladder.report.figures import lines, registry
 from ladder.report.figures.registry import FIGURES, render
 from ladder.report.ladder_steps import steps
 from ladder.report.links import Links
-from ladder.report.titles import change_label, message
+from ladder.report.titles import change_label, title_of
 from ladder.results.run_data import RunData
 from ladder.results.statistics import parameter
 from ladder.results.sweep_data import FigureData, NoDataError, SweepData
@@ -129,7 +129,7 @@ def test_a_sweep_that_failed_altogether_gives_a_picture_that_says_why(
     given = with_status(data(parts, sweep, kind), "timeout", "t")
     with pytest.raises(NoDataError, match="timeout"):
         FIGURES[kind](given)
-    assert message(given).partition(":")[0] == given.sweep.title
+    assert title_of(given).partition(":")[0] == given.sweep.title
     assert render(given).startswith(b"\x89PNG")
 
 
@@ -140,15 +140,15 @@ def test_without_a_result_at_the_size_that_a_figure_shows_its_title_is_the_sweep
     given = data(parts, "fp32_transpose", kind, at={"m": 4, "n": 4, "k": 4})
     with pytest.raises(NoDataError):
         FIGURES[kind](given)
-    assert message(given).partition(":")[0] == given.sweep.title
+    assert title_of(given).partition(":")[0] == given.sweep.title
 
 
 def test_no_two_figures_of_a_sweep_have_the_same_title(published: RunData) -> None:
     for part in published.parts.values():
-        titled = [message(part.drawn(figure)) for figure in part.sweep.figures]
+        titled = [title_of(part.drawn(figure)) for figure in part.sweep.figures]
         assert len({*titled}) == len(titled), titled
     drawn = data(published.parts, "fp32_tiles", "heatmap")
-    assert message(drawn) == "144 tiles: tn by tm by bk, 4096"
+    assert title_of(drawn) == "144 tiles: tn by tm by bk, 4096"
 
 
 def test_every_kind_the_schema_knows_can_be_drawn() -> None:
@@ -213,7 +213,7 @@ def test_titles_are_short_and_name_cublas_as_people_do(published: RunData) -> No
     for part in published.parts.values():
         files = part.sweep.figure_names() if len(part.ok) else []
         for figure, file in zip(part.sweep.figures, files, strict=False):
-            title = message(part.drawn(figure, said.get(file, "")))
+            title = title_of(part.drawn(figure, said.get(file, "")))
             assert len(title.split()) <= 12, title
             assert not re.search(r"\bcublas|the faster of", title), title
 
@@ -344,7 +344,7 @@ def test_a_heatmap_neither_shows_nor_names_a_kernel_without_its_parameters(
     other = given.here.head(1).assign(variant="other", params="{}")
     other[[*ENDS]] *= 9.0
     both = with_timings(given, other)
-    assert message(both) == message(given)
+    assert title_of(both) == title_of(given)
     assert words(FIGURES["heatmap"](both)) == words(FIGURES["heatmap"](given))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ladder.catalogue.config import Config
 from ladder.catalogue.documents import parse, parse_yaml, read_yaml
@@ -22,6 +22,10 @@ from ladder.model.files import (
     write_json,
 )
 from ladder.model.folders import NO_GPU, PACKAGE, Project, PublishedFolder, RunFolder
+from ladder.model.sweep import Sweep
+
+if TYPE_CHECKING:
+    from ladder.build.variants import CompileRequests
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,14 @@ class Setup:
             return None
         folder.refuse_half()
         return folder
+
+    def requests(self, sweep: Sweep) -> "CompileRequests":
+        """What to compile for a sweep, which may be none of the project's."""
+        # With the bindings of CUDA, which tables are made without.
+        from ladder.build.variants import CompileRequests
+
+        options = self.config.compile.options
+        return CompileRequests(sweep, self.project.include, self.arch, options)
 
     @functools.cached_property
     def _read(self) -> str:

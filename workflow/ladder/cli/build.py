@@ -9,7 +9,6 @@ import typer
 
 from ladder.build.cache import Cache
 from ladder.build.nvrtc import refuse_options
-from ladder.build.variants import CompileRequests
 from ladder.catalogue.plans import plan_edges, plan_sweep
 from ladder.catalogue.runs import Run
 from ladder.catalogue.settings import Setup, set_up
@@ -33,12 +32,6 @@ from ladder.model.plan_file import read_facts, to_json
 from ladder.model.sweep import Sweep
 
 
-def requests_of(setup: Setup, sweep: Sweep) -> CompileRequests:
-    """What to compile for a sweep, which may be none of the project's."""
-    options = setup.config.compile.options
-    return CompileRequests(sweep, setup.project.include, setup.arch, options)
-
-
 def compiled(
     setup: Setup, sweep: Sweep, jobs: int, published: Path | None = None
 ) -> Plan:
@@ -49,7 +42,7 @@ def compiled(
     """
     compiling = setup.config.compile
     refuse_options(setup.arch, compiling.options)
-    requests = requests_of(setup, sweep)
+    requests = setup.requests(sweep)
     facts = read_facts(PublishedFolder(published).facts) if published else None
     cache = Cache(setup.project.root / compiling.cache, facts)
     answers = cache.fill(requests.requests, jobs, compiling.timeout_s)
@@ -71,7 +64,7 @@ def compiled_facts(run: Run, published: PublishedFolder) -> dict[str, dict[str, 
     cache = Cache(kept, read_facts(published.facts))
     facts = dict[str, dict[str, Any]]()
     for sweep in run.every_sweep.values():
-        for request in requests_of(run, sweep).requests:
+        for request in run.requests(sweep).requests:
             if (answer := cache.facts(request)) is not None:
                 facts[request.keys[-1]] = answer
     return facts

@@ -5,7 +5,6 @@ from typing import Any
 from ladder.catalogue.runs import Run, load
 from ladder.catalogue.settings import Setup
 from ladder.claims.ledger import check_claims
-from ladder.cli.build import requests_of
 from ladder.measure.conditions import code_versions
 from ladder.model.cell import COUNTERS
 from ladder.model.files import digest_files, digest_json, sha256
@@ -22,7 +21,7 @@ _LAUNCHED: Any = {
 
 def _prepare_digest(run: Run, sweep: Sweep) -> str:
     """Digest of the plan of a sweep, and of everything that its cubins and their facts depend on."""
-    requests = requests_of(run, sweep)
+    requests = run.requests(sweep)
     keys = {variant.id: request.key for variant, request in requests.variants.items()}
     harness = [request.key for request in requests.harness.values()]
     plan = sha256(to_json(run.plans[sweep.name]))

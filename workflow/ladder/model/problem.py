@@ -45,6 +45,10 @@ HARNESS = (GATE, READ, NOTHING, GUARD, SCRUB, CLOCKS, *_DRAWN)
 """Name expressions of the harness's kernels that every problem has."""
 
 
+SIZE_COLUMNS = ("m", "n", "k", "elements", "sequence", "heads", "d")
+"""Fields of sizes that tables have a column for."""
+
+
 @dataclass(frozen=True)
 class Work:
     """Work of one cell: floating-point (or integer) operations, and the fewest bytes through device memory."""

@@ -175,7 +175,6 @@ class Result(_Open, total=False):
     reference: str
     algorithm: str | None
     references: dict[str, _Us]
-    algorithms: dict[str, str]
     candidates: Annotated[list[_Candidate], Field(min_length=1)]
     runner_up: _RunnerUp | None
     tied: list[_Partner]
@@ -206,7 +205,7 @@ class Session:
     """One measuring process on one GPU: the card, the host, the software, and the checkout it ran from.
 
     gpu: name, uuid, sms, peaks, copy rate, power limit and so on. host: CPU, cores, memory, GPUs. tree: digest, and
-    commit where known. clock_floor_us: an empty kernel, timed as cells are. note: what else there is to say.
+    commit where known. clock_floor_us: an empty kernel, timed as cells are.
     """
 
     id: Name
@@ -218,7 +217,6 @@ class Session:
     )
     tree: Annotated[Mapping[str, Any], *_held_to(Tree)] = field(default_factory=dict)
     clock_floor_us: _Amount = None
-    note: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """The session as a line of a store."""

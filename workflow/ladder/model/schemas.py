@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from ladder.model.problem import SIZE_COLUMNS as SIZE_COLUMNS
+
 TableRow = dict[str, Any]
 """A row of a table, by column."""
 Fields = Mapping[str, Any]
@@ -25,9 +27,8 @@ VERDICTS = (
 )
 """holds and more: better than said. only where: it holds at some values and fails at others. refuted: it fails."""
 
-SIZE_COLUMNS = ("m", "n", "k", "elements", "sequence", "heads", "d")
 _SIZE_FIELDS = " ".join(f"{name}:int" for name in SIZE_COLUMNS)
-_SIZE = f"{_SIZE_FIELDS} taps:int"
+SIZE = f"{_SIZE_FIELDS} taps:int"
 
 
 def columns(text: str) -> Mapping[str, str]:
@@ -46,7 +47,7 @@ SCHEMAS: Mapping[str, Mapping[str, str]] = {
     # peak_fraction, memory_fraction: the least time that operations, and the bytes that the problem must move, take at
     # the GPU's peak rates, over the time. The larger one says what bounds the cell. Three TF32 products count as three.
     "timings": columns(
-        f"""sweep problem kernel variant rung baseline params dtype layout {_SIZE} status reason samples:int regime
+        f"""sweep problem kernel variant rung baseline params dtype layout {SIZE} status reason samples:int regime
         median_us:float median_us_low:float median_us_high:float cv:float reference algorithm reference_median_us:float
         speedup:float speedup_low:float speedup_high:float stopped_by tflops:float peak_fraction:float
         gbytes_per_s:float copy_fraction:float sm_clock_mhz:float power_w:float temperature_c:float throttled:bool
@@ -61,7 +62,7 @@ SCHEMAS: Mapping[str, Mapping[str, str]] = {
     # binds both sides: memory, where the bytes that the problem must move take half of the time or more at the rate of
     # a copy; compute, where they do not; mixed, where one is bound by this and the other by that.
     "sessions": columns(
-        f"""sweep variant baseline dtype layout {_SIZE} regime session gpu_uuid started commit reference algorithm
+        f"""sweep variant baseline dtype layout {SIZE} regime session gpu_uuid started commit reference algorithm
         median_us:float reference_median_us:float speedup:float speedup_low:float speedup_high:float samples:int
         sm_clock_mhz:float power_w:float host_gpus:int clock_floor_us:float clock chose:bool bound"""
     ),
@@ -76,7 +77,7 @@ SCHEMAS: Mapping[str, Mapping[str, str]] = {
     "unseen": columns(
         "part gpus:int cells:int readings:int covered:float host_gpus day"
     ),
-    "metrics": columns(f"sweep variant {_SIZE} metric unit value:float"),
+    "metrics": columns(f"sweep variant {SIZE} metric unit value:float"),
     # One row per sweep and variant: sweeps that were published apart may have compiled another code of it.
     "resources": columns(
         """sweep kernel variant params dtype layout arch status reason registers:int shared_bytes_static:int

@@ -132,6 +132,12 @@ class Sweep:
         return tuple(dict.fromkeys([*variants, *filter(None, references)]))
 
     @functools.cached_property
+    def kernels(self) -> dict[str, Kernel]:
+        """By name the kernels of its entries."""
+        variants = [entry.variant for entry in self.entries]
+        return {variant.kernel.name: variant.kernel for variant in variants}
+
+    @functools.cached_property
     def cells(self) -> tuple[tuple[Entry, Size], ...]:
         """The sweep's cells in measuring order: by dtype and size, so that inputs and reference are made once."""
         return tuple(

@@ -263,8 +263,7 @@ def run(
 def _named(data: RunData, timings: DataFrame) -> DataFrame:
     """Timings with the `label`, the name as `called`, the `kind` and the `size` that pages show."""
     products = data.sweeps.get(PRODUCTS_SWEEP)
-    variants = products.variants if products else ()
-    by_products = {variant.kernel.name for variant in variants}
+    by_products = products.kernels if products else ()
     words = []
     for row in records(timings):
         part = data.parts.get(row["sweep"])

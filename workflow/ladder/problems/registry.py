@@ -7,8 +7,7 @@ from pathlib import Path
 
 from ladder.model.definition import Definition
 from ladder.model.errors import LadderError
-from ladder.model.problem import Problem
-from ladder.model.schemas import SIZE_COLUMNS
+from ladder.model.problem import SIZE_COLUMNS, Problem
 from ladder.problems.own import OwnProblem
 
 
@@ -17,7 +16,7 @@ def with_columns(problem: Problem) -> Problem:
     if unknown := [name for name in problem.size_fields if name not in SIZE_COLUMNS]:
         raise LadderError(
             f"the problem {problem.name}: size_fields: {', '.join(unknown)}: accepted: {', '.join(SIZE_COLUMNS)}; "
-            "add a new one, in workflow/ladder, to SIZE_COLUMNS of model/schemas.py and "
+            "add a new one, in workflow/ladder, to SIZE_COLUMNS of model/problem.py and "
             "to _EXTENTS of catalogue/sanitizer_sweeps.py"
         )
     return problem

@@ -34,10 +34,9 @@ class Links:
     @cached_property
     def kernels(self) -> dict[str, Kernel]:
         """The kernels of all sweeps by name."""
-        kernels = {}
+        kernels = dict[str, Kernel]()
         for sweep in self.data.sweeps.values():
-            for entry in sweep.entries:
-                kernels[entry.variant.kernel.name] = entry.variant.kernel
+            kernels |= sweep.kernels
         return kernels
 
     def source(self, kernel: str) -> str:

@@ -92,8 +92,7 @@ class Lookups:
                 timed += stats.records(costs.dropna(subset=["cycles", "model"]))
         if not timed:
             raise Unmeasured("no access to shared memory was timed")
-        costs = DataFrame(timed)
-        return costs.assign(off=(costs["cycles"] / costs["model"] - 1).abs())
+        return DataFrame(timed)
 
     def ladder_tops(self, ladders: Mapping[str, str], share: str) -> dict[str, Row]:
         """Name -> the rung of its ladder with the largest `share`, at the size that the sweep is about.

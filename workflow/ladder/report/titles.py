@@ -12,7 +12,7 @@ from ladder.results.sweep_data import FigureData
 _MOST_LETTERS = 60  # of a description that an axis has room for
 
 
-def message(data: FigureData) -> str:
+def title_of(data: FigureData) -> str:
     """What the answer says that a figure shows; else what its sweep is about, and which one of several it is."""
     if data.title or len(data.sweep.figures) == 1:
         return data.title or data.sweep.title
@@ -54,8 +54,8 @@ def said(name: str, value: Any) -> str:
 
 def axis_words(data: FigureData, name: str) -> str:
     """A parameter in words with its unit, for an axis: how its kernel's description begins, and its name."""
-    for entry in data.sweep.entries:
-        axis = entry.variant.kernel.parameters.get(name)
+    for kernel in data.sweep.kernels.values():
+        axis = kernel.parameters.get(name)
         if axis:
             meaning = re.split(r"[;:,(]", axis.description)[0].strip()
             unit = f", {axis.unit}" if axis.unit and axis.unit not in meaning else ""

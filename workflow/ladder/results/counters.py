@@ -3,7 +3,7 @@
 from pandas import DataFrame
 
 from ladder.measure.ncu import METRIC_GROUPS, wanted_metrics
-from ladder.model.schemas import SIZE_COLUMNS, columns
+from ladder.model.schemas import SIZE, SIZE_COLUMNS, columns
 
 DRAM_READ, DRAM_WRITE = "dram__bytes_read.sum", "dram__bytes_write.sum"
 SECTORS = "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"
@@ -14,9 +14,8 @@ SHARED_REQUESTS_OF = "smsp__inst_executed_op_shared_{}.sum"
 STALL_FOR = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
 """Warps that wait for a reason per instruction issued."""
 
-_SIZES = " ".join(f"{name}:int" for name in (*SIZE_COLUMNS, "taps"))
 _TIMES = columns(
-    f"""sweep problem kernel variant rung params dtype layout {_SIZES}
+    f"""sweep problem kernel variant rung params dtype layout {SIZE}
     regime median_us:float reference speedup:float speedup_low:float speedup_high:float tflops:float
     gbytes_per_s:float"""
 )

@@ -43,7 +43,6 @@ class _Environment(TypedDict):
     host: dict[str, Any]
     packages: dict[str, Any]
     builds: NotRequired[dict[str, list[str]]]
-    notes: NotRequired[list[str]]
     reproduced_cubins: dict[str, int] | None
     published: "_Environment | None"
 
@@ -105,7 +104,6 @@ def measured_on(records: Records, table: DataFrame) -> TableRow:
         "trees": list(trees.values()),
         "started": sessions[0].started,
         "finished": max(gpu["finished"] for gpu in gpus),
-        "notes": sorted({session.note for session in sessions if session.note}),
     }
 
 

@@ -38,16 +38,13 @@ def forecast(run: Run) -> str:
     """
     # With the bindings of CUDA, which tables are made without.
     from ladder.build.cache import Cache
-    from ladder.build.variants import CompileRequests
 
     gpu = next((gpu for gpu in find_gpus() if gpu.slug == run.device), None)
     store = read_store(run.folder.records)
     cache = Cache(run.project.root / run.config.compile.cache)
     due, compiled = Counter[str](), True
     for name, sweep in run.sweeps.items():
-        requests = CompileRequests(
-            sweep, run.project.include, run.arch, run.config.compile.options
-        )
+        requests = run.requests(sweep)
         facts = {
             request.key: cache.facts(request) or {} for request in requests.requests
         }

@@ -263,14 +263,13 @@ class Publication:
         """The plan, with published facts of the variants whose compiler this run lacked."""
         # With the bindings of CUDA, which tables are read without.
         from ladder.build.triton_request import MISSING
-        from ladder.build.variants import CompileRequests, variant_facts
+        from ladder.build.variants import variant_facts
 
         reasons = {facts.get("reason") for facts in plan.variants.values()}
         if MISSING not in reasons:
             return plan
         run, published = self.run, read_facts(self.published.facts)
-        sweep, options = run.every_sweep[plan.sweep], run.config.compile.options
-        requests = CompileRequests(sweep, run.project.include, run.arch, options)
+        requests = run.requests(run.every_sweep[plan.sweep])
         variants = dict(plan.variants)
         # Facts that launches follow from; in the plan others have them already.
         compiled: dict[str, Fields] = {name: {} for name in variants}

@@ -30,7 +30,7 @@ CELL = ["sweep", "variant", "baseline", "dtype", "layout", *SIZE_COLUMNS, "regim
 
 BOTH = ["cublas", "cublaslt"]
 """The faster of these two libraries is what a choice is over."""
-OVER = ["over_cublas", "over_cublaslt"]
+OVER = [f"over_{name}" for name in BOTH]
 """Columns of the speed-up over one of them alone."""
 
 
@@ -272,7 +272,9 @@ def access_costs(rows: DataFrame, metrics: DataFrame) -> DataFrame:
         if wavefronts is not None and requests:
             cost["wavefronts"] = wavefronts / requests
         costs.append(cost)
-    return rows.assign(**DataFrame(costs, rows.index, COSTS, dtype=float))
+    table = DataFrame(costs, rows.index, COSTS, dtype=float)
+    off = (table["cycles"] / table["model"] - 1).abs()
+    return rows.assign(**table, off=off)
 
 
 def against_itself(sessions: DataFrame) -> DataFrame:

@@ -296,10 +296,7 @@ class SweepData(Origin):
         Where that takes many parameters, a name has the first of those and whatever is not the kernel's default; so
         does that of a kernel's only variant.
         """
-        kernels = {
-            entry.variant.kernel.name: entry.variant.kernel
-            for entry in self.sweep.entries
-        }
+        kernels = self.sweep.kernels
         labels = {}
         dtypes = dict(zip(self.timings["variant"], self.timings["dtype"], strict=True))
         for rows, every_params, needed in self._kernels:

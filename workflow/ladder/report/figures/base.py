@@ -14,7 +14,7 @@ from pandas import DataFrame
 
 from ladder.report.figures.style import DPI, MUTED, WIDTH, apply
 from ladder.report.markdown import cut
-from ladder.report.titles import message as title_of
+from ladder.report.titles import title_of
 from ladder.results.sweep_data import FigureData
 
 _TITLE_WIDTH, _ABOUT_WIDTH = 70, 112  # characters of a line

@@ -97,8 +97,8 @@ def draw(data: FigureData) -> Figure:
 def _in_order(data: FigureData, name: str, tried: Iterable[Any]) -> list[Any]:
     """Values of a parameter that were tried, in the order the sweep's kernels declare them."""
     declared = dict[Any, None]()
-    for entry in data.sweep.entries:
-        values = entry.variant.kernel.parameters.get(name)
+    for kernel in data.sweep.kernels.values():
+        values = kernel.parameters.get(name)
         if values:
             declared |= dict.fromkeys(values.values)
     kept = {*tried}
