@@ -296,7 +296,7 @@ MISTAKES = [
     in_kernel(
         "constraint that divides by zero at one value",
         "threads * radius <= 2048",
-        "threads // (radius - 4)",
+        "threads // (radius - 4) != 0",
         "constraints … threads // (radius - 4) … zero",
     ),
     kernel_with(
@@ -371,14 +371,6 @@ MISTAKES = [
     Mistake(
         "source that is not UTF-8", source("// Größe"), (SOURCE, "not UTF-8", "0xf6")
     ),
-    *(
-        Mistake(
-            f"missing header after {before!r}",
-            source(f"{before}\n{NONE}\n#endif"),
-            ("none.cuh", "not found"),
-        )
-        for before in ("#if 0 || 1", "#if 0\n#if 0\n#endif\n#else")
-    ),
     in_config(
         "misspelt key of the configuration",
         "precision:",
@@ -435,7 +427,7 @@ MISTAKES = [
     Mistake(
         "missing configuration",
         lambda project: (project / CONFIG).unlink(),
-        (CONFIG, "cannot be read: No such file"),
+        ("folder: ", "accepted: a checkout"),
     ),
     in_sweep(
         "unknown kernel",
@@ -748,21 +740,11 @@ def test_a_mistake_names_file_field_value_and_what_is_accepted(
     assert len(record.getMessage()) < 2100
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        '#include "cuda_fp16.h"',
-        f"// {NONE}",
-        f"/*\n{NONE}\n*/",
-        f"#if 0\n{NONE}\n#endif",
-        f"#if 0\n#if 1\n#else\n#endif\n{NONE}\n{NONE}\n#endif",
-        f"#if 0\n#ifdef A\n{NONE}\n#else\n{NONE}\n#endif\n#else\n#endif",
-        '#define NAME "//"\n#include "mean.cuh"',
-    ],
-)
-def test_an_include_that_the_compiler_finds_or_does_not_read_is_no_mistake(
+@pytest.mark.parametrize("line", ['#include "cuda_fp16.h"', NONE])
+def test_a_header_that_is_missing_is_the_compilers_to_report(
     line: str, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """It alone knows which conditions hold."""
     monkeypatch.chdir(project)
     source(line)(project)
     assert main(["check"]) == 0

@@ -384,6 +384,21 @@ def test_what_the_rules_need_is_kept_while_nothing_changes(project: Path) -> Non
     assert (read(), read()) == (3, 3)
 
 
+def test_a_folder_without_a_checkout_is_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert main(["--root", str(tmp_path), "check"]) == 2
+    assert f"folder: '{tmp_path}' is not accepted; accepted: a checkout" in caplog.text
+
+
+def test_hidden_files_of_editors_are_no_documents(project: Path) -> None:
+    folder = next(project.glob("kernels/*/*.yaml")).parent
+    (folder / ".#mine.yaml").symlink_to("me@host.123")
+    (folder / ".ipynb_checkpoints").mkdir()
+    (folder / ".ipynb_checkpoints/mine.yaml").write_text("")
+    assert main(["--root", str(project), "check"]) == 0
+
+
 def test_a_file_name_that_is_not_utf_8_counts_as_any_other(project: Path) -> None:
     (project / "kernels" / os.fsdecode(b"\xff.txt")).write_text("")
     assert main(["--root", str(project), "check"]) == 0

@@ -7,7 +7,7 @@ import re
 import pytest
 from conftest import ROOT
 from ladder.model.errors import LadderError
-from ladder.model.expressions import FUNCTIONS, evaluate
+from ladder.model.expressions import FUNCTIONS, evaluate, holds
 
 
 @pytest.mark.parametrize(
@@ -50,6 +50,14 @@ from ladder.model.expressions import FUNCTIONS, evaluate
 def test_what_is_no_one_expression_of_a_number_is_refused(text: str, why: str) -> None:
     with pytest.raises(LadderError, match=f"(?s)expression.*{why}"):
         evaluate(text, {"m": 128, "name": "NN"})
+
+
+def test_a_condition_that_gives_a_number_is_refused() -> None:
+    """Which is true where `n % 128 == 0` is false."""
+    assert holds("n % 128 == 0 and n > 1", {"n": 256})
+    assert not holds("n % 128 == 0", {"n": 100})
+    with pytest.raises(LadderError, match="gave 100, true or false is needed"):
+        holds("n % 128", {"n": 100})
 
 
 def test_the_readme_names_every_function_of_expressions() -> None:

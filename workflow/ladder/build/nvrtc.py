@@ -162,8 +162,8 @@ def compile_source(
     flags = [f"--gpu-architecture={arch}", "--std=c++17", "--ptxas-options=-v"]
     flags += ["--no-cache", _LIST_FILES]
     flags += [f"--include-path={folder}" for folder in [*includes, *header_folders()]]
-    encoded = [flag.encode() for flag in (*flags, *options)]
-    created = nvrtc.nvrtcCreateProgram(text.encode(), name.encode(), 0, [], [])
+    encoded = [os.fsencode(flag) for flag in (*flags, *options)]
+    created = nvrtc.nvrtcCreateProgram(text.encode(), os.fsencode(name), 0, [], [])
     program = _succeeded(created)
     try:
         for entry in entries:

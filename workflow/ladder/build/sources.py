@@ -18,11 +18,10 @@ _READ_OR_NOT = re.compile(
     re.DOTALL | re.VERBOSE,
 )
 """What may hold signs of a comment and is none: texts, characters, numbers such as 1'000, words; else a comment."""
-_DIRECTIVE = re.compile(
-    r'^[ \t]*#[ \t]*(include|if|el|endif)\w*[ \t]*(?:"(.+?)"|<(.+?)>|(0)[ \t]*$)?',
-    re.MULTILINE,
+_INCLUDE = re.compile(
+    r'^[ \t]*#[ \t]*include\w*[ \t]*(?:"(.+?)"|<(.+?)>)', re.MULTILINE
 )
-"""What it is, the file that is included, by quotes or by brackets, and whether the condition is 0."""
+"""The file that is included, by quotes or by brackets."""
 
 _TEXTS = (".cu", ".py")
 """Sources; others are machine code."""
@@ -69,27 +68,18 @@ def without_comments(text: str) -> str:
 
 @functools.cache
 def _direct_includes(text: str) -> tuple[tuple[str, bool], ...]:
-    """Files included, and whether by quotes, but for those in comments and behind `#if 0`, which the compiler skips.
+    """Files included, and whether by quotes, but for those in comments.
 
     Includes written in other ways are left to the compiler's own list, which refuses what is not found here.
     """
-    directives = _DIRECTIVE.findall(without_comments(text))
-    includes, skipped = list[tuple[str, bool]](), 0  # how many #if deep
-    for directive, quoted, bracketed, never in directives:
-        if directive == "include":
-            if quoted + bracketed and not skipped:
-                includes.append((quoted or bracketed, bool(quoted)))
-        elif directive == "if":
-            skipped += bool(never or skipped)
-        elif skipped == 1 or (skipped and directive == "endif"):
-            skipped -= 1
-    return tuple(includes)
+    includes = _INCLUDE.findall(without_comments(text))
+    return tuple((quoted or bracketed, bool(quoted)) for quoted, bracketed in includes)
 
 
 def include_closure(source: Path, *includes: Path) -> list[Path]:
     """`source` and all headers of its folder and of `includes`, folders too, that it includes, sorted.
 
-    Raises LadderError for one that is missing, or lies elsewhere.
+    Raises LadderError for one that lies elsewhere. Of one that is missing the compiler will say so.
     """
     closure, todo = set[Path](), [source]
     folders = [source.parent, *includes]
@@ -107,14 +97,10 @@ def include_closure(source: Path, *includes: Path) -> list[Path]:
             header = next(filter(Path.is_file, places), None)
             if header is not None:
                 todo.append(Path(os.path.normpath(header)))
-            elif quoted and not (places and _is_cudas(name)):
+            elif quoted and not places:
                 where = " or ".join(map(str, [path.parent, *includes]))
                 raise LadderError(f'{path}: #include "{name}": not found in {where}')
     return sorted(closure)
-
-
-def _is_cudas(name: str) -> bool:
-    return any(Path(folder, name).is_file() for folder in header_folders())
 
 
 def source_files(source: Path, *folders: Path) -> list[Path]:

@@ -83,9 +83,11 @@ def refuse_name(path: Path) -> None:
 
 
 def documents_in(folder: Path, pattern: str) -> Iterator[Path]:
-    """YAML files in a folder, sorted. Raises LadderError as refuse_name."""
+    """YAML files in a folder, sorted, but for those that are hidden. Raises LadderError as refuse_name."""
     for path in sorted(folder.glob(pattern)):
-        if path.suffix.lower() in (".yaml", ".yml"):
+        if "/." not in f"/{path.relative_to(folder)}" and (
+            path.suffix.lower() in (".yaml", ".yml")
+        ):
             refuse_name(path)
             yield path
 

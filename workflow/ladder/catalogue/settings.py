@@ -119,6 +119,9 @@ def read_settings(
 ) -> Config:
     """config/config.yaml, then `files`, then `over`, merged and checked. Raises LadderError for the first mistake."""
     paths, settings = [project.config / "config.yaml", *files], dict[str, Any]()
+    if not paths[0].is_file():
+        accepted = "a checkout: go there, or say `ladder --root CHECKOUT` and the rest"
+        raise refuse("command line", "folder", str(project.root.resolve()), accepted)
     for path in paths:
         settings = merged(settings, _read_settings(path))
     config = parse(Config, settings, " + ".join(map(str, paths)))

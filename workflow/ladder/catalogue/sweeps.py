@@ -24,7 +24,7 @@ from ladder.model.document import (
     saying,
 )
 from ladder.model.errors import LadderError, refuse, refuse_unknown, within
-from ladder.model.expressions import evaluate
+from ladder.model.expressions import holds
 from ladder.model.files import file_sha256
 from ladder.model.kernel import Kernel, ProblemName, Variant
 from ladder.model.problem import Size
@@ -491,7 +491,7 @@ class _SweepFile:
                 for size in sizes or self.sizes_with_cells[:1]:
                     if variant.absent() is not None or size not in entry.sizes:
                         continue
-                    if evaluate(given.where or 1, _names_of(entry, size)):
+                    if not given.where or holds(given.where, _names_of(entry, size)):
                         cells.append((variant, size))
         if given.where and not cells:
             accepted = (
@@ -579,7 +579,7 @@ def chosen_cells(
     def keeps(entry: Entry, size: Size, regime: str) -> bool:
         names = {**_names_of(entry, size), "regime": regime}
         with within(f"configuration: {field}"):
-            return bool(evaluate(where, names))
+            return holds(where, names)
 
     kept: dict[Variant, Entry] = {}
     for entry in sweep.entries:

@@ -4,7 +4,6 @@ from typing import Any
 
 from ladder.claims.primitives import (
     SLIGHT,
-    WRITTEN,
     Part,
     Parts,
     decide_part,
@@ -14,98 +13,97 @@ from ladder.claims.primitives import (
 )
 from ladder.results.run_data import Rows, RunData
 
-_LADDER, _RUNGS, _BUFFERING = "fp32_ladder", "fp32_rungs", "fp32_buffering"
 _STEPS = {
-    # step of the source: what it changes, its sweep and rung, those below it, and whether it was faster in the source
+    # step of the source: what it changes, its sweep and rung, the one below, and whether it was faster in the source
     "2": (
         "32 x 32 tiles in shared memory",
-        (_LADDER, "3 shared tile"),
-        (_LADDER, "2 coalesced loads"),
+        "fp32_ladder: 3 shared tile",
+        "fp32_ladder: 2 coalesced loads",
         True,
     ),
     "3": (
         "several outputs per thread",
-        (_LADDER, "4 register tile"),
-        (_LADDER, "3 shared tile"),
+        "fp32_ladder: 4 register tile",
+        "fp32_ladder: 3 shared tile",
         True,
     ),
     "3.1": (
         "one step of K at a time",
-        (_RUNGS, "4 register tile"),
-        (_LADDER, "4 register tile"),
+        "fp32_rungs: 4 register tile",
+        "fp32_ladder: 4 register tile",
         False,
     ),
     "3.2": (
         "one element of A at a time",
-        (_LADDER, "5b element of A"),
-        (_LADDER, "5 outer product"),
+        "fp32_ladder: 5b element of A",
+        "fp32_ladder: 5 outer product",
         True,
     ),
     "3.3": (
         "a transposed A and vector loads",
-        (_RUNGS, "4b transposed"),
-        (_RUNGS, "4 register tile"),
+        "fp32_rungs: 4b transposed",
+        "fp32_rungs: 4 register tile",
         True,
     ),
     "3.4": (
         "split loaders",
-        (_LADDER, "7b split loaders"),
-        (_LADDER, "7 transposed A"),
+        "fp32_ladder: 7b split loaders",
+        "fp32_ladder: 7 transposed A",
         False,
     ),
-    "4": ("padding", (_LADDER, "8 padding"), (_LADDER, "7 transposed A"), True),
+    "4": ("padding", "fp32_ladder: 8 padding", "fp32_ladder: 7 transposed A", True),
     "5": (
         "shared memory into registers ahead of the multiplications",
-        (WRITTEN, "HIP 5"),
-        (WRITTEN, "HIP 4"),
+        "fp32_as_written: HIP 5",
+        "fp32_as_written: HIP 4",
         True,
     ),
     "6": (
         "two shared tiles, in C",
-        (_RUNGS, "6c two blocks"),
-        (_RUNGS, "6 register staging"),
+        "fp32_rungs: 6c two blocks",
+        "fp32_rungs: 6 register staging",
         False,
     ),
     "7": (
         "two steps of K at a time",
-        (WRITTEN, "HIP 7"),
-        (WRITTEN, "HIP 5"),
+        "fp32_as_written: HIP 7",
+        "fp32_as_written: HIP 5",
         True,
     ),
     "7.1": (
         "two-dimensional arrays",
-        (_LADDER, "8b declared array"),
-        (_LADDER, "8 padding"),
+        "fp32_ladder: 8b declared array",
+        "fp32_ladder: 8 padding",
         False,
     ),
     "7.2": (
         "a function that reads shared memory",
-        (WRITTEN, "HIP 7.2"),
-        (WRITTEN, "HIP 7"),
+        "fp32_as_written: HIP 7.2",
+        "fp32_as_written: HIP 7",
         False,
     ),
     "7.3": (
         "stores between FFMAs",
-        (_BUFFERING, "double-buffered tiles and fragments, stores between"),
-        (_BUFFERING, "double-buffered tiles and fragments, one block"),
+        "fp32_buffering: double-buffered tiles and fragments, stores between",
+        "fp32_buffering: double-buffered tiles and fragments, one block",
         True,
     ),
     "7.5": (
         "two fragments, in C",
-        (_LADDER, "13 double-buffered fragments"),
-        (_LADDER, "12 double-buffered tiles"),
+        "fp32_ladder: 13 double-buffered fragments",
+        "fp32_ladder: 12 double-buffered tiles",
         False,
     ),
     "7.7": (
         "a warp's outputs side by side",
-        (WRITTEN, "HIP 7.7"),
-        (WRITTEN, "HIP 7"),
+        "fp32_as_written: HIP 7.7",
+        "fp32_as_written: HIP 7",
         False,
     ),
     "9": (
         "outputs in four squares of 2 x 2",
-        (WRITTEN, "HIP 9"),
-        (WRITTEN, "HIP 7"),
+        "fp32_as_written: HIP 9",
+        "fp32_as_written: HIP 7",
         False,
     ),
 }
@@ -116,7 +114,8 @@ def _step(data: RunData, step: str, **condition: Any) -> Part:
     """Speed of a step over the one below it at 4096."""
     what, over, below, _ = _STEPS[step]
     rows, others = (
-        data.timed(sweep, rung=rung, n=4096) for sweep, rung in (over, below)
+        data.timed(sweep, rung=rung, n=4096)
+        for sweep, rung in (place.split(": ") for place in (over, below))
     )
     label = f"speed with {what} (step {step})"
     return decide_part(label, data.speeds_over(rows, others, "n"), **condition)

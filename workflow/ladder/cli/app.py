@@ -120,9 +120,9 @@ def _settings_apart(words: Sequence[str]) -> list[str]:
 
 
 def takes_verdicts(path: Path) -> bool:
-    """Whether JSON may be written there: in a new file, or in place of JSON, and not of somebody's source."""
+    """Whether JSON may be written there: in a new file, or in place of JSON, but not of a source."""
     if path == STDOUT or not path.exists():
-        return True
+        return path.parent.is_dir()
     if not path.is_file():
         return False
     with path.open("rb") as file:

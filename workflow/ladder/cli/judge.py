@@ -177,7 +177,7 @@ Words = list[str] | None
 _SIZE = "As in a sweep: 4096 or '{m: 64, n: 128, k: 4096}' (default: a usual one); may be repeated."
 _REFERENCE = (
     "Library, '{kernel: NAME}' of the catalogue, '{shared_object: FILE.so, entry: NAME}' or "
-    "'{python: FILE.py, entry: NAME}' (default: the libraries); may be repeated."
+    "'{python: FILE.py, entry: NAME}' (default: libraries; attention and banks have none); may be repeated."
 )
 _AGAINST = (
     "Another kernel of one's own, such as an older version, in place of --reference."
@@ -312,9 +312,10 @@ def parameters(words: Words) -> dict[str, Any]:
     values = {}
     for word in words or ():
         name, equals, value = word.partition("=")
+        twice = name in values
         values[name] = parse_yaml(value, f"{LINE}: --param: {word!r}")
-        if not equals or isinstance(values[name], list):
-            accepted = "NAME=VALUE, the value a whole number or a word"
+        if not equals or twice or isinstance(values[name], list):
+            accepted = "NAME=VALUE, each name once, the value a whole number or a word"
             raise refuse(LINE, "--param", word, accepted)
     return values
 
@@ -444,7 +445,9 @@ def judge(
     describes the JSON.
     """
     if json_ is not None and not takes_verdicts(json_):
-        accepted = "a new file or one of JSON, or - for standard output"
+        accepted = (
+            "a new file in a folder that exists, one of JSON, or - for standard output"
+        )
         raise refuse(LINE, "--json", str(json_), accepted)
     if problem is not None and entry is None:
         accepted = "a launcher FILE.so or FILE.py with --entry"

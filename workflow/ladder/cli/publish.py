@@ -18,6 +18,7 @@ from ladder.model.folders import NO_GPU, PublishedFolder
 from ladder.model.plan_file import facts_to_json
 from ladder.page.document import render
 from ladder.report.answers import titles
+from ladder.report.devices import label_of
 from ladder.report.document import write
 from ladder.report.figures.registry import draw_sweeps
 from ladder.report.links import Links
@@ -109,5 +110,5 @@ def _write_pages(run: Run, fresh: PublishedFolder, target: PublishedFolder) -> N
         if folder.root != target.root:
             others.append((folder, RunData.read(folder, sweeps)))
     write(fresh, data, run.plans, run.folder.root, others)
-    name = "/".join(target.root.parts[-2:])
+    name = label_of(target)
     replace_file(fresh.page, render(fresh, data, root, others, name).encode("utf-8"))

@@ -123,6 +123,17 @@ def evaluate(expression: str | float, names: Mapping[str, Any]) -> Any:
         raise LadderError(f"expression {expression!r}: {error}") from error
 
 
+def holds(expression: str, names: Mapping[str, Any]) -> bool:
+    """The value of a condition. Raises LadderError where it is a number, and as `evaluate`."""
+    value = evaluate(expression, names)
+    if not isinstance(value, bool):
+        raise LadderError(
+            f"expression {expression!r}: gave {value!r}, true or false is needed; "
+            "accepted: a comparison, such as n % 128 == 0"
+        )
+    return value
+
+
 def whole(expression: str | int, names: Mapping[str, Any]) -> int:
     """The value of an expression that counts. Raises LadderError where it is no whole number, as `evaluate` does."""
     value = evaluate(expression, names)

@@ -39,7 +39,7 @@ from ladder.model.document import (
     not_accepted,
 )
 from ladder.model.errors import LadderError, refuse, refuse_unknown, within
-from ladder.model.expressions import evaluate, names_in, whole
+from ladder.model.expressions import evaluate, holds, names_in, whole
 from ladder.model.plan import Geometry
 from ladder.model.problem import ELEMENT_BYTES, WEIGHTS, ParamValue, Problem, Size
 
@@ -452,7 +452,7 @@ class Variant:
             conditions = [*conditions, *sized]
         with within(f"{self.kernel.path}: constraints"):
             for condition in conditions:
-                if not evaluate(condition.expr, names):
+                if not holds(condition.expr, names):
                     return condition
         shared = self.kernel.launch.shared_bytes
         if names_in(shared) <= names.keys():

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from ladder.model.cell import External
 from ladder.model.document import Document, Text, saying
-from ladder.model.expressions import evaluate
+from ladder.model.expressions import holds
 from ladder.model.kernel import Kernel, Variant
 from ladder.model.problem import ParamValue, Problem, Size
 
@@ -61,7 +61,7 @@ class Entry:
 
     def excluded_by_where(self, size: Size) -> str | None:
         """Why `where` leaves it out at `size`, "" if without a row; None where it does not."""
-        if not self.where or evaluate(self.where, self.variant.names(size)):
+        if not self.where or holds(self.where, self.variant.names(size)):
             return None
         return self.reason
 

@@ -59,8 +59,8 @@ JudgedCell = TableRow
 """What became of the kernel at a size in a regime, as docs/judge.md has it; None where there is no number."""
 
 
-def outcome(view: PlanRecords, task: Task, regime: str | None = "") -> Outcome:
-    """What became of a task in a regime (the plan's first), or by its compiler alone (None).
+def outcome(view: PlanRecords, task: Task, regime: str | None) -> Outcome:
+    """What became of a task in a regime, or by its compiler alone (None).
 
     Raises LadderError where it could not be measured.
     """
@@ -71,7 +71,6 @@ def outcome(view: PlanRecords, task: Task, regime: str | None = "") -> Outcome:
         return view.plan.variants[task.variant]["status"], why, {}
     if regime is None:
         return "ok", "", {}
-    regime = regime or view.plan.regimes[0]
     cell = f"{task.variant} at {dict(task.cell.size)}, {regime}"
     record = view.current_record(task, regime)
     if record is None:

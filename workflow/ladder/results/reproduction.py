@@ -66,7 +66,7 @@ def again(view: PlanRecords, row: TableRow) -> Outcome:
         for task in view.plan.tasks
         if bool(task.baseline) == (row["baseline"] is not None)
     ]
-    return outcome(view, task)
+    return outcome(view, task, view.plan.regimes[0])
 
 
 def inside(row: TableRow, now: Outcome) -> bool | None:
