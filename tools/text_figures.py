@@ -580,7 +580,10 @@ def pipeline(found: Numbers) -> Figure:
         place.invert_yaxis()
         place.set_title(title, loc="left", fontsize=10)
         place.grid(visible=False)
-    axes[-1].set_xlabel("microseconds")
+    steps = rows["6"]["k"] // depth
+    axes[-1].set_xlabel(
+        f"microseconds; of the {steps} steps of a tile {_STEPS} are drawn"
+    )
     labels = {
         "copy": _COPY,
         "full, waits": _FULL,
