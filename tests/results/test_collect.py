@@ -503,7 +503,7 @@ def test_an_unreadable_line_in_the_middle_is_noted(fresh: Lab) -> None:
     path.write_text("\n".join([lines[0], lines[1][:40], *lines[1:]]) + "\n")
     fresh.collect(["tensor_ladder"])
     notes = fresh.frames("tensor_ladder")["notes"]
-    assert "1 unreadable lines were left out" in set(notes["reason"])
+    assert f"1 unreadable lines were left out: {path}: line 2" in set(notes["reason"])
     assert set(timings(fresh, "tensor_ladder")["status"]) == {"ok"}
 
 

@@ -24,7 +24,7 @@ from ladder.results import tables
 from ladder.results.counters import times_and_counters
 from ladder.results.environment import read_as
 from ladder.results.sessions import combine_sessions
-from ladder.results.statistics import BOTH, lag_1
+from ladder.results.statistics import BOTH, lag_1, listed
 
 _STEP_US = 0.032
 """Between two of the timestamps by which the GPU's own clock times a launch: all times on an H200 are multiples."""
@@ -375,9 +375,8 @@ def collect_sweep(
         collector.task(task)
     for note in profile["notes"] if profile else ():
         collector.note("profile", note["subject"], note["reason"])
-    unreadable = len(view.records.unreadable)
-    if unreadable:
-        reason = f"{unreadable} unreadable lines were left out"
+    if places := view.records.unreadable:
+        reason = f"{len(places)} unreadable lines were left out: {listed(places, 3)}"
         collector.note("collect", "records", reason)
     if job:
         row = {**job, "sweep": sweep}
