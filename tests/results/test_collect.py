@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import factory
 import pandas as pd
 import pytest
 from conftest import edit_yaml
@@ -141,6 +142,28 @@ def test_what_the_kernel_and_the_profiler_report_becomes_metrics(lab: Lab) -> No
     ]
     assert stride["predicted_wavefronts"] == 16
     assert stride["l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum"] == 16_000_000
+
+
+def test_of_several_sessions_a_counter_is_the_median(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab, made = Lab(tmp_path), factory.make_profile
+    for factor in (1.0, 9.0, 2.0, None):
+        lab.session = replace(SESSION, id=f"session {factor}")
+
+        def make_profile(place: Place, factor: float | None = factor) -> list[Fields]:
+            return [
+                {**one, "value": factor and factor * one["value"]}
+                for one in made(place)
+            ]
+
+        monkeypatch.setattr(factory, "make_profile", make_profile)
+        lab.record(["bank_stride"])
+    rows = lab.frames("bank_stride")["metrics"]
+    stride = rows[rows["variant"] == "bank_stride-int32-stride=16"]
+    values = stride.set_index("metric")["value"]
+    assert values["predicted_wavefronts"] == 16
+    assert values["l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum"] == 32_000_000
 
 
 def test_merging_keeps_every_row_and_each_variant_once_a_sweep(lab: Lab) -> None:

@@ -150,7 +150,7 @@ def test_the_rule_is_the_quantile_pooled_with_the_cells_own_and_once_more_for_an
         reading("GPU-2", 0.02, variant="x", host_gpus=1),
     )
     found = half_widths(rows).rename(index=rows.set_index("cell")["variant"].to_dict())
-    pooled = np.sqrt((0.02**2 + NORMAL**2 * 2 * 0.02**2) / 3)
+    pooled = np.sqrt((2 * 0.02**2 + NORMAL**2 * 2 * 0.02**2) / 4)
     assert found["alike"].to_dict() == pytest.approx(
         {"v": pooled, "u": 0.02, "x": pooled}
     )
@@ -186,7 +186,7 @@ def test_a_cell_that_one_gpu_read_takes_the_deviations_of_its_library() -> None:
         )
         found[references] = widths.first()["read by one GPU"]
     assert found["cublas", "cublaslt"] == pytest.approx(
-        np.sqrt(NORMAL**2 * 2 * 0.03**2 / 3)
+        np.sqrt(NORMAL**2 * 2 * 0.03**2 / 4)
     )
     assert found["w", "w"] == 0.0
 

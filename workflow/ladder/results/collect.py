@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -179,17 +179,23 @@ class Collector:
                 subject = f"{_name(task)}, {record.cell.regime}"
                 self.note("measure", subject, record.reason)
         if first is not None and not task.beside:
-            self.add_metrics(task, first)
+            self.add_metrics(task, [first])
         counted = self.view.current_record(task, COUNTERS) if task.counted else None
         if counted is not None:
             if not self.view.is_current(task, counted):
                 self.note("profile", OTHER_CODE, counted.time[:10])
-            self.add_metrics(task, counted)
+            self.add_metrics(task, self.view.same_conditions(counted))
 
-    def add_metrics(self, task: Task, record: Record) -> None:
-        """Rows of metrics.csv: what kernel and profiler count."""
-        for metric in record.result.get("observations") or ():
-            self.rows["metrics"].append({**metric, **self.about(task)})
+    def add_metrics(self, task: Task, records: Sequence[Record]) -> None:
+        """Rows of metrics.csv: what kernel or profiler counts, of several records the median."""
+        values = defaultdict[tuple[str, str | None], list[float]](list)
+        for record in records:
+            for counted in record.result.get("observations") or ():
+                if counted["value"] is not None:
+                    values[counted["metric"], counted["unit"]].append(counted["value"])
+        for (metric, unit), counts in values.items():
+            row = {"metric": metric, "unit": unit, "value": median(counts)}
+            self.rows["metrics"].append({**row, **self.about(task)})
 
     def note_missing(self, task: Task, records: Sequence[Record | None]) -> None:
         """Notes on a task that was not measured, or was wrong, as far as no row says it."""
