@@ -533,6 +533,18 @@ MISTAKES = [
         "figures[0].x … 'reach' … radius, threads",
     ),
     in_sweep(
+        "heatmap of one parameter",
+        "kind: curves,",
+        "kind: heatmap, x: radius,",
+        "figures[0].y … None … radius, threads",
+    ),
+    in_sweep(
+        "banks in a sweep of another problem",
+        "kind: curves,",
+        "kind: banks,",
+        "figures[0].kind … 'banks' … a kind for this problem",
+    ),
+    in_sweep(
         "counters of no variant",
         "figures:",
         "counters: {groups: [memory], where: radius > 4}\nfigures:",

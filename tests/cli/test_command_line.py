@@ -85,15 +85,15 @@ def test_check_says_what_a_run_would_do_and_at_which_sizes_nothing_is_asked_for(
         (["check", "--config", "run={a"], ("--config", "not valid YAML")),
         (
             ["check", "--config", "measure={precison: 1}"],
-            ("command line: --config: measure", "'precison'", "'precision'"),
+            ("command line: measure", "'precison'", "'precision'"),
         ),
         (
             ["check", "--config", "run=null"],
-            ("--config: run", "'null'", "other than published and null"),
+            ("command line: run", "'null'", "other than published and null"),
         ),
         (
             ["check", "--config", "run="],
-            ("--config: run", "None", "other than published and null"),
+            ("command line: run", "None", "other than published and null"),
         ),
         (
             ["check", "--configfile", "config/none.yaml"],

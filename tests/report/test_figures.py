@@ -348,11 +348,6 @@ def test_a_heatmap_neither_shows_nor_names_a_kernel_without_its_parameters(
     assert words(FIGURES["heatmap"](both)) == words(FIGURES["heatmap"](given))
 
 
-def test_a_heatmap_needs_its_axes(parts: Sweeps) -> None:
-    with pytest.raises(NoDataError, match="no x and y"):
-        FIGURES["heatmap"](data(parts, "fp32_transpose", "heatmap", x=None))
-
-
 def test_three_views_of_a_bank_conflict_agree(parts: Sweeps) -> None:
     (axis,) = FIGURES["banks"](data(parts, "bank_stride", "banks")).axes
     dashes = axis.collections[0].get_segments()  # type: ignore[attr-defined]

@@ -126,7 +126,7 @@ def read_settings(
         settings = merged(settings, _read_settings(path))
     config = parse(Config, settings, " + ".join(map(str, paths)))
     if over:
-        return parse(Config, merged(settings, over), "command line: --config")
+        return parse(Config, merged(settings, over), "command line")
     return config
 
 

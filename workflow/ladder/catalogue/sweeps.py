@@ -502,9 +502,14 @@ class _SweepFile:
 
     def _figure(self, index: int, figure: Figure) -> Figure:
         field = f"figures[{index}]"
+        if figure.kind == "banks" and self.problem.name != "banks":
+            accepted = "a kind for this problem; banks is for the problem banks"
+            raise refuse(self.path, f"{field}.kind", figure.kind, accepted)
         parameters = sorted({name for entry in self.entries for name in entry.params})
+        needed = ("x", "y") if figure.kind == "heatmap" else ()
         for axis in ("x", "y", "hue"):
-            if (name := getattr(figure, axis)) is not None:
+            name = getattr(figure, axis)
+            if name is not None or axis in needed:
                 refuse_unknown(self.path, f"{field}.{axis}", name, parameters)
         at = None if figure.at is None else self._size(figure.at, f"{field}.at")
         return figure.model_copy(update={"at": at})

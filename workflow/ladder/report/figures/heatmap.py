@@ -19,7 +19,7 @@ from ladder.report.figures import base
 from ladder.report.figures.style import AHEAD, BEHIND, MUTED
 from ladder.report.titles import axis_words, rival
 from ladder.results.statistics import at_size, comparable, parameter, records
-from ladder.results.sweep_data import FigureData, NoDataError
+from ladder.results.sweep_data import FigureData
 from ladder.results.verdicts import TIED, verdicts
 
 _AROUND = LinearSegmentedColormap.from_list("speed", [BEHIND, "#f4f4f4", AHEAD])
@@ -29,11 +29,8 @@ _WIDE = 8  # columns of cells that leave room for intervals
 
 def draw(data: FigureData) -> Figure:
     """Annotated cells, a panel for each value of `hue`; an empty cell says why. Values not tried are left out."""
-    x = data.figure.x
-    y = data.figure.y
-    hue = data.figure.hue
-    if x is None or y is None:
-        raise NoDataError("the sweep names no x and y parameter for it")
+    x, y, hue = data.figure.x, data.figure.y, data.figure.hue
+    assert x and y  # the sweep has them
     rows = data.some(data.in_table)
     best = data.best_by_place
     names = [name for name in (x, y, hue) if name]
