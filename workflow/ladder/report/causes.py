@@ -57,13 +57,19 @@ _ALONE = {
     "barrier": "at barriers",
     "wait": "for a fixed latency",
     "math_pipe_throttle": "",
-    "dispatch_stall": "",
+    "dispatch_stall": "for dispatch",
     "no_instruction": "",
 }
-"""Reasons of the profiler, and what warps wait for then; those that say nothing of memory or barriers have no words."""
+"""Reasons of the profiler, and what warps wait for then; of a busy pipe, and of code that is not there yet, no words."""
+_SHARED = "short_scoreboard mio_throttle"
 _WITH_QUEUE = {
     "long_scoreboard lg_throttle": "for global memory and its queue",
-    "short_scoreboard mio_throttle": "for shared memory and its queue",
+    _SHARED: "for shared memory and its queue",
+}
+# A change of instructions may turn one wait for shared memory into the other.
+_BESIDE_PIPES = {
+    **{reason: what for reason, what in _ALONE.items() if reason not in _SHARED},
+    _SHARED: _WITH_QUEUE[_SHARED],
 }
 # Units that do what the result takes, which others only bring and fetch.
 _WORKERS = ("tensor cores", "FP32 units", "DRAM")
@@ -73,8 +79,8 @@ _LEAST, _MOST = 0.5, 1.5
 _ALL = 0.995  # a share of at least so much reads as all
 _MOVED = math.log(1.05)  # by less no counter changes anything
 _SAME_WORK = math.log(1.1)
-# Shares of the slower one's time: of a need that limits it, and of a unit whose work counts.
-_LIMITS, _USED = 0.5, 0.1
+# Shares of the slower one's time: of a need that fills it, of one that limits it, and of a unit whose work counts.
+_FILLS, _LIMITS, _USED = 0.75, 0.5, 0.1
 _BUSY = 0.25  # share of the time that the pipe works at least, which does the work
 _BESIDE = 0.25  # share of the difference that a wait takes at least, to be named beside a pipe
 _ROUNDS = 0.005  # of the rate: less reads as nothing
@@ -194,6 +200,8 @@ class _Pair:
         waited = [waits(*launch) for launch in launches]
         with_queue = [waits(*launch, _WITH_QUEUE) for launch in launches]
         self.needs = list(zip(*needed, strict=True))
+        beside = [waits(*launch, _BESIDE_PIPES) for launch in launches]
+        self.beside = list(zip(*beside, strict=True))
         self.waits = list(zip(*waited, strict=True))
         self.with_queue = list(zip(*with_queue, strict=True))
         self.busy = []
@@ -233,17 +241,20 @@ def _change(below: Need, above: Need) -> str:
 
 
 def _causes(
-    pair: _Pair, changes: Iterable[tuple[Need, Need, float]], least: float
+    pair: _Pair,
+    changes: Iterable[tuple[Need, Need, float]],
+    least: float,
+    most: float = _MOST,
 ) -> list[Cause]:
     """Needs with words that moved as the time did, with the share of the difference that each accounts for.
 
-    `least`: the share of the slower one's time that they took.
+    `least`: the share of the slower one's time that they took. `most`: the largest share of the difference.
     """
     causes = []
     for below, above, part in changes:
         took = max(below.seconds, above.seconds) / max(pair.times)
         moved = pair.moved(below, above) > _MOVED
-        if below.words and took >= least and moved and _LEAST <= part <= _MOST:
+        if below.words and took >= least and moved and _LEAST <= part <= most:
             change = _change(below, above)
             causes.append(Cause(change, _moves(below, above), part, change))
     return causes
@@ -253,14 +264,15 @@ def _counts(pair: _Pair) -> list[Cause]:
     """Limits, else work removed or waits.
 
     Limits count by the time that their change takes at the hardware's rate, work of units in use by the share of the
-    factor by which the time changed, and waits by the time that warps spend in them.
+    factor by which the time changed, and waits by the time that warps spend in them. What filled the time may account
+    for more than all of the difference: once it is gone, something else limits.
 
     A wait may have another name in the other launch: at `__syncthreads` it is `barrier`, at an mbarrier
     `long_scoreboard`. So what other waits rise by is taken off what one falls by, and the other way round where time is
     lost.
     """
     limits = [(*need, pair.part(*need)) for need in pair.needs]
-    causes = _causes(pair, limits, _LIMITS)
+    causes = _causes(pair, limits, _FILLS, math.inf) or _causes(pair, limits, _LIMITS)
     if causes:
         return causes
     work = [(*need, pair.moved(*need) / pair.factor) for need in pair.needs]
@@ -286,7 +298,7 @@ def _moved(pair: _Pair, changes: Iterable[tuple[Need, Need]]) -> dict[float, str
 
 def _beside(pair: _Pair) -> str:
     """The wait that changed most the way that the time did; empty where none took enough of it."""
-    moved = _moved(pair, pair.waits)
+    moved = _moved(pair, pair.beside)
     most = max(moved, default=0.0)
     return moved[most] if most >= _BESIDE else ""
 
