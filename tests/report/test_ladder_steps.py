@@ -229,7 +229,7 @@ def test_a_busier_pipe_is_named_where_the_work_is_the_same_with_the_wait_beside_
 
 
 def test_beside_a_pipe_waits_for_shared_memory_and_for_its_queue_are_one() -> None:
-    """Together they fall by 0.4 cycles, of which 41 % of the time saved comes: nearly all became waits for the queue."""
+    """Together they fall by 0.4 cycles, 41 % of the time saved. Nearly all became waits for the queue."""
     below, above = (
         waits(short_scoreboard=memory, mio_throttle=queue, math_pipe_throttle=pipe)
         | {TENSOR: share}

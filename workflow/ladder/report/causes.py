@@ -60,7 +60,7 @@ _ALONE = {
     "dispatch_stall": "for dispatch",
     "no_instruction": "",
 }
-"""Reasons of the profiler, and what warps wait for then; of a busy pipe, and of code that is not there yet, no words."""
+"""Reasons of the profiler, and what warps wait for then; no words of a busy pipe, and of code not yet there."""
 _SHARED = "short_scoreboard mio_throttle"
 _WITH_QUEUE = {
     "long_scoreboard lg_throttle": "for global memory and its queue",

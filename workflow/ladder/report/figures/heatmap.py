@@ -30,7 +30,8 @@ _WIDE = 8  # columns of cells that leave room for intervals
 def draw(data: FigureData) -> Figure:
     """Annotated cells, a panel for each value of `hue`; an empty cell says why. Values not tried are left out."""
     x, y, hue = data.figure.x, data.figure.y, data.figure.hue
-    assert x and y  # the sweep has them
+    assert x
+    assert y  # or the sweep is refused
     rows = data.some(data.in_table)
     best = data.best_by_place
     names = [name for name in (x, y, hue) if name]
