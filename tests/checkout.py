@@ -26,7 +26,6 @@ PUBLISHED = PublishedFolder(ROOT / "results/published/nvidia-h200")
 
 @functools.cache
 def catalog() -> Mapping[str, Kernel]:
-    """Kernels by name."""
     return load_kernels(ROOT / "kernels")
 
 
@@ -43,7 +42,6 @@ def cases_of(files: Mapping[str, str]) -> list[tuple[str, str]]:
 
 @functools.cache
 def every_sweep() -> Mapping[str, Sweep]:
-    """Sweeps by name."""
     return load_sweeps(ROOT / "config/sweeps", catalog(), None)
 
 

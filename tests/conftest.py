@@ -112,7 +112,6 @@ def edit(path: Path, old: str, new: str) -> None:
 
 
 def edit_yaml(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
-    """Change a YAML document in place."""
     document = yaml.load(path.read_text(), yaml.CSafeLoader)
     change(document)
     path.write_text(yaml.dump(document, Dumper=yaml.CSafeDumper, sort_keys=False))

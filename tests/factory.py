@@ -350,7 +350,6 @@ def true_speedup(variant: Variant, size: dict[str, int]) -> float:
 
 @functools.cache
 def _texts() -> dict[str, str]:
-    """The files of a lab."""
     sources = {
         f"kernels/{name}.cu": "// the tests compile nothing\n" for name in KERNELS
     }
@@ -605,7 +604,6 @@ class Lab:
         )
 
     def on(self, problem: str) -> dict[str, str]:
-        """Conditions of the host."""
         return host_conditions(problem, self.host["gpu"], self.host["driver"])
 
     def view(self, name: str, records: Records | None = None) -> PlanRecords:
@@ -614,12 +612,10 @@ class Lab:
         return PlanRecords(read_plan(self.folder.plan(name)), known)
 
     def frames(self, name: str, records: Records | None = None) -> Fields:
-        """The tables of a sweep."""
         view = self.view(name, records)
         return collect_sweep(view, *accounts_of(self.folder, view.plan.sweep))
 
     def update(self, name: str, **fields: object) -> None:
-        """Change fields of a sweep's document."""
         path = self.project.sweeps / f"{name}.yaml"
         edit_yaml(path, lambda sweep: sweep.update(fields))
 
@@ -654,7 +650,6 @@ class Lab:
         )
 
     def plans(self) -> dict[str, Plan]:
-        """Plans of the run's sweeps."""
         return {
             path.stem: read_plan(path)
             for path in sorted((self.folder.root / "plans").glob("*.json"))

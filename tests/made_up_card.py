@@ -31,10 +31,7 @@ from ladder.results.statistics import records, size_of
 
 @dataclass(frozen=True)
 class Card:
-    """A GPU, what its driver says while cells are measured, and how its kernels compare with those of an H200.
-
-    `events` and `mhz` by regime, of tensor cores; `slower` is a factor on the speed-up of a variant.
-    """
+    """A GPU, what its driver says while cells are measured, and how its kernels compare with those of an H200."""
 
     name: str
     arch: str
@@ -46,7 +43,6 @@ class Card:
     power_limit_w: float
     # What NVML names in cells of tensor cores, and the clock that they read.
     held: tuple[list[str], float]
-    sustained: bool = True
     counted: bool = False
     factor: Callable[[Place], float] = field(default=lambda place: 1.0)
 

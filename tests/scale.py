@@ -98,7 +98,6 @@ def add_devices(lab: Lab, devices: int) -> None:
 
 
 def cost(lab: Lab, *command: str) -> Cost:
-    """Run a command in the project."""
     path = environment() | {"PYTHONPATH": str(ROOT / "workflow")}
     done = subprocess.run(
         [sys.executable, "-c", _MOST_MEMORY, *command],

@@ -117,7 +117,6 @@ def when_new(published: Path) -> pd.DataFrame:
 
 
 def main(published: Path, into: Path) -> None:
-    """Write the table."""
     found = unseen(when_new(published), tables.read("sessions", published))
     tables.write({"unseen": found}, into)
     (into / "unseen.parquet").unlink()

@@ -273,7 +273,6 @@ def row_of(root: Path, job: Job) -> dict[str, Any]:
 
 
 def table(root: Path) -> str:
-    """The table as CSV."""
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         rows = [*pool.map(lambda job: row_of(root, job), selected())]
     text, columns = io.StringIO(), [*max(rows, key=len), "compiler"]

@@ -74,7 +74,6 @@ def claim_lines(before: pd.DataFrame, after: pd.DataFrame) -> list[str]:
 
 
 def changes(before: Path, after: Path) -> str:
-    """The whole text."""
     lines = []
     for name, folder in (("before", before), ("now", after)):
         sessions = pd.read_parquet(folder / "sessions.parquet")

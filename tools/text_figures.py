@@ -19,7 +19,7 @@ from ladder.build.variants import variant_request
 from ladder.claims.gemm_practice import WMMA
 from ladder.model.folders import Project
 from ladder.report.figures import style
-from ladder.results.run_data import Row, RunData, best
+from ladder.results.run_data import Row, RunData
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
@@ -218,47 +218,40 @@ def order(project: Project, data: RunData) -> Figure:
 # Speed over the size, and over the stages.
 
 
-def _fastest(data: RunData, sweep: str, keep: Sequence[str] = ()) -> dict[int, float]:
-    """TFLOP/s of the fastest kernel of a sweep at each size; of the kernels `keep` alone where they are given."""
-    rows = [row for row in data.timed(sweep).rows if not keep or row["kernel"] in keep]
-    sizes = sorted({int(row["n"]) for row in rows})
+def _fastest(found: Numbers, sweep: str, kernel: Any = None) -> dict[int, float]:
+    """TFLOP/s of the fastest kernel of a sweep at each size; of some kernels alone where they are given."""
+    rows = found.fastest_each(["n"], sweep, kernel)
+    return {int(row["n"]): float(row["tflops"]) for row in rows}
+
+
+def _library(found: Numbers, sweep: str) -> dict[int, float]:
+    """TFLOP/s of the faster of cuBLAS and cuBLASLt, timed in turn with the sweep's fastest kernel at each size."""
     return {
-        size: float(best([row for row in rows if row["n"] == size])["tflops"])
-        for size in sizes
+        int(row["n"]): float(
+            row["tflops"] * row["median_us"] / row["reference_median_us"]
+        )
+        for row in found.fastest_each(["n"], sweep)
     }
 
 
-def _library(data: RunData, sweep: str) -> dict[int, float]:
-    """TFLOP/s of the faster of cuBLAS and cuBLASLt, timed in turn with the sweep's fastest kernel at each size."""
-    found = {}
-    for size in sorted({int(row["n"]) for row in data.timed(sweep).rows}):
-        top = best([row for row in data.timed(sweep).rows if row["n"] == size])
-        found[size] = (
-            float(top["tflops"])
-            * float(top["median_us"])
-            / float(top["reference_median_us"])
-        )
-    return found
-
-
-def rates(data: RunData) -> Figure:
+def rates(found: Numbers) -> Figure:
     """TFLOP/s over the size: FP32 and TF32, the text's rungs, our fastest and the libraries, in one chart."""
     lines = {
-        "TF32 library": (_library(data, "tensor_ladder_tf32"), style.PALETTE[1], "--"),
+        "TF32 library": (_library(found, "tensor_ladder_tf32"), style.PALETTE[1], "--"),
         "TF32 ladder, fastest": (
-            _fastest(data, "tensor_ladder_tf32"),
+            _fastest(found, "tensor_ladder_tf32"),
             style.PALETTE[1],
             "-",
         ),
         "TF32 by WMMA": (
-            _fastest(data, "tensor_ladder_tf32", WMMA),
+            _fastest(found, "tensor_ladder_tf32", WMMA),
             style.PALETTE[7],
             "-",
         ),
-        "FP32 library": (_library(data, "fp32_ladder"), style.PALETTE[0], "--"),
-        "FP32 ladder, fastest": (_fastest(data, "fp32_ladder"), style.PALETTE[0], "-"),
+        "FP32 library": (_library(found, "fp32_ladder"), style.PALETTE[0], "--"),
+        "FP32 ladder, fastest": (_fastest(found, "fp32_ladder"), style.PALETTE[0], "-"),
         "FP32, one output a thread": (
-            _fastest(data, "fp32_ladder", ("gemm_naive",)),
+            _fastest(found, "fp32_ladder", ("gemm_naive",)),
             style.PALETTE[6],
             "-",
         ),
@@ -602,7 +595,7 @@ def drawings(found: Numbers) -> dict[Path, Callable[[], Figure]]:
     return {
         texts / "lanes.png": lambda: lanes(project),
         texts / "order.png": lambda: order(project, data),
-        texts / "rates.png": lambda: rates(data),
+        texts / "rates.png": lambda: rates(found),
         texts / "stages.png": lambda: stages(data),
         ladders / "tiles.png": lambda: tiles(found),
         ladders / "pipeline.png": lambda: pipeline(found),

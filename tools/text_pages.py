@@ -21,6 +21,7 @@ from ladder.catalogue.kernels import load_kernels
 from ladder.catalogue.sweeps import load_sweeps
 from ladder.claims.counters import per_request
 from ladder.claims.ledger import overall
+from ladder.claims.primitives import lanes
 from ladder.model.errors import LadderError
 from ladder.model.expressions import whole
 from ladder.model.folders import Project
@@ -59,8 +60,8 @@ class Numbers(Lookups):
         super().__init__(data)
         self.project = project
         self.whole = overall(data.frames["claims"])
-        lines = claim_lines(data.frames["claims"])
-        self.said = {line["id"]: line["verdict"] for line in lines}
+        self.lines = claim_lines(data.frames["claims"])
+        self.said = {line["id"]: line["verdict"] for line in self.lines}
         launches = (PAGES / "launches.csv").open(encoding="utf-8", newline="")
         self.launches = {
             (row["what"], row["size"]): row for row in csv.DictReader(launches)
@@ -72,7 +73,16 @@ class Numbers(Lookups):
         """The verdict of a claim in bold, with a link to all its numbers."""
         return f"[**{self.said[claim]}**]({UP}results/published/nvidia-h200/evidence.md#{claim})"
 
+    def verdicts_of(self, text: str) -> list[str]:
+        """Those of all claims of a text."""
+        return [line["verdict"] for line in self.lines if line["source"] == text]
+
     # Times.
+
+    def lane_map(self, name: str, split: str, n: int = 4096, **wanted: Any) -> Row:
+        """The row of a lane map, with tiles of 128 x 128 that are padded unless others are wanted."""
+        (row,) = lanes(self.data, name, split, n=n, **wanted).rows
+        return row
 
     def tflops(self, sweep: str, rung: Any, n: int = 4096, **wanted: Any) -> str:
         return f"{self.row(sweep, rung, n, **wanted)['tflops']:.3g}"
@@ -281,12 +291,10 @@ class Numbers(Lookups):
         return kernel
 
     def file(self, sweep: str, number: str) -> str:
-        """A link to the file of a rung."""
         kernel = self._file(sweep, number)
         return f"[{kernel.name}]({self._source(kernel)})"
 
     def files(self, sweep: str, number: str, below: str) -> str:
-        """The files of a rung and of the one below."""
         return f"{self.file(sweep, number)} over {self.file(sweep, below)}"
 
     def line(self, sweep: str, number: str, unit: str, code: str, why: str = "") -> str:
@@ -327,7 +335,6 @@ class Numbers(Lookups):
     # What a page shows.
 
     def kernel(self, name: str) -> str:
-        """A link to a kernel's source."""
         path = next(self.project.kernels.rglob(f"{name}.cu"))
         return f"[{name}]({UP}{path.relative_to(ROOT).as_posix()})"
 
@@ -335,11 +342,11 @@ class Numbers(Lookups):
         """From a page to a kernel's source."""
         return f"{UP}{kernel.source.relative_to(ROOT).as_posix()}"
 
-    def sweep(self, name: str) -> str:
-        """A link to the page of a sweep."""
+    def sweep(self, name: str, said: str = "") -> str:
+        """A link to the page of a sweep, with these words or its name."""
         if name not in self.data.sweeps:
             raise LadderError(f"the sweep {name!r} does not exist")
-        return f"[{name}]({UP}results/published/nvidia-h200/sweeps/{name}.md)"
+        return f"[{said or name}]({UP}results/published/nvidia-h200/sweeps/{name}.md)"
 
     def banks(self, offset: str, width: int = 4) -> str:
         """The picture of a read by a warp: a row a wavefront, a column a bank, in it the lane that the bank serves.
@@ -376,7 +383,6 @@ def numbers() -> Numbers:
 
 
 def rendered(found: Numbers, template: Path) -> str:
-    """The text of a page."""
     environment = jinja2.Environment(
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,

@@ -64,12 +64,10 @@ def in_document(file: str) -> Callable[..., Mistake]:
 def document(
     file: str, change: Callable[[dict[str, Any]], object]
 ) -> Callable[[Path], object]:
-    """Change a YAML document."""
     return lambda project: edit_yaml(project / file, change)
 
 
 def text(file: str, old: str, new: str) -> Callable[[Path], object]:
-    """Change a file's text."""
     return lambda project: edit(project / file, old, new)
 
 
@@ -91,12 +89,10 @@ def kept_where(expression: str) -> Callable[[Path], object]:
 
 
 def parameter(name: str) -> Callable[[Path], object]:
-    """Give the kernel another parameter."""
     return document(KERNEL, lambda kernel: kernel["parameters"].update({name: axis(1)}))
 
 
 def argument(given: dict[str, object]) -> Callable[[Path], object]:
-    """Give the kernel another argument."""
     return document(KERNEL, lambda kernel: kernel["arguments"].append(given))
 
 
@@ -110,8 +106,6 @@ def alike(project: Path) -> None:
 
 
 def setting(field: str, value: object) -> Callable[[Path], object]:
-    """Change one setting of the configuration."""
-
     def change(config: dict[str, Any]) -> None:
         *parents, last = field.split(".")
         for name in parents:
@@ -127,28 +121,22 @@ def results_are_a_file(project: Path) -> None:
 
 
 def launch(**fields: object) -> Callable[[Path], object]:
-    """Change the launch of the kernel."""
     return document(KERNEL, lambda kernel: kernel["launch"].update(fields))
 
 
 def entry(name: str) -> Callable[[Path], object]:
-    """Change the name expression of the kernel."""
     return document(KERNEL, lambda kernel: kernel.update(entry=name))
 
 
 def copied(file: str, name: str) -> Callable[[Path], object]:
-    """Copy a file beside itself."""
     return lambda project: shutil.copy(project / file, (project / file).with_name(name))
 
 
 def measure(**fields: object) -> Callable[[Path], object]:
-    """Change the measuring protocol."""
     return document(CONFIG, lambda config: config["measure"].update(fields))
 
 
 def source(line: str) -> Callable[[Path], object]:
-    """Put a line before the CUDA source."""
-
     def change(project: Path) -> None:
         path = project / SOURCE
         path.write_bytes(f"{line}\n{path.read_text()}".encode("latin-1"))

@@ -325,8 +325,8 @@ RIGHT, WRONG = (0, 1, 2), (3,)
         (HONEST, "exploit", RIGHT),
         (text_of("skip_when_done"), "exploit", WRONG),
         (text_of("reads_beyond"), "exploit", WRONG),
-        (SOFTMAX, "softmax_stale", RIGHT),
-        (text_of("softmax_sum_skips_column"), "softmax_sum_skips_column", WRONG),
+        (SOFTMAX, "softmax", RIGHT),
+        (text_of("softmax_sum_skips_column"), "softmax", WRONG),
     ],
     ids=["right", "stale", "beyond", "softmax", "wrong_softmax"],
 )

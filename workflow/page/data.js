@@ -122,12 +122,18 @@ function times(value) {
   return Number(text) === 0 ? "0 %" : `${percent > 0 ? "+" : "−"}${text.replace("-", "")} %`;
 }
 
-/** faster, slower or tied: by what another GPU would read, where that is known, else by the interval. */
-function verdict([value, low, high], [elsewhereLow, elsewhereHigh]) {
-  const [from, to] = elsewhereLow == null ? [low ?? value, high ?? value] : [elsewhereLow, elsewhereHigh];
+/** A number of a row and the ends of its interval, null where they are unknown. */
+const withEnds = (rows, name, place) => ["", "_low", "_high"].map((end) => rows[name + end]?.[place] ?? null);
+
+/** What decides between faster and slower: what another GPU would read, where that is known, else the interval. */
+function deciding({ rows }, place) {
+  const [value, low, high] = withEnds(rows, "speedup", place);
+  return rows.range[place] ?? [low ?? value, high ?? value];
+}
+function verdictOf(run, place) {
+  const [from, to] = deciding(run, place);
   return from > 1 ? "faster" : to < 1 ? "slower" : "tied";
 }
-const verdictOf = ({ rows }, place) => verdict(["", "_low", "_high"].map((end) => rows[`speedup${end}`][place]), [rows.predicted_low[place], rows.predicted_high[place]]);
 
 /** "+1 % to +5 %": what another GPU would read; empty where that is not known. */
 const elsewhere = ([low, high]) => (low == null ? "" : [...new Set([times(low), times(high)])].join(" to "));
@@ -156,19 +162,14 @@ function differing(labels) {
 /** Whether all rows were timed against libraries, or against one kernel, so that their speed-ups compare. */
 const comparable = ({ rows }, places) => places.every((place) => rows.against[place] === "library") || new Set(places.map((place) => rows.reference[place])).size <= 1;
 
-/** 1.234 [1.230, 1.238], with as many `digits` or all there are; empty where it is unknown. */
-function spread(rows, name, place, digits = 4) {
-  const [value, low, high] = ["", "_low", "_high"].map((end) => rows[name + end]?.[place] ?? null);
-  const shown = (one) => figure(one, digits);
+/** 1.234 [1.230, 1.238]; empty where it is unknown. */
+function spread(rows, name, place, shown = figure) {
+  const [value, low, high] = withEnds(rows, name, place);
   return value === null ? "" : shown(value) + (low === null ? "" : ` [${shown(low)}, ${shown(high)}]`);
 }
 
 /** A speed-up with its interval, all to a thousandth, so that a column of them is aligned. */
-function ratioSpread(rows, place) {
-  const [value, low, high] = ["", "_low", "_high"].map((end) => rows[`speedup${end}`]?.[place] ?? null);
-  const shown = (one) => (one < 0.1 || one >= 10 ? figure(one, 3) : one.toFixed(3));
-  return value === null ? "" : shown(value) + (low === null ? "" : ` [${shown(low)}, ${shown(high)}]`);
-}
+const ratioSpread = (rows, place) => spread(rows, "speedup", place, (one) => (one < 0.1 || one >= 10 ? figure(one, 3) : one.toFixed(3)));
 
 /** Text that HTML shows as it is. */
 function escaped(text) {
@@ -178,8 +179,7 @@ function escaped(text) {
 
 /** own / other with the worst ends, so that the interval errs on the wide side; null where one is unknown. */
 function ratio(own, place, other, elsewhere) {
-  const [value, low, high] = ["", "_low", "_high"].map((end) => own.rows[`speedup${end}`][place]);
-  const [its, itsLow, itsHigh] = ["", "_low", "_high"].map((end) => other.rows[`speedup${end}`][elsewhere]);
+  const [value, low, high] = withEnds(own.rows, "speedup", place), [its, itsLow, itsHigh] = withEnds(other.rows, "speedup", elsewhere);
   if (value === null || !its) return null;
   return { value: its / value, low: (itsLow ?? its) / (high ?? value), high: (itsHigh ?? its) / (low ?? value) };
 }

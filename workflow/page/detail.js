@@ -140,8 +140,7 @@ function detailHtml(run, place, beside) {
   if (moved) parts.push(`<p>Speed-up of ${escaped(heads[1])} over that of ${escaped(heads[0])}: <b>${figure(moved.value)} [${figure(moved.low)}, ${figure(moved.high)}]</b></p>`);
   for (const [title, names] of GROUPS) parts.push(valueTable(title, names, measured, heads));
 
-  parts.push("<h3>Repeat it</h3>", ...commands(run, place).map(([title, command]) =>
-    `<p class="muted">${escaped(title)} <button type="button" class="copy">Copy</button></p><pre class="command">${escaped(command)}</pre>`));
+  parts.push("<h3>Repeat it</h3>", ...commands(run, place).map(commandHtml));
   parts.push('<p class="muted">A link to this cell <button type="button" class="copy" data-copy="address">Copy</button></p>');
 
   const params = Object.entries(run.variants.get(at("variant"))?.params || {});

@@ -43,8 +43,7 @@ const NARROW = 0.035; // as in the report: a tie whose range reaches farther fro
 /** 3 % faster than cuBLAS (another GPU: +1 % to +5 %). */
 function overLibrary(run, place) {
   const { rows } = run, library = libraryName(run, place), value = rows.speedup[place];
-  const range = elsewhere([rows.predicted_low[place], rows.predicted_high[place]]), how = verdictOf(run, place);
-  const [low, high] = rows.predicted_low[place] === null ? [rows.speedup_low[place], rows.speedup_high[place]] : [rows.predicted_low[place], rows.predicted_high[place]];
+  const range = elsewhere(rows.range[place] ?? []), how = verdictOf(run, place), [low, high] = deciding(run, place);
   const wide = Math.max(1 - low, high - 1) >= NARROW;
   const words = how === "tied" ? `${wide ? "undecided against" : "as fast as"} ${library}` : value >= 2 || value <= 0.5 ? `${times(value)} the speed of ${library}`
     : `${times(value).replace(/^[+−]/, "")} ${how} than ${library}`;
@@ -53,7 +52,7 @@ function overLibrary(run, place) {
 
 /** +3 % over cuBLAS (another GPU: +1 % to +5 %): the number by which configurations rank. */
 function overWords(run, place) {
-  const { rows } = run, range = elsewhere([rows.predicted_low[place], rows.predicted_high[place]]);
+  const { rows } = run, range = elsewhere(rows.range[place] ?? []);
   const value = rows.speedup[place], words = value >= 2 || value <= 0.5 ? `${times(value)} the speed of` : `${times(value)} over`;
   return `${words} ${libraryName(run, place)}${range ? ` (another GPU: ${range})` : ""}`;
 }

@@ -184,7 +184,6 @@ def _run(words: Sequence[str]) -> tuple[int, str | None]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one step and return its exit code."""
     handler = logging.StreamHandler()
     handler.setFormatter(_Printable())
     logging.basicConfig(level=logging.INFO, handlers=[handler])

@@ -71,7 +71,6 @@ def compiled_facts(run: Run, published: PublishedFolder) -> dict[str, dict[str, 
 
 
 def write_plan(plan: Plan, folder: RunFolder) -> Path:
-    """Write a plan to its place in a run's folder."""
     path = folder.plan(plan.sweep)
     replace_file(path, to_json(plan))
     return path

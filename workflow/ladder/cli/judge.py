@@ -160,7 +160,6 @@ def lasting_choices(records: Records, plan: Plan) -> Records:
 
 
 def copy_records(records: Records, folder: Path) -> None:
-    """Add records with their sessions to a store."""
     if records.by_cell:
         with appending(folder, "choices") as append:
             for entry in (*records.sessions.values(), *records):
@@ -168,7 +167,6 @@ def copy_records(records: Records, folder: Path) -> None:
 
 
 def only_of(plan: Plan, kernels: Collection[str]) -> Plan:
-    """A plan without the tasks of other kernels."""
     tasks = tuple(task for task in plan.tasks if task.cell.kernel in kernels)
     return replace(plan, tasks=tasks)
 

@@ -248,7 +248,6 @@ class Collector:
         return f"{record.status} in {number} of {sessions} sessions: {record.reason}"
 
     def add_timing(self, task: Task, record: Record) -> None:
-        """A row of timings.csv."""
         result, device = record.result, device_of(record.result)
         columns = {
             "throttled": throttled(device.get("clock_events")),
@@ -302,7 +301,6 @@ class Collector:
         return row
 
     def add_session(self, task: Task, record: Record) -> None:
-        """A row of sessions.csv."""
         session = self.view.session(record)
         tree = session.tree
         commit = tree.get("commit") or str(tree.get("digest") or "")[:12]
