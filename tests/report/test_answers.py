@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import itertools
 import re
-import shutil
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from checkout import PUBLISHED, every_sweep, published_data, published_of
-from conftest import ROOT, output_of
-from factory import CUBLAS_TFLOPS, Fields, Lab, over
-from ladder.catalogue.plans import plan_sweep
+from checkout import PUBLISHED, published_data, published_of
+from conftest import ROOT
+from factory import CUBLAS_TFLOPS, ONE_CELL, Fields, Lab, over
+from jinja2 import ChoiceLoader, DictLoader
+from ladder.catalogue.runs import load
 from ladder.catalogue.settings import set_up
-from ladder.catalogue.sweeps import chosen_cells
 from ladder.model.cell import size_label
+from ladder.page.document import render as render_page
 from ladder.report import answers as module
-from ladder.report.answers import Answer, answers
+from ladder.report.answers import Answer, Question, answers, titles
 from ladder.report.choices import choices
-from ladder.report.document import TEMPLATES, render
+from ladder.report.document import TEMPLATES, learnt, render
 from ladder.report.links import Links
 from ladder.report.lookups import Lookups
 from ladder.report.statements import NOT_HERE, OTHER_GPU, claim_lines
@@ -62,65 +61,35 @@ def found(published: RunData) -> dict[str, Answer]:
     }
 
 
-NINTH = """
-
-QUESTIONS += (Question("ninth", "What is the ninth?", "fp32_ladder", "ladder"),)
-"""
 SAID = """
 {% macro headline() %}It has {{ climb("fp32_ladder") | length }} lives.{% endmacro %}
 {% macro also() %}{{ expect(false, "It has none.") }}{% endmacro %}
 {% macro title() %}All the lives{% endmacro %}
 """
-READ = """
-import sys
-from dataclasses import replace
-from pathlib import Path
-from ladder.catalogue.kernels import load_kernels
-from ladder.catalogue.sweeps import load_sweeps
-from ladder.model.folders import Project, RunFolder
-from ladder.page.document import render as page
-from ladder.report.answers import titles
-from ladder.report.document import learnt, render
-from ladder.report.links import Links
-from ladder.report.lookups import Lookups
-from ladder.results.run_data import RunData
-root, folder = Path(sys.argv[1]), RunFolder(Path(sys.argv[2]))
-project = Project(root)
-data = RunData.read(folder, load_sweeps(project.sweeps, load_kernels(project.kernels), sys.argv[3:]))
-readme, (_, report) = learnt(folder, data, root), next(render(folder, data, {}))
-print(readme, report, page(folder, data, root), titles(data, Links(folder, root, data)), sep="\\x00")
-"""
 
 
 def test_a_ninth_question_is_a_line_and_a_template_and_stands_everywhere(
-    lab: Lab, tmp_path: Path
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In a copy of the package: in README, report and page, and above the figure that shows it."""
-    copy = tmp_path / "copy"
-    shutil.copytree(
-        ROOT / "workflow", copy, ignore=shutil.ignore_patterns("__pycache__")
-    )
-    with (copy / "ladder/report/answers.py").open("a") as answering:
-        answering.write(NINTH)
-    (copy / "report/answers/ninth.j2").write_text(SAID)
-    command = [
-        sys.executable,
-        "-c",
-        READ,
-        str(lab.root),
-        str(lab.folder.root),
-        "fp32_ladder",
-    ]
-    printed = output_of(command, tmp_path, PYTHONPATH=str(copy))
-    readme, written, page, titled = printed.split("\x00")
+    """In README, report and page, and above the figure that shows it."""
+    ninth = Question("ninth", "What is the ninth?", "fp32_ladder", "ladder")
+    monkeypatch.setattr(module, "QUESTIONS", (*module.QUESTIONS, ninth))
+    written = DictLoader({"answers/ninth.j2": SAID})
+    loaders = [written, TEMPLATES.loader]
+    monkeypatch.setattr(TEMPLATES, "loader", ChoiceLoader(loaders))
+    data = RunData.read(lab.folder, lab.sweeps(["fp32_ladder"]))
+    readme = learnt(lab.folder, data, lab.root)
+    _, report = next(render(lab.folder, data, {}))
+    page = render_page(lab.folder, data, lab.root)
+    titled = titles(data, Links(lab.folder, lab.folder.root, data))
     assert re.search(
         r"\|\[What is the ninth\?\]\(.*/report\.md#findings\)\|It has \d lives\. \[Page\]\(.*#chart=\w+\)\.\|",
         readme,
     )
-    assert re.search(r"What is the ninth\? \*\*It has \d lives\.\*\*", written)
+    assert re.search(r"What is the ninth\? \*\*It has \d lives\.\*\*", report)
     assert re.search(r"It has \d lives\.", page)
-    assert "'fp32_ladder-1-ladder.png': 'All the lives'" in titled
-    assert "It has none." not in readme + written + page, "nothing bears it out"
+    assert titled["fp32_ladder-1-ladder.png"] == "All the lives"
+    assert "It has none." not in readme + report + page, "nothing bears it out"
 
 
 @pytest.fixture(scope="module")
@@ -225,14 +194,7 @@ def test_what_to_use_does_not_depend_on_the_order_of_sweeps(published: RunData) 
 
     def said(data: RunData) -> list[tuple[Any, ...]]:
         return [
-            (
-                one.kind,
-                one.layout,
-                one.size,
-                row["sweep"],
-                row["variant"],
-                data.configuration(row),
-            )
+            (one.kind, one.layout, one.size, {**row}, data.configuration(row))
             for one in choices(data)
             for row in (one.row, one.held or one.row)
         ]
@@ -242,16 +204,8 @@ def test_what_to_use_does_not_depend_on_the_order_of_sweeps(published: RunData) 
 
 def test_a_speed_up_over_one_of_two_libraries_alone_does_not_count() -> None:
     def row(sweep: str, regime: str, variant: str, value: float) -> Fields:
-        size = {"m": 4096, "n": 4096, "k": 4096}
         about = {"sweep": sweep, "regime": regime, "variant": variant, "speedup": value}
-        return {
-            **about,
-            **size,
-            "dtype": "fp8",
-            "layout": "TN",
-            "status": "ok",
-            "params": "{}",
-        }
+        return {**ONE_CELL, **about, "status": "ok", "params": "{}"}
 
     rows = [
         row("promoted", "cold", "a", 1.04),
@@ -293,16 +247,11 @@ def test_what_is_fastest_for_seconds_is_chosen_apart(tmp_path: Path) -> None:
     lab.update("fp32_ladder", sustained=held)
     lab.record_and_collect(["fp32_ladder"], change)
     data = RunData.read(lab.folder, lab.sweeps(["fp32_ladder"]))
-    choice = next(
-        one for one in choices(data) if (one.kind, one.size) == ("fp32", 4096)
-    )
+    choice = Lookups(data).choice("fp32")
     assert choice.held is not None
-    assert (choice.row["rung"], choice.held["rung"]) == (
-        "transposed A",
-        "register tile",
-    )
     assert choice.slowed is not None
-    assert choice.slowed.row["rung"] == "transposed A"
+    rungs = [row["rung"] for row in (choice.row, choice.held, choice.slowed.row)]
+    assert rungs == ["transposed A", "register tile", "transposed A"]
     pages = report(lab)
     once, held = (
         section(pages["report"], "What to use"),
@@ -321,30 +270,20 @@ def test_what_is_fastest_for_seconds_is_chosen_apart(tmp_path: Path) -> None:
 
 
 def test_what_fails_of_a_text_about_another_gpu_is_not_refuted() -> None:
-    def line(name: str, source: str, part: str, verdict: str, effect: float) -> Fields:
-        about = {
-            "id": name,
-            "source": source,
-            "statement": "It pays.",
-            "part": part,
-            "verdict": verdict,
-        }
-        return about | {"effect": effect}
-
+    about = {"statement": "It pays.", "part": "gain: at least 1"}
     rows = [
-        line("one", "hip-gemm (#1)", "gain: at least 1", "holds", 1.2),
-        line("one", "hip-gemm (#1)", "gain: at least 1", "refuted", 0.9),
-        line("two", "gemm-practice", "gain: at least 1", "refuted", 0.8),
-        line("three", "hip-gemm", "gain: at least 1", "holds", 1.1),
+        {"id": "one", "source": "hip-gemm (#1)", "verdict": "holds", "effect": 1.2},
+        {"id": "one", "source": "hip-gemm (#1)", "verdict": "refuted", "effect": 0.9},
+        {"id": "two", "source": "gemm-practice", "verdict": "refuted", "effect": 0.8},
+        {"id": "three", "source": "hip-gemm", "verdict": "holds", "effect": 1.1},
     ]
+    rows = [about | row for row in rows]
     found = {one["id"]: one for one in claim_lines(tables.frame("claims", rows))}
-    assert [found[name]["verdict"] for name in ("one", "two", "three")] == [
-        NOT_HERE,
-        "refuted",
-        "holds",
-    ]
+    verdicts = [(name, line["verdict"]) for name, line in found.items()]
+    assert verdicts == [("two", "refuted"), ("one", NOT_HERE), ("three", "holds")], (
+        "what fails stands first"
+    )
     assert found["one"]["number"] == "0.900 gain", "of the part that decides"
-    assert [*found] == ["two", "one", "three"], "what fails stands first"
     assert claim_lines(tables.frame("claims", [])) == []
 
 
@@ -436,18 +375,12 @@ def test_the_cells_measured_first_answer_the_first_screen(
 
     What is published of variants that no sweep has any more counts for neither.
     """
-    run = set_up(ROOT, [ROOT / "config/quick.yaml"])
-    assert not isinstance(run.config.sweeps, str)
-    sweeps = {
-        name: chosen_cells(every_sweep()[name], run.config.sweeps)
-        for name in run.config.sweeps
-    }
-    plans = [plan_sweep(sweep, run.config, run.arch) for sweep in sweeps.values()]
+    quick = load(set_up(ROOT, [ROOT / "config/quick.yaml"]))
     asked = {
-        (plan.sweep, task.variant, size_label(task.cell.size), regime)
-        for plan in plans
-        for task in plan.tasks
-        for regime in plan.regimes_of(task)
+        (name, task.variant, size_label(task.cell.size), regime)
+        for name in quick.sweeps
+        for task in quick.plans[name].tasks
+        for regime in quick.plans[name].regimes_of(task)
     }
     timings = published.frames["timings"]
     cells = [
@@ -455,7 +388,7 @@ def test_the_cells_measured_first_answer_the_first_screen(
         for row in records(timings)
     ]
     frames = {**published.frames, "timings": timings[[cell in asked for cell in cells]]}
-    data = RunData(sweeps, frames, published.environment)
+    data = RunData(quick.sweeps, frames, published.environment)
     variants = {
         (name, one.id)
         for name, sweep in published.sweeps.items()
@@ -464,13 +397,11 @@ def test_the_cells_measured_first_answer_the_first_screen(
     rows = timings[[cell[:2] in variants for cell in cells]]
     everything = with_frames(published, timings=rows)
     assert len(data.frames["timings"]) < len(timings) / 10
-    folder = run.project.published("nvidia-h200")
-    links = [Links(folder, folder.root, each) for each in (data, everything)]
-    monkeypatch.setattr(
-        module, "QUESTIONS", [one for one in module.QUESTIONS if one.front]
-    )
+    links = Links(PUBLISHED, PUBLISHED.root, published)
+    front = [one for one in module.QUESTIONS if one.front]
+    monkeypatch.setattr(module, "QUESTIONS", front)
     for one, other in zip(
-        answers(data, links[0]), answers(everything, links[1]), strict=True
+        answers(data, links), answers(everything, links), strict=True
     ):
         said, whole = one.headline, other.headline
         assert not one.absent
@@ -490,7 +421,7 @@ def test_what_was_not_decided_is_no_statement_that_was_tried(
     gone = here["id"].iloc[0]
     claims.loc[claims["id"] == gone, "verdict"] = "not measured"
     data = with_frames(published, claims=claims)
-    assert Lookups(data).decided()["claims"] == here["id"].nunique() - 1
+    assert len(Lookups(data).decided()) == here["id"].nunique() - 1
 
 
 def test_what_triton_costs_is_said_where_its_compiler_is_missing() -> None:

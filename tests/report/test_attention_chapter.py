@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import pytest
 from checkout import PUBLISHED, every_sweep, published_of
+from factory import Fields
 from ladder.claims.attention import (
     masked_tiles_are_skipped,
     overlap_in_a_warpgroup,
@@ -14,16 +14,15 @@ from ladder.claims.attention import (
     warp_specialisation_of_attention,
 )
 from ladder.claims.ledger import CLAIMS, decided
-from ladder.claims.primitives import HOLDS, NOT_MEASURED, REFUTED, Parts
+from ladder.claims.primitives import HOLDS, REFUTED, Parts
 from ladder.model.sweep import Entry, Sweep
 from ladder.problems.attention import PROBLEM
 from ladder.report.chapters import title_of
 from ladder.report.document import render
 from ladder.report.ladder_steps import path_to_fastest
-from ladder.results import tables
 from ladder.results.run_data import RunData
-from rendering import answer_of, cells, with_frames
-from test_chapters import timing
+from rendering import answer_of, cells, section, with_frames
+from test_chapters import ladder_rows, timing, with_rows
 
 PEAK = 989.0
 RATES = {
@@ -47,12 +46,12 @@ RATES = {
 
 def rung(
     sweep: Sweep, entry: Entry, size: Mapping[str, int], against: Entry | None
-) -> dict[str, Any]:
+) -> Fields:
     """A row of a rung, timed against the sweep's reference or against the rung that it changes."""
-    variant = entry.variant
-    usual = "6b" if variant.params["causal"] else "6"
+    usual = "6b" if entry.variant.params["causal"] else "6"
     other = RATES[against.rung.split()[0] if against else usual]
-    return at_rate(sweep, entry, size, RATES[entry.rung.split()[0]], against, other)
+    rate = RATES[entry.rung.split()[0]]
+    return at_rate(sweep, entry, size, rate, against or "6_overlap", other)
 
 
 def at_rate(
@@ -60,14 +59,13 @@ def at_rate(
     entry: Entry,
     size: Mapping[str, int],
     rate: float,
-    against: Entry | str | None,
+    against: Entry | str,
     other: float,
-) -> dict[str, Any]:
+) -> Fields:
     variant = entry.variant
-    work = PROBLEM.work(dict(size), variant.dtype, variant.params).operations / 1e6
-    reference = (against or "6_overlap", work / other)
-    shares = {"peak_fraction": rate / PEAK, "memory_fraction": 0.1}
-    return timing(sweep, entry, size, work / rate, reference, **shares)
+    work = PROBLEM.work(size, variant.dtype, variant.params).operations / 1e6
+    row = timing(sweep, entry, size, work / rate, (against, work / other))
+    return row | {"peak_fraction": rate / PEAK, "memory_fraction": 0.1}
 
 
 CHAPTERS = ("Memory-bound kernels", "Attention")
@@ -79,15 +77,8 @@ def data() -> RunData:
     known = published_of(
         *(name for name, one in every_sweep().items() if title_of(one) in CHAPTERS)
     )
-    frames, sweep = known.frames, known.sweeps["attention"]
-    rows = [
-        rung(sweep, entry, size, against)
-        for entry, size in sweep.cells
-        for against in ([None, entry.baseline] if entry.baseline else [None])
-    ]
-    others = frames["timings"][frames["timings"]["problem"] != "attention"]
-    made = tables.concat([others, tables.frame("timings", rows)], "timings")
-    return with_frames(known, timings=made)
+    rows = ladder_rows(known.sweeps["attention"], rung)
+    return with_rows(known, rows, "attention")
 
 
 def of_peak(rate: float) -> str:
@@ -123,7 +114,7 @@ BESIDE, CAUSAL, IN_TRITON = 600, 700, 800
 """TFLOP/s beside libraries; what is in Triton has an answer of its own."""
 
 
-def beside_libraries(sweep: Sweep, library: float) -> list[dict[str, Any]]:
+def beside_libraries(sweep: Sweep, library: float) -> list[Fields]:
     """Rows of a sweep against libraries, the faster of which has this many TFLOP/s, half as many at 16384 keys."""
     rows = []
     for entry, size in sweep.cells:
@@ -142,11 +133,7 @@ def test_beside_libraries_it_says_how_much_faster_they_are_at_which_lengths(
     data: RunData, names: list[str]
 ) -> None:
     rows = [row for name in names for row in beside_libraries(data.sweeps[name], 650)]
-    timings = data.frames["timings"]
-    others = timings[~timings["sweep"].isin(names)]
-    timings = tables.concat([others, tables.frame("timings", rows)], "timings")
-    other = with_frames(data, timings=timings)
-    answer = answer_of(other, "attention_speed")
+    answer = answer_of(with_rows(data, rows), "attention_speed")
     said = (
         f"{of_peak(600)} in bf16 over 8192 keys of 128 elements, 8 % slower than cuDNN."
     )
@@ -184,7 +171,7 @@ def test_its_path_is_that_of_attention_without_a_mask_though_causal_takes_half_t
 
 def test_its_chapter_has_its_ladder_and_its_answer(data: RunData) -> None:
     _, report = next(render(PUBLISHED, data, {}))
-    chapter = report.partition("\n## Attention\n")[2].partition("\n## ")[0]
+    chapter = section(report, "Attention")
     assert (
         "at sequence\u00a0=\u00a08192, heads\u00a0=\u00a032, d\u00a0=\u00a0128, bf16."
         in chapter
@@ -197,7 +184,7 @@ def test_its_chapter_has_its_ladder_and_its_answer(data: RunData) -> None:
     )
     assert "- How fast is attention? **[9_no_maxima](" in chapter
     assert report.count("How fast is attention?") == 1
-    memory = report.partition("\n## Memory-bound kernels\n")[2].partition("\n## ")[0]
+    memory = section(report, "Memory-bound kernels")
     assert memory.count("|rung|it adds|") == 1, (
         "of the other problems the sweeps' pages have them"
     )
@@ -228,4 +215,3 @@ def test_what_texts_say_of_attention_is_decided_from_pairs_of_rungs(
     slower = timings.copy()
     slower.loc[own & timings["baseline"].notna(), ends] *= 0.8
     assert REFUTED in verdicts(with_frames(data, timings=slower))
-    assert set(verdicts(with_frames(data, timings=timings[~own]))) == {NOT_MEASURED}

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from checkout import PUBLISHED, every_sweep, published_of
+from factory import Fields
 from ladder.claims.ledger import CLAIMS, decided, rows_of
 from ladder.claims.memory_bound import (
     many_numbers_a_thread,
@@ -20,7 +21,7 @@ from ladder.claims.memory_bound import (
 )
 from ladder.claims.primitives import HOLDS, REFUTED, Parts
 from ladder.model.cell import size_label
-from ladder.model.sweep import Entry, Figure, Sweep
+from ladder.model.sweep import Entry, Sweep
 from ladder.report.chapters import chapters, title_of
 from ladder.report.document import render
 from ladder.report.figures.registry import FIGURES
@@ -28,8 +29,8 @@ from ladder.report.shares import shares_of
 from ladder.report.statements import NOT_HERE, claim_lines
 from ladder.results import tables
 from ladder.results.run_data import RunData
-from matplotlib.text import Text
-from rendering import answer_of, cells, with_frames
+from rendering import answer_of, cells, section, with_frames
+from test_figures import words
 
 PEAK, COPY, FP32 = 4800.0, 4250.0, 66.9
 RATES = {
@@ -67,24 +68,56 @@ def timing(
     us: float,
     reference: tuple[Entry | str, float],
     **more: Any,
-) -> dict[str, Any]:
+) -> Fields:
     """A row of a rung that took `us`, timed against a reference and its time: a library, or a rung as baseline."""
     variant, (against, other) = entry.variant, reference
     baseline = against.variant.id if isinstance(against, Entry) else None
     work = sweep.problem.work(size, variant.dtype, variant.params)
-    row = {"sweep": sweep.name, "problem": sweep.problem.name, "status": "ok", **size}
-    row |= {"kernel": variant.kernel.name, "variant": variant.id, "regime": "cold"}
-    row |= {"dtype": variant.dtype, "params": json.dumps(dict(variant.params))}
-    row |= {"rung": entry.rung, "median_us": us, "reference_median_us": other}
-    row |= {"reference": baseline or against, "baseline": baseline}
-    ends = {"": 1.0, "_low": 0.999, "_high": 1.001}
-    row |= {f"speedup{end}": other / us * factor for end, factor in ends.items()}
-    return row | {"tflops": work.operations / us / 1e6} | more
+    ends = {"speedup": 1.0, "speedup_low": 0.999, "speedup_high": 1.001}
+    return {
+        "sweep": sweep.name,
+        "problem": sweep.problem.name,
+        "kernel": variant.kernel.name,
+        "variant": variant.id,
+        "params": json.dumps(dict(variant.params)),
+        "dtype": variant.dtype,
+        "rung": entry.rung,
+        **size,
+        "regime": "cold",
+        "status": "ok",
+        "median_us": us,
+        "reference_median_us": other,
+        "reference": baseline or against,
+        "baseline": baseline,
+        **{name: factor * other / us for name, factor in ends.items()},
+        "tflops": work.operations / us / 1e6,
+        **more,
+    }
+
+
+def ladder_rows(
+    sweep: Sweep, row: Callable[[Sweep, Entry, Mapping[str, int], Entry | None], Fields]
+) -> list[Fields]:
+    """Rows of the rungs of a sweep, and of those that change one in pairs with it."""
+    rows = []
+    for entry, size in sweep.cells:
+        for against in [None, entry.baseline] if entry.baseline else [None]:
+            if not any(rung and rung.absent(size) for rung in (entry, against)):
+                rows.append(row(sweep, entry, size, against))
+    return rows
+
+
+def with_rows(data: RunData, rows: list[Fields], *problems: str) -> RunData:
+    """The same with more rows of timings, in place of those of some problems."""
+    timings = data.frames["timings"]
+    others = timings[~timings["problem"].isin(problems)]
+    made = tables.concat([others, tables.frame("timings", rows)], "timings")
+    return with_frames(data, timings=made)
 
 
 def in_memory(
-    sweep: Sweep, entry: Entry, size: dict[str, int], against: Entry | None
-) -> dict[str, Any]:
+    sweep: Sweep, entry: Entry, size: Mapping[str, int], against: Entry | None
+) -> Fields:
     """A row of a rung, timed against the copy or against the rung that it changes."""
     rates, variant = ALL_RATES[sweep.name], entry.variant
     rate = rates[entry.rung[0]]
@@ -100,18 +133,12 @@ def data() -> RunData:
     own = (name for name, sweep in every_sweep().items() if title_of(sweep) == TITLE)
     others = ("hopper_files", "fp32_ladder", "fp32_tiles", "bank_wide", "attention")
     known = published_of(*own, *others, "stencil_best")
-    frames, rows = known.frames, []
-    for sweep in (known.sweeps[name] for name in ALL_RATES):
-        for entry, size in sweep.cells:
-            if entry.absent(size) is not None:
-                continue
-            rows.append(in_memory(sweep, entry, dict(size), None))
-            if entry.baseline and entry.baseline.absent(size) is None:
-                rows.append(in_memory(sweep, entry, dict(size), entry.baseline))
-    made_up = {"reduction", "transpose", "softmax", "gemv", "attention"}
-    kept = frames["timings"][~frames["timings"]["problem"].isin(made_up)]
-    timings = tables.concat([kept, tables.frame("timings", rows)], "timings")
-    return with_frames(known, timings=timings, metrics=tables.frame("metrics", []))
+    rows: list[Fields] = []
+    for name in ALL_RATES:
+        rows += ladder_rows(known.sweeps[name], in_memory)
+    made_up = "reduction", "transpose", "softmax", "gemv", "attention"
+    made = with_rows(known, rows, *made_up)
+    return with_frames(made, metrics=tables.frame("metrics", []))
 
 
 def test_a_chapter_is_the_innermost_folder_with_a_title(data: RunData) -> None:
@@ -136,7 +163,7 @@ def test_each_rung_stands_in_the_chapter_with_its_predicted_and_its_measured_sha
     )
     pages = dict(render(PUBLISHED, two, {}))
     report, page = pages[PUBLISHED.report], pages[PUBLISHED.sweep_page("reduction")]
-    chapter = report.partition(f"## {TITLE}\n")[2].partition("\n## ")[0]
+    chapter = section(report, TITLE)
     lines = [line for line in chapter.splitlines() if re.match(r"\|\d ", line)]
     sums = {line.split("|")[1]: line for line in lines}
     for entry in data.sweeps["reduction"].entries:
@@ -158,7 +185,7 @@ def test_the_larger_share_says_what_bounds_a_sweep(data: RunData) -> None:
     part = data.parts["reduction"]
     shares = shares_of(part)
     assert shares is not None
-    assert (shares.of, len(shares.rows)) == ("the memory", len(RATES))
+    assert (shares.of, len(shares.reached)) == ("the memory", len(RATES))
     many = part.timings.assign(
         peak_fraction=2 * part.timings["memory_fraction"], copy_fraction=np.nan
     )
@@ -166,29 +193,24 @@ def test_the_larger_share_says_what_bounds_a_sweep(data: RunData) -> None:
     assert other is not None
     assert other.of == "arithmetic"
     smaller, first = part.sweep.entries[:2]
-    assert (shares.column, other.column) == ("memory_fraction", "peak_fraction")
-    reached = shares.rows[first.variant.id]["memory_fraction"]
-    assert other.rows[first.variant.id]["peak_fraction"] == 2 * reached
+    reached, twice = (each.reached[first.variant.id] for each in (shares, other))
+    assert twice == 2 * reached
     assert shares.measured(smaller).endswith(f" at {size_label({'elements': 2**24})}")
     assert shares_of(data.parts["fp32_ladder"]) is None
     attention = shares_of(data.parts["attention"])
     assert attention is not None
-    assert (attention.of, attention.rows) == ("arithmetic", {})
+    assert (attention.of, attention.reached) == ("arithmetic", {})
 
 
 def test_figures_of_what_the_memory_bounds_show_its_rate(data: RunData) -> None:
     part = data.parts["reduction"]
-
-    def texts(figure: Figure) -> str:
-        drawn = FIGURES[figure.kind](part.drawn(figure, ""))
-        shown = [text.get_text() for text in drawn.findobj(Text)]
-        return " ".join(shown).replace("\n", " ")
-
-    ladder, _, curves = part.sweep.figures
-    assert "GB/s" in texts(ladder)
-    assert "4400" in texts(ladder)
-    assert "TFLOP/s" not in texts(ladder)
-    assert "memory's peak rate" in texts(curves)
+    ladder, _, curves = (
+        words(FIGURES[figure.kind](part.drawn(figure))) for figure in part.sweep.figures
+    )
+    assert "GB/s" in ladder
+    assert "4400" in ladder
+    assert "TFLOP/s" not in ladder
+    assert "memory's peak rate" in curves.replace("\n", " ")
 
 
 @pytest.mark.parametrize(
@@ -243,13 +265,9 @@ def test_beside_libraries_the_answer_names_each_and_how_far_it_is_behind(
             asked = variant.dtype == "fp32" and not variant.kernel.triton
             us = 10.0 if asked and size_label(dict(size)) in AT else 2.0
             against = (library, 10.0 * behind)
-            shares = {"memory_fraction": 0.9}
-            row = timing(data.sweeps[name], entry, dict(size), us, against, **shares)
-            rows.append(row)
-    timings = tables.concat(
-        [data.frames["timings"], tables.frame("timings", rows)], "timings"
-    )
-    answer = answer_of(with_frames(data, timings=timings), "memory_speed")
+            row = timing(data.sweeps[name], entry, size, us, against)
+            rows.append(row | {"memory_fraction": 0.9})
+    answer = answer_of(with_rows(data, rows), "memory_speed")
     assert answer.also == (
         "A copy reaches 89 %. A sum is as fast as CUB, softmax 2.5 times as fast as torch.softmax "
         "(2.5 times to 12 times over all lengths and types), "

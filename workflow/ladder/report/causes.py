@@ -50,25 +50,25 @@ _BY_COUNT = (
 )
 """Words, unit, a count, and how many a multiprocessor makes in a cycle."""
 _ALONE = {
-    "long_scoreboard": "for global memory or an mbarrier",
-    "short_scoreboard": "for shared memory",
-    "mio_throttle": "for the queue of shared memory",
-    "lg_throttle": "for the queue of global memory",
-    "barrier": "at barriers",
-    "wait": "for a fixed latency",
+    "long_scoreboard": "waits for global memory or an mbarrier",
+    "short_scoreboard": "waits for shared memory",
+    "mio_throttle": "waits for the queue of shared memory",
+    "lg_throttle": "waits for the queue of global memory",
+    "barrier": "waits at barriers",
+    "wait": "waits for a fixed latency",
     "math_pipe_throttle": "",
-    "dispatch_stall": "for dispatch",
+    "dispatch_stall": "waits for dispatch",
     "no_instruction": "",
 }
-"""Reasons of the profiler, and what warps wait for then; no words of a busy pipe, and of code not yet there."""
+"""Reasons of the profiler, and their words; none of a busy pipe, and of code not yet there."""
 _SHARED = "short_scoreboard mio_throttle"
 _WITH_QUEUE = {
-    "long_scoreboard lg_throttle": "for global memory and its queue",
-    _SHARED: "for shared memory and its queue",
+    "long_scoreboard lg_throttle": "waits for global memory and its queue",
+    _SHARED: "waits for shared memory and its queue",
 }
 # A change of instructions may turn one wait for shared memory into the other.
 _BESIDE_PIPES = {
-    **{reason: what for reason, what in _ALONE.items() if reason not in _SHARED},
+    **{reason: words for reason, words in _ALONE.items() if reason not in _SHARED},
     _SHARED: _WITH_QUEUE[_SHARED],
 }
 # Units that do what the result takes, which others only bring and fetch.
@@ -159,9 +159,8 @@ def waits(
     }
     second_a_cycle = row["median_us"] * 1e-6 / (1 + sum(stalls.values()))
     waited = []
-    for reasons, what in named.items():
+    for reasons, words in named.items():
         cycles = sum(stalls[reason] for reason in reasons.split())
-        words = what and f"waits {what}"
         seconds = cycles * second_a_cycle
         waited.append(Need(words, cycles, seconds, per=" cycles an instruction"))
     return waited

@@ -1,6 +1,6 @@
 """The chapters of the report: folders of kernels, their sweeps, their ladders, and the answers about them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pandas as pd
@@ -29,16 +29,8 @@ _LEAST_RUNGS = 4  # of a ladder that a chapter shows
 
 
 @dataclass(frozen=True)
-class Ladder:
-    """A sweep and its rungs: where shares of the peak were predicted all with a result, else those to its fastest."""
-
-    name: str
-    rungs: Sequence[Step]
-
-
-@dataclass(frozen=True)
 class Chapter:
-    """`ladders` are those that it shows: of each problem that of the sweep with its name, else the longest.
+    """`ladders`: the sweeps whose ladders it shows, of each problem one, with their rungs.
 
     `cards`: the answers that stand in it: those that are no findings, which stand ahead of all chapters; else all.
     `absent`: why none of its kernels can run on this GPU; empty where one can.
@@ -47,7 +39,7 @@ class Chapter:
     title: str
     sweeps: Sequence[Sweep]
     cards: Sequence[Answer]
-    ladders: Sequence[Ladder]
+    ladders: Mapping[str, Sequence[Step]]
     absent: str
 
 
@@ -87,16 +79,18 @@ def _absent(data: RunData, sweeps: Sequence[Sweep]) -> str:
     return str(rows["reason"].mode()[0])
 
 
-def _ladders(data: RunData, sweeps: Sequence[Sweep]) -> list[Ladder]:
-    """Of each problem the ladder of the sweep with its name, else the longest."""
-    chosen: dict[str, Ladder] = {}
+def _ladders(data: RunData, sweeps: Sequence[Sweep]) -> dict[str, Sequence[Step]]:
+    """Of each problem the ladder of the sweep with its name, else the longest.
+
+    By the name of the sweep its rungs: where shares of the peak were predicted all with a result, else those to its
+    fastest.
+    """
+    chosen: dict[str, tuple[str, Sequence[Step]]] = {}
     for sweep in sorted(sweeps, key=lambda sweep: sweep.name != sweep.problem.name):
         part, problem = data.parts[sweep.name], sweep.problem.name
         rungs = steps(part) if shares_of(part) else climb(part)
-        drawn = any(figure.kind == "ladder" for figure in sweep.figures)
-        if not drawn or len(rungs) < _LEAST_RUNGS:
-            continue
-        other = chosen.setdefault(problem, Ladder(sweep.name, rungs))
-        if other.name != problem and len(rungs) > len(other.rungs):
-            chosen[problem] = Ladder(sweep.name, rungs)
-    return [*chosen.values()]
+        is_ladder = sweep.figure_name("ladder") and len(rungs) >= _LEAST_RUNGS
+        name, others = chosen.get(problem, ("", ()))
+        if is_ladder and name != problem and len(rungs) > len(others):
+            chosen[problem] = sweep.name, rungs
+    return dict(chosen.values())

@@ -45,7 +45,6 @@ TEMPLATES.globals |= {
     "version": __version__,
     "which": which,
 }
-_SMALL = 2048  # below it sizes have a table of their own
 _NEAR = 0.9  # of the library's speed: below it the report names the library alone
 
 
@@ -134,28 +133,24 @@ def _headlines(folder: RunFolder, data: RunData) -> dict[str, str]:
 
 
 def _use(data: RunData) -> Fields:
-    """What to use: choices `use` by place and size, the `large` and `small` sizes, those where an `other` is the
-    fastest for seconds, who is far `behind` where, and the recommended `configurations`, each with a row of it."""
+    """What to use: choices `use` by place and size, those where an `other` is the fastest for seconds, who is far
+    `behind` where, and the recommended `configurations`, each with a row of it."""
     near = defaultdict[str, dict[int, Choice]](dict)
     other = defaultdict[str, dict[int, Choice]](dict)
     behind = defaultdict[str, list[int]](list)
     configurations = dict[str, Row]()
-    sizes = set()
     for choice in choices(data):
         place = f"{choice.kind} {choice.layout}".strip()
         if choice.gain.measured.high < _NEAR:
             behind[place].append(choice.size)
             continue
         near[place][choice.size] = choice
-        sizes.add(choice.size)
         configurations.setdefault(choice.row["variant"], choice.row)
         if choice.held and not choice.same:
             other[place][choice.size] = choice
             configurations.setdefault(choice.held["variant"], choice.held)
     return {
         "use": near,
-        "large": sorted(size for size in sizes if size >= _SMALL),
-        "small": sorted(size for size in sizes if size < _SMALL),
         "behind": behind,
         "other": other,
         "configurations": list(configurations.values()),

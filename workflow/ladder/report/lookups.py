@@ -12,13 +12,13 @@ from typing import Any
 from pandas import DataFrame
 
 from ladder.claims.counters import conflicts, stalled
-from ladder.claims.primitives import NOT_MEASURED, ONLY_WHERE, REFUTED
+from ladder.claims.primitives import NOT_MEASURED
 from ladder.model.errors import LadderError
-from ladder.model.schemas import Fields
+from ladder.model.schemas import Fields, TableRow
 from ladder.report.causes import busy
 from ladder.report.choices import Choice, choices
 from ladder.report.ladder_steps import Step, climb, steps
-from ladder.report.statements import NOT_HERE, OTHER_GPU, claim_lines
+from ladder.report.statements import OTHER_GPU, claim_lines
 from ladder.results import statistics as stats
 from ladder.results.input_errors import errors_by_inputs
 from ladder.results.run_data import Row, Rows, RunData, Unmeasured, Value, best, grouped
@@ -225,26 +225,16 @@ class Lookups:
             )
         return stats.records(fitting)[0]
 
-    def decided(self) -> dict[str, int]:
-        """How many statements were decided: `texts` they are from, `claims` about any GPU and those `elsewhere`.
-
-        Of the claims `refuted` and `partly` hold; of those elsewhere `refuted_elsewhere`.
-        """
-        lines = claim_lines(self.data.frames["claims"])
-        claims = DataFrame(lines, columns=["source", "verdict"])
-        claims = claims[claims["verdict"] != NOT_MEASURED]
-        if claims.empty:
+    def decided(self, elsewhere: bool = False) -> list[TableRow]:
+        """Statements that were decided, as `claim_lines` has them: about any GPU, or of texts that measured another."""
+        lines = []
+        for line in claim_lines(self.data.frames["claims"]):
+            of_these = (line["source"] in OTHER_GPU) == elsewhere
+            if of_these and line["verdict"] != NOT_MEASURED:
+                lines.append(line)
+        if not lines:
             raise Unmeasured("no claim was decided")
-        elsewhere = claims["source"].isin(OTHER_GPU)
-        here, there = claims[~elsewhere], claims[elsewhere]
-        return {
-            "texts": here["source"].nunique(),
-            "claims": len(here),
-            "refuted": here["verdict"].eq(REFUTED).sum(),
-            "partly": here["verdict"].eq(ONLY_WHERE).sum(),
-            "elsewhere": len(there),
-            "refuted_elsewhere": there["verdict"].eq(NOT_HERE).sum(),
-        }
+        return lines
 
     # Ranges.
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import pandas as pd
 
 from ladder.model.cell import size_label
-from ladder.model.schemas import TableRow
 from ladder.model.sweep import Entry
 from ladder.report.markdown import share
 from ladder.results import statistics as stats
@@ -18,28 +17,21 @@ _MANY = 1000
 
 @dataclass(frozen=True)
 class Shares:
-    """The share of the peak rate of `of` that rungs reach: `column` of `rows`, by the id of their variant.
+    """The share of the peak rate of `of` that variants have `reached`, by their ids.
 
-    `size`: the one that the sweep speaks of; rows of another one name theirs.
+    `elsewhere`: the sizes of those whose result is of another size than the one that the sweep speaks of.
     """
 
     of: str
-    column: str
-    size: Mapping[str, int]
-    rows: Mapping[str, TableRow]
+    reached: Mapping[str, float]
+    elsewhere: Mapping[str, Mapping[str, int]]
 
     def measured(self, entry: Entry) -> str:
         """17.2 %, or 0.04 % at 2^24; empty where there is no result."""
-        row = self.rows.get(entry.variant.id)
-        if row is None:
-            return ""
-        at = f" at {size_label(stats.size_of(row))}" if self.elsewhere(entry) else ""
-        return share(row[self.column], ".3g") + at
-
-    def elsewhere(self, entry: Entry) -> bool:
-        """Whether its result is of another size than the one that the sweep speaks of."""
-        row = self.rows.get(entry.variant.id)
-        return row is not None and stats.size_of(row) != self.size
+        variant = entry.variant.id
+        size = self.elsewhere.get(variant)
+        at = f" at {size_label(size)}" if size else ""
+        return share(self.reached.get(variant), ".3g") + at
 
     def predicted(self, entry: Entry) -> str:
         """12 to 20 %; empty where nothing was predicted."""
@@ -50,11 +42,11 @@ class Shares:
 
     def held(self, entry: Entry) -> bool | None:
         """Whether what was predicted came true; None where either is missing."""
-        row = self.rows.get(entry.variant.id)
-        if entry.predicted is None or row is None:
+        reached = self.reached.get(entry.variant.id)
+        if entry.predicted is None or reached is None:
             return None
         low, high = entry.predicted
-        return bool(low <= row[self.column] <= high)
+        return low <= reached <= high
 
 
 def shares_of(data: SweepData) -> Shares | None:
@@ -65,10 +57,14 @@ def shares_of(data: SweepData) -> Shares | None:
     column = "memory_fraction" if by_memory else "peak_fraction"
     timed = data.ok.dropna(subset=column).sort_values("median_us", ascending=False)
     best_first = pd.concat([stats.at_size(timed, data.size), timed])
-    rows = stats.records(best_first.drop_duplicates("variant"))
-    by_variant = {row["variant"]: row for row in rows}
+    reached, elsewhere = {}, {}
+    for row in stats.records(best_first.drop_duplicates("variant")):
+        reached[row["variant"]] = row[column]
+        size = stats.size_of(row)
+        if size != data.size:
+            elsewhere[row["variant"]] = size
     of = "the memory" if by_memory else "arithmetic"
-    return Shares(of, column, data.size, by_variant)
+    return Shares(of, reached, elsewhere)
 
 
 def _bound_by_memory(data: SweepData) -> bool:

@@ -67,7 +67,6 @@ def _draw_costs(axis: Axes, table: DataFrame, step: int) -> None:
         "s",
         color=PALETTE[0],
         mfc="white",
-        ms=4.5,
         label="profiler: wavefronts per request",
     )
     axis.plot(
@@ -75,7 +74,6 @@ def _draw_costs(axis: Axes, table: DataFrame, step: int) -> None:
         table["cycles"],
         "o",
         color=PALETTE[1],
-        ms=4.5,
         label="clock: cycles per access",
     )
     axis.grid(axis="x", visible=False)

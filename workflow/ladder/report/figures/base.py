@@ -85,7 +85,6 @@ def intervals(
         rows["place"],
         marker,
         color=color,
-        ms=4.5,
         zorder=4,
         label=label,
     )

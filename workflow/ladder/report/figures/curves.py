@@ -99,7 +99,6 @@ def _draw_line(axis: Axes, cells: DataFrame, color: str, name: str) -> None:
         cells["value"],
         "o-",
         color=color,
-        ms=4.5,
         label=name,
     )
     for prefix, width in (("", 3.0), ("predicted_", 0.8)):
@@ -119,7 +118,6 @@ def _draw_line(axis: Axes, cells: DataFrame, color: str, name: str) -> None:
             "o",
             color=color,
             mfc="white",
-            ms=4.5,
             zorder=3,
             label="hollow: registers spill to local memory",
         )

@@ -181,7 +181,7 @@ def _draw_speeds(axis: Axes, data: FigureData, rows: DataFrame) -> None:
     for on_path, color in ((True, style.INK), (False, style.MUTED)):
         drawn = good[good["on_path"] == on_path]
         if by_rate:
-            axis.plot(drawn[column], drawn["place"], "o", color=color, ms=4.5)
+            axis.plot(drawn[column], drawn["place"], "o", color=color)
         else:
             base.intervals(axis, drawn, color)
     if by_rate:

@@ -55,15 +55,17 @@ def draw(data: FigureData) -> Figure:
         color=style.REFERENCE,
         label=rival(data),
     )
-    axis.set_xscale("log")
+    axis.set(
+        xscale="log",
+        xlabel=f"speed relative to {rival(data)}\n{base.RANGES}",
+        ylim=(len(rows) - 0.4, -0.6),
+        ylabel=" x ".join(name.upper() for name in fields),
+    )
     base.factor_ticks(axis.xaxis)
     names = rows[fields].astype(str).agg(" x ".join, axis="columns")
     if len(data.sweep.dtypes) > 1:
         names += " (" + rows["dtype"] + ")"
     axis.set_yticks(range(len(rows)), names)
-    axis.set_ylim(len(rows) - 0.4, -0.6)
-    axis.set_ylabel(" x ".join(name.upper() for name in fields))
-    axis.set_xlabel(f"speed relative to {rival(data)}\n{base.RANGES}")
     return base.legend_below(figure, [axis])
 
 

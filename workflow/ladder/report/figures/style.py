@@ -45,6 +45,7 @@ _LOOK: Any = {
     "ytick.left": False,
     "legend.fontsize": 10,
     "legend.frameon": False,
+    "lines.markersize": 4.5,
     "lines.solid_capstyle": "butt",
     "text.color": INK,
     "text.parse_math": False,
