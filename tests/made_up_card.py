@@ -1,13 +1,12 @@
 """A whole run on a card that was never measured: the checkout's sweeps for its architecture, with made-up records.
 
-What a cell reads follows from the published speed-up of the same cell, the card's rates, and a number that hangs on the
-kernel. Numbers are made up; tests hold sentences to them.
+What a cell reads follows from the published speed-up of the same cell and from the card's rates. Numbers are made up;
+tests hold sentences to them.
 """
 
 from __future__ import annotations
 
 import functools
-import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -33,14 +32,8 @@ from ladder.results.statistics import records, size_of
 class Card:
     """A GPU, what its driver says while cells are measured, and how its kernels compare with those of an H200."""
 
-    name: str
     arch: str
-    sms: int
-    boost_clock_mhz: float
-    memory_gbytes_per_s: float
-    memory_bytes: float
-    l2_bytes: float
-    power_limit_w: float
+    known: Fields  # of a session's `gpu` what no rate follows from
     # What NVML names in cells of tensor cores, and the clock that they read.
     held: tuple[list[str], float]
     counted: bool = False
@@ -49,22 +42,12 @@ class Card:
     @property
     def gpu(self) -> Fields:
         """What a session says of it."""
-        fp32, tensor = peaks(
-            arch_number(self.arch), self.name, self.sms, self.boost_clock_mhz
-        )
-        return {
-            "name": self.name,
-            "uuid": "GPU-made-up",
-            "sms": self.sms,
-            "memory_bytes": self.memory_bytes,
-            "l2_bytes": self.l2_bytes,
-            "boost_clock_mhz": self.boost_clock_mhz,
-            "power_limit_w": self.power_limit_w,
-            "fp32_peak_tflops": fp32,
-            "tensor_peak_tflops": tensor,
-            "copy_gbytes_per_s": 0.92 * self.memory_gbytes_per_s,
-            "memory_peak_gbytes_per_s": self.memory_gbytes_per_s,
-        }
+        known = self.known
+        about = known["name"], known["sms"], known["boost_clock_mhz"]
+        fp32, tensor = peaks(arch_number(self.arch), *about)
+        copy = 0.92 * known["memory_peak_gbytes_per_s"]
+        rates = {"fp32_peak_tflops": fp32, "tensor_peak_tflops": tensor}
+        return {**known, **rates, "copy_gbytes_per_s": copy, "uuid": "GPU-made-up"}
 
 
 def _more_stages_lose(place: Place) -> float:
@@ -75,26 +58,30 @@ def _more_stages_lose(place: Place) -> float:
 
 CARDS = {
     "RTX 4090": Card(
-        name="NVIDIA GeForce RTX 4090",
         arch="sm_89",
-        sms=128,
-        boost_clock_mhz=2520.0,
-        memory_gbytes_per_s=1008.0,
-        memory_bytes=25.3e9,
-        l2_bytes=75_497_472,
-        power_limit_w=450.0,
+        known={
+            "name": "NVIDIA GeForce RTX 4090",
+            "sms": 128,
+            "boost_clock_mhz": 2520.0,
+            "memory_peak_gbytes_per_s": 1008.0,
+            "memory_bytes": 25.3e9,
+            "l2_bytes": 75_497_472,
+            "power_limit_w": 450.0,
+        },
         held=(["EVENT_REASON_SW_POWER_CAP"], 2670.0),
         factor=_more_stages_lose,
     ),
     "A100": Card(
-        name="NVIDIA A100-SXM4-80GB",
         arch="sm_80",
-        sms=108,
-        boost_clock_mhz=1410.0,
-        memory_gbytes_per_s=2039.0,
-        memory_bytes=85e9,
-        l2_bytes=41_943_040,
-        power_limit_w=400.0,
+        known={
+            "name": "NVIDIA A100-SXM4-80GB",
+            "sms": 108,
+            "boost_clock_mhz": 1410.0,
+            "memory_peak_gbytes_per_s": 2039.0,
+            "memory_bytes": 85e9,
+            "l2_bytes": 41_943_040,
+            "power_limit_w": 400.0,
+        },
         held=([], 1320.0),  # under boost, and nothing that NVML names
         counted=True,
     ),
@@ -114,11 +101,6 @@ def _published_speedups() -> Mapping[tuple[Any, ...], float]:
     }
 
 
-def _by_chance(name: str) -> float:
-    """From 0.92 to 1.04, by a name."""
-    return 0.92 + 0.12 * int(hashlib.sha256(name.encode()).hexdigest()[:6], 16) / 16**6
-
-
 @dataclass
 class CardLab(Lab):
     """The checkout's sweeps on a card."""
@@ -127,12 +109,11 @@ class CardLab(Lab):
 
     def __post_init__(self) -> None:
         self.project = Project(self.root)
-        self.device = slug_of(self.card.name)
+        gpu = self.card.gpu
+        self.device = slug_of(gpu["name"])
         self.arch = self.card.arch
-        self.host = {"gpu": self.card.name, "driver": HOST["driver"]}
-        self.session = replace(
-            SESSION, gpu=self.card.gpu, host={**SESSION.host, "gpus": 1}
-        )
+        self.host = {**HOST, "gpu": gpu["name"]}
+        self.session = replace(SESSION, gpu=gpu, host={**SESSION.host, "gpus": 1})
 
     def sweeps(self, names: list[str] | None = None) -> dict[str, Sweep]:
         return {name: every_sweep()[name] for name in names or every_sweep()}
@@ -142,19 +123,14 @@ class CardLab(Lab):
         key = (place.variant.id, *place.size.values())
         if sweep.reference.variant_for(place.variant) == place.variant:
             return 1.0
-        published = _published_speedups().get(key, 0.8)
-        return (
-            published
-            * _by_chance(f"{place.variant.kernel.name} {self.arch}")
-            * self.card.factor(place)
-        )
+        return _published_speedups().get(key, 0.8) * self.card.factor(place)
 
     def reference_us(self, sweep: Sweep, place: Place) -> float:
         gpu = self.card.gpu
         dtype = place.variant.dtype
         work = sweep.problem.work(place.size, dtype, place.variant.params)
         tflops = gpu["tensor_peak_tflops"].get(dtype) or gpu["fp32_peak_tflops"]
-        memory_us = work.bytes / self.card.memory_gbytes_per_s / 0.85e3
+        memory_us = work.bytes / gpu["memory_peak_gbytes_per_s"] / 0.85e3
         return float(max(work.operations / tflops / 0.75e6, memory_us, 4.0))
 
     @staticmethod
@@ -170,21 +146,21 @@ class CardLab(Lab):
 
     def read(self, place: Place, record: Fields) -> Fields:
         """What was measured with what the card's driver says of it; for seconds 3 % slower on tensor cores."""
-        on_tensor_cores = place.variant.dtype in TENSOR
+        gpu, variant = self.card.gpu, place.variant
+        on_tensor_cores = variant.dtype in TENSOR
         events, mhz = (
-            self.card.held if on_tensor_cores else ([], self.card.boost_clock_mhz)
+            self.card.held if on_tensor_cores else ([], gpu["boost_clock_mhz"])
         )
         record["device"] |= {"clock_events": events, "sm_clock_mhz": mhz}
-        work = place.variant.kernel.problem.work(
-            place.size, place.variant.dtype, place.variant.params
-        )
-        if COPY in place.variant.kernel.problem.libraries:
-            record["copy_us"] = work.bytes / 0.92e3 / self.card.memory_gbytes_per_s
+        problem = variant.kernel.problem
+        if COPY in problem.libraries:
+            work = problem.work(place.size, variant.dtype, variant.params)
+            record["copy_us"] = work.bytes / gpu["copy_gbytes_per_s"] / 1e3
         cold = record["regimes"][next(iter(record["regimes"]))]
         slower = 1.03 if on_tensor_cores else 1.0
         steady = {
             "sm_clock_mhz": mhz,
-            "power_w": 0.98 * self.card.power_limit_w,
+            "power_w": 0.98 * gpu["power_limit_w"],
             "launch_j": 1.0,
         }
         held = {

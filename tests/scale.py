@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from conftest import ROOMS, ROOT, environment, snakemake_command
+from conftest import GEMMS, ROOMS, ROOT, environment, snakemake_command
 from factory import KERNELS, SWEEPS, Lab, Place, axis
 from ladder.model.folders import PublishedFolder
 
@@ -58,11 +58,8 @@ def make_run(root: Path, cells: int) -> Lab:
     kernel = KERNELS["gemm_shared_tile"] | {"parameters": axes}
     (lab.project.kernels / "gemm_shared_tile.yaml").write_text(json.dumps(kernel))
     for part in range(SWEEP_COUNT):
-        sweep = {
+        sweep = GEMMS | {
             "title": f"Many {part}",
-            "question": "Which of many?",
-            "problem": "gemm",
-            "dtypes": ["fp32"],
             "sizes": [256 * (1 + index) for index in range(SIZE_COUNT)],
             "variants": [
                 {
@@ -70,7 +67,6 @@ def make_run(root: Path, cells: int) -> Lab:
                     "params": {"strip": [*range(each)], "part": part},
                 }
             ],
-            "references": ["cublas"],
             "regimes": ["cold"],
             "figures": [{"kind": "curves", "caption": "Speed over the size."}],
         }
@@ -116,11 +112,7 @@ def steps(lab: Lab, devices: int) -> dict[str, list[str]]:
     """Commands of a run whose cells are all measured, in their order; the report compares with other devices."""
     folder = str(lab.folder.root)
     names = sorted(lab.sweeps())
-    config = [
-        "--config",
-        "device=nvidia-h200",
-        "arch=sm_90a",
-    ]
+    config = ["--config", "device=nvidia-h200", "arch=sm_90a"]
     snakemake = snakemake_command("--cores", "1")
     ladder = [sys.executable, "-m", "ladder"]
     beside = [

@@ -5,16 +5,17 @@ from __future__ import annotations
 import csv
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import hip_table
+import numpy as np
+import pandas as pd
 import pytest
 from amd_isa import main_loop, resources, waits
 from ladder.model.errors import LadderError
 
-Row = dict[str, str]
-ROWS: list[Row] = [*csv.DictReader(hip_table.TABLE.read_text().splitlines())]
+ROWS = pd.read_csv(hip_table.TABLE, dtype={"vmcnt": str})
+ROWS["number"] = ROWS["rung"].str.split(" ").str[0]
 AGAIN = "run `PYTHONPATH=workflow python tools/hip_table.py` on Debian 12"
 STATIC = "; Occupancy: 3\n; NumSgprs: 20\n; NumVgprs: 70\n; NumAgprs: 0\n; TotalNumVgprs: 90\n"
 METADATA = "    .group_segment_fixed_size: 0\n    .private_segment_fixed_size: 0\n"
@@ -57,20 +58,14 @@ AHEAD = """
 """A loop that loads for its next pass; the wait leaves the newest access alone."""
 
 
-def of(rung: str, **given: str) -> Iterator[Row]:
-    """Rows of a rung of the ladder, with launch bounds where nothing else is said."""
+def of(*numbers: str, **given: str) -> pd.DataFrame:
+    """Rows of rungs of the ladder, with launch bounds where nothing else is said."""
+    rows = ROWS[ROWS["number"].isin(numbers)]
     wanted = {"sweep": "fp32_ladder", "launch_bounds": "yes"} | given
-    found = [
-        row
-        for row in ROWS
-        if row["rung"].split(" ")[0] == rung and wanted.items() <= row.items()
-    ]
-    assert found, rung
-    yield from found
-
-
-def number(row: Row, column: str) -> int:
-    return int(row[column])
+    for column, value in wanted.items():
+        rows = rows[rows[column] == value]
+    assert {*rows["number"]} == {*numbers}
+    return rows
 
 
 def test_a_load_that_is_used_at_once_is_waited_for_at_once() -> None:
@@ -139,100 +134,84 @@ def test_the_page_shows_the_table() -> None:
 
 
 def test_a_pass_of_the_main_loop_multiplies_a_whole_tile() -> None:
-    tiled = [
-        row
-        for row in ROWS
-        if row["variant"].startswith("gemm_staged") and not row["left_out"]
-    ]
+    staged = ROWS["variant"].str.startswith("gemm_staged")
+    tiled = ROWS[staged & ROWS["left_out"].isna()]
     assert len(tiled) > 40
-    for row in tiled:
-        outputs, depth = (4 * 4, 16) if row["sweep"] == "fp32_tiles" else (8 * 8, 8)
-        assert number(row, "loop_fmas") == outputs * depth, row
-        assert row["fmas_before_wait"], row
+    fmas = np.where(tiled["sweep"] == "fp32_tiles", 4 * 4 * 16, 8 * 8 * 8)
+    assert (tiled["loop_fmas"] == fmas).all()
+    assert tiled["fmas_before_wait"].notna().all()
 
 
 # What docs/texts/hip.md says.
 
 
-@pytest.mark.parametrize(
-    "rung", ["3", "4", "5", "5b", "6", "7", "7c", "8", "8b", "9", "10"]
-)
-def test_the_direct_loop_waits_right_behind_its_loads(rung: str) -> None:
-    for row in of(rung):
-        assert number(row, "fmas_before_wait") == 0
-        assert row["wait_ahead_of"].startswith("ds_write")
-        if row["arch"] == "gfx908" and rung in ("3", "7", "8", "9", "10"):
-            assert row["vmcnt"] == "0 0", "for A, and then for B"
+def late(rows: pd.DataFrame) -> bool:
+    """Whether loads are waited for behind nearly all FFMAs of a pass."""
+    return bool((rows["fmas_before_wait"] > 3 / 4 * rows["loop_fmas"]).all())
+
+
+def test_the_direct_loop_waits_right_behind_its_loads() -> None:
+    rows = of("3", "4", "5", "5b", "6", "7", "7c", "8", "8b", "9", "10")
+    assert (rows["fmas_before_wait"] == 0).all()
+    assert rows["wait_ahead_of"].str.startswith("ds_write").all()
+    older = of("3", "7", "8", "9", "10", arch="gfx908")
+    assert {*older["vmcnt"]} == {"0 0"}, "for A, and then for B"
 
 
 def test_loads_ahead_of_their_tile_are_hidden_behind_the_fmas() -> None:
-    for row in of("11"):
-        assert number(row, "fmas_before_wait") == number(row, "loop_fmas")
-    for row in (*of("12"), *of("13")):
-        assert number(row, "fmas_before_wait") > 3 / 4 * number(row, "loop_fmas")
-        assert row["wait_ahead_of"].startswith("ds_write")
-    for row in (*of("11"), *of("12"), *of("13"), *of("13b")):
-        for column in ("vmcnt", "vgpr_spills", "scratch_bytes", "agprs"):
-            assert row[column] == "0"
+    fragments, tiles = of("11"), of("12", "13")
+    assert (fragments["fmas_before_wait"] == fragments["loop_fmas"]).all()
+    assert late(tiles)
+    assert tiles["wait_ahead_of"].str.startswith("ds_write").all()
+    none = of("11", "12", "13", "13b")[
+        ["vmcnt", "vgpr_spills", "scratch_bytes", "agprs"]
+    ]
+    assert (none.astype(float) == 0).all(axis=None)
 
 
 def test_without_launch_bounds_the_overlap_is_gone() -> None:
-    lost = [*of("12", arch="gfx908", launch_bounds="no"), *of("13", launch_bounds="no")]
+    older = of("12", arch="gfx908", launch_bounds="no")
+    lost = pd.concat([older, of("13", launch_bounds="no")])
     assert len(lost) == 3
-    for row in lost:
-        assert number(row, "fmas_before_wait") == 0
-        assert number(row, "vgpr_spills") > 0 < number(row, "scratch_bytes")
-    (kept,) = of("12", arch="gfx90a", launch_bounds="no")
-    assert number(kept, "fmas_before_wait") > 3 / 4 * number(kept, "loop_fmas")
+    assert (lost["fmas_before_wait"] == 0).all()
+    assert (lost[["vgpr_spills", "scratch_bytes"]] > 0).all(axis=None)
+    assert late(of("12", arch="gfx90a", launch_bounds="no"))
 
 
 def test_a_fetch_behind_the_fmas_spills_on_gfx908_alone() -> None:
-    for row in of("11b"):
-        assert (number(row, "vgpr_spills") > 100) == (row["arch"] == "gfx908")
-        assert number(row, "fmas_before_wait") == 0
+    rows = of("11b")
+    assert ((rows["vgpr_spills"] > 100) == (rows["arch"] == "gfx908")).all()
+    assert (rows["fmas_before_wait"] == 0).all()
 
 
 def test_volatile_reads_of_shared_memory_lose_their_address_space() -> None:
-    flat = {
-        row["rung"].split(" ")[0]
-        for row in ROWS
-        if row["loop_flat_loads"] not in ("", "0")
-    }
+    flat = {*ROWS[ROWS["loop_flat_loads"] > 0]["number"]}
     assert flat == {"5", "5b", "6"}
-    assert all(
-        number(row, "vgpr_spills") > 0
-        for rung in flat
-        for row in of(rung, arch="gfx90a")
-    )
+    assert (of(*flat, arch="gfx90a")["vgpr_spills"] > 0).all()
 
 
-@pytest.mark.parametrize("arch", hip_table.ARCHITECTURES)
-def test_the_tile_of_the_text_fits_without_launch_bounds(arch: str) -> None:
-    tiles = [row for row in ROWS if row["sweep"] == "fp32_tiles"]
-    bounded, free = (
-        {**row, "launch_bounds": ""} for row in tiles if row["arch"] == arch
-    )
-    assert bounded == free
-    assert bounded["vgpr_spills"] == "0"
+def test_the_tile_of_the_text_fits_without_launch_bounds() -> None:
+    tiles = ROWS[ROWS["sweep"] == "fp32_tiles"]
+    assert len(tiles) == 2 * len(hip_table.ARCHITECTURES)
+    alike = tiles.drop(columns="launch_bounds").drop_duplicates()
+    assert [*alike["arch"]] == [*hip_table.ARCHITECTURES]
+    assert (tiles["vgpr_spills"] == 0).all()
 
 
 def test_the_larger_tile_does_not_fit_without_launch_bounds() -> None:
-    (large,) = of("10", arch="gfx908")
-    (spilling,) = of("10", arch="gfx908", launch_bounds="no")
-    assert large["waves_per_simd"] == "2"
-    assert number(spilling, "vgpr_spills") > 0
+    large = of("10", arch="gfx908")
+    spilling = of("10", arch="gfx908", launch_bounds="no")
+    assert large["waves_per_simd"].item() == 2
+    assert spilling["vgpr_spills"].item() > 0
 
 
 def test_one_stencil_spills() -> None:
-    stencils = [row for row in ROWS if row["variant"].startswith("stencil")]
-    assert len({row["variant"].split("-")[0] for row in stencils}) == 4
-    spills = [
-        (row["arch"], row["variant"], row["vgpr_spills"])
-        for row in stencils
-        if row["vgpr_spills"] != "0" or row["scratch_bytes"] != "0"
-    ]
+    stencils = ROWS[ROWS["variant"].str.startswith("stencil")]
+    assert stencils["variant"].str.partition("-")[0].nunique() == 4
+    spills = stencils[(stencils[["vgpr_spills", "scratch_bytes"]] != 0).any(axis=1)]
     large = "stencil_register_cache-int32-radius=32-coarsen=8-block=1024"
-    assert spills == [("gfx90a", large, "2")]
+    shown = spills[["arch", "variant", "vgpr_spills"]].to_numpy().tolist()
+    assert shown == [["gfx90a", large, 2]]
 
 
 # With the compiler.
@@ -258,9 +237,9 @@ def test_every_variant_compiles_and_the_table_is_what_this_compiler_makes(
     """Another compiler may need other registers: then it is enough that all compile."""
     made = hip_table.table(compiler)
     assert variants(made) == variants(hip_table.TABLE.read_text()), AGAIN
-    if hip_table.compiler_of(compiler) != ROWS[0]["compiler"]:
+    if hip_table.compiler_of(compiler) != ROWS["compiler"][0]:
         pytest.skip(
-            f"all compile; the numbers of the table are of {ROWS[0]['compiler']}"
+            f"all compile; the numbers of the table are of {ROWS['compiler'][0]}"
         )
     assert made == hip_table.TABLE.read_text(), AGAIN
 

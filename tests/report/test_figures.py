@@ -133,16 +133,6 @@ def test_a_sweep_that_failed_altogether_gives_a_picture_that_says_why(
     assert render(given).startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize("kind", ["ladder", "roofline", "heatmap"])
-def test_without_a_result_at_the_size_that_a_figure_shows_its_title_is_the_sweeps(
-    parts: Sweeps, kind: str
-) -> None:
-    given = data(parts, "fp32_transpose", kind, at={"m": 4, "n": 4, "k": 4})
-    with pytest.raises(NoDataError):
-        FIGURES[kind](given)
-    assert title_of(given).partition(":")[0] == given.sweep.title
-
-
 def test_no_two_figures_of_a_sweep_have_the_same_title(published: RunData) -> None:
     for part in published.parts.values():
         titled = [title_of(part.drawn(figure)) for figure in part.sweep.figures]

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from checkout import every_sweep, published_data
-from factory import Fields, Lab
+from factory import ENDS, Fields, Lab
 from ladder.model.sweep import Sweep
 from ladder.report.causes import Cause, cause, resident
 from ladder.report.ladder_steps import Step, path_to_fastest, steps
@@ -30,35 +30,42 @@ def row(microseconds: float) -> Fields:
     return {"median_us": microseconds, "sm_clock_mhz": 1000.0}
 
 
-def found(
-    times: tuple[float, float], below: Any, above: Any, gpu: Any = GPU
-) -> Cause | None:
-    accounts = cause([(row(times[0]), below), (row(times[1]), above)], gpu)
-    return accounts if accounts.share else None
-
-
-def said(times: tuple[float, float], below: Any, above: Any) -> str:
-    accounts = found(times, below, above)
-    return accounts.words if accounts else ""
+def found(times: tuple[float, float], below: Any, above: Any, gpu: Any = GPU) -> Cause:
+    """The cause of a difference; with the share 0 where no counter accounts for it."""
+    return cause([(row(times[0]), below), (row(times[1]), above)], gpu)
 
 
 @pytest.mark.parametrize(
     ("times", "below", "above", "words"),
     [
         # 1e8 wavefronts take 1000 us on 100 multiprocessors of 1 GHz, one a cycle.
-        ((1200, 700), 1e8, 4e7, "fall from 100 M to 40.0 M, which explains all of"),
-        ((700, 1200), 4e7, 1e8, "rise from 40.0 M to 100 M, which explains all of"),
-        ((1200, 700), 1e8, 7e7, "fall from 100 M to 70.0 M, which explains 60 % of"),
+        ((1200, 700), 1e8, 4e7, "fall from 100 M to 40.0 M, which explains all"),
+        ((700, 1200), 4e7, 1e8, "rise from 40.0 M to 100 M, which explains all"),
+        ((1200, 700), 1e8, 7e7, "fall from 100 M to 70.0 M, which explains 60 %"),
+        # What filled the time is the cause, whatever limits afterwards: 500 us less, of which 300 were saved.
+        ((1200, 900), 1e8, 5e7, "fall from 100 M to 50.0 M, which explains all"),
+        # Half of the work in half of the time; it took a fifth of it, and limits nothing.
+        ((5000, 2500), 1e8, 5e7, "fall from 100 M to 50.0 M, which explains all"),
+        ((5000, 2500), 4e7, 2e7, ""),  # of a unit that is hardly used
+        ((5000, 500), 1e8, 5e7, ""),  # accounts for 30 % of the factor
+        ((5000, 2500), 5e7, 1e8, ""),  # more work in less time
+        ((1200, 100), 1e8, 5e7, ""),  # 45 % of the time, and 28 % of the factor
+        ((1600, 1300), 1e8, 5e7, ""),  # 167 % of the time, and took 62 % of it
+        ((20000, 19500), 1e8, 5e7, ""),  # the wavefronts take a twentieth of the time
+        ((1200, 1300), 1e8, 5e7, ""),  # it got slower with fewer
+        ((1020, 1000), 1e8, 9.8e7, ""),  # it did not move
     ],
 )
-def test_a_count_is_the_cause_where_its_change_takes_the_time_that_was_saved_or_lost(
+def test_a_count_is_the_cause_where_its_change_accounts_for_the_time_that_was_saved_or_lost(
     times: tuple[float, float], below: float, above: float, words: str
 ) -> None:
     change = "saved" if times[0] > times[1] else "lost"
     accounts = found(times, {WAVEFRONTS: below}, {WAVEFRONTS: above})
-    assert accounts is not None
-    assert accounts.words == f"wavefronts of shared memory {words} the time {change}"
-    assert accounts.short == f"wavefronts of shared memory {words[:4]}"
+    assert bool(accounts.share) == bool(words)
+    if words:
+        what = f"wavefronts of shared memory {words}"
+        assert accounts.words == f"{what} of the time {change}"
+        assert accounts.short == what.partition(" from")[0]
 
 
 def test_the_faster_one_may_have_another_occupancy() -> None:
@@ -82,39 +89,15 @@ def test_the_faster_one_may_have_another_occupancy() -> None:
     assert resident(row(1200), row(1000)) == "", "not compiled"
 
 
-@pytest.mark.parametrize(
-    ("times", "below", "above"),
-    [
-        ((1200, 100), 1e8, 5e7),  # accounts for 45 %, and for 28 % of the factor
-        ((1600, 1300), 1e8, 5e7),  # accounts for 167 %, and took 62 % of the time
-        ((20000, 19500), 1e8, 5e7),  # the wavefronts take a twentieth of the time
-        ((1200, 1300), 1e8, 5e7),  # it got slower with fewer
-        ((1020, 1000), 1e8, 9.8e7),  # it did not move
-    ],
-)
-def test_a_count_that_does_not_account_for_the_time_is_not_named(
-    times: tuple[float, float], below: float, above: float
-) -> None:
-    assert found(times, {WAVEFRONTS: below}, {WAVEFRONTS: above}) is None
-
-
-def test_what_filled_the_time_is_the_cause_whatever_limits_afterwards() -> None:
-    """The wavefronts took 1000 us of 1200, and 500 us less; 300 us were saved."""
-    assert said((1200, 900), {WAVEFRONTS: 1e8}, {WAVEFRONTS: 5e7}).startswith(
-        "wavefronts of shared memory fall from 100 M to 50.0 M, which explains all"
-    )
-
-
 def test_a_wait_is_named_where_no_count_is_and_by_its_share_of_the_time() -> None:
     """Of 4 cycles an instruction 3 are waits; without 2 of them it takes half of the time."""
     below, above = (NONE | {STALL.format("barrier"): value} for value in (3.0, 1.0))
     accounts = found((1000, 500), below, above)
-    assert accounts is not None
     assert accounts.words.startswith(f"{BARRIER} fall from 3.00 to 1.00 cycles an")
     assert accounts.short == "waits at barriers fall"
     assert accounts.share == pytest.approx((1000 * 3 / 4 - 500 * 1 / 2) / 500)
-    counted = said((1000, 500), below | {WAVEFRONTS: 9e7}, above | {WAVEFRONTS: 4e7})
-    assert counted.startswith("wavefronts"), "which is no symptom"
+    counted = found((1000, 500), below | {WAVEFRONTS: 9e7}, above | {WAVEFRONTS: 4e7})
+    assert counted.words.startswith("wavefronts"), "which is no symptom"
 
 
 BARRIER = "waits at barriers"
@@ -130,44 +113,32 @@ def test_a_wait_that_goes_on_under_another_name_is_no_cause() -> None:
         waits(barrier=3, short_scoreboard=6),
         waits(barrier=0.5, long_scoreboard=2.5, short_scoreboard=4),
     )
-    assert found((1000, 800), *moved) is None, (
+    assert not found((1000, 800), *moved).share, (
         "barrier falls by 250 us, and all of it goes on elsewhere"
     )
-    assert found((800, 1000), *reversed(moved)) is None
+    assert not found((800, 1000), *reversed(moved)).share
     gone = (
         waits(barrier=3, short_scoreboard=6),
         waits(barrier=0.5, long_scoreboard=0.5, short_scoreboard=6),
     )
     accounts = found((1000, 800), *gone)
-    assert accounts is not None
     assert accounts.words.startswith(f"{BARRIER} fall from 3.00 to 0.500")
     assert accounts.share == pytest.approx((250 - 50) / 200), (
         "50 us of it went on at mbarriers"
     )
-    lost = said((800, 1000), *reversed(gone))
-    assert lost.startswith(f"{BARRIER} rise from 0.500 to 3.00")
+    lost = found((800, 1000), *reversed(gone))
+    assert lost.words.startswith(f"{BARRIER} rise from 0.500 to 3.00")
 
 
 def test_a_wait_that_no_words_name_takes_part_in_the_sum_and_is_no_cause() -> None:
     """Warps that wait at barriers no longer wait for instructions instead; nothing says that barriers cost the time."""
     below = waits(barrier=4, math_pipe_throttle=5)
-    assert found((1000, 700), below, waits(barrier=4, math_pipe_throttle=2)) is None
-    assert (
-        found(
-            (1000, 700),
-            below,
-            waits(barrier=0.5, no_instruction=3.5, math_pipe_throttle=2),
-        )
-        is None
-    )
-    assert (
-        found(
-            (1000, 700),
-            below,
-            waits(barrier=0.5, no_instruction=0.5, math_pipe_throttle=5),
-        )
-        is not None
-    )
+    for above, is_cause in (
+        (waits(barrier=4, math_pipe_throttle=2), False),
+        (waits(barrier=0.5, no_instruction=3.5, math_pipe_throttle=2), False),
+        (waits(barrier=0.5, no_instruction=0.5, math_pipe_throttle=5), True),
+    ):
+        assert bool(found((1000, 700), below, above).share) == is_cause
 
 
 def test_waits_for_a_memory_and_for_its_queue_count_as_one_where_neither_alone_does() -> (
@@ -177,30 +148,16 @@ def test_waits_for_a_memory_and_for_its_queue_count_as_one_where_neither_alone_d
     below = waits(short_scoreboard=3, mio_throttle=2, wait=4)
     above = waits(short_scoreboard=2.76, mio_throttle=1.51, wait=4.73)
     accounts = found((1000, 800), below, above)
-    assert accounts is not None
     assert accounts.short == "waits for shared memory and its queue fall"
     assert accounts.words.startswith(f"{accounts.short} from 5.00 to 4.27 cycles an")
     of_two_memories = (
         waits(long_scoreboard=3, mio_throttle=2, wait=4),
         waits(long_scoreboard=2.76, mio_throttle=1.51, wait=4.73),
     )
-    assert found((1000, 800), *of_two_memories) is None
+    assert not found((1000, 800), *of_two_memories).share
 
 
 TENSOR = "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active"
-
-
-def test_work_that_is_left_out_is_named_where_it_accounts_for_the_factor() -> None:
-    """Half of the wavefronts in half of the time; they took a fifth of it, and limit nothing."""
-    half = said((5000, 2500), {WAVEFRONTS: 1e8}, {WAVEFRONTS: 5e7})
-    assert half.startswith("wavefronts of shared memory fall from 100 M to 50.0 M")
-    assert "explains all" in half
-    for times, below, above in (
-        ((5000, 2500), 4e7, 2e7),  # of a unit that is hardly used
-        ((5000, 500), 1e8, 5e7),  # 30 % of the factor
-        ((5000, 2500), 5e7, 1e8),  # more work in less time
-    ):
-        assert found(times, {WAVEFRONTS: below}, {WAVEFRONTS: above}) is None
 
 
 def test_a_busier_pipe_is_named_where_the_work_is_the_same_with_the_wait_beside_it() -> (
@@ -211,20 +168,14 @@ def test_a_busier_pipe_is_named_where_the_work_is_the_same_with_the_wait_beside_
         waits(barrier=barrier, wait=8) | {TENSOR: share}
         for barrier, share in ((1, 60), (0.5, 75))
     )
-    busier, less = found((1000, 800), below, above), found((800, 1000), above, below)
-    assert busier == Cause(
-        "tensor cores busy for 75 % of the time instead of 60 %; "
-        "waits at barriers fall from 1.00 to 0.500 cycles an instruction",
-        "tensor cores busier",
-        1.0,
-        "waits at barriers fall from 1.00 to 0.500 cycles an instruction",
-    )
-    assert less is not None
-    assert less.short == "tensor cores less busy"
-    assert found((1000, 800), {TENSOR: 16.0}, {TENSOR: 20.0}) is None, (
-        "a pipe that does little"
-    )
-    removed = said((1000, 500), {TENSOR: 60.0}, {TENSOR: 60.0})
+    beside = f"{BARRIER} fall from 1.00 to 0.500 cycles an instruction"
+    words = f"tensor cores busy for 75 % of the time instead of 60 %; {beside}"
+    wanted = Cause(words, "tensor cores busier", 1.0, beside)
+    assert found((1000, 800), below, above) == wanted
+    assert found((800, 1000), above, below).short == "tensor cores less busy"
+    little = found((1000, 800), {TENSOR: 16.0}, {TENSOR: 20.0})
+    assert not little.share, "a pipe that does little"
+    removed = found((1000, 500), {TENSOR: 60.0}, {TENSOR: 60.0}).words
     assert removed.startswith("cycles of tensor cores fall from 60.0 M to 30.0 M")
 
 
@@ -235,7 +186,7 @@ def test_beside_a_pipe_waits_for_shared_memory_and_for_its_queue_are_one() -> No
         | {TENSOR: share}
         for memory, queue, pipe, share in ((6, 0, 4, 60), (1, 4.6, 3.4, 66))
     )
-    assert said((1000, 900), below, above).endswith(
+    assert found((1000, 900), below, above).words.endswith(
         "; waits for shared memory and its queue fall from 6.00 to 5.60 cycles an instruction"
     )
 
@@ -249,7 +200,7 @@ ALL = "sm__throughput.avg.pct_of_peak_sustained_elapsed"
     [
         (TENSOR, "tensor cores busier"),
         (ALL, "the busiest pipe of all multiprocessors busier"),
-        (SPECIAL, ""),  # no work that the result takes
+        (SPECIAL, "?"),  # no work that the result takes
     ],
 )
 def test_a_pipe_that_is_not_the_busiest_is_named_with_a_wait_beside_it_alone(
@@ -260,10 +211,9 @@ def test_a_pipe_that_is_not_the_busiest_is_named_with_a_wait_beside_it_alone(
         waits(barrier=barrier, wait=8) | {pipe: share, WAVEFRONTS: wavefronts}
         for barrier, share, wavefronts in ((1, 40, 7e7), (0.5, 50, 3.5e7))
     )
-    accounts = found((1000, 800), below, above)
-    assert (accounts.short if accounts else "") == short
+    assert found((1000, 800), below, above).short == short
     waits_too = above | {STALL.format("barrier"): 1.0}
-    assert found((1000, 800), below, waits_too) is None
+    assert not found((1000, 800), below, waits_too).share
 
 
 def test_where_no_counter_is_the_cause_the_two_are_named_that_contradict_each_other() -> (
@@ -276,8 +226,7 @@ def test_where_no_counter_is_the_cause_the_two_are_named_that_contradict_each_ot
     )
 
     def contradiction(*counters: Any, time: float = 900) -> str:
-        rows = row(1000), row(time)
-        accounts = cause([*zip(rows, counters, strict=True)], GPU)
+        accounts = found((1000, time), *counters)
         assert (accounts.share, accounts.short) == (0, "?")
         return accounts.words.removeprefix("not explained by the counters: ")
 
@@ -317,10 +266,10 @@ def test_most_steps_of_published_ladders_have_a_cause_and_the_others_say_what_co
 
 def test_without_counters_or_facts_of_the_gpu_nothing_is_named() -> None:
     bytes_moved = [{READ: value, WRITTEN: 0.0} for value in (4e9, 2e9)]
-    moved = said((1000, 500), *bytes_moved)
+    moved = found((1000, 500), *bytes_moved).words
     assert moved.startswith("bytes to and from DRAM fall from 4.00 GB to 2.00 GB")
-    assert found((1000, 500), *bytes_moved, gpu={}) is None
-    assert found((1000, 500), {}, {}) is None
+    assert not found((1000, 500), *bytes_moved, gpu={}).share
+    assert not found((1000, 500), {}, {}).share
 
 
 SIZE = {"m": 4096, "n": 4096, "k": 4096}
@@ -370,22 +319,26 @@ def recorded(tmp_path: Path, variants: list[Fields]) -> tuple[Sweep, Fields]:
     return lab.sweep_of(name), lab.frames(name)
 
 
+TILE = "gemm_register_tile"
+
+
+def ladder(*rungs: tuple[str, str, dict[str, int], str]) -> list[Fields]:
+    """Variants of a sweep: rung, kernel, parameters, and the rung that each changes."""
+    return [
+        {"kernel": kernel, "params": params, "rung": rung}
+        | ({"baseline": below} if below else {})
+        for rung, kernel, params, below in rungs
+    ]
+
+
 def test_a_gain_is_of_pairs_with_the_baseline_else_of_the_same_library_else_unknown(
     tmp_path: Path,
 ) -> None:
-    variants = [
-        {
-            "kernel": "gemm_register_tile",
-            "params": {"transpose_a": 0},
-            "rung": "1 plain A",
-        },
-        {"kernel": "gemm_naive", "rung": "1b naive", "baseline": "1 plain A"},
-        {
-            "kernel": "gemm_register_tile",
-            "rung": "2 transposed A",
-            "baseline": "1 plain A",
-        },
-    ]
+    variants = ladder(
+        ("1 plain A", TILE, {"transpose_a": 0}, ""),
+        ("1b naive", "gemm_naive", {}, "1 plain A"),
+        ("2 transposed A", TILE, {}, "1 plain A"),
+    )
     sweep, frames = recorded(tmp_path, variants)
     timings = frames["timings"]
 
@@ -397,14 +350,8 @@ def test_a_gain_is_of_pairs_with_the_baseline_else_of_the_same_library_else_unkn
 
     first = sweep.entries[0].variant.id
     paired = last_step(timings)
-    (pair,) = records(
-        at_size(
-            timings[
-                (timings["rung"] == "2 transposed A") & (timings["reference"] == first)
-            ],
-            SIZE,
-        )
-    )
+    pairs = timings[timings["baseline"].notna()]
+    (pair,) = records(at_size(pairs[pairs["rung"] == "2 transposed A"], SIZE))
     assert (paired.direct, paired.gain.measured) == (True, estimate(pair, "speedup"))
     against_library = timings[timings["baseline"].isna()]
     quotient = last_step(against_library)
@@ -420,19 +367,6 @@ def test_a_gain_is_of_pairs_with_the_baseline_else_of_the_same_library_else_unkn
     ).gain.known
 
 
-TILE = "gemm_register_tile"
-SPEED = ["speedup", "speedup_low", "speedup_high"]
-
-
-def ladder(*rungs: tuple[str, str, dict[str, int], str]) -> list[Fields]:
-    """Variants of a sweep: rung, kernel, parameters, and the rung that each changes."""
-    return [
-        {"kernel": kernel, "params": params, "rung": rung}
-        | ({"baseline": below} if below else {})
-        for rung, kernel, params, below in rungs
-    ]
-
-
 def path(
     sweep: Sweep,
     frames: Fields,
@@ -443,10 +377,10 @@ def path(
     timings = frames["timings"].copy()
     paired, here = timings["baseline"].notna(), timings["m"] == SIZE["m"]
     # What is read at other sizes says nothing of the size that counts.
-    timings.loc[paired & ~here, SPEED] = (0.5, 0.49, 0.51)
+    timings.loc[paired & ~here, [*ENDS]] = (0.5, 0.49, 0.51)
     for speeds, rows in ((over_library, ~paired), (over_baseline, paired & here)):
         for rung, speed in speeds.items():
-            timings.loc[rows & (timings["rung"] == rung), SPEED] = speed
+            timings.loc[rows & (timings["rung"] == rung), [*ENDS]] = speed
     data = of_sweep(sweep, {**frames, "timings": timings}, {})
     return [entry.rung for entry in path_to_fastest(data).values()]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from factory import Lab
+from factory import Fields, Lab
 from ladder.model.record import NO_NUMBER
 from ladder.report.causes import busy, longest_wait
 from rendering import report
@@ -50,19 +50,15 @@ def lab(
     made = Lab(root)
     fields = {"errors": ASKED, "counters": ASKED | {"groups": ["compute", "memory"]}}
     made.update("fp32_ladder", **fields)
-    profile = [
-        {"metric": name, "unit": "", "value": value} for name, value in counted.items()
-    ]
+    profile, seen = (
+        [{"metric": name, "unit": "", "value": value} for name, value in of.items()]
+        for of in (counted, errors)
+    )
     monkeypatch.setattr("factory.make_profile", lambda place: profile)
 
-    def change(place: Any, record: dict[str, Any]) -> dict[str, Any]:
-        if place.variant.kernel.name == "gemm_shared_tile" and place.size["m"] == 4096:
-            seen = [
-                {"metric": name, "unit": None, "value": value}
-                for name, value in errors.items()
-            ]
-            return record | {"observations": seen}
-        return record
+    def change(place: Any, record: Fields) -> Fields:
+        asked = place.entry.rung == "shared tile" and place.size["m"] == 4096
+        return record | {"observations": seen} if asked else record
 
     made.record_and_collect(["fp32_ladder"], change, metrics=bool(counted))
     return made

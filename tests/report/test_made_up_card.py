@@ -156,7 +156,7 @@ def test_the_page_holds_the_card_first_and_its_cards_say_what_the_report_says(
     )
     assert found is not None
     own, other = json.loads(found[1])["runs"]
-    assert (own["gpu"], other["gpu"]) == (made.lab.card.name, "NVIDIA H200")
+    assert (own["gpu"], other["gpu"]) == (made.lab.card.gpu["name"], "NVIDIA H200")
     text = json.dumps([own["cards"], own["sweeps"], own["origin"]], ensure_ascii=False)
     assert "H200" not in text
     assert LEFT_BEHIND.search(text) is None
