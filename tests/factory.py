@@ -10,14 +10,14 @@ import functools
 import json
 import math
 import random
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import yaml
-from conftest import edit_yaml
+from conftest import ROOT, edit_yaml
 from ladder.catalogue.config import Config
 from ladder.catalogue.kernels import load_kernels
 from ladder.catalogue.plans import plan_sweep
@@ -87,171 +87,6 @@ def kernel_document(
         "arguments": [*pointers, *scalars],
     } | more
 
-
-STENCIL = kernel_document(
-    "stencil",
-    ["int32"],
-    {"radius": axis(1, 2, 4, 6, 8, 12, 16), "coarsen": axis(1, 2, 4, 8)},
-)
-KERNELS = {
-    "gemm_naive": kernel_document("gemm", ["fp32"], {"mapping": axis("row", "column")}),
-    "gemm_shared_tile": kernel_document("gemm", ["fp32"], {}),
-    "gemm_register_tile": kernel_document(
-        "gemm",
-        ["fp32"],
-        {
-            "bm": axis(64, 128, default=128),
-            "bk": axis(8, 16),
-            "transpose_a": axis(0, 1, default=1),
-        },
-        constraints=[{"expr": "m % bm == 0", "reason": "M must be a multiple of BM"}],
-    ),
-    "wmma_naive": kernel_document("gemm", ["fp16"], {}),
-    "wmma_tile": kernel_document("gemm", ["fp16"], {"warps": axis(2, 4)}),
-    "bank_stride": kernel_document(
-        "banks", ["int32"], {"stride": axis(*range(1, 34)), "warps": axis(1, 8)}
-    ),
-    "bank_column": kernel_document(
-        "banks",
-        ["int32"],
-        {"tile_layout": axis("plain", "padded", "xor"), "warps": axis(1, 8)},
-    ),
-    "stencil_shared": STENCIL,
-    "stencil_register_cache": STENCIL,
-}
-
-SWEEPS: dict[str, Fields] = {
-    "fp32_ladder": {
-        "title": "The FP32 ladder",
-        "question": "What does each rung buy?",
-        "problem": "gemm",
-        "dtypes": ["fp32"],
-        "sizes": [512, 1024, 2048, 4096, 8192],
-        "variants": [
-            {
-                "kernel": "gemm_naive",
-                "params": {"mapping": "column"},
-                "rung": "naive",
-                "technique": "uncoalesced",
-            },
-            {
-                "kernel": "gemm_naive",
-                "rung": "coalesced",
-                "technique": "lanes walk along a row",
-            },
-            {
-                "kernel": "gemm_shared_tile",
-                "rung": "shared tile",
-                "technique": "32x32 tiles in shared memory",
-            },
-            {
-                "kernel": "gemm_register_tile",
-                "params": {"transpose_a": 0},
-                "rung": "register tile",
-                "technique": "8x8 outputs per thread",
-            },
-            {
-                "kernel": "gemm_register_tile",
-                "rung": "transposed A",
-                "technique": "LDS.128 fragments",
-            },
-        ],
-        "references": ["cublas"],
-        "counters": {"groups": ["banks"], "sizes": [4096]},
-        "figures": [
-            {
-                "kind": "ladder",
-                "caption": "Speed of each rung relative to cuBLAS.",
-                "at": 4096,
-            },
-            {"kind": "curves", "caption": "Speed over the size."},
-            {"kind": "roofline", "caption": "Roofline.", "at": 4096},
-        ],
-    },
-    "fp32_transpose": {
-        "title": "Transposing A",
-        "question": "Does the transposed store pay?",
-        "problem": "gemm",
-        "dtypes": ["fp32"],
-        "sizes": [1024, 4096],
-        "variants": [
-            {
-                "kernel": "gemm_register_tile",
-                "params": {"bm": [64, 128], "bk": [8, 16], "transpose_a": 1},
-            }
-        ],
-        "references": [{"kernel": "gemm_register_tile", "params": {"transpose_a": 0}}],
-        "figures": [
-            {
-                "kind": "heatmap",
-                "caption": "Gain by tile.",
-                "x": "bm",
-                "y": "bk",
-                "at": 4096,
-            },
-        ],
-    },
-    "tensor_ladder": {
-        "title": "Tensor cores",
-        "question": "How far does WMMA go?",
-        "problem": "gemm",
-        "dtypes": ["fp16"],
-        "sizes": [4096],
-        "variants": [
-            {
-                "kernel": "wmma_naive",
-                "rung": "WMMA naive",
-                "technique": "fragments from global memory",
-            },
-            {
-                "kernel": "wmma_tile",
-                "rung": "WMMA tile",
-                "technique": "shared tile and warp tile",
-            },
-        ],
-        "references": ["cublas"],
-        "figures": [{"kind": "ladder", "caption": "WMMA against cuBLAS."}],
-    },
-    "bank_stride": {
-        "title": "Bank conflicts by stride",
-        "question": "Is the degree of a conflict gcd(stride, 32)?",
-        "problem": "banks",
-        "dtypes": ["int32"],
-        "sizes": [1024],
-        "variants": [
-            {"kernel": "bank_stride", "params": {"stride": list(range(1, 34))}}
-        ],
-        "references": [{"kernel": "bank_stride", "params": {"stride": 1}}],
-        "regimes": ["cold"],
-        "counters": {"groups": ["banks"]},
-        "figures": [
-            {"kind": "banks", "caption": "Three views of a conflict.", "x": "stride"}
-        ],
-    },
-    "stencil_reach": {
-        "title": "Register cache",
-        "question": "Does the register cache beat shared memory?",
-        "problem": "stencil",
-        "dtypes": ["int32"],
-        "sizes": ["2**28"],
-        "variants": [
-            {"kernel": "stencil_shared", "params": {"radius": [1, 2, 4, 6, 8, 12, 16]}},
-            {
-                "kernel": "stencil_register_cache",
-                "params": {"radius": [1, 2, 4, 6, 8, 12, 16], "coarsen": [1, 2, 4, 8]},
-            },
-        ],
-        "references": [{"kernel": "stencil_shared", "params": {"coarsen": 1}}],
-        "figures": [
-            {
-                "kind": "curves",
-                "caption": "Speed-up over shared memory.",
-                "x": "radius",
-                "hue": "coarsen",
-            }
-        ],
-    },
-}
 
 ONE_CELL: dict[str, object] = {
     "sweep": "s",
@@ -348,20 +183,6 @@ def true_speedup(variant: Variant, size: dict[str, int]) -> float:
     return speed
 
 
-@functools.cache
-def _texts() -> dict[str, str]:
-    sources = {
-        f"kernels/{name}.cu": "// the tests compile nothing\n" for name in KERNELS
-    }
-    kernels = {f"kernels/{name}.yaml": document for name, document in KERNELS.items()}
-    documents = kernels | {
-        f"config/sweeps/{name}.yaml": document for name, document in SWEEPS.items()
-    }
-    return sources | {
-        file: yaml.safe_dump(one, sort_keys=False) for file, one in documents.items()
-    }
-
-
 @functools.lru_cache(maxsize=4)
 def _sweeps(
     project: Project,
@@ -374,7 +195,7 @@ def _sweeps(
 
 @functools.cache
 def _config(settings: str) -> Config:
-    return read_settings(Project(Path(__file__).parents[1]), [], json.loads(settings))
+    return read_settings(Project(ROOT), [], json.loads(settings))
 
 
 @dataclass
@@ -399,10 +220,7 @@ class Lab:
 
     def __post_init__(self) -> None:
         self.project = Project(self.root)
-        for file, text in _texts().items():
-            path = self.root / file
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
+        shutil.copytree(ROOT / "tests/lab", self.root, dirs_exist_ok=True)
 
     @property
     def folder(self) -> RunFolder:
@@ -523,6 +341,29 @@ class Lab:
             )
             write_json(self.folder.account("profiled", name), {"notes": notes})
 
+    def _record(
+        self,
+        plan: Plan,
+        cell: Cell,
+        tree: dict[str, str],
+        variant: str,
+        result: Fields,
+        status: str = "ok",
+        **more: Any,
+    ) -> Record:
+        """A record of the session; `tree` are the conditions that we make."""
+        return Record(
+            cell=cell,
+            conditions=Conditions(tree, self.on(plan.problem)),
+            variant=variant,
+            sweep=plan.sweep,
+            session=self.session.id,
+            time=self.finished,
+            status=status,
+            result=result,
+            **more,
+        )
+
     def _records(self, plan: Plan, task: Any, measured: Fields) -> Iterator[Record]:
         shared = {
             name: measured[name]
@@ -539,31 +380,23 @@ class Lab:
             if timed is None and status == "ok":
                 status = "unsupported"
                 reason = "warm is for kernels below 200 us"
-            yield Record(
-                cell=task.cell.in_regime(regime),
-                conditions=Conditions(
-                    tree_conditions(plan, task, regime), self.on(plan.problem)
-                ),
-                variant=task.variant,
-                sweep=plan.sweep,
-                session=self.session.id,
-                time=self.finished,
-                status=status,
+            yield self._record(
+                plan,
+                task.cell.in_regime(regime),
+                tree_conditions(plan, task, regime),
+                task.variant,
+                {**(timed or {}), **shared},
+                status,
                 reason=reason,
                 limit_s=measured.get("limit_s"),
-                result={**(timed or {}), **shared},
             )
 
     def _chosen(self, plan: Plan, choice: Cell) -> Record:
         """The record of a choice between libraries."""
-        known = ("precision", "events")
-        usual = {
-            name: 100.0 + 5 * place
-            for place, name in enumerate(choice.reference.libraries)
-        }
-        times = {
-            name: (self.libraries_us or {}).get(name, us) for name, us in usual.items()
-        }
+        libraries = choice.reference.libraries
+        times = {name: 100.0 + 5 * place for place, name in enumerate(libraries)}
+        times |= self.libraries_us or {}
+        times = {name: times[name] for name in libraries}
         timed = [
             {"reference": name, "algorithm": "", "us": [us] * 12}
             for name, us in times.items()
@@ -573,35 +406,18 @@ class Lab:
             "references": times,
             **decide(timed),
             "notes": [],
-        }
-        result |= {
-            "stopped_by": known[0],
-            "clock": known[1],
+            "stopped_by": "precision",
+            "clock": "events",
             "check": {"max_error": 1e-6, "error_bound": 1e-5},
         }
-        return Record(
-            cell=choice,
-            conditions=Conditions(
-                choice_conditions(plan, choice), self.on(plan.problem)
-            ),
-            variant=" or ".join(choice.reference.libraries),
-            sweep=plan.sweep,
-            session=self.session.id,
-            time=self.finished,
-            status="ok",
-            result=result,
-        )
+        tree = choice_conditions(plan, choice)
+        return self._record(plan, choice, tree, " or ".join(libraries), result)
 
     def _counted(self, plan: Plan, task: Any, metrics: list[Fields]) -> Record:
         tree = tree_conditions(plan, task, COUNTERS)
-        known = (task.variant, plan.sweep, self.session.id, self.finished, "ok")
-        host = {**self.host, "ncu": NCU}
-        return Record(
-            task.cell.in_regime(COUNTERS),
-            Conditions(tree, host),
-            *known,
-            result={"observations": metrics},
-        )
+        cell = task.cell.in_regime(COUNTERS)
+        timed = self._record(plan, cell, tree, task.variant, {"observations": metrics})
+        return replace(timed, conditions=Conditions(tree, {**self.host, "ncu": NCU}))
 
     def on(self, problem: str) -> dict[str, str]:
         return host_conditions(problem, self.host["gpu"], self.host["driver"])

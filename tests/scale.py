@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from conftest import GEMMS, ROOMS, ROOT, environment, snakemake_command
-from factory import KERNELS, SWEEPS, Lab, Place, axis
+from conftest import GEMMS, ROOMS, ROOT, edit_yaml, environment, snakemake_command
+from factory import Lab, Place, axis
 from ladder.model.folders import PublishedFolder
 
 SWEEP_COUNT = 10
@@ -51,12 +51,14 @@ def as_many_samples_as_published(_: Place, record: dict[str, Any]) -> dict[str, 
 def make_run(root: Path, cells: int) -> Lab:
     """A project of GEMM sweeps with about so many cells, their plans and records."""
     lab = Lab(root)
-    for name in SWEEPS:
-        (lab.project.sweeps / f"{name}.yaml").unlink()
+    for path in lab.project.sweeps.iterdir():
+        path.unlink()
     each = cells // (SWEEP_COUNT * SIZE_COUNT)
     axes = {"strip": axis(*range(each)), "part": axis(*range(SWEEP_COUNT))}
-    kernel = KERNELS["gemm_shared_tile"] | {"parameters": axes}
-    (lab.project.kernels / "gemm_shared_tile.yaml").write_text(json.dumps(kernel))
+    edit_yaml(
+        lab.project.kernels / "gemm_shared_tile.yaml",
+        lambda kernel: kernel.update(parameters=axes),
+    )
     for part in range(SWEEP_COUNT):
         sweep = GEMMS | {
             "title": f"Many {part}",
