@@ -8,8 +8,8 @@ emulator came to (emulator/outcomes.py). `make clean` empties it.
 import contextlib
 import functools
 import gzip
-import json
 import os
+import pickle
 import re
 import shutil
 import time
@@ -19,12 +19,10 @@ from pathlib import Path
 from typing import Any
 
 import closures
-from cuda.bindings import nvrtc
 from ladder.build.cache import Cache, Compilable
 from ladder.build.cubin import disassemble, instruction_counts
 from ladder.build.cubin import parameter_bytes as parameters_of
 from ladder.build.nvrtc import Request, compile_source, nvrtc_version
-from ladder.build.sources import header_folders
 from ladder.build.variants import variant_facts, variant_request
 from ladder.model.files import digest_json, replace_file, sha256
 from ladder.model.kernel import Variant
@@ -43,20 +41,20 @@ def _kept_in(made_from: Sequence[Any]) -> Path:
         closures.digest("ladder.build.nvrtc"),
         sha256(Path(__file__).read_bytes()),
     ]
-    return KEPT / f"{digest_json([*versions, *made_from])}.json.gz"
+    return KEPT / f"{digest_json([*versions, *made_from])}.gz"
 
 
 def _read(path: Path) -> Any:
     """What was kept; None where it must be made, as where its file was cut short."""
     with contextlib.suppress(OSError, EOFError, zlib.error):
-        found = json.loads(gzip.decompress(path.read_bytes()))
+        found = pickle.loads(gzip.decompress(path.read_bytes()))
         os.utime(path)
         return found
     return None
 
 
 def _keep(path: Path, made: Any) -> None:
-    replace_file(path, gzip.compress(json.dumps(made).encode(), 1))
+    replace_file(path, gzip.compress(pickle.dumps(made), 1))
 
 
 def kept(
@@ -64,7 +62,7 @@ def kept(
     make: Callable[[], Any],
     keep: Callable[[Any], bool] = bool,
 ) -> Any:
-    """What `make` returned for the same `made_from`, here or in another process; both are plain data for JSON."""
+    """What `make` returned for the same `made_from`, plain data for JSON, here or in another process."""
     path = _kept_in(made_from)
     if (found := _read(path)) is None and keep(found := make()):
         _keep(path, found)
@@ -116,53 +114,45 @@ def compile_text(
 ) -> bytes:
     """Cubin of `entries`, name expressions. Raises CompileError with the compiler's message."""
 
-    def make() -> str:
-        return compile_source(text, "text.cu", list(entries), list(includes), arch)[
-            0
-        ].decode("latin-1")
+    def make() -> bytes:
+        return compile_source(text, "text.cu", list(entries), list(includes), arch)[0]
 
     made_from = ["cubin", _with_headers(text, includes), list(entries), arch]
-    return str(kept(made_from, make)).encode("latin-1")
+    return bytes(kept(made_from, make))
 
 
 def compile_request(request: Compilable) -> tuple[bytes, dict[str, Any]]:
     """(cubin, facts) of a request; what does not compile is compiled each time, since messages name folders."""
-
-    def make() -> tuple[str, dict[str, Any]]:
-        cubin, facts = request.compile()
-        return cubin.decode("latin-1"), facts
-
     cubin, facts = kept(
-        ["request", request.key], make, keep=lambda made: made[1]["status"] == "ok"
+        ["request", request.key],
+        request.compile,
+        keep=lambda made: made[1]["status"] == "ok",
     )
-    return cubin.encode("latin-1"), facts
+    return cubin, facts
 
 
 def compile_variants(
-    variants: Sequence[Variant], include: Path, arch: str, options: Sequence[str] = ()
+    variants: Sequence[Variant], include: Path, arch: str
 ) -> list[tuple[bytes, dict[str, Any]]]:
     """(cubin, facts) of each; no cubin unless its status is ok. The disassembler, which starts slowly, runs once."""
-    requests = [variant_request(one, include, arch, options) for one in variants]
+    requests = [variant_request(one, include, arch) for one in variants]
     answers = [compile_request(one) for one in requests]
     listed = iter(listings([cubin for cubin, _ in answers if cubin], arch))
     found = []
     for variant, request, (cubin, answer) in zip(
         variants, requests, answers, strict=True
     ):
-        facts = variant_facts(
-            variant,
-            request,
-            answer | (instruction_counts(next(listed)) if cubin else {}),
-        )
+        counts = instruction_counts(next(listed)) if cubin else {}
+        facts = variant_facts(variant, request, answer | counts)
         found.append((cubin if facts["status"] == "ok" else b"", facts))
     return found
 
 
 def compile_variant(
-    variant: Variant, include: Path, arch: str, options: Sequence[str] = ()
+    variant: Variant, include: Path, arch: str
 ) -> tuple[bytes, dict[str, Any]]:
     """(cubin, facts) of one variant; no cubin unless its status is ok."""
-    return compile_variants([variant], include, arch, options)[0]
+    return compile_variants([variant], include, arch)[0]
 
 
 def compiled_without_spills(variants: Sequence[Variant]) -> list[bytes]:
@@ -174,31 +164,6 @@ def compiled_without_spills(variants: Sequence[Variant]) -> list[bytes]:
     return [cubin for cubin, _ in found]
 
 
-def _ptx(
-    name: str, text: str, entries: Sequence[str], folders: Sequence[Path], *options: str
-) -> tuple[str, list[str]]:
-    """PTX of a source for compute_90, and the symbols of its entries."""
-    status, program = nvrtc.nvrtcCreateProgram(text.encode(), name.encode(), 0, [], [])
-    assert not status, status
-    for entry in entries:
-        nvrtc.nvrtcAddNameExpression(program, entry.encode())
-    paths = [f"--include-path={folder}" for folder in (*folders, *header_folders())]
-    flags = [
-        one.encode()
-        for one in ("--gpu-architecture=compute_90", "--std=c++17", *options, *paths)
-    ]
-    (status,) = nvrtc.nvrtcCompileProgram(program, len(flags), flags)
-    assert not status, f"{name}: {entries}: {status}"
-    ptx = b" " * nvrtc.nvrtcGetPTXSize(program)[1]
-    nvrtc.nvrtcGetPTX(program, ptx)
-    symbols = [
-        nvrtc.nvrtcGetLoweredName(program, entry.encode())[1].decode()
-        for entry in entries
-    ]
-    nvrtc.nvrtcDestroyProgram(program)
-    return str(ptx.rstrip(b"\0"), "utf-8"), symbols
-
-
 def compile_ptx(
     source: Path, entry: str, includes: Sequence[Path], text: str | None = None
 ) -> str:
@@ -207,20 +172,17 @@ def compile_ptx(
     folders = [source.parent, *includes]
 
     def make() -> str:
-        return _ptx(source.name, source_text, [entry], folders)[0]
+        made = compile_source(source_text, source.name, [entry], folders, "compute_90")
+        return made.ptx
 
     return str(kept(["ptx", _with_headers(source_text, folders), entry], make))
 
 
 def parameter_bytes(request: Request) -> dict[str, list[int]]:
     """Bytes of each parameter of the entries."""
-
-    def make() -> dict[str, list[int]]:
-        code, facts = compile_request(request)
-        symbols = facts["symbols"].items()
-        return {entry: parameters_of(code, symbol) for entry, symbol in symbols}
-
-    return dict(kept(["parameters", request.key], make))
+    code, facts = compile_request(request)
+    symbols = facts["symbols"].items()
+    return {entry: parameters_of(code, symbol) for entry, symbol in symbols}
 
 
 def listings(cubins: Sequence[bytes], arch: str) -> list[list[str]]:

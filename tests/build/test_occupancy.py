@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from ladder.build.occupancy import occupancy
 from ladder.model.architecture import ARCHITECTURES
 
@@ -48,23 +50,26 @@ def test_cases_on_paper(
     assert tuple(found.values()) == expected
 
 
-@pytest.mark.parametrize("arch", [75, 80, 86, 88, 89, 90, 100, 110, 120, 121])
+@pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_a_block_of_more_than_1024_threads_does_not_exist(arch: int) -> None:
     assert occupancy(ARCHITECTURES[arch], 1024, 16, 0)["blocks_per_sm"] >= 1
     assert occupancy(ARCHITECTURES[arch], 1056, 16, 0)["blocks_per_sm"] == 0
 
 
-@pytest.mark.parametrize("arch", [80, 86, 90])
-def test_more_of_anything_never_raises_the_number_of_blocks(arch: int) -> None:
-    def blocks(threads: int, registers: int, shared: int) -> int:
-        return int(
-            occupancy(ARCHITECTURES[arch], threads, registers, shared)["blocks_per_sm"]
-        )
+@given(
+    st.sampled_from([80, 86, 90]),
+    st.integers(1, 32),
+    st.integers(16, 247),
+    st.integers(0, 99 * KIB),
+)
+def test_more_of_anything_never_raises_the_number_of_blocks(
+    arch: int, warps: int, registers: int, shared: int
+) -> None:
+    def blocks(warps: int, registers: int, shared: int) -> int:
+        found = occupancy(ARCHITECTURES[arch], 32 * warps, registers, shared)
+        return int(found["blocks_per_sm"])
 
-    for threads in range(32, 1025, 96):
-        for registers in (16, 40, 96, 168, 255):
-            for shared in (0, 10_000, 50_000, 99 * KIB):
-                here = blocks(threads, registers, shared)
-                assert blocks(threads + 32, registers, shared) <= here
-                assert blocks(threads, registers + 8, shared) <= here
-                assert blocks(threads, registers, shared + 4096) <= here
+    here = blocks(warps, registers, shared)
+    assert blocks(warps + 1, registers, shared) <= here
+    assert blocks(warps, registers + 8, shared) <= here
+    assert blocks(warps, registers, shared + 4096) <= here
