@@ -210,7 +210,6 @@ class Lab:
     host: dict[str, str] = field(default_factory=lambda: dict(HOST))
     finished: str = FINISHED
     settings: Fields = field(default_factory=dict)
-    harness: dict[str, str] = field(default_factory=dict)
     libraries_us: dict[str, float] | None = field(default_factory=dict)
     """By library its time in us; of others 100 us, and 5 us more for each that a sweep names ahead of it.
 
@@ -272,13 +271,10 @@ class Lab:
         facts: Callable[[Variant, Fields], Fields] = lambda _, given: given,
     ) -> None:
         """Write the plan of a sweep and what was compiled for it."""
-        code = self.harness.get(
-            sweep.problem.name, f"{sweep.problem.name}: machine code of its harness"
-        )
         harness = {
             variant.dtype: {
                 "symbols": {},
-                "machine_code": code,
+                "machine_code": f"{sweep.problem.name}: machine code of its harness",
                 "status": "ok",
                 "cubin": "harness",
             }

@@ -20,33 +20,30 @@ from ladder.problems.gemm.bounds import (
     row_tolerance,
     subnormal_bound,
 )
-from problems.test_mutations import narrowed, sums
+from problems.test_mutations import accumulated, errors, narrowed
 
 SIDE = 48
 DEPTHS = [8, 64, 256, 1024, 4096, 16384]
 
 
-def operands(k: int, kind: str, side: int = SIDE) -> tuple[Array, Array]:
-    """A (side x k) and B (k x side) in fp32, as the harness draws them."""
-    return tuple(
-        drawn("fp32", side * k, 11 * k + key, kind).reshape(shape)
-        for key, shape in ((1, (side, k)), (2, (k, side)))
-    )  # type: ignore[return-value]
+def operands(
+    k: int, kind: str = "uniform", side: int = SIDE, dtype: str = "fp32"
+) -> tuple[Array, Array]:
+    """A (side x k) and B (k x side) in fp64, as the harness draws them."""
+    element = input_dtype(dtype)
+    a, b = (value(drawn(element, side * k, key, kind), element) for key in (1, 2))
+    return a.reshape(side, k), b.reshape(side, k).T
 
 
 def shares(c: Array, a: Array, b: Array) -> tuple[float, float]:
     """Root mean square and maximum of the errors over |A||B|."""
-    a, b = a.astype(np.float64), b.astype(np.float64)
-    found = np.abs(c - a @ b) / (np.abs(a) @ np.abs(b))
+    found = errors(c, a, b)
     return float(np.sqrt(np.mean(found**2))), float(found.max())
 
 
-def one_by_one(a: Array, b: Array) -> Array:
-    """Fused multiply-adds in fp32, the sum rounded at each product: what errs most of all orders."""
-    total = np.zeros((a.shape[0], b.shape[1]), np.float32)
-    for at in range(a.shape[1]):
-        total = (a[:, at, None].astype(np.float64) * b[at] + total).astype(np.float32)
-    return total
+def halves(x: Array) -> Array:
+    """Numbers rounded to fp16, also where these are subnormal."""
+    return x.astype(np.float16).astype(np.float64)
 
 
 def three_products(a: Array, b: Array, bits: int) -> Array:
@@ -59,8 +56,9 @@ def three_products(a: Array, b: Array, bits: int) -> Array:
 @pytest.mark.parametrize("kind", ["uniform", "wide"])
 @pytest.mark.parametrize("k", DEPTHS)
 def test_fp32_sums_in_the_worst_order_are_fp32(k: int, kind: str) -> None:
+    """One by one: what errs most."""
     a, b = operands(k, kind)
-    rms, worst = shares(one_by_one(a, b), a, b)
+    rms, worst = shares(accumulated("fp32", a, b), a, b)
     assert rms < 0.9 * rms_bound("fp32", k, kind, SIDE**2)
     assert worst < accumulation_bound("fp32", k, kind)
 
@@ -71,7 +69,7 @@ def test_three_tf32_products_are_fp32_and_three_bf16_products_or_17_bits_are_not
 ) -> None:
     """Of sixteen bits one kind of inputs at least shows that they are not 24, also for a kernel with exact sums."""
     for kind in ("uniform", "wide"):
-        a, b = (x.astype(np.float64) for x in operands(k, kind))
+        a, b = operands(k, kind)
         right, _ = shares(three_products(a, b, 11), a, b)
         wrong, worst = shares(three_products(a, b, 8), a, b)
         seventeen, _ = shares(narrowed(a, 17) @ narrowed(b, 17), a, b)
@@ -88,28 +86,23 @@ def test_three_tf32_products_are_fp32_and_three_bf16_products_or_17_bits_are_not
 def test_products_of_fp8_and_left_out_products_are_no_sums_of_fp16(k: int) -> None:
     """Sums that are exact otherwise; honest ones round the sum to fp16 at each product."""
     side = 32
-    a, b = (
-        x.astype(np.float16).astype(np.float32) for x in operands(k, "uniform", side)
-    )
-    total = np.zeros((side, side), np.float32)
-    for at in range(k):
-        total = (total + a[:, at, None] * b[at]).astype(np.float16).astype(np.float32)
+    a, b = map(halves, operands(k, side=side))
+    total = accumulated("fp16_acc16", a, b)
     allowed = rms_bound("fp16_acc16", k, "uniform", side**2)
     assert shares(total, a, b)[0] < 0.85 * allowed
-    wide_a, wide_b = a.astype(np.float64), b.astype(np.float64)
-    narrow = [narrowed(x, 4, -6) for x in (wide_a, wide_b)]
+    narrow = [narrowed(x, 4, -6) for x in (a, b)]
     left = {128: 4096, 32: 16384, 8: 1024}
     kept = [k - k // part for part, least in left.items() if k >= least]
-    products = [narrow[0] @ narrow[1], *(wide_a[:, :n] @ wide_b[:n] for n in kept)]
+    products = [narrow[0] @ narrow[1], *(a[:, :n] @ b[:n] for n in kept)]
     for c in products:
         assert shares(c.astype(np.float16), a, b)[0] > allowed
 
 
 @pytest.mark.parametrize("k", DEPTHS)
-@pytest.mark.parametrize(("dtype", "width"), [("tf32", 23), ("bf16", 23), ("fp8", 13)])
-def test_a_rows_errors_lie_within_its_tolerance(dtype: str, width: int, k: int) -> None:
-    a, b = (x.astype(np.float64) for x in operands(k, "uniform", 16))
-    *_, (_, total) = sums(dtype, a, b, width)
+@pytest.mark.parametrize("dtype", ["tf32", "bf16", "fp8"])
+def test_a_rows_errors_lie_within_its_tolerance(dtype: str, k: int) -> None:
+    a, b = operands(k, side=16)
+    total = accumulated(dtype, a, b)
     error = total - a @ b
     norms = np.linalg.norm(a, axis=1)[:, None] * np.linalg.norm(b, axis=0)[None, :]
     of_rows = np.sqrt((error**2).sum(1) / (norms**2).sum(1))
@@ -133,18 +126,10 @@ LOST = 64
 """The last of so many parts of K is left out."""
 
 
-def long_operands(dtype: str, k: int, side: int) -> tuple[Array, Array]:
-    """A and B transposed (side x k), in fp64."""
-    element = input_dtype(dtype)
-    return tuple(
-        value(drawn(element, side * k, key), element).reshape(side, k) for key in (1, 2)
-    )  # type: ignore[return-value]
-
-
 def of_all(c: Array, a: Array, b: Array, dtype: str, elements: int = 2**20) -> float:
     """The root mean square of the errors of C over its bound where C has so many elements."""
     k = a.shape[1]
-    rms, _ = shares(c, a, b.T)
+    rms, _ = shares(c, a, b)
     return rms / rms_bound(dtype, k, "uniform", elements)
 
 
@@ -163,13 +148,13 @@ def test_long_sums_of_instructions_are_right(
     dtype: str, k: int, together: int, bits: int, to_integer: Any
 ) -> None:
     """Where the sum so far is cut or rounded after each instruction of so many products."""
-    a, b = long_operands(dtype, k, 12)
+    a, b = operands(k, side=12, dtype=dtype)
     total = np.zeros((12, 12))
     for at in range(0, k, together):
-        products = a[:, at : at + together] @ b[:, at : at + together].T
+        products = a[:, at : at + together] @ b[at : at + together]
         total = narrowed(total + products, bits, to_integer=to_integer)
     assert of_all(total, a, b, dtype) < 0.95
-    assert shares(total, a, b.T)[1] < 0.5 * accumulation_bound(dtype, k)
+    assert shares(total, a, b)[1] < 0.5 * accumulation_bound(dtype, k)
 
 
 @pytest.mark.parametrize(
@@ -186,9 +171,9 @@ def test_long_sums_of_products_of_fewer_bits_are_wrong(
     dtype: str, k: int, bits: int
 ) -> None:
     """Though the sums are exact: 8 bits are bf16's, 4 those of e4m3."""
-    a, b = long_operands(dtype, k, 12)
+    a, b = operands(k, side=12, dtype=dtype)
     narrow = [narrowed(x, bits) for x in (a, b)]
-    assert of_all(narrow[0] @ narrow[1].T, a, b, dtype, 256**2) > 1.05
+    assert of_all(narrow[0] @ narrow[1], a, b, dtype, 256**2) > 1.05
 
 
 @pytest.mark.parametrize("k", [2**14, 2**16, 2**18, 2**20])
@@ -198,13 +183,13 @@ def test_no_bound_overtakes_the_answer(dtype: str, k: int) -> None:
     if PROBLEM.unsupported({"m": 1, "n": 1, "k": k}, dtype):
         assert k > LONGEST_K[dtype]
         return
-    a, b = long_operands(dtype, k, 8)
-    _, largest = shares(np.zeros((8, 8)), a, b.T)
+    a, b = operands(k, side=8, dtype=dtype)
+    _, largest = shares(np.zeros((8, 8)), a, b)
     for kind in ("uniform", "wide"):
         assert largest > accumulation_bound(dtype, k, kind)
     assert accumulation_bound(dtype, k, "positive") < 1
     kept = k - k // LOST
-    assert of_all(a[:, :kept] @ b[:, :kept].T, a, b, dtype) > 1.5
+    assert of_all(a[:, :kept] @ b[:kept], a, b, dtype) > 1.5
 
 
 def test_a_size_that_no_check_can_judge_says_which_k_is_the_longest() -> None:
@@ -234,21 +219,17 @@ def test_sizes_where_kernels_break_reach_the_k_that_users_have() -> None:
 def test_products_that_are_subnormal_in_fp16_are_right(dtype: str, kind: str) -> None:
     """At K = 1 and 2, where 2^-25 is more than the share of |A||B| that is allowed."""
     for k in (1, 2):
-        shape = 2000
-        a, b = (value(drawn("fp16", shape * k, key, kind), "fp16") for key in (3, 4))
-        products = (1e-5 * a * b).reshape(shape, k)
-        total = np.zeros(shape)
+        a, b = (value(drawn("fp16", 2000 * k, key, kind), "fp16") for key in (3, 4))
+        products = (1e-5 * a * b).reshape(2000, k)
+        total = np.zeros(2000)
         for product in products.T:
-            total = (total + product).astype(np.float16).astype(float)
+            total = halves(total + product)
         for alpha in (1.0, -1.5):
             right = alpha * products.sum(1)
-            made = (alpha * total).astype(np.float16).astype(float)
-            beyond = np.abs(made - right) - 2**-11 * np.abs(right)
+            rounding = 2**-11 * np.abs(right)
             magnitude = abs(alpha) * np.abs(products).sum(1)
-            bound = accumulation_bound("fp16_acc16", k, kind)
-            assert (beyond > bound * magnitude).any()
-            lost = subnormal_bound("fp16_acc16", k, alpha)
-            assert (beyond - lost <= bound * magnitude).all()
-            stored = right.astype(np.float16).astype(float)
-            off = np.abs(stored - right) - 2**-11 * np.abs(right)
-            assert 0 < off.max() <= subnormal_bound(dtype, k, alpha)
+            allowed = accumulation_bound("fp16_acc16", k, kind) * magnitude
+            beyond = np.abs(halves(alpha * total) - right) - rounding - allowed
+            assert 0 < beyond.max() <= subnormal_bound("fp16_acc16", k, alpha)
+            of_result = np.abs(halves(right) - right) - rounding
+            assert 0 < of_result.max() <= subnormal_bound(dtype, k, alpha)

@@ -11,14 +11,14 @@ from dataclasses import replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 import yaml
 from conftest import ROOT, make_project
-from emulator.check_ptx import CheckMachine, check_program
 from emulator.inputs import drawn, value
-from emulator.ptx import Array, Memory
+from emulator.ptx import Array
 from fake_gpu import FakeGpu, use_as_a_worker_does
 from ladder.catalogue.kernels import problem_name
 from ladder.cli.app import main
@@ -27,14 +27,12 @@ from ladder.gpu.external import ExternalCode
 from ladder.measure.worker import _MISTAKES
 from ladder.model.errors import LadderError
 from ladder.model.files import file_sha256
-from ladder.model.folders import PACKAGE
 from ladder.model.problem import C_TYPES, INPUTS
 from ladder.problems.own.instance import OwnInstance
 from ladder.problems.registry import PROBLEMS
 from measuring import PACKAGES, on_gpu
-from problems.check_kernels import KEY, inspected, words
+from problems.check_kernels import KEY, EmulatedHarness, inspected
 
-CHECK = PACKAGE / "problems/own/check.cu"
 DOCUMENT = {
     "module": "rows.py",
     "size": {"m": 40, "n": 33},
@@ -66,10 +64,9 @@ def document(folder: Path, **changed: Any) -> Path:
     return folder / "rows.yaml"
 
 
-def instance(folder: Path, dtype: str = "fp32", **changed: Any) -> Any:
+def instance(folder: Path, dtype: str = "fp32") -> Any:
     """On a GPU whose memory is only counted."""
-    path = document(folder, dtype=dtype, **changed)
-    name = problem_name(str(path), Path())
+    name = problem_name(str(document(folder, dtype=dtype)), Path())
     problem = PROBLEMS[name]
     assert problem.dtypes == (dtype,)
     gpu: Any = FakeGpu(name, dtype)
@@ -82,10 +79,8 @@ def instance(folder: Path, dtype: str = "fp32", **changed: Any) -> Any:
 @pytest.fixture(autouse=True)
 def forgotten() -> Iterator[None]:
     """No other test knows the problems of these."""
-    before = {*PROBLEMS}
-    yield
-    for name in PROBLEMS.keys() - before:
-        del PROBLEMS[name]
+    with patch.dict(PROBLEMS):
+        yield
 
 
 @pytest.mark.parametrize("dtype", ["fp32", "fp16", "bf16", "fp8"])
@@ -104,47 +99,48 @@ def test_the_module_answers_in_fp64_ahead_of_each_check(
     assert len(module.launches) == 6, "a check and an inspection at each of 3 places"
 
 
+def noted(
+    made: Any, monkeypatch: pytest.MonkeyPatch, kernel: str
+) -> list[tuple[Any, ...]]:
+    """Elements and arguments of each call of a kernel from now on."""
+    run, calls = made.gpu.run, list[tuple[Any, ...]]()
+
+    def note(entry: str, *given: Any) -> None:
+        run(entry, *given)
+        if entry.startswith(kernel):
+            calls.append(given)
+
+    monkeypatch.setattr(made.gpu, "run", note)
+    return calls
+
+
 def test_inputs_are_drawn_again_by_the_key_of_the_place_and_answers_are_spoilt(
     tmp_path: Path, fake_buffers: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not read, so that what a kernel wrote there shows. Kinds below 0 are of outputs, which become what none is."""
     made = instance(tmp_path)
-    run, prepared = made.gpu.run, list[tuple[int, int, int]]()
-
-    def note(entry: str, elements: int, *given: Any) -> None:
-        run(entry, elements, *given)
-        if entry.startswith("prepare_fp64"):
-            pointer, _, key, kind = given
-            prepared.append((pointer, key.value, kind.value))
-
-    monkeypatch.setattr(made.gpu, "run", note)
-    for place in (0, 1, 2, 3):
+    calls = noted(made, monkeypatch, "prepare_fp64")
+    chain = []
+    for place in range(8):
         with made.writing_to(place):
             made.renew(place)
             made.check({})
-            keys = {name: made.tensors[name].key.value for name in ("x", "scale")}
-        in_fp64 = {name: tensor.pointer for name, tensor in made._in_fp64.items()}
-        positive = INPUTS.index("positive")
-        assert prepared[:2] == [(in_fp64[x], keys[x], positive) for x in ("x", "scale")]
-        assert {(pointer, kind) for pointer, _, kind in prepared[2:]} == {
-            (in_fp64["y"], -1),
-            (in_fp64["sums"], -1),
+            tensors = dict(made.tensors)
+        chain.append((tensors["x"].pointer, tensors["x"].key.value))
+        prepared = {
+            pointer: (key.value if kind.value >= 0 else None, kind.value)
+            for _, pointer, _, key, kind in calls
         }
-        prepared.clear()
-
-
-def test_launches_of_a_chain_have_inputs_of_their_own(
-    tmp_path: Path, fake_buffers: None
-) -> None:
-    made = instance(tmp_path)
-    seen = set()
-    for place in range(2, 8):
-        with made.writing_to(place):
-            made.renew(place)
-            x = made.tensors["x"]
-            seen.add((x.pointer, x.key.value))
-    assert len({pointer for pointer, _ in seen}) == 6
-    assert len({key for _, key in seen}) == 6
+        positive = INPUTS.index("positive")
+        assert prepared == {
+            made._in_fp64["x"].pointer: (tensors["x"].key.value, positive),
+            made._in_fp64["scale"].pointer: (tensors["scale"].key.value, positive),
+            made._in_fp64["y"].pointer: (None, -1),
+            made._in_fp64["sums"].pointer: (None, -1),
+        }
+        calls.clear()
+    # Launches of a chain have inputs of their own.
+    assert [len(set(own)) for own in zip(*chain[2:], strict=True)] == [6, 6]
 
 
 def test_the_memory_that_is_asked_for_holds_an_instance(
@@ -177,14 +173,7 @@ def test_each_output_of_the_place_is_compared_with_its_answer_and_the_tolerance(
     tmp_path: Path, fake_buffers: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = instance(tmp_path)
-    run, compared = made.gpu.run, list[tuple[Any, ...]]()
-
-    def note(entry: str, elements: int, *given: Any) -> None:
-        run(entry, elements, *given)
-        if entry.startswith("compare_output"):
-            compared.append((elements, *given[1:]))
-
-    monkeypatch.setattr(made.gpu, "run", note)
+    calls = noted(made, monkeypatch, "compare_output")
     for place in (0, 1):
         with made.writing_to(place):
             expected = []
@@ -193,28 +182,20 @@ def test_each_output_of_the_place_is_compared_with_its_answer_and_the_tolerance(
                 expected.append((count, *buffers, count, 1e-3, 1e-4))
             made.check({})
             made.inspect({}, CheckResultSlot(1, 2, 3))
+        compared = [(elements, *given) for elements, _, *given in calls]
         assert compared == 2 * expected
-        compared.clear()
+        calls.clear()
 
 
 # The check's kernels, by the emulator.
 
 
-def bits(number: float) -> int:
-    return int(np.float64(number).view(np.int64))
-
-
-def error_of(output: Array, expected: Array, dtype: str = "fp32") -> float:
+def error_of(output: Array, expected: Array) -> float:
     """The error in units of what is allowed, by all outputs of one buffer."""
-    memory = Memory()
-    worst = memory.buffer(0, np.zeros(2, np.uint32), writable=True)
-    buffers = [
-        memory.buffer(0, words(given), writable=False) for given in (output, expected)
-    ]
-    program = check_program(CHECK, f"compare_output<{C_TYPES[dtype]}>", PACKAGE / "gpu")
-    numbers = [expected.size, bits(RTOL), bits(ATOL)]
-    CheckMachine(program, memory, 2, [worst, *buffers, *numbers]).run()
-    return float(memory.words[worst // 4 :][:2].view(np.float64)[0])
+    on = EmulatedHarness("own", blocks=2)
+    given = on.maximum, on.put(output), on.put(expected), expected.size, RTOL, ATOL
+    worst, _ = on.reduce("compare_output<float>", expected.size, *given)
+    return worst
 
 
 @pytest.mark.parametrize("at", [0, 255, 1030])
@@ -259,13 +240,12 @@ def test_a_copy_in_fp64_holds_what_was_drawn_or_what_no_output_is_near_to(
     dtype: str,
 ) -> None:
     count = 1031
-    program = check_program(CHECK, f"prepare_fp64<{C_TYPES[dtype]}>", PACKAGE / "gpu")
 
     def prepared(kind: int) -> Array:
-        memory = Memory()
-        place = memory.buffer(0, np.zeros(2 * count, np.uint32), writable=True)
-        CheckMachine(program, memory, 2, [place, count, KEY, kind]).run()
-        return np.array(memory.words[place // 4 :][: 2 * count].view(np.float64))
+        on = EmulatedHarness("own", blocks=2)
+        place = on.room(8 * count)
+        on.run(f"prepare_fp64<{C_TYPES[dtype]}>", count, place, count, KEY, kind)
+        return on.view(place, count, np.float64)
 
     expected = value(drawn(dtype, count, KEY, "positive"), dtype)
     assert (prepared(INPUTS.index("positive")) == expected.astype(np.float64)).all()
