@@ -131,7 +131,6 @@ class EmulatedGpu(EmulatedHarness):
     """A GPU on which an instance finds its memory and its harness."""
 
     stream = None
-    full_rate_fp64 = True
 
     @property
     def harness(self) -> EmulatedGpu:
@@ -153,7 +152,7 @@ class EmulatedProduct:
         self.instance = module.INSTANCE(
             FakeLibraries(), self.on, extents, dtype, layout
         )
-        # Of which keys follow: runs of the emulator are kept for the same numbers.
+        # Keys of inputs follow from it, and runs of the emulator are kept for the same inputs.
         self.instance._secret = b"a secret"
 
     def held(self, name: str) -> Array:
