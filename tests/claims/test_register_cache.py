@@ -104,9 +104,7 @@ def test_redundant_loads_are_words_and_sectors_stand_beside_them(
     data = made(lambda params: 1.0, counters=counted)
     found = parts("redundant-loads", data)
     assert [one.verdict for one in found] == ["holds", "holds"]
-    decisive = found[place].decisive
-    assert decisive is not None
-    assert decisive.value == pytest.approx(words)
+    assert found[place].decisive.value == pytest.approx(words)
     beside = str(rows_of(BY_ID["redundant-loads"], data)[-1]["evidence"])
     assert "sectors at radius 16 over shared memory's, by the profiler: 1.5 x" in beside
     assert "bytes from DRAM at radius 16 over shared memory's: 1 x" in beside

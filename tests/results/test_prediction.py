@@ -159,7 +159,7 @@ def test_the_rule_is_the_quantile_pooled_with_the_cells_own_and_once_more_for_an
         "x was read on two kinds of host"
     )
     measured = ranges(rows).rename(index=rows.set_index("entry")["variant"].to_dict())
-    half = ((measured["high"] - measured["low"]) / 2).to_dict()
+    half = ((measured["speedup_high"] - measured["speedup_low"]) / 2).to_dict()
     assert half == pytest.approx(
         {"v": pooled / 2**0.5, "u": 0.02, "x": pooled / 2**0.5}
     )

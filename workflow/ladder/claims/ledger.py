@@ -96,6 +96,7 @@ def rows_of(claim: Claim, data: RunData) -> list[dict[str, object]]:
     parts, notes, advice = decided(claim, data)
     rows = list[dict[str, object]]()
     for part in parts:
+        effect, elsewhere = part.decisive.measured, part.decisive.predicted
         row: dict[str, object] = {
             "id": claim.id,
             "source": claim.source,
@@ -103,16 +104,14 @@ def rows_of(claim: Claim, data: RunData) -> list[dict[str, object]]:
             "part": part.label,
             "verdict": part.verdict,
             "where": part.where or None,
+            "effect": effect.value,
+            "effect_low": effect.low,
+            "effect_high": effect.high,
+            "predicted_low": elsewhere.low,
+            "predicted_high": elsewhere.high,
             "advice": advice,
             "evidence": part.evidence,
         }
-        if part.decisive is not None:
-            effect, elsewhere = part.decisive.measured, part.decisive.predicted
-            row["effect"] = effect.value
-            row["effect_low"] = effect.low
-            row["effect_high"] = effect.high
-            row["predicted_low"] = elsewhere.low
-            row["predicted_high"] = elsewhere.high
         rows.append(row)
     if notes:
         rows[-1]["evidence"] = f"{rows[-1]['evidence']} Beside it: {'; '.join(notes)}."
@@ -147,20 +146,19 @@ class _WithoutRows(RunData):
 
 def _names_and_values(sweep: Sweep) -> dict[str, list[Any]]:
     """What rows of a sweep are selected by, with the values that it has: columns, parameters, fields of the size."""
-    values = defaultdict[str, list[Any]](list)
-    values["regime"] = [*sweep.regimes, *([SUSTAINED] if sweep.sustained else [])]
-    values["status"] = [*STATUSES]
-    values["rung"] = [entry.rung for entry in sweep.entries if entry.rung]
-    named: list[Mapping[str, Any]] = [*sweep.sizes]
+    rows: list[dict[str, Any]] = [{"status": status} for status in STATUSES]
+    rows += [{"regime": regime} for regime in sweep.regimes]
+    rows += [{"regime": SUSTAINED}] if sweep.sustained else []
+    rows += [{"rung": entry.rung} for entry in sweep.entries if entry.rung]
+    rows += map(dict, sweep.sizes)
     for variant in sweep.variants:
-        values["kernel"].append(variant.kernel.name)
-        values["dtype"].append(variant.dtype)
-        values["layout"].append(variant.layout)
-        named.append(variant.params)
-    for names in named:
-        for name, value in names.items():
-            values[name].append(value)
-    return {name: [*dict.fromkeys(inside)] for name, inside in values.items()}
+        operands = {"dtype": variant.dtype, "layout": variant.layout}
+        rows.append({"kernel": variant.kernel.name, **operands, **variant.params})
+    values = defaultdict[str, dict[Any, None]](dict)
+    for row in rows:
+        for name, value in row.items():
+            values[name][value] = None
+    return {name: [*inside] for name, inside in values.items()}
 
 
 def check_claims(sweeps: Mapping[str, Sweep], precision: float) -> None:

@@ -21,9 +21,9 @@ from ladder.model.cell import size_label
 from ladder.model.errors import refuse
 from ladder.model.schemas import VERDICTS
 from ladder.results import statistics as stats
-from ladder.results.run_data import Rows, RunData, Value, Values, grouped
-from ladder.results.statistics import Estimate
-from ladder.results.verdicts import NORMAL, SESSION
+from ladder.results.run_data import Rows, RunData, Value, Values
+from ladder.results.statistics import Estimate, grouped
+from ladder.results.verdicts import NO_GAIN, NORMAL, SESSION, Gain
 
 HOLDS, MORE, ONLY_WHERE, REFUTED, EQUIVALENT, UNDECIDED, NOT_MEASURED = VERDICTS
 _WORST_FIRST = (REFUTED, ONLY_WHERE, NOT_MEASURED, UNDECIDED, EQUIVALENT, HOLDS, MORE)
@@ -34,14 +34,17 @@ _MOST_LISTED = 8
 
 @dataclass(frozen=True)
 class Part:
-    """One part of a statement, and what decided it: `decisive` is the value that is worst for the statement."""
+    """One part of a statement, and what decided it.
+
+    `decisive` is the value that is worst for the statement; it is unknown where nothing was measured.
+    """
 
     label: str  # the quantity and its condition
     verdict: str
     where: str
     evidence: str
     values: Values
-    decisive: Value | None = None
+    decisive: Gain = NO_GAIN
 
     @property
     def span(self) -> str:
@@ -184,7 +187,8 @@ def decide_part(
         return Part(label, NOT_MEASURED, "", evidence, values)
     decisive = [value.deciding for value in values.values]
     alone = [verdict_of_value(value, least, most, equal, more) for value in decisive]
-    verdicts = corrected(decisive, alone, least, math.inf if more else most, some)
+    above = math.inf if more else most
+    verdicts = corrected(decisive, alone, least, above, some)
     pairs = [*zip(values.values, verdicts, strict=True)]
     by_key = grouped(pairs, lambda pair: pair[0].row[per] if per else None)
     groups = {}
@@ -192,10 +196,9 @@ def decide_part(
         groups[key] = combine((verdict for _, verdict in inside), some)
     whole = combine_groups(groups.values(), some)
 
-    def favour(value: Value) -> float:
-        if near is not None:
-            return -abs(value.value - near)
-        return value.value if math.isfinite(least) else -value.value
+    def room(value: Value) -> float:
+        """How far a value is from the nearer edge, on the good side of it."""
+        return min(value.value - least, above - value.value)
 
     worst = REFUTED if whole == ONLY_WHERE else whole
     deciding = [value for value, verdict in pairs if verdict == worst]
@@ -206,7 +209,7 @@ def decide_part(
     evidence = _found(values, verdicts)
     if values.left_out:
         evidence += f"; left out because of missing data: {values.left_out}"
-    least_good = (max if some else min)(deciding, key=favour)
+    least_good = (max if some else min)(deciding, key=room)
     return Part(label, whole, "; ".join(where), f"{evidence}.", values, least_good)
 
 

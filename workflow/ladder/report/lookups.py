@@ -21,7 +21,7 @@ from ladder.report.ladder_steps import Step, climb, steps
 from ladder.report.statements import OTHER_GPU, claim_lines
 from ladder.results import statistics as stats
 from ladder.results.input_errors import errors_by_inputs
-from ladder.results.run_data import Row, Rows, RunData, Unmeasured, Value, best, grouped
+from ladder.results.run_data import Row, Rows, RunData, Unmeasured, Value, best
 from ladder.results.sweep_data import plain
 from ladder.results.verdicts import Gain
 
@@ -67,7 +67,7 @@ class Lookups:
     ) -> list[Row]:
         """The fastest row for each value of columns or parameters, in their order."""
         rows = self.data.rows(sweep, kernel, **wanted)
-        groups = grouped(rows, lambda row: tuple(row[name] for name in by))
+        groups = stats.grouped(rows, lambda row: tuple(row[name] for name in by))
         return [best(groups[place]) for place in sorted(groups)]
 
     def fastest_shapes(self, sweep: str, thin: float = math.inf) -> list[Row]:
@@ -189,8 +189,8 @@ class Lookups:
         part = self.data.part(sweep)
         ratios = defaultdict[str, list[float]](list)
         for error in errors_by_inputs(part.ok, part.metrics):
-            if error.ratio is not None:
-                ratios[error.inputs].append(error.ratio)
+            if error["ratio"] is not None:
+                ratios[error["inputs"]].append(error["ratio"])
         if not ratios:
             raise Unmeasured(
                 "errors by kind of inputs were not measured here: they take a GPU"

@@ -19,6 +19,7 @@ from ladder.model.folders import RunFolder
 from ladder.model.record import Card, Session, Tree, Versions
 from ladder.model.schemas import Fields, TableRow
 from ladder.results import tables
+from ladder.results.statistics import grouped
 
 
 class _Card(Card, total=False):
@@ -82,10 +83,7 @@ def measured_on(records: Records, table: DataFrame) -> TableRow:
     if not sessions:
         return {}
     sessions.sort(key=lambda session: session.started)
-    by_gpu: dict[str, list[Session]] = {}
-    for session in sessions:
-        uuid = session.gpu.get("uuid") or session.id
-        by_gpu.setdefault(uuid, []).append(session)
+    by_gpu = grouped(sessions, lambda session: session.gpu.get("uuid") or session.id)
     gpus = [_gpu(records, of_gpu) for of_gpu in by_gpu.values()]
     trees = {session.tree.get("digest"): session.tree for session in sessions}
     last = sessions[-1]
@@ -127,19 +125,14 @@ def _gpu(records: Records, sessions: Sequence[Session]) -> TableRow:
 
 def _builds(records: Records, sessions: Sequence[Session]) -> dict[str, list[str]]:
     """By sweep the packages that its references of one's own may go by, as far as sessions tell: torch 2.11.0."""
-    told, builds = dict[str, set[str]](), defaultdict[str, set[str]](set)
-    for session in sessions:
-        versions = session.versions.get("packages", {}).items()
-        known = {
-            f"{name} {version}"
-            for name, version in versions
-            if version and name in BUILDS.split()
-        }
-        told[session.id] = known
+    told = {session.id: session.versions.get("packages", {}) for session in sessions}
+    builds = defaultdict[str, set[str]](set)
     for record in records:
         if "external" in record.conditions.tree:
-            builds[record.sweep] |= told.get(record.session, set())
-    return {sweep: sorted(found) for sweep, found in builds.items() if found}
+            for name, version in told.get(record.session, {}).items():
+                if version and name in BUILDS.split():
+                    builds[record.sweep].add(f"{name} {version}")
+    return {sweep: sorted(packages) for sweep, packages in builds.items()}
 
 
 def analysed_here(root: Path, device: str, arch: str) -> TableRow:

@@ -1,7 +1,6 @@
 """The largest errors of kernels and of their references, by kind of inputs."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from pandas import DataFrame
 
@@ -11,25 +10,11 @@ from ladder.model.schemas import TableRow
 from ladder.results.statistics import cell_of, metric_table, records
 
 
-@dataclass(frozen=True)
-class InputErrors:
-    """The largest errors of a kernel and its reference with one kind of inputs; None where the error is no number."""
+def errors_by_inputs(timings: DataFrame, metrics: DataFrame) -> Iterator[TableRow]:
+    """By `row` of timings and kind of `inputs` the largest errors of `kernel` and `reference`, and their `ratio`.
 
-    row: TableRow
-    inputs: str
-    kernel: float
-    reference: float | None
-
-    @property
-    def ratio(self) -> float | None:
-        """The kernel's error over the reference's."""
-        return self.kernel / self.reference if self.reference else None
-
-
-def errors_by_inputs(timings: DataFrame, metrics: DataFrame) -> Iterator[InputErrors]:
-    """Errors of the cells in `timings` whose sweep has `errors`.
-
-    Columns of timings: those of a cell; of metrics as in `metric_table`.
+    Of cells whose sweep has `errors`. The error of a reference is None where it is no number; the ratio is None then,
+    and where that error is 0. Columns of timings: those of a cell; of metrics as in `metric_table`.
     """
     by_cell = metric_table(metrics[metrics["metric"].str.contains("max_error_")])
     for row in records(timings):
@@ -37,7 +22,15 @@ def errors_by_inputs(timings: DataFrame, metrics: DataFrame) -> Iterator[InputEr
         for inputs in ERROR_INPUTS:
             kernel = errors.get(f"max_error_{inputs}")
             reference = errors.get(f"reference_max_error_{inputs}")
-            if kernel is not None and reference is not None:
-                yield InputErrors(
-                    row, inputs, kernel, reference if reference < NO_NUMBER else None
-                )
+            if kernel is None or reference is None:
+                continue
+            if reference >= NO_NUMBER:
+                reference = None
+            ratio = kernel / reference if reference else None
+            yield {
+                "row": row,
+                "inputs": inputs,
+                "kernel": kernel,
+                "reference": reference,
+                "ratio": ratio,
+            }

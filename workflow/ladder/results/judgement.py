@@ -13,8 +13,7 @@ from ladder.model.plan import Plan, Task
 from ladder.model.schemas import TableRow
 from ladder.results.collect import collect_sweep, summarised, throttled
 from ladder.results.sessions import prepare_sessions
-from ladder.results.statistics import estimate, records, size_of
-from ladder.results.verdicts import widened
+from ladder.results.statistics import Estimate, estimate, ratio, records, size_of
 
 UNSEEN: dict[str, list[str]] = {
     "compiled": [],
@@ -122,7 +121,9 @@ def _cell(
     }
     if status == "ok" and deviation is not None:
         for interval, times in _DEVIATIONS.items():
-            wide = widened(estimate(summary, "speedup"), times * deviation)
+            apart = math.exp(times * deviation)
+            # Independent half-widths of logarithms add up as squares.
+            wide = ratio(estimate(summary, "speedup"), Estimate(1.0, 1 / apart, apart))
             cell |= {f"{interval}_low": wide.low, f"{interval}_high": wide.high}
     return cell
 

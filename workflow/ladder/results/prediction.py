@@ -81,7 +81,7 @@ def half_widths(rows: DataFrame) -> DataFrame:
 
 
 def ranges(rows: DataFrame) -> DataFrame:
-    """By `entry` the mean (`value`) with its 95 % interval (`low`, `high`), and the range (`predicted_low`, `_high`).
+    """By `entry` the mean, `speedup`, with its 95 % interval (`speedup_low`, `_high`), and the range (`predicted_low`).
 
     The mean of n GPUs is known better than a reading of one more, by the root of n. A single session adds the interval
     of its own launches. Where no two GPUs say how far they differ, sessions do, and there is no range.
@@ -97,9 +97,9 @@ def ranges(rows: DataFrame) -> DataFrame:
     value = readings["log"].mean()
     return DataFrame(
         {
-            "value": value,
-            "low": value - measured,
-            "high": value + measured,
+            "speedup": value,
+            "speedup_low": value - measured,
+            "speedup_high": value + measured,
             "predicted_low": value - predicted,
             "predicted_high": value + predicted,
         }

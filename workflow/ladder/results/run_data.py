@@ -5,13 +5,13 @@ a reason: `Rows` and `Values` carry it, `RunData.rows` and a row's missing numbe
 """
 
 import json
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from statistics import geometric_mean
-from typing import Any, TypeVar
+from typing import Any
 
 from ladder.model.errors import LadderError
 from ladder.model.folders import PublishedFolder, RunFolder
@@ -20,18 +20,16 @@ from ladder.model.sweep import Sweep
 from ladder.results import tables
 from ladder.results.environment import read_environment
 from ladder.results.statistics import (
-    UNKNOWN,
     Estimate,
     cell_of,
     from_to,
+    grouped,
     metric_table,
     records,
     size_of,
 )
 from ladder.results.sweep_data import Origin, SweepData, of_sweep, plain
 from ladder.results.verdicts import Gain, gain, gain_over
-
-Item = TypeVar("Item")
 
 
 class Unmeasured(Exception):
@@ -176,18 +174,9 @@ def mean(rows: Sequence[Fields]) -> Gain:
 
 
 def _mean(estimates: Sequence[Estimate]) -> Estimate:
-    if not all(estimate.known for estimate in estimates):
-        return UNKNOWN
-    values, lows, highs = zip(*map(astuple, estimates), strict=True)
-    return Estimate(geometric_mean(values), geometric_mean(lows), geometric_mean(highs))
-
-
-def grouped(items: Iterable[Item], of: Callable[[Item], Any]) -> dict[Any, list[Item]]:
-    """Items by a key, in the order in which keys first appear."""
-    groups = defaultdict(list)
-    for item in items:
-        groups[of(item)].append(item)
-    return groups
+    """Of every column of the estimates; not a number where one of them is unknown."""
+    columns = zip(*map(astuple, estimates), strict=True)
+    return Estimate(*map(geometric_mean, columns))
 
 
 def best(rows: Sequence[Row]) -> Row:

@@ -86,8 +86,7 @@ def combined_timings(timings: DataFrame, rows: DataFrame) -> DataFrame:
     )
     entries[_TIMES] = np.exp(entries[_TIMES])
     entries["gpus"] = entries["gpus"].where(entries["gpus"] > 0)
-    columns = {"value": "speedup", "low": "speedup_low", "high": "speedup_high"}
-    entries = entries.join(ranges(rows).apply(np.exp).rename(columns=columns))
+    entries = entries.join(ranges(rows).apply(np.exp))
     names = [*entries.columns.difference(CELL)]
     updated = timings[CELL].merge(entries, "left", CELL)[names]
     updated = updated.astype(timings.dtypes[names])

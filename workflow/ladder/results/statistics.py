@@ -2,9 +2,10 @@
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -18,6 +19,8 @@ from ladder.results.counters import (
     SHARED_WAVEFRONTS,
     SHARED_WAVEFRONTS_OF,
 )
+
+Item = TypeVar("Item")
 
 _FAR = 4
 """From so many times the time of its operations on, its bytes say what a cell is like: nearer to the ridge both do."""
@@ -64,6 +67,14 @@ def listed(names: Sequence[str], most: int, between: str = "; ") -> str:
     """The first of some names, and how many more there are."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return between.join(names[:most]) + more
+
+
+def grouped(items: Iterable[Item], of: Callable[[Item], Any]) -> dict[Any, list[Item]]:
+    """Items by a key, in the order in which keys first appear."""
+    groups = defaultdict(list)
+    for item in items:
+        groups[of(item)].append(item)
+    return groups
 
 
 def records(rows: DataFrame) -> list[TableRow]:

@@ -4,7 +4,6 @@ The interval that another GPU is predicted to read decides. Where nothing is pre
 the measured one; that of a single session then holds what sessions of its class differ by, too.
 """
 
-import math
 from dataclasses import dataclass
 
 import pandas as pd
@@ -78,10 +77,10 @@ NO_GAIN = Gain(UNKNOWN)
 def gain(row: Fields) -> Gain:
     """The speed-up of a row of timings.csv over what it was timed against, by its columns speedup* and predicted_*."""
     measured = estimate(row, "speedup")
-    columns = "speedup", "predicted_low", "predicted_high"
-    if any(row.get(name) is None for name in columns):
+    if row.get("predicted_low") is None:
         return Gain(measured)
-    return Gain(measured, Estimate(*(row[name] for name in columns)))
+    ends = row["predicted_low"], row["predicted_high"]
+    return Gain(measured, Estimate(measured.value, *ends))
 
 
 def gain_over(row: TableRow, other: TableRow) -> Gain:
@@ -104,13 +103,4 @@ def verdicts(rows: DataFrame) -> "pd.Series[str]":
     """The verdict of each row of timings.csv that has a result."""
     return pd.Series(
         [gain(row).verdict for row in records(rows)], rows.index, dtype=object
-    )
-
-
-def widened(value: Estimate, half_width: float) -> Estimate:
-    """A ratio whose interval is widened by a half-width of its logarithm: independent ones add up as squares."""
-    below = math.hypot(math.log(value.value / value.low), half_width)
-    above = math.hypot(math.log(value.high / value.value), half_width)
-    return Estimate(
-        value.value, value.value * math.exp(-below), value.value * math.exp(above)
     )
