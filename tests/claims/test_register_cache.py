@@ -16,8 +16,18 @@ from ladder.results import tables
 from ladder.results.counters import DRAM_READ, SECTORS
 from ladder.results.run_data import RunData
 
-SIZE = {"elements": 2**26}
 CACHE = "stencil_register_cache"
+FACTS: dict[str, Any] = {
+    "sweep": "stencil_reach",
+    "regime": "cold",
+    "elements": 2**26,
+    "status": "ok",
+    "registers": 32,
+    "local_bytes": 0,
+    "occupancy": 1.0,
+    "instructions": 100,
+}
+"""What every variant has in common."""
 Params = dict[str, Any]
 
 
@@ -31,46 +41,26 @@ def made(
     counters: Callable[[str, Params], dict[str, float]] = lambda kernel, params: {},
 ) -> RunData:
     """Tables of the project's own stencil_reach: of each variant of the register cache its speed over shared memory."""
-    sweep, frames = every_sweep()["stencil_reach"], dict[str, list[dict[str, Any]]]()
+    sweep = every_sweep()["stencil_reach"]
+    rows, counted = list[dict[str, Any]](), list[dict[str, Any]]()
     for entry in sweep.entries:
         variant = entry.variant
         params, cached = dict(variant.params), variant.kernel.name == CACHE
-        about = {
-            "sweep": sweep.name,
-            "problem": "stencil",
-            "kernel": variant.kernel.name,
-            "variant": variant.id,
-        }
-        about |= {"dtype": variant.dtype, "status": "ok", "params": json.dumps(params)}
         against = sweep.reference.variant_for(variant)
         assert against is not None
         speed = speedup(params) if cached else 1.0
-        ends = {"speedup_low": speed * 0.999, "speedup_high": speed * 1.001}
-        timed = {
-            **about,
-            **SIZE,
-            "regime": "cold",
-            "reference": against.id,
-            "speedup": speed,
-            **ends,
-        }
-        facts = {
-            "registers": 32,
-            "local_bytes": 0,
-            "occupancy": 1.0,
-            "instructions": 100,
-        }
-        frames.setdefault("timings", []).append(timed)
-        frames.setdefault("resources", []).append(
-            {**about, **facts, **(code(params) if cached else {})}
-        )
+        row = FACTS | (code(params) if cached else {})
+        row |= {"kernel": variant.kernel.name, "variant": variant.id}
+        row |= {"dtype": variant.dtype, "params": json.dumps(params)}
+        row |= {"reference": against.id, "speedup": speed}
+        row |= {"speedup_low": speed * 0.999, "speedup_high": speed * 1.001}
+        rows.append(row)
         for name, value in counters(variant.kernel.name, params).items():
-            frames.setdefault("metrics", []).append(
-                {**about, **SIZE, "metric": name, "value": value}
-            )
+            counted.append({**row, "metric": name, "value": value})
+    frames = {"timings": rows, "resources": rows, "metrics": counted}
     return RunData(
         {sweep.name: sweep},
-        {name: tables.frame(name, rows) for name, rows in frames.items()},
+        {name: tables.frame(name, of_table) for name, of_table in frames.items()},
     )
 
 

@@ -20,7 +20,7 @@ from ladder.results.coverage import against, coverage, left_out
 from ladder.results.prediction import class_quantiles, deviations, half_widths, ranges
 from ladder.results.published_records import write_samples
 from ladder.results.sessions import combine_sessions, prepare_sessions
-from ladder.results.statistics import FEW, lag_1
+from ladder.results.statistics import FEW, lag_1, records
 from ladder.results.verdicts import NORMAL
 from ladder.results.verdicts import SESSION as AMONG_SESSIONS
 
@@ -44,81 +44,41 @@ def sessions_of(
     hosts: float = HOSTS,
     share: float = 1.0,
     us: float = 50_000.0,
-    seed: int = 1,
 ) -> pd.DataFrame:
     """sessions.csv of cells of `us` over a kernel; each is measured by a `share` of the sessions."""
-    draw, rows = np.random.default_rng(seed), []
+    draw, rows = np.random.default_rng(1), []
     for cell in range(cells):
-        of_gpu = {
-            gpu: draw.normal(0, gpus)
-            for gpu in dict.fromkeys(gpu for _, gpu, _ in where)
-        }
-        of_host = {
-            kind: draw.normal(0, hosts)
-            for kind in dict.fromkeys(kind for _, _, kind in where)
-        }
+        _, names, kinds = map(dict.fromkeys, zip(*where, strict=True))
+        of_gpu = {gpu: draw.normal(0, gpus) for gpu in names}
+        of_host = {kind: draw.normal(0, hosts) for kind in kinds}
         true, first = draw.normal(0, 0.5), draw.integers(len(where))
         for number, (session, gpu, kind) in enumerate(where):
             if number != first and draw.random() > share:
                 continue
-            speedup = np.exp(
-                true + of_gpu[gpu] + of_host[kind] + draw.normal(0, LAUNCHES)
-            )
-            row = {
-                "sweep": "a",
-                "variant": f"kernel-{cell}",
-                "dtype": "fp32",
-                "layout": "NN",
-                "regime": "cold",
-            }
-            row |= {
-                "m": 64,
-                "n": 64,
-                "k": 64,
-                "session": session,
-                "gpu_uuid": gpu,
-                "host_gpus": kind,
-            }
-            row |= {
-                "reference": "kernel-0",
-                "median_us": us,
-                "reference_median_us": us * speedup,
-            }
-            ends = speedup * np.exp(np.array([-1, 0, 1]) * NORMAL * LAUNCHES)
-            rows.append(
-                row
-                | dict(
-                    zip(("speedup_low", "speedup", "speedup_high"), ends, strict=True)
-                )
-            )
+            log = true + of_gpu[gpu] + of_host[kind] + draw.normal(0, LAUNCHES)
+            row = reading(gpu, log, session=session, host_gpus=kind)
+            row |= {"variant": f"kernel-{cell}", "reference": "kernel-0"}
+            row |= {"median_us": us, "reference_median_us": us * np.exp(log)}
+            row["speedup_low"] = np.exp(log - NORMAL * LAUNCHES)
+            row["speedup_high"] = np.exp(log + NORMAL * LAUNCHES)
+            rows.append(row)
     return tables.frame("sessions", rows)
 
 
 def frames_of(sessions: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """The tables of a sweep whose cells have these sessions, as they are before sessions are combined."""
     latest = sessions.drop_duplicates("variant", keep="last").assign(status="ok")
-    rows = latest.astype(object).where(latest.notna(), None).to_dict("records")
     return {name: tables.frame(name, []) for name in SWEEP_TABLES} | {
-        "timings": tables.frame("timings", rows).assign(clock_floor_us=np.nan),
+        "timings": tables.frame("timings", records(latest)),
         "sessions": sessions,
     }
 
 
 def reading(gpu: str, log: float, **columns: object) -> dict[str, object]:
     """A session on a GPU of a host with two, by default of one cell over a kernel."""
-    row: dict[str, object] = {**ONE_CELL, "sweep": "a"}
-    row |= {
-        "session": f"on {gpu}",
-        "gpu_uuid": gpu,
-        "host_gpus": 2,
-        "reference": "w",
-        "median_us": 50.0,
-    }
-    row |= {
-        "reference_median_us": 50.0,
-        **dict.fromkeys(ENDS, np.exp(log)),
-    }
-    return row | columns
+    row = ONE_CELL | {"session": f"on {gpu}", "gpu_uuid": gpu, "host_gpus": 2}
+    row |= {"reference": "w", "median_us": 50.0, "reference_median_us": 50.0}
+    return row | dict.fromkeys(ENDS, np.exp(log)) | columns
 
 
 def prepared(*readings: dict[str, object]) -> pd.DataFrame:
