@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import math
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -367,13 +368,18 @@ def test_without_counters_the_profilers_reason_is_given() -> None:
     )
 
 
-def answer(part: Part) -> Parts:
-    yield part
-    yield "clock: 1980 MHz"
-    return f"Expect {part.span}."
+def claim_of(decide: Callable[[RunData], Part]) -> Claim:
+    """A claim with one part."""
+
+    def parts(data: RunData) -> Parts:
+        part = yield decide(data)
+        yield "clock: 1980 MHz"
+        return f"Expect {part.span}."
+
+    return Claim("it", "a text", "It is so.", parts)
 
 
-IT = Claim("it", "a text", "It is so.", lambda data: answer(speed(data)))
+IT = claim_of(speed)
 
 
 def test_a_claim_ends_with_advice_even_where_nothing_was_measured() -> None:
@@ -392,22 +398,17 @@ def test_a_claim_ends_with_advice_even_where_nothing_was_measured() -> None:
 def test_a_margin_below_the_noise_is_refused_when_the_claim_is_loaded(
     quotient: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def claim(margin: float) -> Claim:
-        def decided(data: RunData) -> Parts:
-            rows = data.timed("tiles")
-            values = (
-                data.speeds_over(rows, rows, "n") if quotient else data.speeds(rows)
-            )
-            yield decide_part("speed", values, least=1, margin=margin)
-            return ""
-
-        return Claim("it", "a text", "It is so.", decided)
+    def decide(data: RunData) -> Part:
+        rows = data.timed("tiles")
+        values = data.speeds_over(rows, rows, "n") if quotient else data.speeds(rows)
+        return decide_part("speed", values, least=1, margin=margin)
 
     noise, low = (0.01, 0.009) if quotient else (0.005, 0.004)
     sweeps = made().sweeps
-    monkeypatch.setattr(ledger, "CLAIMS", (claim(noise),))
+    monkeypatch.setattr(ledger, "CLAIMS", (claim_of(decide),))
+    margin = noise
     check_claims(sweeps, 0.0025)
-    monkeypatch.setattr(ledger, "CLAIMS", (claim(low),))
+    margin = low
     with pytest.raises(
         LadderError,
         match=rf"it: part 'speed.*: margin: {low} is not accepted.*>= {noise}, .* of tiles",
@@ -423,6 +424,15 @@ def test_the_projects_own_claims_are_decidable_to_the_precision_of_their_sweeps(
         check_claims(every_sweep(), 0.05)
 
 
+def about(sweep: str, **wanted: Any) -> Claim:
+    """A claim about some rows of a sweep."""
+    return claim_of(
+        lambda data: decide_part(
+            "speed", data.speeds(data.timed(sweep, **wanted)), least=1
+        )
+    )
+
+
 @pytest.mark.parametrize(
     "asked", ["2 coalesced laods", ("1 uncoalesced", "2 coalesced laods")]
 )
@@ -430,16 +440,8 @@ def test_a_rung_that_its_sweep_does_not_have_is_refused_with_the_nearest_name(
     asked: str | tuple[str, ...],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def loads(data: RunData) -> Parts:
-        yield decide_part(
-            "speed", data.speeds(data.timed("fp32_ladder", rung=asked)), least=1
-        )
-        return ""
-
-    monkeypatch.setattr(
-        ledger, "CLAIMS", (Claim("coalesced", "a text", "It is so.", loads),)
-    )
-    named = r"coalesced: the sweep fp32_ladder: rung: '2 coalesced laods' .*mean '2 coalesced loads'\?.* 1 uncoalesced,"
+    monkeypatch.setattr(ledger, "CLAIMS", (about("fp32_ladder", rung=asked),))
+    named = r"it: the sweep fp32_ladder: rung: '2 coalesced laods' .*mean '2 coalesced loads'\?.* 1 uncoalesced,"
     with pytest.raises(LadderError, match=named):
         check_names(every_sweep())
     check_claims(every_sweep(), 0.0025)  # a run may keep a part of the rungs
@@ -464,25 +466,12 @@ def test_a_kernel_parameter_or_size_that_its_sweep_does_not_have_is_refused(
     named: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def claims(**wanted: Any) -> tuple[Claim]:
-        def double(data: RunData) -> Parts:
-            yield decide_part(
-                "speed", data.speeds(data.timed("fp32_buffering", **wanted)), least=1
-            )
-            return ""
-
-        return (Claim("double", "a text", "It is so.", double),)
-
-    monkeypatch.setattr(
-        ledger,
-        "CLAIMS",
-        claims(kernel="gemm_staged", stages=lambda stages: stages > 8, n=(1024, 4096)),
-    )
+    more = {"stages": lambda stages: stages > 8, "n": (1024, 4096)}
+    known = about("fp32_buffering", kernel="gemm_staged", **more)
+    monkeypatch.setattr(ledger, "CLAIMS", (known,))
     check_names(every_sweep())
-    monkeypatch.setattr(ledger, "CLAIMS", claims(**selected))
-    with pytest.raises(
-        LadderError, match=f"double: the sweep fp32_buffering: .*{named}"
-    ):
+    monkeypatch.setattr(ledger, "CLAIMS", (about("fp32_buffering", **selected),))
+    with pytest.raises(LadderError, match=f"it: the sweep fp32_buffering: .*{named}"):
         check_names(every_sweep())
 
 

@@ -17,7 +17,8 @@ from rendering import LEFT_BEHIND
 
 SWEEP, LIBRARIES = "tensor_ladder", ["cublas", "cublaslt"]
 Line = dict[str, Any]
-Change = Callable[[Line], Line | None]
+Change = Callable[[Line], object]
+"""Changes a line in place; one that is emptied is left out."""
 
 
 @pytest.fixture(scope="module")
@@ -37,45 +38,39 @@ def recorded(recorded_once: Lab, tmp_path: Path) -> Lab:
 
 
 def change_lines(lab: Lab, change: Change) -> None:
-    """Change every line of the store, or leave it out (None)."""
+    """Change every line of the store."""
     for path in lab.folder.records.iterdir():
-        lines = [change(json.loads(line)) for line in path.read_text().splitlines()]
-        path.write_text(
-            "".join(json.dumps(line) + "\n" for line in lines if line is not None)
-        )
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        for line in lines:
+            change(line)
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines if line))
 
 
 def in_session(part: str, field: str, value: Any) -> Change:
     """A session in which a part (`host`, `versions`, `gpu`) says another value of a field."""
 
-    def change(line: Line) -> Line:
+    def change(line: Line) -> None:
         if "session" in line:
             line["session"][part][field] = value
-        return line
 
     return change
+
+
+def results(line: Line, kernel: bool = True) -> list[Line]:
+    """The result of a line about a kernel, or about a choice; none of other lines."""
+    record = line.get("record")
+    is_wanted = record and bool(record["cell"]["kernel"]) == kernel
+    return [record["result"]] if is_wanted else []
 
 
 def in_result(**fields: Any) -> Change:
     """Results of kernels with other fields."""
-
-    def change(line: Line) -> Line:
-        if "record" in line and line["record"]["cell"]["kernel"]:
-            line["record"]["result"] |= fields
-        return line
-
-    return change
+    return lambda line: [result.update(fields) for result in results(line)]
 
 
 def without(field: str, kernel: bool = True) -> Change:
     """Results of kernels, or those of choices, without a field."""
-
-    def change(line: Line) -> Line:
-        if "record" in line and bool(line["record"]["cell"]["kernel"]) == kernel:
-            line["record"]["result"].pop(field)
-        return line
-
-    return change
+    return lambda line: [result.pop(field) for result in results(line, kernel)]
 
 
 def steps(lab: Lab) -> list[int]:
@@ -122,25 +117,14 @@ def test_what_no_step_could_take_is_refused_by_line_and_field(
 
 
 def all_of(*changes: Change) -> Change:
-    """Several changes of a line, one after another; none of them leaves it out."""
-
-    def change(line: Line) -> Line:
-        for one in changes:
-            line = one(line) or line
-        return line
-
-    return change
+    """Several changes of a line, one after another."""
+    return lambda line: [change(line) for change in changes]
 
 
-def empty(*parts: str) -> Change:
-    """A session that says nothing in some of its parts."""
-
-    def change(line: Line) -> Line:
-        for part in parts if "session" in line else ():
-            line["session"][part] = {}
-        return line
-
-    return change
+def empty(line: Line) -> None:
+    """A session that says nothing of its host, software and GPU."""
+    if "session" in line:
+        line["session"] |= {"host": {}, "versions": {}, "gpu": {}}
 
 
 def of_times(us: float) -> Change:
@@ -156,7 +140,7 @@ OBSERVED = [
     for name in ("max_error_wide", "dram__bytes_read.sum", "dram__bytes_write.sum")
 ]
 TAKEN: dict[str, Change] = {
-    "nothing is known of host, software and GPU": empty("host", "versions", "gpu"),
+    "nothing is known of host, software and GPU": empty,
     "the most of everything": all_of(
         in_session("host", "gpus", 2**15 - 1),
         in_session("host", "memory_bytes", 1e18),
@@ -181,7 +165,7 @@ TAKEN: dict[str, Change] = {
         in_session("versions", "gpu", 3),
     ),
     "a store without the lines of its sessions": lambda line: (
-        None if "session" in line else line
+        line.clear() if "session" in line else None
     ),
 }
 """Stores are merged by copying their files, so that those with the sessions may be left behind."""
@@ -199,14 +183,12 @@ def test_what_is_accepted_is_reported(recorded: Lab, name: str) -> None:
         assert found is None, (page, found[0])
 
 
-def early(line: Line) -> Line:
+def early(line: Line) -> None:
     """As releases before v3 kept what they had imported: medians in place of times."""
-    if "record" in line:
-        result = line["record"]["result"]
-        for name in ("variant_us", "reference_us"):
-            result.pop(name, None)
+    line["schema"] = 1
+    for result in results(line):
+        del result["variant_us"], result["reference_us"]
         result["summary"] = {"median_us": 1.0}
-    return line | {"schema": 1}
 
 
 BEFORE_V3 = "a record of a release before v3, which this version does not read"

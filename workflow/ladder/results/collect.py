@@ -167,13 +167,9 @@ class Collector:
         regimes = self.plan.regimes_of(task)
         records = [self.view.current_record(task, regime) for regime in regimes]
         self.note_missing(task, records)
-        first, *others = records
-        if first is not None:
-            self.add_record(task, first)
-        for record in others:
-            if record is None:
-                continue
-            if record.status == "ok":
+        first = records[0]
+        for record in filter(None, records):
+            if record is first or record.status == "ok":
                 self.add_record(task, record)
             elif record.cell.regime != "warm" and record.status not in WRONG:
                 subject = f"{_name(task)}, {record.cell.regime}"
@@ -202,8 +198,8 @@ class Collector:
         first = records[0]
         if first is None and not task.beside:
             self.note("measure", _name(task), "not measured")
-        for record in records:
-            if record is not None and record.status in WRONG:
+        for record in filter(None, records):
+            if record.status in WRONG:
                 reason = self.reason(record)
                 # The row of the first regime says why that one is wrong, but not in how many sessions.
                 if record is not first or reason != record.reason:

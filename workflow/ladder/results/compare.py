@@ -60,9 +60,8 @@ def compare(before: tables.Frames, after: tables.Frames) -> Comparison:
     cells = cells[["speedup_a", "speedup_b"]].assign(
         faster=faster, beyond_noise=(is_below | is_above) & (faster.abs() > margin)
     )
-    beyond = cells[cells["beyond_noise"]]
-    slower = beyond[beyond["faster"] < 0].sort_values("faster")
-    gained = beyond[beyond["faster"] > 0].sort_values("faster", ascending=False)
+    beyond = cells[cells["beyond_noise"]].sort_values("faster")
+    slower, gained = beyond[beyond["faster"] < 0], beyond[beyond["faster"] > 0][::-1]
     others = _incomparable(before["timings"], after["timings"], {*cells.index})
     return Comparison(margin, cells, slower, gained, others)
 
