@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import shutil
 from collections.abc import Callable
@@ -178,63 +177,27 @@ def test_merging_keeps_every_row_and_each_variant_once_a_sweep(lab: Lab) -> None
 
 
 @pytest.mark.parametrize(
-    ("table", "change", "says"),
+    ("damaged", "says"),
     [
-        (
-            "notes",
-            lambda text: text[: text.rindex(",")] + "\n",
-            "not a CSV .*Expected 4 columns, got 3",
-        ),
-        (
-            "notes",
-            lambda text: text.rstrip("\n"),
-            "not a CSV table of notes: its last line is cut short",
-        ),
-        (
-            "notes",
-            lambda text: text.partition("\n")[0] + "\n",
-            r"not a CSV table of notes: 0 rows, and [1-9]\d* in",
-        ),
-        (
-            "notes",
-            lambda text: text.replace("stage", "stages", 1),
-            "the columns are not those of notes: stage, stages",
-        ),
-        (
-            "notes",
-            lambda text: text + "a,b,c,\udcff\n",
-            "not a CSV table of notes: .*0xff",
-        ),
-        (
-            "jobs",
-            lambda text: text.replace("83", "nan", 1),
-            "not a CSV table of jobs: .* float64",
-        ),
+        (lambda text: text[: text.rindex(",")] + "\n", ".*Expected 11 columns, got 10"),
+        (lambda text: text.rstrip("\n"), "its last line is cut short"),
+        (lambda text: text.partition("\n")[0] + "\n", r"0 rows, and [1-9]\d* in"),
+        (lambda text: text.replace("fp32_ladder", "\udcff", 1), ".*0xff"),
+        (lambda text: text.replace("83", "nan", 1), ".* float64"),
+        (lambda text: text.replace("kept", "keeps", 1), "are not .* jobs: keeps, kept"),
     ],
 )
 def test_a_damaged_table_is_refused_by_name(
-    lab: Lab, tmp_path: Path, table: str, change: Callable[[str], str], says: str
+    lab: Lab, tmp_path: Path, damaged: Callable[[str], str], says: str
 ) -> None:
-    frame = tables.read(table, lab.folder.tables)
-    tables.write({table: frame}, tmp_path)
-    assert len(tables.read(table, tmp_path)) == len(frame)
-    path = tmp_path / f"{table}.csv"
-    path.write_bytes(change(path.read_text()).encode(errors="surrogateescape"))
-    with pytest.raises(LadderError, match=rf"{table}\.csv: {says}"):
-        tables.read(table, tmp_path)
-
-
-def test_a_carriage_return_in_a_reason_breaks_no_line(tmp_path: Path) -> None:
-    notes = [
-        {
-            "sweep": "a",
-            "stage": "profile",
-            "subject": "ncu",
-            "reason": "one\r\ntwo\rthree",
-        }
-    ]
-    tables.write({"notes": tables.frame("notes", notes)}, tmp_path)
-    assert list(tables.read("notes", tmp_path)["reason"]) == ["one \ntwo three"]
+    frame = tables.read("jobs", lab.folder.tables)
+    tables.write({"jobs": frame}, tmp_path)
+    assert len(tables.read("jobs", tmp_path)) == len(frame)
+    path = tmp_path / "jobs.csv"
+    path.write_bytes(damaged(path.read_text()).encode(errors="surrogateescape"))
+    about = "the columns" if "keeps" in says else "not a CSV table of jobs:"
+    with pytest.raises(LadderError, match=rf"jobs\.csv: {about} {says}"):
+        tables.read("jobs", tmp_path)
 
 
 @pytest.mark.parametrize("status", ["incorrect", "timeout"])
@@ -749,37 +712,33 @@ def test_times_come_with_their_spread(samples: list[float], cv: float | None) ->
     assert found["median_us_low"] <= found["median_us"] <= found["median_us_high"]
 
 
-def test_text_that_a_spreadsheet_would_run_is_marked_in_the_csv_alone(
+def test_text_that_a_spreadsheet_would_run_is_marked_and_no_carriage_return_breaks_a_line(
     tmp_path: Path,
 ) -> None:
     texts = ['=HYPERLINK("http://evil/","x")', "+1", "-1", "@x", "plain = 1"]
+    texts.append("one\r\ntwo\rthree")
     notes = tables.frame("notes", [{"sweep": "s", "reason": text} for text in texts])
-    tables.write({"notes": notes}, tmp_path)
-    with (tmp_path / "notes.csv").open(newline="") as file:
-        fields = [row["reason"] for row in csv.DictReader(file)]
-    assert fields == [*(f"'{text}" for text in texts[:4]), "plain = 1"]
-    again = tables.read("notes", tmp_path)
-    tables.write({"notes": again}, tmp_path)
-    assert list(tables.read("notes", tmp_path)["reason"]) == fields
+    marked = [*(f"'{text}" for text in texts[:4]), "plain = 1", "one \ntwo three"]
+    for _ in range(2):
+        tables.write({"notes": notes}, tmp_path)
+        notes = tables.read("notes", tmp_path)
+        assert list(notes["reason"]) == marked
 
 
 def test_a_cell_that_several_sweeps_count_has_one_count() -> None:
-    cell = {"variant": "tile-bf16", "m": 4096, "n": 4096, "k": 4096, "unit": "cycle"}
-    rows = [
-        {**cell, "sweep": "ladder", "metric": "waits", "value": 18.0},
-        {**cell, "sweep": "files", "metric": "waits", "value": 20.0},
-        {**cell, "sweep": "files", "metric": "bytes", "value": 7.0},
-        {**cell, "sweep": "files", "metric": "waits", "value": 5.0, "k": 8192},
-    ]
-    empty = {name: tables.frame(name, []) for name in SWEEP_TABLES}
+    cell = factory.ONE_CELL | {"metric": "waits"}
+    rows = {
+        "ladder": [cell | {"value": 18.0}],
+        "files": [
+            cell | {"value": 20.0},
+            cell | {"value": 7.0, "metric": "bytes"},
+            cell | {"value": 5.0, "k": 8192},
+        ],
+    }
     frames = {
-        sweep: empty
-        | {
-            "metrics": tables.frame(
-                "metrics", [one for one in rows if one["sweep"] == sweep]
-            )
-        }
-        for sweep in ("ladder", "files")
+        sweep: {name: tables.frame(name, []) for name in SWEEP_TABLES}
+        | {"metrics": tables.frame("metrics", counts).assign(sweep=sweep)}
+        for sweep, counts in rows.items()
     }
     counted = merge(frames)["metrics"]
     assert counted["value"].tolist() == [19.0, 19.0, 7.0, 5.0]

@@ -292,24 +292,6 @@ def test_combining_twice_changes_no_digit(tmp_path: Path) -> None:
     assert found[0] == found[1]
 
 
-def test_a_pair_with_a_baseline_is_a_cell_of_its_own() -> None:
-    own = sessions_of(30, [("s1", "GPU-1", 8), ("s2", "GPU-2", 8), ("s3", "GPU-3", 8)])
-    pairs = own.assign(baseline="plain", speedup=2 * own["speedup"])
-    pairs[["speedup_low", "speedup_high"]] *= 2
-    both = frames_of(own)
-    both["timings"] = tables.concat(
-        [both["timings"], frames_of(pairs)["timings"]], "timings"
-    )
-    both["sessions"] = tables.concat([own, pairs], "sessions")
-    made = combine_sessions(both)["timings"].set_index("variant")
-    ratio = (
-        made[made["baseline"].notna()]["speedup"]
-        / made[made["baseline"].isna()]["speedup"]
-    )
-    assert ratio.tolist() == pytest.approx([2.0] * 30)
-    assert (made["sessions"] == 3).all()
-
-
 def test_positive_correlation_widens_an_interval_and_negative_does_not() -> None:
     slow = {"variant_us": [1.0] * 16, "reference_us": [2.0] * 8 + [2.1] * 8}
     fast = {"variant_us": [1.0] * 16, "reference_us": [2.0, 2.0, 2.1, 2.1] * 4}
