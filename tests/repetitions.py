@@ -37,26 +37,60 @@ ROOT = Path(__file__).resolve().parent.parent
 SMALL = {"consumers": 1, "reallocate": 0, "blocks": 0}
 HINTS = {"evict_a": "last", "evict_b": "first", "evict_c": "first"}
 TILE: dict[str, Any] = {"bm": 64, "bn": 64, "tm": 4, "tn": 4}
+DEEP = {**TILE, "bk": 16}
 NARROW: dict[str, Any] = {"bn": 128, "tn": 8, "stages": 2}
-VARIANTS: dict[str, list[dict[str, Any]]] = {
-    "1_naive": [{}],
-    "2_coalesced": [{}],
-    "3_shared_tile": [{}, {"tile": 16}],
-    "4_register_tile": [{}, TILE],
-    "4b_transposed": [{}, TILE],
-    "5_vectors": [{}, {**TILE, "bk": 16}],
-    "5b_padding": [{}, {**TILE, "bk": 16}],
-    "5c_lane_map": [{}, {**TILE, "bk": 16}],
-    "5d_quadrants": [{}, {**TILE, "bk": 16}],
-    "6_register_staging": [{}, {**TILE, "bk": 16, "blocks": 1}],
-    "6b_double_buffer": [{}, {**TILE, "bk": 16, "min_blocks": 2}],
-    "6d_fragments": [{}, {**TILE, "bk": 16, "min_blocks": 1}],
-    "7_async_ring": [{"stages": 2}, {}, {**TILE, "bk": 16, "stages": 4}],
-    "7b_wide_tile": [{}, {**NARROW, "bk": 16}],
-    "7c_snake": [{}, {**NARROW, "bk": 16}],
-    "7d_deep_ring": [{}, {**NARROW, "bk": 8}],
-    "7e_tma": [{}, {**NARROW, "bk": 8}],
-    "8_copying_warpgroup": [{}, {"bk": 8, "stages": 2}],
+BESIDE_THE_DEFAULT: list[tuple[str, dict[str, Any]]] = [
+    ("3_shared_tile", {"tile": 16}),
+    ("4_register_tile 4b_transposed", TILE),
+    ("5_vectors 5b_padding 5c_lane_map 5d_quadrants", DEEP),
+    ("6_register_staging", {**DEEP, "blocks": 1}),
+    ("6b_double_buffer", {**DEEP, "min_blocks": 2}),
+    ("6d_fragments", {**DEEP, "min_blocks": 1}),
+    ("7_async_ring", {**DEEP, "stages": 4}),
+    ("7b_wide_tile 7c_snake", {**NARROW, "bk": 16}),
+    ("7d_deep_ring 7e_tma", {**NARROW, "bk": 8}),
+    ("8_copying_warpgroup", {"bk": 8, "stages": 2}),
+    ("1_tma_wgmma 1b_double_buffer", {"bm": 64, "bn": 256}),
+    ("2_ring", {"bn": 64, "stages": 6}),
+    ("3_wide_tile", {"bm": 256, "bn": 128}),
+    ("4_persistent", {"raster": "hilbert"}),
+    ("5_multicast", {"cluster_m": 4}),
+    ("6_tma_store", {"cluster_m": 1, "buffers": 1}),
+    ("6c_stagger", {"bn": 128, "stages": 6, "buffers": 1}),
+    ("6d_serpentine", {"bn": 128, "raster": "hilbert"}),
+    ("6e_two_widths", {"bn": 128, "narrow": 96, "stages": 6}),
+    ("6f_l2_order", {"bn": 192, "stages": 5, "buffers": 1, "blocks": 132}),
+    ("7_ping_pong", {"cluster_m": 2}),
+    ("7_ping_pong", {"bm": 64, "bn": 192, "stages": 5, "buffers": 1}),
+    ("8_stream_k", {"bn": 128, "stages": 6}),
+    ("6_block_swizzle", {"strip": 0}),
+    ("5_three_stages 7_async_ring 7_mma_sync", {"stages": 2}),
+    ("9_warp_tile 10_fragment_buffers", {"stages": 2}),
+    ("8_xor_swizzle", {"stages": 4}),
+    ("5_three_stages 11_collective_store", {"stages": 5}),
+    ("12_tuned", {"bm": 256, "bn": 128, "stages": 2}),
+    ("12_tuned", {"stages": 5, "strip": 0}),
+    ("13_tma", {"stages": 2, "blocks": 114}),
+    ("mma_stream_k", {"blocks": 114, "stages": 2}),
+    ("mma_stream_k", {"bm": 128, "stages": 5, "strip": 0}),
+]
+"""Kernels of `LADDERS`, each with the parameters of a variant beside the one that has the defaults."""
+LADDERS = """
+1_naive 2_coalesced 3_shared_tile 4_register_tile 4b_transposed 5_vectors 5b_padding 5c_lane_map 5d_quadrants
+6_register_staging 6b_double_buffer 6d_fragments
+7_async_ring 7b_wide_tile 7c_snake 7d_deep_ring 7e_tma 8_copying_warpgroup
+
+1_tma_wgmma 1b_double_buffer 2_ring 3_wide_tile 4_persistent 5_multicast
+6_tma_store 6c_stagger 6d_serpentine 6e_two_widths 6f_l2_order 7_ping_pong 8_stream_k
+
+2_shared_fragments 3_padded_rows 4_two_stages 5_three_stages 6_block_swizzle 7_mma_sync 8_xor_swizzle 9_warp_tile
+10_fragment_buffers 11_collective_store 12_tuned 13_tma mma_stream_k
+"""
+VARIANTS: dict[str, list[dict[str, Any]]] = {name: [{}] for name in LADDERS.split()}
+for kernels, parameters in BESIDE_THE_DEFAULT:
+    for kernel in kernels.split():
+        VARIANTS[kernel].append(parameters)
+VARIANTS |= {
     "hopper_gemm": [
         {"stagger": 1},
         {"stagger": 1, "serpentine": 1, "raster": "hilbert"},
@@ -76,22 +110,6 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"stagger": 1, "early": 1},
         {**SMALL, "bm": 64, "bn": 128, "stages": 8, "early": 1},
         {**SMALL, "bm": 64, "bn": 32, "stages": 16, "boxes": 1, "cluster_n": 4},
-    ],
-    "1_tma_wgmma": [{}, {"bm": 64, "bn": 256}],
-    "1b_double_buffer": [{}, {"bm": 64, "bn": 256}],
-    "2_ring": [{}, {"bn": 64, "stages": 6}],
-    "3_wide_tile": [{}, {"bm": 256, "bn": 128}],
-    "4_persistent": [{}, {"raster": "hilbert"}],
-    "5_multicast": [{}, {"cluster_m": 4}],
-    "6_tma_store": [{}, {"cluster_m": 1, "buffers": 1}],
-    "6c_stagger": [{}, {"bn": 128, "stages": 6, "buffers": 1}],
-    "6d_serpentine": [{}, {"bn": 128, "raster": "hilbert"}],
-    "6e_two_widths": [{}, {"bn": 128, "narrow": 96, "stages": 6}],
-    "6f_l2_order": [{}, {"bn": 192, "stages": 5, "buffers": 1, "blocks": 132}],
-    "7_ping_pong": [
-        {},
-        {"cluster_m": 2},
-        {"bm": 64, "bn": 192, "stages": 5, "buffers": 1},
     ],
     "hopper_ping_pong": [
         {},
@@ -125,28 +143,10 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"bm": 192, "bn": 128, "consumers": 3},
         {"bn": 96, "every": 512, "stages": 6, "stagger": 0},
     ],
-    "8_stream_k": [{}, {"bn": 128, "stages": 6}],
-    "2_shared_fragments": [{}],
-    "3_padded_rows": [{}],
-    "4_two_stages": [{}],
-    "5_three_stages": [{}, {"stages": 2}, {"stages": 5}],
-    "6_block_swizzle": [{}, {"strip": 0}],
-    "7_mma_sync": [{}, {"stages": 2}],
-    "8_xor_swizzle": [{}, {"stages": 4}],
-    "9_warp_tile": [{}, {"stages": 2}],
-    "10_fragment_buffers": [{}, {"stages": 2}],
-    "11_collective_store": [{}, {"stages": 5}],
-    "12_tuned": [{}, {"bm": 256, "bn": 128, "stages": 2}, {"stages": 5, "strip": 0}],
-    "13_tma": [{}, {"stages": 2, "blocks": 114}],
     "mma_tma": [
         {"strip": 16},
         {"bm": 256, "bn": 128, "stages": 2},
         {"bn": 128, "stages": 5, "strip": 0, "blocks": 0},
-    ],
-    "mma_stream_k": [
-        {},
-        {"blocks": 114, "stages": 2},
-        {"bm": 128, "stages": 5, "strip": 0},
     ],
 }
 SIZES = [
