@@ -661,15 +661,6 @@ class TestWithoutAGpu:
         assert len(missing) == 5
         assert missing["subject"].str.contains("640").all()
 
-    def test_a_cell_asked_for_by_several_sweeps_comes_from_its_own(
-        self, here: Lab
-    ) -> None:
-        # The same cell under conditions of two runs: the sweep that asked for it keeps its number.
-        frames = self.collect(
-            here, "bank_stride", facts=lambda _, facts: facts | {"machine_code": "new"}
-        )
-        assert set(frames["timings"]["status"]) == {"ok"}, "an earlier record stands in"
-
     def test_machine_code_that_changed_since_then_is_noted_and_a_comment_is_not(
         self, here: Lab
     ) -> None:

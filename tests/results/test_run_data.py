@@ -87,8 +87,9 @@ def test_a_direct_pair_goes_before_the_quotient_of_two_speeds() -> None:
 
 
 def test_a_gain_over_another_gain_is_predicted_by_both_predictions() -> None:
-    ends = {"predicted_low": [0.97, 1.4], "predicted_high": [1.03, 1.6]}
-    data = made(cell(1024, 1.0), cell(2048, 1.5), **ends)
+    """Of the row that agrees in what is matched."""
+    ends = {"predicted_low": [1.9, 0.97, 1.4], "predicted_high": [2.1, 1.03, 1.6]}
+    data = made(cell(1024, 2.0, pad=4), cell(1024, 1.0), cell(2048, 1.5), **ends)
     gains = data.speeds(data.timed("tiles"))
     (grown,) = gains.only(n=2048).over(gains.only(n=1024), "pad").values
     assert grown.measured == ratio(

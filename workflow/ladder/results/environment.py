@@ -129,10 +129,11 @@ def _builds(records: Records, sessions: Sequence[Session]) -> dict[str, list[str
     builds = defaultdict[str, set[str]](set)
     for record in records:
         if "external" in record.conditions.tree:
+            packages = builds[record.sweep]  # also where its session does not tell
             for name, version in told.get(record.session, {}).items():
                 if version and name in BUILDS.split():
-                    builds[record.sweep].add(f"{name} {version}")
-    return {sweep: sorted(packages) for sweep, packages in builds.items()}
+                    packages.add(f"{name} {version}")
+    return {sweep: sorted(names) for sweep, names in builds.items() if names}
 
 
 def analysed_here(root: Path, device: str, arch: str) -> TableRow:
