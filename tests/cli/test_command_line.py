@@ -121,7 +121,7 @@ def test_check_says_what_a_run_would_do_and_at_which_sizes_nothing_is_asked_for(
         (["measure", CONFIG], (CONFIG, "Invalid JSON")),
         (
             ["compare", "results/none", "results/none"],
-            ("results/none", "is not accepted; accepted: results/RUN/DEVICE"),
+            ("RUN_A: 'results/none' is", "not accepted; accepted: results/RUN/DEVICE"),
         ),
         (
             ["environment", "results/a/b", "--arch", "banana"],

@@ -168,13 +168,6 @@ def test_a_gpu_is_known_by_its_published_name() -> None:
     assert margin_of(published, own) == WITHIN_A_GPU
 
 
-def test_a_folder_without_tables_is_refused(
-    base: Lab, caplog: pytest.LogCaptureFixture
-) -> None:
-    assert main(["compare", str(base.folder.root), str(base.folder.root)]) == 2
-    assert "RUN_A" in caplog.text
-
-
 @pytest.mark.parametrize("value", ["nan", "100"])
 def test_a_share_that_is_none_is_refused(
     base: Lab, value: str, capsys: pytest.CaptureFixture[str]
