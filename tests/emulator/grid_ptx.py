@@ -13,18 +13,22 @@ the reader's. Semantics: PTX ISA 9.0, 9.7.13.5 (barrier.cluster), 9.7.9.23 (mapa
 
 from __future__ import annotations
 
-import dataclasses
-import re
 from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
 
-from emulator.ptx import Act, Array, Fault, Instruction, Memory, Program
+from emulator.ptx import (
+    RANK_SHIFT,
+    Act,
+    Array,
+    Fault,
+    Instruction,
+    Memory,
+    Program,
+    registers_in,
+)
 from emulator.tensor_ptx import TensorMachine
-
-_RANK_SHIFT = 24
-"""Shared memory of a block is smaller than 2^24 bytes, so that a rank fits above an address."""
 
 
 class GridMachine(TensorMachine):
@@ -82,47 +86,35 @@ class GridMachine(TensorMachine):
             )
 
     def _decode(self, step: Instruction) -> Act:
-        opcode = step.opcode
-        to, *others = step.operands or ("",)
-        if opcode == "mapa.shared::cluster.u32":
-            return self._sets(to, _in_block, others, ["u32"] * 2)
-        if opcode == "ld.shared::cluster.v4.f32":
+        if step.opcode == "ld.shared::cluster.v4.f32":
             return partial(self._load_from_block, step.operands)
-        if opcode == "barrier.cluster.arrive.release":
+        if step.opcode == "barrier.cluster.arrive.release":
             return lambda mask: None  # in these kernels the wait follows at once
-        if opcode == "barrier.cluster.wait.acquire":
+        if step.opcode == "barrier.cluster.wait.acquire":
             return self._cluster_barrier
-        if opcode == "bar.red.or.pred":
-            return partial(self._any, step.operands)
-        if opcode in ("atom.global.add.f32", "atom.global.exch.b32"):
-            return partial(self._exchange, step)
-        if opcode == "div.u64":
-            return self._sets(to, _divided, others, ["u64"] * 2)
-        if ".volatile" in opcode:
-            plain = opcode.replace(".volatile", "")
-            return self._decode(dataclasses.replace(step, opcode=plain))
         return super()._decode(step)
 
     # Shared memory of a cluster.
 
-    def _write_shared(
-        self, block: Array, word: Array, value: Array, thread: Array
-    ) -> None:
+    def _check_shared(self, word: Array, thread: Array, *, writes: bool) -> None:
+        super()._check_shared(word, thread, writes=writes)
+        if not writes:
+            return
+        block = self.block[thread]
         at = block * self.shared.shape[1] + word
         barriers = self.cluster_barriers[block % self.tiles]
         if (self.read_from_afar.take(at) >= barriers).any():
             raise Fault(
                 "shared memory is overwritten before the cluster barrier that follows its reading"
             )
-        super()._write_shared(block, word, value, thread)
         self.written_in_cluster.put(at, barriers)
 
     def _load_from_block(self, operands: tuple[str, ...], mask: Array) -> None:
         if not mask.any():
             return
         address = self._address(operands[1])[mask]
-        at = address % 2**_RANK_SHIFT
-        rank = address >> _RANK_SHIFT
+        at = address % 2**RANK_SHIFT
+        rank = address >> RANK_SHIFT
         owner = rank * self.tiles + self.block[mask] % self.tiles
         outside = (at + 16 > self.program.shared_bytes) | (owner >= len(self.shared))
         if (at % 16).any() or outside.any():
@@ -130,7 +122,7 @@ class GridMachine(TensorMachine):
                 "a misaligned read of another block's shared memory, or one outside of it"
             )
         barriers = self.cluster_barriers[owner % self.tiles]
-        for offset, register in enumerate(re.findall(r"%\w+", operands[0])):
+        for offset, register in enumerate(registers_in(operands[0])):
             word = at // 4 + offset
             if (self.written_in_cluster[owner, word] >= barriers).any():
                 raise Fault(
@@ -149,29 +141,32 @@ class GridMachine(TensorMachine):
 
     # Global memory.
 
-    def _any(self, operands: tuple[str, ...], mask: Array) -> None:
-        self._barrier(mask)
-        given = self._value(operands[2], "pred") & mask
-        anyone = given.reshape(-1, self.threads).any(axis=1)
-        self._set(operands[0], np.repeat(anyone, self.threads), mask)
-
     def _in_turn(self, mask: Array) -> Array:
         return self.random.permutation(np.flatnonzero(mask))
 
-    def _has_counted(self, opcode: str, word: int, thread: int) -> None:
-        if "acq_rel" in opcode:
-            block = self.block[thread]
-            self.came[block] = self.came.max() + 1
-            self.counter[block] = word
-            self.counted[block] = self.barriers[block]
+    def _is_counted(self, opcode: str, word: int, thread: int) -> None:
+        block = self.block[thread]
+        barriers = int(self.barriers[block])
+        if opcode.endswith(".u32"):  # a counter
+            if "acq_rel" in opcode:
+                self.came[block] = self.came.max() + 1
+                self.counter[block] = word
+                self.counted[block] = barriers
+            return
+        if ".add." in opcode:
+            self.added.append((word, thread, barriers))
+        else:
+            self._refuse_unseen(word, thread)
+        self.author[word] = thread
+        self.authored[word] = barriers
 
-    def _global(self, word: Array, value: Array | None, thread: Array) -> Array | None:
-        loaded = super()._global(word, value, thread)
+    def _check_global(self, word: Array, thread: Array, *, writes: bool) -> None:
+        super()._check_global(word, thread, writes=writes)
         thread = np.broadcast_to(thread, word.shape)
-        if value is not None:
+        if writes:
             self.author[word] = thread
             self.authored[word] = self.barriers[self.block[thread]]
-            return loaded
+            return
         author = self.author[word]
         others = (author >= 0) & (author != thread)
         if others.any():
@@ -186,44 +181,13 @@ class GridMachine(TensorMachine):
                 raise Fault(
                     "global memory is read that another thread has not handed over"
                 )
-        return loaded
 
-    def _exchange(self, step: Instruction, mask: Array) -> None:
-        """One thread after the other: adds, or takes what is there and leaves another number."""
-        to, place, by = step.operands
-        adds = ".add." in step.opcode
-        given = self._value(by, "f32" if adds else "u32")
-        given = np.ascontiguousarray(given).view(np.uint32)
-        words = self._address(place) // 4
-        before = np.zeros(self.count, np.uint32)
-        for thread in self._in_turn(mask):
-            one = np.asarray([thread])
-            word = words[thread : thread + 1]
-            if not adds:
-                self._refuse_unseen(word, one)
-            self.author[word] = -1
-            (held,) = self._global(word, None, one)  # type: ignore[misc]
-            before[thread] = held
-            new = given[thread]
-            if adds:
-                new = (held.view(np.float32) + new.view(np.float32)).view(np.uint32)
-                barriers = int(self.barriers[self.block[thread]])
-                self.added.append((int(word[0]), int(thread), barriers))
-            self._global(word, np.asarray([new]), one)
-        self._set(to, before, mask)
-
-    def _refuse_unseen(self, word: Array, reader: Array) -> None:
+    def _refuse_unseen(self, word: int, reader: int) -> None:
         """A fault where an addition was not handed over to the thread that takes the sum."""
         for at, thread, barriers in self.added:
-            if at == word[0]:
+            if at == word:
                 self.author[word] = thread
                 self.authored[word] = barriers
-                self._global(word, None, reader)
-
-
-def _in_block(address: Array, rank: Array) -> Array:
-    return np.asarray(address | rank << _RANK_SHIFT)
-
-
-def _divided(left: Array, right: Array) -> Array:
-    return np.asarray(left // np.maximum(right, 1))
+                self._check_global(
+                    np.asarray([word]), np.asarray([reader]), writes=False
+                )

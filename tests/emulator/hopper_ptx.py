@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import itertools
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -25,11 +24,21 @@ from typing import Any
 
 import numpy as np
 
-from emulator.inputs import E4M3, e4m3_pair
-from emulator.ptx import UNSET, Act, Array, Fault, Instruction, Memory, Program
-from emulator.tensor_ptx import TensorMachine, from_bits, parse_tensor, to_bits
+from emulator.formats import from_bits, towards_zero
+from emulator.ptx import (
+    RANK_SHIFT,
+    Act,
+    Array,
+    Fault,
+    Instruction,
+    Machine,
+    Memory,
+    Program,
+    parse,
+    registers_in,
+)
+from emulator.tensor_ptx import Groups, TensorMachine
 
-_RANK_SHIFT = 24
 _NAMED = 16
 """Barriers of a block, named by numbers."""
 _FLAG = "ld.acquire.gpu.global.u32"
@@ -52,8 +61,6 @@ _WGMMA = "wgmma."
 """Begins what all four warps of a warpgroup carry out together: here the first ones wait for the others."""
 _SEEN, _UNMET, _UNFENCED = range(3)
 """What a word in shared memory lacks to be seen by wgmma and TMA."""
-_WORDS: dict[int, Any] = {1: np.uint8, 2: np.uint16, 4: np.uint32}
-"""Types of bits, by their bytes."""
 _NOTHING = ("prefetch", "setmaxnreg", "fence", "createpolicy", "wgmma.fence")
 """Without a meaning here."""
 
@@ -90,7 +97,7 @@ class Map:
 
     def of(self, words: Array) -> Array:
         """A view of words as numbers of the map."""
-        return words.view(_WORDS[self.width])
+        return words.view(f"u{self.width}")
 
     def places(self) -> Array:
         """Number of each element of a box in shared memory, counted from the box."""
@@ -131,30 +138,6 @@ class Barrier:
             self.parity = self.parity ^ 1
 
 
-def as_tf32(bits: Array) -> Array:
-    """fp32 bits as the tensor cores read TF32: without the lower 13."""
-    return np.ascontiguousarray(bits & np.uint32(0xFFFFE000)).view(np.float32)
-
-
-@functools.cache
-def _all_numbers(element: str) -> Array:
-    """fp64 values by bits."""
-    if element == "e4m3":
-        return E4M3
-    return from_bits(np.arange(2**16), element).astype(np.float64)
-
-
-def _numbers(bits: Array, element: str) -> Array:
-    """fp64 values of the bits of an operand of wgmma."""
-    if element == "tf32":
-        return as_tf32(bits).astype(np.float64)
-    return _all_numbers(element).take(bits)
-
-
-_names = functools.cache(re.compile(r"%\w+").findall)
-"""Registers in an operand."""
-
-
 @functools.lru_cache(maxsize=1024)
 def _operand_bytes(descriptor: int, extent: int, depth: int, along: bool) -> Array:
     """Addresses of the elements of an operand of wgmma in shared memory, extent x depth."""
@@ -170,13 +153,6 @@ def _operand_bytes(descriptor: int, extent: int, depth: int, along: bool) -> Arr
     return np.asarray(address ^ (address >> 7 & 7) << 4)
 
 
-def towards_zero(exact: Array) -> Array:
-    """fp32 values of fp64, cut."""
-    nearest = exact.astype(np.float32)
-    beyond = np.abs(nearest.astype(np.float64)) > np.abs(exact)
-    return np.where(beyond, np.nextafter(nearest, np.float32(0)), nearest)
-
-
 @functools.cache
 def _places(registers: int) -> tuple[Array, Array]:
     """Row and column of a wgmma's sum in each register of each thread of a warpgroup (PTX ISA 9.0, 9.7.15)."""
@@ -186,17 +162,6 @@ def _places(registers: int) -> tuple[Array, Array]:
     return rows, i // 4 * 8 + thread % 4 * 2 + i % 2
 
 
-def _in_block(address: Array, rank: Array) -> Array:
-    """An address in the shared memory of a block of the cluster."""
-    shift = address.dtype.type(_RANK_SHIFT)
-    return np.asarray(address | rank.astype(address.dtype) << shift)
-
-
-def _pair(element: str, high: Array, low: Array) -> Array:
-    upper = to_bits(high, element).astype(np.uint32)
-    return np.asarray(to_bits(low, element) | upper << 16)
-
-
 def _waits(step: Instruction) -> bool:
     return step.opcode in _WAITS or step.opcode.startswith(_WGMMA)
 
@@ -204,16 +169,7 @@ def _waits(step: Instruction) -> bool:
 @functools.lru_cache(maxsize=32)
 def parse_hopper(text: str, dynamic_bytes: int) -> Program:
     """The one entry of a PTX module. Tensor maps are numbered as arguments, and a wait begins a basic block."""
-    text = re.sub(r"\.param \.align 64 \.b8 (\w+)\[128\]", r".param .u64 \1", text)
-    text = re.sub(
-        r"^[ \t]+\{\n|^\}\n(?=\s*// end)|^\.reg .*\n", "", text, flags=re.MULTILINE
-    )
-    text = re.sub(
-        r"(?<=[ |])(add|chosen|ended|remote)(?=[,;])|(?<=\[)remote(?=\])",
-        r"%asm_\g<0>",
-        text,
-    )
-    program = parse_tensor(text, dynamic_bytes)
+    program = parse(text, dynamic_bytes)
     blocks: list[tuple[Instruction, ...]] = []
     moved: dict[int, int] = {}
     for place, block in enumerate(program.blocks):
@@ -261,14 +217,6 @@ class HopperMachine(TensorMachine):
             "%ctaid.y": (self.block // grid[0]).astype(np.uint32),
             "%cluster_ctarank": (self.block % cluster).astype(np.uint32),
         }
-        # Accumulators of wgmma lie side by side.
-        self.row_of: dict[str, int] = {}
-        for step in itertools.chain(*program.blocks):
-            if step.opcode.startswith("wgmma.mma"):
-                for name in _names(step.operands[0]):
-                    self.row_of.setdefault(name, len(self.row_of))
-        self.sums = np.full((len(self.row_of), self.count), UNSET, np.uint32)
-        self.rows_of_sums: dict[str, Array] = {}
         self.sum_bits: int | None = (
             None  # of the sums of wgmma, which are exact without
         )
@@ -281,12 +229,10 @@ class HopperMachine(TensorMachine):
         self.lacks = np.full(self.shared.shape, _SEEN, np.uint8)
         # Of a block: loads that have not landed.
         self.loads: dict[int, list[Callable[[], None]]] = defaultdict(list)
-        # Of a warpgroup: wgmma since the last commit, and groups of them, that have not been done.
-        self.started: dict[int, list[Callable[[], None]]] = defaultdict(list)
-        self.wgmmas: dict[int, list[list[Callable[[], None]]]] = defaultdict(list)
-        # Of a thread: stores since the last commit, and groups of them, that have not read shared memory.
-        self.storing: dict[int, list[Callable[[], None]]] = defaultdict(list)
-        self.stores: dict[int, list[list[Callable[[], None]]]] = defaultdict(list)
+        # Of a warpgroup: wgmma that have not been done.
+        self.wgmmas: dict[int, Groups] = defaultdict(Groups)
+        # Of a thread: stores that have not read shared memory.
+        self.stores: dict[int, Groups] = defaultdict(Groups)
         # Of a barrier: arrivals, and how often all came.
         self.arrived = np.zeros(len(self.shared) * (_NAMED + 1), np.int64)
         self.rounds = np.zeros_like(self.arrived)
@@ -322,7 +268,8 @@ class HopperMachine(TensorMachine):
                     self.ended |= ready & ~functools.reduce(
                         np.logical_or, waiting.values(), active
                     )
-        if any([*self.wgmmas.values(), *self.stores.values()]):
+        left = [*self.wgmmas.values(), *self.stores.values()]
+        if any(groups.committed for groups in left):
             raise Fault("the kernel ends before its wgmma or its stores")
 
     def _land_loads(self, waiting: dict[int, Array]) -> None:
@@ -430,11 +377,6 @@ class HopperMachine(TensorMachine):
         operands = step.operands
         if opcode == "fence.proxy.async.shared::cta":
             return partial(self._seen, _UNFENCED)
-        if opcode in ("bar.sync", "bar.warp.sync"):
-            # The first ones have waited for the others.
-            return partial(self._seen, _UNMET)
-        if opcode == "bar.red.or.pred":
-            return partial(self._any, operands)
         if opcode.startswith("createpolicy"):
             return partial(self._set, operands[0], np.zeros(1, np.uint64))
         if opcode.startswith(_NOTHING) or opcode == "barrier.cluster.wait.acquire":
@@ -445,9 +387,6 @@ class HopperMachine(TensorMachine):
             return partial(self._on_mbarriers, opcode, operands)
         if opcode == "elect.sync":
             return partial(self._elect, operands[0].partition("|")[2])
-        if opcode.startswith("mapa"):
-            kind = opcode[-3:]
-            return self._sets(operands[0], _in_block, operands[1:], [kind, "u32"])
         if opcode.startswith("ld.shared::cluster") or opcode == "ld.f32":
             return partial(self._load_from_block, operands)
         if opcode == "st.v4.f32":
@@ -455,25 +394,19 @@ class HopperMachine(TensorMachine):
             return partial(self._store_to_block, operands)
         if opcode.startswith("st.async"):
             return partial(self._send_to_block, operands)
-        plain = re.sub(r"^(ld|st)\.(acquire|release|relaxed)\.gpu", r"\1", opcode)
-        if plain != opcode:
-            return super()._decode(dataclasses.replace(step, opcode=plain))
         if opcode.startswith("cp.async.bulk"):
             return partial(self._bulk, opcode, operands)
         if opcode.startswith("wgmma"):
             return partial(self._on_wgmmas, opcode, operands)
         if opcode.startswith("stmatrix"):
             return partial(self._store_matrices, operands)
-        if opcode == "cvt.rn.satfinite.e4m3x2.f32":
-            return self._sets(operands[0], e4m3_pair, operands[1:], ["f32"] * 2)
-        if opcode in ("cvt.rn.bf16x2.f32", "cvt.rn.f16x2.f32"):
-            pair = partial(_pair, "bf16" if "bf16" in opcode else "f16")
-            return self._sets(operands[0], pair, operands[1:], ["f32"] * 2)
         return super()._decode(step)
 
-    def _any(self, operands: tuple[str, ...], mask: Array) -> None:
-        given = self._value(operands[2], "pred").reshape(-1, self.threads).any(axis=1)
-        self._set(operands[0], np.repeat(given, self.threads), mask)
+    def _barrier(self, mask: Array) -> None:
+        # The first ones have waited for the others.
+        self._seen(_UNMET, mask)
+
+    _warp_barrier = _barrier
 
     def _arrive_at(self, step: Instruction, mask: Array) -> None:
         waits = step.opcode != "bar.arrive"
@@ -489,18 +422,12 @@ class HopperMachine(TensorMachine):
         chosen[np.arange(len(warps)), warps.argmax(axis=1)] = warps.any(axis=1)
         self._set(register, chosen.reshape(-1), mask)
 
-    def _in_shared(
-        self, word: Array, value: Array | None, thread: Array
-    ) -> Array | None:
-        block = self.block[thread]
-        if ((word < 0) | (word >= self.program.shared_bytes // 4)).any():
-            raise Fault("an access outside of shared memory")
-        if value is None:
-            return np.asarray(self.shared[block, word])
-        self.shared[block, word] = value
-        self.author[block, word] = thread
-        self.lacks[block, word] = _UNFENCED
-        return None
+    def _check_shared(self, word: Array, thread: Array, *, writes: bool) -> None:
+        Machine._check_shared(self, word, thread, writes=writes)
+        if writes:
+            block = self.block[thread]
+            self.author[block, word] = thread
+            self.lacks[block, word] = _UNFENCED
 
     def _seen(self, what: int, mask: Array) -> None:
         """What these threads have written lacks `what` no more."""
@@ -518,29 +445,29 @@ class HopperMachine(TensorMachine):
     def _in_cluster(self, operand: str) -> tuple[Array, Array]:
         """The block and the word that an address from `mapa` names, of all threads."""
         address = self._address(operand)
-        owner = self.block // self.cluster * self.cluster + (address >> _RANK_SHIFT)
-        return owner, address % 2**_RANK_SHIFT // 4
+        owner = self.block // self.cluster * self.cluster + (address >> RANK_SHIFT)
+        return owner, address % 2**RANK_SHIFT // 4
 
     def _load_from_block(self, operands: tuple[str, ...], mask: Array) -> None:
         owner, word = self._in_cluster(operands[1])
         if self.ended.reshape(-1, self.threads).all(axis=1)[owner[mask]].any():
             raise Fault("a block reads the shared memory of one that has ended")
-        for offset, register in enumerate(re.findall(r"%\w+", operands[0])):
+        for offset, register in enumerate(registers_in(operands[0])):
             self._register(register, 4)[mask] = self.shared[
                 owner[mask], word[mask] + offset
             ]
 
     def _store_to_block(self, operands: tuple[str, ...], mask: Array) -> None:
         owner, word = self._in_cluster(operands[0])
-        for offset, register in enumerate(re.findall(r"%\w+", operands[1])):
+        for offset, register in enumerate(registers_in(operands[1])):
             value = self._value(register, "u32")
             self.shared[owner[mask], word[mask] + offset] = value[mask]
 
     def _send_to_block(self, operands: tuple[str, ...], mask: Array) -> None:
         """st.async: words that land in a block, and are counted at a barrier of it then."""
         owner, word = self._in_cluster(operands[0])
-        full = self._address(operands[2]) % 2**_RANK_SHIFT
-        registers = re.findall(r"%\w+", operands[1])
+        full = self._address(operands[2]) % 2**RANK_SHIFT
+        registers = registers_in(operands[1])
         values = np.stack([self._value(one, "u32") for one in registers])
 
         def land(thread: int) -> None:
@@ -577,9 +504,9 @@ class HopperMachine(TensorMachine):
                 self.mbarriers[block, place] = Barrier(count, count)
                 continue
             if "shared::cluster" in opcode:
-                block = block // self.cluster * self.cluster + (place >> _RANK_SHIFT)
+                block = block // self.cluster * self.cluster + (place >> RANK_SHIFT)
             more = self._at(operands[2], thread) if "expect_tx" in opcode else 0
-            self._mbarrier(block, place % 2**_RANK_SHIFT).update(1, more)
+            self._mbarrier(block, place % 2**RANK_SHIFT).update(1, more)
 
     # cp.async.
 
@@ -616,7 +543,7 @@ class HopperMachine(TensorMachine):
     def _take_copies(self, threads: Array) -> list[tuple[Array, Array, Array]]:
         """Copies of these threads that have not landed. Those of other threads stay in their groups."""
         taken = list[tuple[Array, Array, Array]]()
-        for group in (*self.groups, self.open):
+        for group in (*self.copies.committed, self.copies.started):
             left = list[tuple[Array, Array, Array]]()
             for thread, to, words in group:
                 own = np.isin(thread, threads)
@@ -638,13 +565,10 @@ class HopperMachine(TensorMachine):
     def _bulk(self, opcode: str, operands: tuple[str, ...], mask: Array) -> None:
         for thread in (int(one) for one in np.flatnonzero(mask)):
             if opcode.endswith("commit_group"):
-                self.stores[thread].append(self.storing.pop(thread, []))
+                self.stores[thread].commit()
             elif "wait_group" in opcode:
-                groups = self.stores[thread]
-                for group in groups[: len(groups) - int(operands[0])]:
-                    for store in group:
-                        store()
-                self.stores[thread] = groups[max(0, len(groups) - int(operands[0])) :]
+                for store in self.stores[thread].wait(int(operands[0])):
+                    store()
             elif opcode.startswith("cp.async.bulk.shared::cta.global"):
                 self._load_line(operands, thread)
             elif re.search(r"\.shared::(cta|cluster)\.global", opcode):
@@ -658,15 +582,11 @@ class HopperMachine(TensorMachine):
         begin = int(self._address(operands[1])[thread])
         if to % 16 or begin % 16 or size % 16:
             raise Fault("a bulk copy that is not aligned to 16 bytes")
-        if not 0 < size <= 4 * self.shared.shape[1] - to:
+        if not 0 < size <= self.program.shared_bytes - to:
             raise Fault("a bulk copy outside of shared memory")
         words = np.arange(begin // 4, (begin + size) // 4)
         block = int(self.block[thread])
-        owner = self.memory.readable[
-            words[(words >= 0) & (words < len(self.memory.readable))]
-        ]
-        if len(owner) < len(words) or (owner != self.launch[thread]).any():
-            raise Fault("a bulk copy reads outside of its buffer")
+        self._check_global(words[:, None], np.asarray([thread]), writes=False)
 
         def land() -> None:
             self.shared[block, to // 4 : (to + size) // 4] = self.memory.words[words]
@@ -716,32 +636,27 @@ class HopperMachine(TensorMachine):
             map_.of(self.memory.words)[places[within]] = values[within]
 
         if self.early:
-            self.storing[thread].append(store)
+            self.stores[thread].started.append(store)
         else:
             store()
 
     # wgmma: operands in shared memory, or A in registers.
 
     def _warpgroups(self, mask: Array) -> Iterator[int]:
-        groups = mask.reshape(-1, 128)
-        if (groups.any(axis=1) != groups.all(axis=1)).any():
-            raise Fault("an instruction of a warpgroup that not all its threads reach")
-        return (int(one) for one in np.flatnonzero(groups.all(axis=1)))
+        what = "an instruction of a warpgroup that not all its threads reach"
+        return map(int, np.flatnonzero(self._whole(mask, 128, what)))
 
     def _on_wgmmas(self, opcode: str, operands: tuple[str, ...], mask: Array) -> None:
         for group in self._warpgroups(mask):
             if opcode.startswith("wgmma.commit_group"):
-                self.wgmmas[group].append(self.started.pop(group, []))
+                self.wgmmas[group].commit()
             elif opcode.startswith("wgmma.wait_group"):
-                groups = self.wgmmas[group]
-                for done in groups[: len(groups) - int(operands[0])]:
-                    for wgmma in done:
-                        wgmma()
-                self.wgmmas[group] = groups[max(0, len(groups) - int(operands[0])) :]
+                for wgmma in self.wgmmas[group].wait(int(operands[0])):
+                    wgmma()
             else:
                 wgmma = self._wgmma_of(opcode, operands, group)
                 if self.early:
-                    self.started[group].append(wgmma)
+                    self.wgmmas[group].started.append(wgmma)
                 else:
                     wgmma()
 
@@ -768,7 +683,7 @@ class HopperMachine(TensorMachine):
             block, agreed(operands[2], "u64"), columns, depth, element, along_n
         )
         if held:
-            left = self._fragments(_names(operands[1]), element, threads)
+            left = self._fragments(registers_in(operands[1]), element, threads)
         else:
             left = self._operand(
                 block, agreed(operands[1], "u64"), 64, depth, element, along=False
@@ -801,8 +716,8 @@ class HopperMachine(TensorMachine):
         self._refuse_unseen(block, address // 4)
 
         def values() -> Array:
-            elements = self.shared[block].view(_WORDS[width])
-            return _numbers(elements[address // width], element)
+            bits = self.shared[block].view(f"u{width}")[address // width]
+            return from_bits(bits, element).astype(np.float64)
 
         return values
 
@@ -812,7 +727,6 @@ class HopperMachine(TensorMachine):
         """Reads the registers of A: in word i a thread has elements of row i % 2 * 8 of its two and half i // 2."""
         per_word = {"tf32": 1, "e4m3": 4}.get(element, 2)
         thread = np.arange(128)
-        of = {1: np.uint32, 2: np.uint16, 4: np.uint8}[per_word]
 
         def values() -> Array:
             words = np.stack(
@@ -821,9 +735,10 @@ class HopperMachine(TensorMachine):
             i = np.arange(len(registers))[:, None]
             left = np.zeros((64, 8, per_word))
             row = thread // 32 * 16 + thread % 32 // 4 + i % 2 * 8
-            left[row, thread % 4 + i // 2 * 4] = _numbers(
-                words.view(of), element
-            ).reshape(*row.shape, per_word)
+            bits = words.view(f"u{4 // per_word}")
+            left[row, thread % 4 + i // 2 * 4] = from_bits(bits, element).reshape(
+                *row.shape, per_word
+            )
             return left.reshape(64, -1)
 
         return values
@@ -839,10 +754,10 @@ class HopperMachine(TensorMachine):
         cuts: bool = False,
     ) -> None:
         """Add left @ right.T to the accumulators; with `cuts` sums are cut, by `sum_bits` terms as well."""
-        own = self._sums_of(operand)
-        rows, columns = _places(len(own))
+        registers = [self._register(name, 4) for name in registers_in(operand)]
+        rows, columns = _places(len(registers))
         products = (left @ right.T)[rows, columns]
-        held = self.sums[own, threads].view(np.float32)
+        held = np.stack([one[threads] for one in registers]).view(np.float32)
         if not add:
             held = np.zeros_like(held)
         totals = products + held
@@ -851,29 +766,13 @@ class HopperMachine(TensorMachine):
                 terms = [held[register], *(left[row] * right[column]).T]
                 totals[register] = truncated_sum(np.stack(terms), self.sum_bits)
         sums = towards_zero(totals) if cuts else totals.astype(np.float32)
-        self.sums[own, threads] = sums.view(np.uint32)
-
-    def _sums_of(self, operand: str) -> Array:
-        """Rows of the registers in `sums`."""
-        if operand not in self.rows_of_sums:
-            names = _names(operand)
-            for register in names:
-                self._register(register, 4)
-            rows = [self.row_of[register] for register in names]
-            self.rows_of_sums[operand] = np.asarray(rows)
-        return self.rows_of_sums[operand]
-
-    def _register(self, name: str, size: int) -> Array:
-        if name in self.row_of and name not in self.registers:
-            self.registers[name] = self.sums[self.row_of[name]]
-        return super()._register(name, size)
+        for register, words in zip(registers, sums.view(np.uint32), strict=True):
+            register[threads] = words
 
     def _store_matrices(self, operands: tuple[str, ...], mask: Array) -> None:
-        self._whole_warps(mask)
+        thread = self._whole_warps(mask)
         address = self._address(operands[0]).reshape(-1, 32)
         lane = np.arange(32)
-        for matrix, register in enumerate(re.findall(r"%\w+", operands[1])):
+        for matrix, register in enumerate(registers_in(operands[1])):
             byte = (address[:, 8 * matrix + lane // 4] + lane % 4 * 4).reshape(-1)[mask]
-            self._in_shared(
-                byte // 4, self._value(register, "u32")[mask], np.flatnonzero(mask)
-            )
+            self._in_shared(byte // 4, self._value(register, "u32")[mask], thread)

@@ -8,28 +8,13 @@ from typing import Any
 import numpy as np
 from ladder.model.problem import INPUTS
 
-from emulator.ptx import Array
-from emulator.tensor_ptx import HALVES, from_bits, to_bits
+from emulator.formats import Array, from_bits, to_bits, towards_zero
 
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 _STEPS = (0x9E3779B9, 0xBB67AE85)
 _LOW = np.uint64(0xFFFFFFFF)
 POWERS = {"bf16": (-24, 48), "fp16": (0, 4), "fp8": (-3, 4), "int32": (0, 14)}
 """Of inputs over many binades: the lowest power of two, and how many (others: -32, 64)."""
-
-
-def _e4m3_values() -> Array:
-    """What each byte of e4m3 stands for: a sign, 4 bits of exponent with bias 7, 3 bits of mantissa."""
-    code = np.arange(256)
-    exponent = code >> 3 & 15
-    mantissa = (code & 7) / 8
-    normal = np.ldexp(1 + mantissa, exponent - 7)
-    size = np.where(exponent == 0, np.ldexp(mantissa, -6), normal)
-    size[code & 127 == 127] = np.nan
-    return np.where(code >> 7, -size, size)
-
-
-E4M3 = _e4m3_values()
 
 
 def philox(key: int, counters: Array) -> Array:
@@ -57,12 +42,6 @@ def philox(key: int, counters: Array) -> Array:
     return np.stack(x, axis=-1).astype(np.uint32)
 
 
-def cut(x: Array, bits: int = 24) -> Array:
-    """fp64 cut to `bits` of mantissa."""
-    unit = np.ldexp(1.0, np.frexp(x)[1] - bits)
-    return np.asarray(np.trunc(x / unit) * unit)
-
-
 @functools.lru_cache(maxsize=128)
 def drawn(dtype: str, count: int, key: int, kind: str = "uniform") -> Array:
     """The first `count` elements of a buffer: as their bits where the type is narrow, else as they are; read-only."""
@@ -83,9 +62,9 @@ def _drawn(dtype: str, count: int, key: int, kind: str) -> Array:
         x = own * (2.0**-7 if dtype == "fp8" else 2.0**-15) - 1
         x = 0.5 * x + 0.5 if kind == "positive" else x
     elif kind == "positive":
-        x = cut(own * 2.0**-32)
+        x = towards_zero(own * 2.0**-32)
     else:
-        x = cut(own.view(np.int32) * 2.0**-31)
+        x = towards_zero(own.view(np.int32) * 2.0**-31)
     if kind == "wide":
         lowest, number = POWERS.get(dtype, (-32, 64))
         x = x * np.exp2(lowest + (own % of(number)).astype(np.float64))
@@ -99,51 +78,16 @@ def _drawn(dtype: str, count: int, key: int, kind: str) -> Array:
     if kind == "integers":
         single = np.trunc(np.float32(3) * single)
     if dtype == "tf32":
-        return np.asarray((single.view(np.uint32) & 0xFFFFE000).view(np.float32))
+        return from_bits(single.view(np.uint32), "tf32")
     if dtype == "int32":
         thousands = (single * np.float32(1000)).astype(np.float64)
         return np.asarray(np.clip(thousands, -(2**31), 2**31 - 1).astype(np.int32))
-    if dtype == "fp8":
-        return e4m3(single)
     return np.asarray(single if dtype == "fp32" else to_bits(single, dtype))
-
-
-def e4m3(x: Array) -> Array:
-    """Bytes of the nearest e4m3, those of an even mantissa at a tie; saturated."""
-    order = np.argsort(E4M3[:127])
-    codes = order
-    values = E4M3[:127][order]
-    size = np.minimum(np.abs(x.astype(np.float64)), 448.0)
-    above = np.clip(np.searchsorted(values, size), 1, len(values) - 1)
-    low = values[above - 1]
-    high = values[above]
-    up = (size - low > high - size) | (
-        (size - low == high - size) & (codes[above] % 2 == 0)
-    )
-    return np.asarray(
-        np.where(up, codes[above], codes[above - 1]) | (np.signbit(x).astype(int) << 7)
-    ).astype(np.uint8)
-
-
-def e4m3_pair(high: Array, low: Array) -> Array:
-    """cvt.rn.satfinite.e4m3x2.f32."""
-    return np.asarray(e4m3(high).astype(np.uint16) << 8 | e4m3(low))
-
-
-def halves_of_pair(pair: Array) -> Array:
-    """cvt.rn.f16x2.e4m3x2, which is exact."""
-    low, high = (
-        to_bits(E4M3[pair >> at & 255].astype(np.float32), "fp16").astype(np.uint32)
-        for at in (0, 8)
-    )
-    return np.asarray(high << 16 | low)
 
 
 def value(elements: Array, dtype: str) -> Array:
     """Elements as fp64."""
-    if dtype == "fp8":
-        return E4M3[elements]
-    if dtype in HALVES:
+    if elements.dtype.kind == "u":
         elements = from_bits(elements, dtype)
     return elements.astype(np.float64)
 

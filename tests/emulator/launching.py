@@ -14,12 +14,11 @@ from ladder.model.expressions import evaluate
 from ladder.model.kernel import Argument, Variant
 from ladder.problems.gemm import output_dtype
 
+from emulator.formats import from_bits, to_bits
 from emulator.grid_ptx import GridMachine
 from emulator.hopper import INCLUDE, box
 from emulator.hopper_ptx import HopperMachine, Map, parse_hopper
-from emulator.inputs import e4m3
-from emulator.ptx import UNSET, Array, Fault, Memory
-from emulator.tensor_ptx import HALVES, from_bits, parse_tensor, to_bits
+from emulator.ptx import UNSET, Array, Fault, Memory, parse
 
 _OF_HOPPER = ("mbarrier", "cp.async.bulk", "ld.acquire")
 """What GridMachine does not know."""
@@ -130,7 +129,7 @@ def launch(
         number = np.arange(machine.count) % (threads * cluster)
         machine.behind = np.isin(number, behind)
     else:
-        program = parse_tensor(ptx, geometry.shared_bytes)
+        program = parse(ptx, geometry.shared_bytes)
         landing = "once" if loads == "early" else "wait"
         machine = GridMachine(
             program, memory, threads, grid, arguments, landing, arrivals
@@ -150,22 +149,6 @@ def launch(
 # GEMMs.
 
 
-def encoded(values: Array, dtype: str) -> Array:
-    """Bits of fp32 values as a buffer holds them."""
-    if dtype == "fp8":
-        return e4m3(values)
-    if dtype in HALVES:
-        return to_bits(values, dtype)
-    return np.ascontiguousarray(values).view(np.uint32)
-
-
-def decoded(bits: Array, dtype: str) -> Array:
-    """fp32 values of what a kernel writes."""
-    if dtype in HALVES:
-        return from_bits(bits, dtype)
-    return bits.view(np.float32)
-
-
 def product(
     one: Variant,
     inputs: Sequence[Array],
@@ -180,14 +163,14 @@ def product(
     a, b, c = inputs
     m, n = c.shape
     buffers = {
-        "a": encoded(a, one.dtype),
-        "b": encoded(b.T if one.layout == "TN" else b, one.dtype),
-        "c": encoded(c if beta else np.full_like(c, np.nan), output_dtype(one.dtype)),
+        "a": to_bits(a, one.dtype),
+        "b": to_bits(b.T if one.layout == "TN" else b, one.dtype),
+        "c": to_bits(c if beta else np.full_like(c, np.nan), output_dtype(one.dtype)),
     }
     size = {"m": m, "n": n, "k": a.shape[1]}
     scalars = {"alpha": alpha, "beta": beta}
     made, accesses = launch(one, buffers, size, scalars, **more)
-    return decoded(made, output_dtype(one.dtype)), accesses
+    return from_bits(made, output_dtype(one.dtype)), accesses
 
 
 def shapes_of(size: tuple[int, int, int]) -> tuple[tuple[int, int], ...]:
@@ -211,7 +194,9 @@ def wrong(
     made, _ = product(one, (a, b, c), beta, alpha, **more)
     exact = alpha * (a @ b) + beta * c
     dtype = output_dtype(one.dtype)
-    return int((made != decoded(encoded(exact.astype(np.float32), dtype), dtype)).sum())
+    return int(
+        (made != from_bits(to_bits(exact.astype(np.float32), dtype), dtype)).sum()
+    )
 
 
 # Banks.

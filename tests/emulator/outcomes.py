@@ -26,7 +26,7 @@ from compiling import kept
 from ladder.model.files import digest_json, sha256
 
 _FOLDER = Path(__file__).parent
-_MODULES = [*_FOLDER.glob("*ptx.py"), _FOLDER / "inputs.py", Path(__file__)]
+_MODULES = [*_FOLDER.glob("*ptx.py"), _FOLDER / "formats.py", Path(__file__)]
 TEXTS = {path.stem: path.read_text(encoding="utf-8") for path in sorted(_MODULES)}
 """Of the machines, as they are imported: a file may change while tests run."""
 _GIVEN = ("arguments", "memory", "program")

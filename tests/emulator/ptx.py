@@ -3,8 +3,7 @@
 The text is what NVRTC makes of the kernel's very source, so bounds, alignment, shuffles and barriers are the kernel's.
 Of divided threads those at the smallest address go first, a basic block at a time, so that they meet again.
 Raises `Fault` where hardware would fail or give an undefined value, and `NotImplementedError` for an instruction that
-the kernels under test do not use. Of races it sees one kind: a read of shared memory before the barrier that follows
-its writing. Semantics: PTX ISA 9.0, chapter 9.7.
+the kernels under test do not use. Semantics: PTX ISA 9.0, chapter 9.7.
 """
 
 from __future__ import annotations
@@ -20,28 +19,16 @@ from typing import Any
 import numpy as np
 from ladder.model.files import sha256
 
+from emulator.formats import TYPES, Array, conversion
 from emulator.outcomes import Fault, run_or_recall
 
-Array = np.ndarray[Any, Any]
 Act = Callable[[Array], None]
 """Carries out an instruction in the threads of a mask."""
 
 UNSET = 0x7FC0DEAD
 """What memory holds that nobody has written: a NaN, and no plausible sum."""
-_TYPES: dict[str, Any] = {
-    "u32": np.uint32,
-    "s32": np.int32,
-    "b32": np.uint32,
-    "f32": np.float32,
-    "u64": np.uint64,
-    "s64": np.int64,
-    "b64": np.uint64,
-    "u16": np.uint16,
-    "s16": np.int16,
-    "b16": np.uint16,
-    "f64": np.float64,
-    "pred": np.bool_,
-}
+RANK_SHIFT = 24
+"""Shared memory of a block is smaller than 2^24 bytes, so that its rank in a cluster fits above an address."""
 _BITS: dict[int, tuple[Any, int]] = {
     1: (np.bool_, 0),
     2: (np.uint16, 0x7FFF),
@@ -52,28 +39,69 @@ _BITS: dict[int, tuple[Any, int]] = {
 _LINE = re.compile(r"(?:@(!?)(%p\d+)\s+)?([a-z][\w.:]*)\s*(.*);")
 _OPERAND = re.compile(r"\{[^}]*\}|\[[^\]]*\]|[^,\s]+")
 _ENTRY = re.compile(r"\.entry (\w+)\((.*?)\)(.*?)\{\n(.*)\n\}", re.DOTALL)
+_PARAMETER = re.compile(r"\.param (?:\.align (\d+) )?\.\w+ (\w+)(?:\[(\d+)\])?")
 _SHARED = re.compile(r"\.shared \.align (\d+) \.(?:b8 (\w+)\[(\d+)\]|[bfsu]\d+ (\w+));")
+_EXTERN = re.compile(r"\.extern \.shared \.align (\d+) \.b8 (\w+)\[\];")
+_SCOPE = re.compile(r"^\s*\{(.*?)\}\s*$", re.DOTALL | re.MULTILINE)
+_OWN = re.compile(r"\.reg \.\w+\s+%?(\w+);")
+_MAP_ALIGNMENT = "64"
+registers_in = functools.cache(re.compile(r"%\w+").findall)
+"""Registers in an operand."""
 
-_ARITHMETIC: dict[str, Callable[[Array, Array], Array]] = {
+
+def _exponential(x: Array) -> Array:
+    exact = np.exp2(x.astype(np.float64))
+    return np.where(exact < 2.0**-126, 0, exact).astype(np.float32)
+
+
+def _insert(new: Array, old: Array, at: Array, width: Array) -> Array:
+    wide = np.uint64
+    kept = ((wide(1) << width.astype(wide)) - wide(1)) << at.astype(wide)
+    return np.asarray((old & ~kept | new.astype(wide) << at & kept).astype(np.uint32))
+
+
+def _permute(low: Array, high: Array, chosen: Array) -> Array:
+    """Bytes of two words, by numbers of four bits."""
+    both = np.stack([low, high], axis=-1).view(np.uint8)
+    places = np.stack([chosen >> 4 * at & 7 for at in range(4)], axis=-1)
+    return np.take_along_axis(both, places, axis=-1).view(np.uint32)[:, 0]
+
+
+_FUNCTIONS: dict[str, Callable[..., Array]] = {
+    "abs": np.abs,
     "add": np.add,
     "add.rn": np.add,
-    "div": np.floor_divide,
-    "div.rn": np.divide,
-    "rem": np.remainder,
-    "sub": np.subtract,
-    "mul": np.multiply,
-    "mul.lo": np.multiply,
     "and": np.bitwise_and,
+    "bfi": _insert,
+    "div": lambda left, right: (left - np.fmod(left, right)) // right,
+    "div.rn": np.divide,
+    "ex2.approx": lambda x: np.exp2(x.astype(np.float64)).astype(np.float32),
+    "ex2.approx.ftz": _exponential,
+    "fma.rn": lambda left, right, add: (
+        np.multiply(left, right, dtype=np.float64) + add
+    ).astype(left.dtype),
+    "lg2.approx": lambda x: np.log2(x.astype(np.float64)).astype(np.float32),
+    "max": np.fmax,  # of a number and NaN the number, as PTX has it
+    "min": np.fmin,
+    "mul": np.multiply,
+    "neg": np.negative,
+    "not": np.invert,
     "or": np.bitwise_or,
+    "prmt": _permute,
+    "rcp.rn": np.reciprocal,
+    "rem": np.fmod,
+    "sqrt.rn": np.sqrt,
+    "sub": np.subtract,
     "xor": np.bitwise_xor,
-    "min": np.fmin,  # of a number and NaN the number, as PTX has it
-    "max": np.fmax,
 }
-_SHIFTS: dict[str, Callable[[Array, Array], Array]] = {
+"""Of operands of one type."""
+_BY_NUMBER: dict[str, Callable[[Array, Array], Array]] = {
+    # By the width or more NumPy shifts as PTX does.
     "shl": np.left_shift,
     "shr": np.right_shift,
+    "mapa": lambda address, rank: address | rank << RANK_SHIFT,
 }
-"""By the width or more NumPy shifts as PTX does."""
+"""Of a number of some type and a u32."""
 _COMPARE: dict[str, Callable[[Array, Array], Array]] = {
     "eq": np.equal,
     "ne": np.not_equal,
@@ -90,9 +118,13 @@ _COMPARE: dict[str, Callable[[Array, Array], Array]] = {
     "geu": lambda left, right: ~(left < right),
     "num": lambda left, right: (left == left) & (right == right),
 }
-
-
-_COUNT = re.compile(r"atom\.(relaxed|acq_rel)\.gpu\.global\.(inc|add)\.u32")
+_ATOMIC: dict[str, Callable[[Any, Any], Any]] = {
+    "add": np.add,
+    "exch": lambda held, given: given,
+    "inc": lambda held, limit: 0 if held >= limit else held + 1,
+    "max": np.maximum,
+}
+"""What an atomic leaves in memory, of what it holds and what is given."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,8 +170,20 @@ def _instruction(line: str) -> tuple[str | None, bool, str, tuple[str, ...]]:
     return guard, not inverted, opcode, tuple(_OPERAND.findall(operands))
 
 
-def parse(text: str) -> Program:
-    """The one entry of a PTX module."""
+def _without_scope(scope: re.Match[str]) -> str:
+    """What stands in braces, its own registers under names that no others have."""
+    inside = _OWN.sub("", scope[1])
+    for name in _OWN.findall(scope[1]):
+        inside = re.sub(rf"(?<![\w.])%?{name}(?![\w.])", f"%own_{name}", inside)
+    return inside
+
+
+@functools.lru_cache(maxsize=32)
+def parse(text: str, dynamic_bytes: int) -> Program:
+    """The one entry of a PTX module that has `dynamic_bytes` of dynamic shared memory.
+
+    A tensor map is an argument; of other structures each 8 bytes are.
+    """
     entry = _ENTRY.search(text)
     assert entry is not None, "the module has no entry"
     shared = {}
@@ -147,17 +191,30 @@ def parse(text: str) -> Program:
     for alignment, array, count, scalar in _SHARED.findall(text):
         shared[array or scalar] = size = -(-size // int(alignment)) * int(alignment)
         size += int(count or alignment)  # a number is aligned to its size
+    dynamic = _EXTERN.findall(text)
+    for alignment, _ in dynamic:
+        size = -(-size // int(alignment)) * int(alignment)
+    shared |= {name: size for _, name in dynamic}
     blocks: list[list[Instruction]] = [[]]
     labels: dict[str, int] = {}
-    for line in (line.split("//")[0].strip() for line in entry[4].splitlines()):
+    body = _SCOPE.sub(_without_scope, entry[4])
+    for line in (line.split("//")[0].strip() for line in body.splitlines()):
         if line.endswith(":"):
             blocks.append([])
             labels[line[:-1]] = len(blocks) - 1
         elif line and not line.startswith("."):
             blocks[-1].append(Instruction(*_instruction(line)))
-    parameters = tuple(re.findall(r"\.param \S+ (\w+)", entry[2]))
+    parameters: list[str] = []
+    for alignment, name, count in _PARAMETER.findall(entry[2]):
+        step = int(count) if alignment == _MAP_ALIGNMENT else 8
+        parameters.append(name)
+        parameters += [f"{name}+{at}" for at in range(step, int(count or 0), step)]
     return Program(
-        tuple(tuple(block) for block in blocks), labels, parameters, shared, size
+        tuple(tuple(block) for block in blocks),
+        labels,
+        tuple(parameters),
+        shared,
+        size + dynamic_bytes,
     )
 
 
@@ -217,12 +274,10 @@ class Machine:
             ]
             for place, name in enumerate(program.parameters)
         }
-        shape = (int(np.sum(blocks)), max(program.shared_bytes // 4, 1))
-        self.shared = np.full(shape, UNSET, np.uint32)
-        # Who wrote a shared word between which barriers.
-        self.writer = np.full(shape, -1, np.int32)
-        self.written = np.full(shape, -1, np.int32)
-        self.barriers = np.zeros(shape[0], np.int64)
+        # Rows of whole 8 bytes.
+        words = max(-(-program.shared_bytes // 8) * 2, 2)
+        self.shared = np.full((int(np.sum(blocks)), words), UNSET, np.uint32)
+        self.barriers = np.zeros(len(self.shared), np.int64)
 
     def run(self) -> None:
         """Every thread to its end, unless it is known what that comes to."""
@@ -269,7 +324,7 @@ class Machine:
         if operand[0] == "%":
             if (held := self.registers.get(operand)) is None:
                 raise Fault(f"the register {operand} is read before it is written")
-            found = held.view(_TYPES[kind])
+            found = held.view(TYPES[kind])
             return (
                 found
                 if len(found) == self.count
@@ -277,7 +332,7 @@ class Machine:
             )
         if (constant := self.constants.get((operand, kind))) is not None:
             return constant
-        dtype = np.dtype(_TYPES[kind])
+        dtype = np.dtype(TYPES[kind])
         if operand.startswith(("0f", "0d")):
             number = int(operand[2:], 16)
         else:
@@ -334,10 +389,9 @@ class Machine:
 
     def _decode(self, step: Instruction) -> Act:
         """How to carry out an instruction, asked once: its operands are the registers that were written until then."""
+        operation, _, kind = step.opcode.rpartition(".")
         name, *modifiers = step.opcode.split(".")
-        kind = modifiers[-1] if modifiers else ""
-        to, *others = step.operands
-        operation = name if len(modifiers) < 2 else f"{name}.{modifiers[0]}"
+        to, *others = step.operands or ("",)
         if step.opcode.startswith("ld.param"):
             bits = self.arguments[others[0].strip("[]")]
             if not kind.endswith("64"):
@@ -349,12 +403,18 @@ class Machine:
             return self._move(name, modifiers, step.operands)
         if step.opcode == "bar.sync":
             return self._barrier
-        if _COUNT.fullmatch(step.opcode):
-            return partial(self._count, step)
+        if step.opcode == "bar.red.or.pred":
+            return partial(self._any_of_block, step.operands)
+        if name == "atom":
+            return partial(self._atomic, step)
         if step.opcode == "activemask.b32":
             return partial(self._active, to)
-        if name == "shfl" and kind == "b32":
+        if name == "shfl":
             return partial(self._shuffle, modifiers[1], step.operands)
+        if step.opcode == "vote.sync.any.pred":
+            return partial(self._any_of_warp, step.operands)
+        if name == "membar":
+            return lambda mask: None
         if name == "setp":
             return self._sets(to, _COMPARE[modifiers[0]], others, [kind] * 2)
         if name == "selp":
@@ -364,155 +424,201 @@ class Machine:
                 others,
                 [kind, kind, "pred"],
             )
+        if name == "mov" and "{" in to:
+            return self._split(registers_in(to), others[0], kind)
+        if name == "mov" and "{" in others[0]:
+            return self._join(to, registers_in(others[0]), kind)
         if name in ("mov", "cvta"):
-            return self._sets(to, lambda value: value, others, [kind])
-        if name == "cvt" and modifiers[0][0] in "us" and modifiers[1][0] in "us":
-            return self._sets(
-                to, lambda value: value.astype(_TYPES[modifiers[0]]), others, [kind]
-            )
-        if (
-            name in ("mul", "mad")
-            and modifiers[0] in ("hi", "wide", "lo")
-            and kind.endswith("32")
-        ):
-            return self._product(modifiers[0], kind, to, others)
-        if name in _SHIFTS:
-            shift = _SHIFTS[name]  # the count is a u32 whatever is shifted
+            return self._sets(to, np.asarray, others, [kind])
+        if name == "cvt":
             return self._sets(
                 to,
-                lambda value, count: shift(value, count.astype(value.dtype)),
+                conversion(modifiers),
+                others,
+                [kind if kind in TYPES else "b16"] * len(others),
+            )
+        if name in ("mul", "mad") and modifiers[0] in ("hi", "wide", "lo"):
+            return self._product(modifiers[0], kind, to, others)
+        if name in _BY_NUMBER:
+            function = _BY_NUMBER[name]
+            return self._sets(
+                to,
+                lambda value, number: function(value, number.astype(value.dtype)),
                 others,
                 [kind, "u32"],
             )
-        if operation in _ARITHMETIC:
-            return self._sets(to, _ARITHMETIC[operation], others, [kind] * 2)
+        if operation in _FUNCTIONS:
+            kinds = [kind] * len(others)
+            return self._sets(to, _FUNCTIONS[operation], others, kinds)
         raise NotImplementedError(f"{step.opcode} {', '.join(step.operands)}")
 
+    def _split(self, parts: Sequence[str], source: str, kind: str) -> Act:
+        """Of a register two of half its width."""
+        value = self._value(source, kind)
+        half = TYPES[f"u{4 * value.itemsize}"]
+
+        def split(mask: Array) -> None:
+            for part, bits in zip(
+                parts, value.view(half).reshape(-1, 2).T, strict=True
+            ):
+                self._set(part, bits, mask)
+
+        return split
+
+    def _join(self, to: str, parts: Sequence[str], kind: str) -> Act:
+        """Of two registers one of twice their width."""
+        half = f"b{int(kind[1:]) // 2}"
+
+        def join(low: Array, high: Array) -> Array:
+            return np.stack([low, high], axis=-1).view(TYPES[kind])[:, 0]
+
+        return self._sets(to, join, parts, [half] * 2)
+
     def _product(self, part: str, kind: str, to: str, operands: list[str]) -> Act:
-        wide = {"s32": np.int64, "u32": np.uint64}[kind]
-        shift = 32 if part == "hi" else 0
-        sort = kind.replace("32", "64") if part == "wide" else kind
+        bits = int(kind[1:])
+        wide = f"{kind[0]}{2 * bits}"
+        sort = wide if part == "wide" else kind
 
         def product(left: Array, right: Array, add: Any = 0) -> Array:
-            return np.asarray(
-                (left.astype(wide) * right >> shift).astype(_TYPES[sort]) + add
-            )
+            if part == "lo":
+                return np.asarray(left * right + add)
+            whole = left.astype(TYPES[wide]) * right
+            if part == "hi":
+                whole >>= bits
+            return np.asarray(whole.astype(TYPES[sort]) + add)
 
         return self._sets(to, product, operands, [kind, kind, sort][: len(operands)])
 
+    # Memory.
+
     def _move(self, name: str, modifiers: list[str], operands: tuple[str, ...]) -> Act:
-        kind = modifiers[-1]
-        space = modifiers[0]
-        place, data = operands[::-1] if name == "ld" else operands
-        if space not in ("global", "shared") or not kind.endswith("32"):
+        """Loads or stores a number or several that lie side by side."""
+        loads = name == "ld"
+        is_global = "global" in modifiers
+        if not is_global and "shared" not in modifiers:
             raise NotImplementedError(f"{name}.{'.'.join(modifiers)}")
-        names = re.findall(r"%?\w+", data)
-        (base, offset) = self._place(place)
-        access = self._global if space == "global" else self._in_shared
+        size = int(modifiers[-1][1:]) // 8
+        place, data = operands[::-1] if loads else operands
+        base, offset = self._place(place)
+        held = max(size, 2)  # bytes of a register
         registers = [
-            self._register(one, 4) if name == "ld" else self._value(one, "u32")
-            for one in names
+            self._register(one, held) if loads else self._value(one, f"u{8 * held}")
+            for one in re.findall(r"-?%?\w+", data)
         ]
         count = np.arange(len(registers))[:, None]
+        whole = size * len(registers)
+        words = np.arange(-(-whole // 4))[:, None]
+        check = self._check_global if is_global else self._check_shared
+        room = self.memory.words if is_global else self.shared.reshape(-1)
+        numbers = room.view(f"u{size}")
+        row = 0 if is_global else 4 * self.shared.shape[1]
 
         def move(mask: Array) -> None:
             thread = np.flatnonzero(mask)
             at = base[thread].astype(np.int64) + offset
-            if (at % (4 * len(registers))).any():
+            if (at % whole).any():
                 raise Fault(f"{name}.{'.'.join(modifiers)}: misaligned address")
-            given = (
-                None if name == "ld" else np.stack([one[thread] for one in registers])
-            )
-            found = access(at // 4 + count, given, thread)
-            for register, loaded in zip(
-                registers, () if found is None else found, strict=False
-            ):
-                register[thread] = loaded
+            check(at // 4 + words, thread, writes=not loads)
+            places = (at + row * self.block[thread]) // size + count
+            if loads:
+                for register, number in zip(registers, numbers[places], strict=True):
+                    register[thread] = number
+            else:
+                numbers[places] = np.stack([one[thread] for one in registers])
 
         return move
 
-    def _global(self, word: Array, value: Array | None, thread: Array) -> Array | None:
-        """Reads words of threads, along the last axis, or writes them where there is a value."""
-        owner = self.memory.readable if value is None else self.memory.writable
+    def _check_global(self, word: Array, thread: Array, *, writes: bool) -> None:
+        """Refuses accesses of threads, along the last axis, to words that are not theirs."""
+        owner = self.memory.writable if writes else self.memory.readable
         inside = (word >= 0) & (word < len(owner))
         bad = ~inside | (owner[np.where(inside, word, 0)] != self.launch[thread])
         if bad.any():
             wrong = thread[bad.reshape(-1, len(thread)).any(axis=0)]
             launch = int(self.launch[wrong[0]])
-            doing = "reads" if value is None else "writes"
+            doing = "writes" if writes else "reads"
             raise Fault(
                 f"launch {launch} {doing} outside of its buffer, in {len(wrong)} threads"
             )
-        if value is None:
-            return np.asarray(self.memory.words[word])
-        self.memory.words[word] = value
-        return None
 
-    def _count(self, step: Instruction, mask: Array) -> None:
-        """One thread after the other takes a number and leaves a larger one; `inc` leaves 0 behind its limit."""
-        to, address, given = step.operands
-        words = self._address(address) // 4
-        numbers = self._value(given, "u32")
-        before = np.zeros(self.count, np.uint32)
-        for thread in self._in_turn(mask):
-            one = np.asarray([thread])
-            word = words[thread : thread + 1]
-            (held,) = Machine._global(self, word, None, one)  # type: ignore[misc]
-            before[thread] = held
-            after = held + numbers[thread]
-            if ".inc." in step.opcode:
-                after = 0 if held >= numbers[thread] else held + 1
-            Machine._global(self, word, np.asarray([after], np.uint32), one)
-            self._has_counted(step.opcode, int(word[0]), int(thread))
-        self._set(to, before, mask)
-
-    def _in_turn(self, mask: Array) -> Array:
-        """The order in which threads count."""
-        return np.flatnonzero(mask)
-
-    def _has_counted(self, opcode: str, word: int, thread: int) -> None:
-        """What follows from that for who may read what."""
+    def _check_shared(self, word: Array, thread: Array, *, writes: bool) -> None:
+        """The same in the shared memory of the threads' blocks."""
+        if ((word < 0) | (word >= self.program.shared_bytes // 4)).any():
+            raise Fault("an access outside of shared memory")
 
     def _in_shared(
         self, word: Array, value: Array | None, thread: Array
     ) -> Array | None:
-        """The same in the shared memory of the threads' blocks."""
+        """Reads words in the shared memory of the threads' blocks, or writes them where there is a value."""
+        self._check_shared(word, thread, writes=value is not None)
         block = self.block[thread]
-        if ((word < 0) | (word >= self.program.shared_bytes // 4)).any():
-            raise Fault("an access outside of shared memory")
         if value is None:
-            fresh = self.written[block, word] == self.barriers[block]
-            if (fresh & (self.writer[block, word] != thread)).any():
-                raise Fault(
-                    "shared memory is read before the barrier that follows its writing"
-                )
             return np.asarray(self.shared[block, word])
         self.shared[block, word] = value
-        self.writer[block, word] = thread
-        self.written[block, word] = self.barriers[block]
         return None
 
+    def _atomic(self, step: Instruction, mask: Array) -> None:
+        """One thread after the other takes a number and leaves another one."""
+        *modifiers, operation, kind = step.opcode.split(".")
+        to, place, by = step.operands
+        given = self._value(by, kind)
+        address = self._address(place)
+        before = np.zeros(self.count, given.dtype)
+        change = _ATOMIC[operation]
+        is_global = "global" in modifiers
+        for thread in self._in_turn(mask).tolist():
+            word = int(address[thread]) // 4
+            if is_global:
+                Machine._check_global(
+                    self, np.asarray([word]), np.asarray([thread]), writes=True
+                )
+            self._is_counted(step.opcode, word, thread)
+            words = self.memory.words if is_global else self.shared[self.block[thread]]
+            cell = words[word:][: given.itemsize // 4].view(given.dtype)
+            before[thread] = cell[0]
+            cell[0] = change(cell[0], given[thread])
+        if to != "_":
+            self._set(to, before, mask)
+
+    def _in_turn(self, mask: Array) -> Array:
+        """The order in which threads carry out an atomic."""
+        return np.flatnonzero(mask)
+
+    def _is_counted(self, opcode: str, word: int, thread: int) -> None:
+        """What follows from an atomic for who may read what."""
+
+    # Threads of a warp and of a block.
+
+    def _whole(self, mask: Array, size: int, what: str) -> Array:
+        """Which groups of `size` threads carry out an instruction, each as a whole; `what` is wrong otherwise."""
+        groups = mask.reshape(-1, size)
+        if (groups.any(axis=1) != groups.all(axis=1)).any():
+            raise Fault(what)
+        return groups.all(axis=1)
+
     def _barrier(self, mask: Array) -> None:
-        here = mask.reshape(-1, self.threads)
-        if (here.any(axis=1) != here.all(axis=1)).any():
-            raise Fault("a barrier that not all threads of a block reach")
-        self.barriers[here.all(axis=1)] += 1
+        what = "a barrier that not all threads of a block reach"
+        self.barriers[self._whole(mask, self.threads, what)] += 1
+
+    def _any_of_block(self, operands: tuple[str, ...], mask: Array) -> None:
+        self._barrier(mask)
+        given = self._value(operands[2], "pred").reshape(-1, self.threads)
+        self._set(operands[0], given.any(axis=1).repeat(self.threads), mask)
 
     def _refuse_parts_of_warps(self, members: str, mask: Array) -> None:
-        warps = mask.reshape(-1, 32)
         if (self._value(members, "u32")[mask] != 0xFFFFFFFF).any():
             raise Fault("a shuffle or a vote that does not name all lanes")
-        if (warps.any(axis=1) != warps.all(axis=1)).any():
-            raise Fault("a shuffle or a vote that not all lanes of a warp reach")
+        self._whole(mask, 32, "a shuffle or a vote that not all lanes of a warp reach")
+
+    def _any_of_warp(self, operands: tuple[str, ...], mask: Array) -> None:
+        self._refuse_parts_of_warps(operands[2], mask)
+        lanes = self._value(operands[1], "pred").reshape(-1, 32)
+        self._set(operands[0], lanes.any(axis=1).repeat(32), mask)
 
     def _active(self, to: str, mask: Array) -> None:
         """A bit for each lane of the warp that runs this instruction."""
-        bits = np.where(
-            mask.reshape(-1, 32),
-            np.uint32(1) << np.arange(32, dtype=np.uint32),
-            np.uint32(0),
-        )
-        self._set(to, np.bitwise_or.reduce(bits, axis=1).repeat(32), mask)
+        lanes = np.packbits(mask.reshape(-1, 32), axis=1, bitorder="little")
+        self._set(to, lanes.view(np.uint32).repeat(32), mask)
 
     def _shuffle(self, mode: str, operands: tuple[str, ...], mask: Array) -> None:
         to, value, source, clamp, members = operands

@@ -1,17 +1,18 @@
-"""Runs the PTX of a tensor-core kernel on the CPU: Machine with cp.async, ldmatrix, mma, WMMA and 16-bit numbers.
+"""Runs the PTX of a tensor-core kernel on the CPU: Machine with cp.async, ldmatrix, mma and WMMA.
 
 A copy of cp.async lands when its thread waits for its group, or at once (`landing`): a kernel must be right either way.
-What lanes of a warp write for each other needs a barrier of the block or of the warp in between, and so does what they
-read and others overwrite. Fragments of mma lie as PTX ISA 9.0, 9.7.15.5 says; those of WMMA are unspecified, so here
-they lie as no hardware has them. Sums are fp64 within an instruction and rounded once to the accumulator's type.
-With `notes` a machine collects `accesses`: what the bank model says of each access to shared memory by a whole warp.
+What threads write to shared memory for each other needs a barrier of the block in between, or of the warp within one,
+and so does what they read and others overwrite. Fragments of mma lie as PTX ISA 9.0, 9.7.15.5 says; those of WMMA are
+unspecified, so here they lie as no hardware has them. Sums are fp64 within an instruction and rounded once to the
+accumulator's type. With `notes` a machine collects `accesses`: what the bank model says of each access to shared
+memory by a whole warp.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import re
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,33 +21,21 @@ import numpy as np
 from compiling import compile_ptx
 from ladder.build.banks import BANKS, matrix_wavefronts, wavefronts
 
-from emulator.ptx import UNSET, Act, Array, Fault, Instruction, Machine, Program, parse
+from emulator.formats import HALVES, from_bits, to_bits
+from emulator.ptx import (
+    UNSET,
+    Act,
+    Array,
+    Fault,
+    Instruction,
+    Machine,
+    Program,
+    parse,
+    registers_in,
+)
 
 _ROW = 4 * BANKS  # bytes
-_HALVES = ("u16", "b16", "s16")
 _NOTED = re.compile(r"(ld|st)\.shared\.|(ld|st)matrix\.|cp\.async\.c[ag]\.")
-_EXTERN = re.compile(r"\.extern \.shared \.align (\d+) \.b8 (\w+)\[\];")
-_ANY = re.compile(
-    r"\{\s*\.reg \.pred\s+%p1;\s*\.reg \.pred\s+%p2;\s*(setp\.ne\.u32\s+)%p1(.*?bar\.red\.or\.pred\s+)%p2, 0, %p1;"
-    r"(\s*selp\.u32\s+%r\d+, 1, 0, )%p2;\s*\}",
-    re.DOTALL,
-)
-"""What __syncthreads_or becomes, with registers of its own."""
-_BRACES = re.compile(r"\{\s*([a-z][\w.]*\s[^{};]*(?:\{[^{}]*\}[^{};]*)*;)\s*\}")
-
-
-@functools.lru_cache(maxsize=32)
-def parse_tensor(text: str, dynamic_bytes: int) -> Program:
-    """The one entry of a PTX module that has `dynamic_bytes` of dynamic shared memory."""
-    text = _ANY.sub(r"\1%given\2%anyone, 0, %given;\3%anyone;", text)
-    program = parse(_BRACES.sub(r"\1", text))
-    begin = program.shared_bytes
-    for alignment, _ in _EXTERN.findall(text):
-        begin = -(-begin // int(alignment)) * int(alignment)
-    dynamic = {name: begin for _, name in _EXTERN.findall(text)}
-    return dataclasses.replace(
-        program, shared=program.shared | dynamic, shared_bytes=begin + dynamic_bytes
-    )
 
 
 @functools.cache
@@ -54,30 +43,26 @@ def compiled_program(
     source: Path, entry: str, include: Path, dynamic_bytes: int
 ) -> Program:
     """The program of a kernel's source, compiled once per test process."""
-    return parse_tensor(compile_ptx(source, entry, [include]), dynamic_bytes)
+    return parse(compile_ptx(source, entry, [include]), dynamic_bytes)
 
 
-HALVES = ("bf16", "fp16", "fp16_acc16", "f16")
-"""Types of 16 bits, as the package names them, and "f16" as PTX does."""
+@dataclass
+class Groups:
+    """Asynchronous work that has not been done: what was started since the last commit, and committed groups of it."""
 
+    started: list[Any] = field(default_factory=list)
+    committed: list[list[Any]] = field(default_factory=list)
 
-def to_bits(values: Array, element: str) -> Array:
-    """Bits of fp32 values in one of `HALVES`, rounded to nearest even."""
-    assert element in HALVES, element
-    if element != "bf16":
-        return values.astype(np.float16).view(np.uint16)
-    bits = np.ascontiguousarray(values, np.float32).view(np.uint32).astype(np.uint64)
-    rounded = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16
-    return np.where(np.isnan(values), 0x7FFF, rounded).astype(np.uint16)
+    def commit(self) -> None:
+        self.committed.append(self.started)
+        self.started = []
 
-
-def from_bits(bits: Array, element: str) -> Array:
-    """fp32 values of bits of one of `HALVES`."""
-    assert element in HALVES, element
-    bits = np.ascontiguousarray(bits, np.uint16)
-    if element != "bf16":
-        return bits.view(np.float16).astype(np.float32)
-    return (bits.astype(np.uint32) << 16).view(np.float32)
+    def wait(self, pending: int) -> list[Any]:
+        """What is done where at most `pending` groups stay, in its order."""
+        done = max(0, len(self.committed) - pending)
+        ended = self.committed[:done]
+        self.committed = self.committed[done:]
+        return [one for group in ended for one in group]
 
 
 @functools.cache
@@ -95,12 +80,9 @@ def width_of(step: Instruction) -> int:
     """Bytes that a lane loads, stores or copies."""
     if step.opcode.startswith("cp"):
         return int(step.operands[2])
-    _, *modifiers = step.opcode.split(".")
-    vector = 1
-    for modifier in modifiers:
-        if modifier in ("v2", "v4"):
-            vector = int(modifier[1])
-    return vector * int(modifiers[-1][1:]) // 8
+    *_, vector, kind = step.opcode.split(".")
+    count = int(vector[1:]) if vector in ("v2", "v4") else 1
+    return count * int(kind[1:]) // 8
 
 
 class TensorMachine(Machine):
@@ -109,14 +91,17 @@ class TensorMachine(Machine):
     def __init__(self, *launch: Any, landing: str = "wait") -> None:
         super().__init__(*launch)
         self.landing = landing
-        self.open: list[tuple[Array, Array, Array]] = []
-        self.groups: list[list[tuple[Array, Array, Array]]] = []
+        # Copies: threads, first words, and what is copied.
+        self.copies = Groups()
         self.warp_barriers = np.zeros(self.count // 32, np.int64)
-        self.written_in_warp = np.full(self.shared.shape, -1, np.int32)
-        # Who read a shared word last (of several threads one) and between which barriers.
-        self.reader = np.full(self.shared.shape, -1, np.int32)
-        self.read = np.full(self.shared.shape, -1, np.int32)
-        self.read_in_warp = np.full(self.shared.shape, -1, np.int32)
+        # Who wrote a shared word, and between which barriers of the block and of the warp.
+        self.writer, self.written, self.written_in_warp = (
+            np.full(self.shared.shape, -1, np.int32) for _ in range(3)
+        )
+        # Who read it last (of several threads one), in the same way.
+        self.reader, self.read, self.read_in_warp = (
+            np.full(self.shared.shape, -1, np.int32) for _ in range(3)
+        )
         self.lane = np.arange(self.count) % 32
         self.notes = False
         # Opcode, lowest address and wavefronts of a warp: all warps have the same layout.
@@ -146,26 +131,12 @@ class TensorMachine(Machine):
     # Instructions.
 
     def _decode(self, step: Instruction) -> Act:
-        opcode = step.opcode
         operands = step.operands
-        name, *modifiers = opcode.split(".")
-        kind = modifiers[-1] if modifiers else ""
-        to, *others = operands or ("",)
-        if opcode == "fma.rn.f32":
-            return self._sets(
-                to,
-                lambda left, right, add: (
-                    np.multiply(left, right, dtype=np.float64) + add
-                ).astype(np.float32),
-                others,
-                ["f32"] * 3,
-            )
-        if name in ("ld", "st") and kind in _HALVES:
-            return self._move_halves(name, modifiers, operands)
-        if opcode == "bar.warp.sync":
+        name, *modifiers = step.opcode.split(".")
+        if step.opcode == "bar.warp.sync":
             return self._warp_barrier
         if name == "cp":
-            return partial(self._copy, opcode, operands)
+            return partial(self._copy, step.opcode, operands)
         if name == "ldmatrix":
             return partial(
                 self._load_matrices, operands, transposed="trans" in modifiers
@@ -174,164 +145,11 @@ class TensorMachine(Machine):
             return partial(self._multiply, modifiers, operands)
         if name == "wmma":
             return partial(self._wmma, modifiers, operands)
-        if name == "mov" and "{" in to + others[0]:
-            return self._move_parts(to, others[0], kind)
-        if opcode in (
-            "ex2.approx.f32",
-            "ex2.approx.ftz.f32",
-            "lg2.approx.f32",
-            "rcp.rn.f32",
-        ):
-            functions = {"ex2": np.exp2, "lg2": np.log2, "rcp": np.reciprocal}
-            function = functions[name]
-
-            def approximate(given: Array) -> Array:
-                exact = function(given.astype(np.float64))
-                exact[(exact < 2.0**-126) & ("ftz" in modifiers)] = 0
-                return np.asarray(exact.astype(np.float32))
-
-            return self._sets(to, approximate, others, ["f32"])
-        if name in ("neg", "abs"):
-            return self._sets(
-                to, np.negative if name == "neg" else np.abs, others, [kind]
-            )
-        if opcode == "vote.sync.any.pred":
-            return partial(self._vote, operands)
-        if name == "not":
-            return self._sets(to, np.invert, others, [kind])
-        if opcode == "bfi.b32":
-
-            def insert(new: Array, old: Array, at: Array, width: Array) -> Array:
-                field = (
-                    (np.uint64(1) << width.astype(np.uint64)) - np.uint64(1)
-                ) << at.astype(np.uint64)
-                return np.asarray(
-                    (old & ~field | new.astype(np.uint64) << at & field).astype(
-                        np.uint32
-                    )
-                )
-
-            return self._sets(to, insert, others, ["u32"] * 4)
-        if opcode == "prmt.b32":
-
-            def permute(low: Array, high: Array, chosen: Array) -> Array:
-                both = low | high.astype(np.uint64) << np.uint64(32)
-                eight = np.uint64(8)
-                places = (
-                    chosen.astype(np.uint64) >> np.uint64(4 * at) & np.uint64(7)
-                    for at in range(4)
-                )
-                taken = (both >> eight * place & np.uint64(255) for place in places)
-                found = sum(
-                    (byte << np.uint64(8 * at) for at, byte in enumerate(taken)),
-                    np.uint64(0),
-                )
-                return np.asarray(found).astype(np.uint32)
-
-            return self._sets(to, permute, others, ["u32"] * 3)
-        if opcode in ("div.s32", "rem.s32", "div.u32", "rem.u32"):
-
-            def divide(left: Array, right: Array) -> Array:
-                left = left.astype(np.int64)
-                right = right.astype(np.int64)
-                quotient = np.trunc(left / np.where(right == 0, 1, right)).astype(
-                    np.int64
-                )
-                result = quotient if name == "div" else left - quotient * right
-                return np.asarray(
-                    result.astype(np.int32 if kind == "s32" else np.uint32)
-                )
-
-            return self._sets(to, divide, others, [kind] * 2)
-        if name == "cvt" and "16" in "".join(modifiers):
-            return self._convert(modifiers, to, others)
         return super()._decode(step)
 
-    def _move_parts(self, to: str, source: str, kind: str) -> Act:
-        """Of two registers of half the width one, or the other way."""
-        bits = int(kind[1:]) // 2
-        if "{" in source:
-            parts = re.findall(r"%\w+", source)
-            sort = np.uint64 if bits == 32 else np.uint32
-            return self._sets(
-                to,
-                lambda low, high: low | high.astype(sort) << sort(bits),
-                parts,
-                [f"b{bits}"] * 2,
-            )
-        value = self._value(source, kind)
-        half = np.uint32 if bits == 32 else np.uint16
-
-        def split(mask: Array) -> None:
-            for place, part in enumerate(re.findall(r"%\w+", to)):
-                self._set(
-                    part, (value >> value.dtype.type(bits * place)).astype(half), mask
-                )
-
-        return split
-
-    def _vote(self, operands: tuple[str, ...], mask: Array) -> None:
-        self._refuse_parts_of_warps(operands[2], mask)
-        lanes = self._value(operands[1], "pred").reshape(-1, 32)
-        self._set(operands[0], lanes.any(axis=1).repeat(32), mask)
-
     def _warp_barrier(self, mask: Array) -> None:
-        warps = mask.reshape(-1, 32)
-        if (warps.any(axis=1) != warps.all(axis=1)).any():
-            raise Fault("a barrier that not all lanes of a warp reach")
-        self.warp_barriers[warps.all(axis=1)] += 1
-
-    def _convert(self, modifiers: list[str], to: str, operands: list[str]) -> Act:
-        *_, target, source = modifiers
-        if target in ("f16", "bf16") and source == "f32":
-            return self._sets(
-                to, lambda values: to_bits(values, target), operands, ["f32"]
-            )
-        if target == "f32" and source in ("f16", "bf16"):
-            return self._sets(
-                to, lambda bits: from_bits(bits, source), operands, ["b16"]
-            )
-        if (target, source) in (("u16", "u32"), ("u32", "u16"), ("u16", "u64")):
-            whole = {"u16": np.uint16, "u32": np.uint32}[target]
-            return self._sets(to, lambda value: value.astype(whole), operands, [source])
-        raise NotImplementedError(f"cvt.{'.'.join(modifiers)}")
-
-    def _move_halves(
-        self, name: str, modifiers: list[str], operands: tuple[str, ...]
-    ) -> Act:
-        """16-bit loads and stores, by way of the words they are part of."""
-        place, data = operands[::-1] if name == "ld" else operands
-        (base, offset), names = self._place(place), re.findall(r"%\w+", data)
-        access = self._global if modifiers[0] == "global" else self._in_shared
-        registers = [
-            self._register(one, 2) if name == "ld" else self._value(one, "u16")
-            for one in names
-        ]
-
-        def move(mask: Array) -> None:
-            thread = np.flatnonzero(mask)
-            at = base[thread].astype(np.int64) + offset
-            if (at % (2 * len(registers))).any():
-                raise Fault(f"{name}.{'.'.join(modifiers)}: misaligned address")
-            for place, register in enumerate(registers):
-                byte = at + 2 * place
-                if name == "ld":
-                    word = access(byte // 4, None, thread)
-                    assert word is not None
-                    register[thread] = (
-                        word >> (8 * (byte % 4)).astype(np.uint32) & 0xFFFF
-                    )
-                elif modifiers[0] == "global":
-                    # For the bounds.
-                    access(byte // 4, self.memory.words[byte // 4], thread)
-                    self.memory.words.view(np.uint16)[byte // 2] = register[thread]
-                else:
-                    block = self.block[thread]
-                    # For the bounds, and races.
-                    access(byte // 4, self.shared[block, byte // 4], thread)
-                    self.shared.view(np.uint16)[block, byte // 2] = register[thread]
-
-        return move
+        what = "a barrier that not all lanes of a warp reach"
+        self.warp_barriers[self._whole(mask, 32, what)] += 1
 
     def _ordered(
         self, last: Array, barrier: Array, in_warp: Array, block: Array, thread: Array
@@ -343,54 +161,35 @@ class TensorMachine(Machine):
         )
         return bool((by_block | by_warp).all())
 
-    def _in_shared(
-        self, word: Array, value: Array | None, thread: Array
-    ) -> Array | None:
+    def _check_shared(self, word: Array, thread: Array, *, writes: bool) -> None:
+        super()._check_shared(word, thread, writes=writes)
         block = self.block[thread]
-        if ((word < 0) | (word >= self.program.shared_bytes // 4)).any():
-            raise Fault("an access outside of shared memory")
-        if value is None:
-            at = block * self.shared.shape[1] + word
-            since = self.written.take(at), self.written_in_warp.take(at)
-            if not self._ordered(self.writer.take(at), *since, block, thread):
-                raise Fault(
-                    "shared memory is read before the barrier that follows its writing"
-                )
-            self.reader.put(at, thread)
-            self.read.put(at, self.barriers[block])
-            self.read_in_warp.put(at, self.warp_barriers[thread // 32])
-            return self.shared.take(at)
-        self._write_shared(block, word, value, thread)
-        return None
-
-    def _write_shared(
-        self, block: Array, word: Array, value: Array, thread: Array
-    ) -> None:
         at = block * self.shared.shape[1] + word
-        since = self.read.take(at), self.read_in_warp.take(at)
-        if not self._ordered(self.reader.take(at), *since, block, thread):
-            raise Fault(
-                "shared memory is overwritten before the barrier that follows its reading"
+        written = self.writer, self.written, self.written_in_warp
+        read = self.reader, self.read, self.read_in_warp
+        before, now = (read, written) if writes else (written, read)
+        last, barrier, in_warp = (one.take(at) for one in before)
+        if not self._ordered(last, barrier, in_warp, block, thread):
+            done, earlier = (
+                ("overwritten", "reading") if writes else ("read", "writing")
             )
-        self.shared.put(at, value)
-        self.writer.put(at, thread)
-        self.written.put(at, self.barriers[block])
-        self.written_in_warp.put(at, self.warp_barriers[thread // 32])
+            raise Fault(
+                f"shared memory is {done} before the barrier that follows its {earlier}"
+            )
+        who, between, in_warp = now
+        who.put(at, thread)
+        between.put(at, self.barriers[block])
+        in_warp.put(at, self.warp_barriers[thread // 32])
 
     # cp.async.
 
     def _copy(self, opcode: str, operands: tuple[str, ...], mask: Array) -> None:
         # All threads of a block copy, commit and wait together in these kernels, and launches alike.
         if opcode == "cp.async.commit_group":
-            self.groups.append(self.open)
-            self.open = []
+            self.copies.commit()
         elif opcode == "cp.async.wait_group":
-            pending = int(operands[0])
-            landed = self.groups[: len(self.groups) - pending]
-            self.groups = self.groups[max(0, len(self.groups) - pending) :]
-            for group in landed:
-                for copy in group:
-                    self._land(*copy)
+            for copy in self.copies.wait(int(operands[0])):
+                self._land(*copy)
         elif mask.any():
             to, source = (self._address(one)[mask] for one in operands[:2])
             whole = int(operands[2])
@@ -404,81 +203,60 @@ class TensorMachine(Machine):
             thread = np.flatnonzero(mask)
             words = np.zeros((whole // 4, len(to)), np.uint32)
             reads = size == whole
-            words[:, reads] = self._global(
-                source[reads] // 4 + np.arange(whole // 4)[:, None], None, thread[reads]
-            )
+            taken = source[reads] // 4 + np.arange(whole // 4)[:, None]
+            self._check_global(taken, thread[reads], writes=False)
+            words[:, reads] = self.memory.words[taken]
             copy = (thread, to // 4, words)
             if self.landing == "once":
                 self._land(*copy)
             else:
-                self.open.append(copy)
+                self.copies.started.append(copy)
 
     def _land(self, thread: Array, word: Array, values: Array) -> None:
-        if ((word < 0) | (word + len(values) > self.program.shared_bytes // 4)).any():
-            raise Fault("a copy outside of shared memory")
-        self._write_shared(
-            self.block[thread], word + np.arange(len(values))[:, None], values, thread
-        )
+        self._in_shared(word + np.arange(len(values))[:, None], values, thread)
 
     # Matrices of a warp.
 
     def _whole_warps(self, mask: Array) -> Array:
-        warps = mask.reshape(-1, 32)
-        if (warps.any(axis=1) != warps.all(axis=1)).any():
-            raise Fault("an instruction of a warp that not all lanes reach")
-        return np.flatnonzero(warps.all(axis=1))
+        """Threads of the warps that carry out an instruction."""
+        self._whole(mask, 32, "an instruction of a warp that not all lanes reach")
+        return np.flatnonzero(mask)
 
     def _load_matrices(
         self, operands: tuple[str, ...], mask: Array, *, transposed: bool
     ) -> None:
-        self._whole_warps(mask)
-        registers = re.findall(r"%\w+", operands[0])
-        thread = np.flatnonzero(mask)
+        thread = self._whole_warps(mask)
+        lane = self.lane[:32]
         address = self._address(operands[1]).reshape(-1, 32)
         if (address.reshape(-1)[mask] % 16).any():
             raise Fault("ldmatrix: misaligned row")
-        for matrix, register in enumerate(registers):
+        for matrix, register in enumerate(registers_in(operands[0])):
             rows = address[:, 8 * matrix : 8 * matrix + 8]
-            if transposed:
-                halves = []
-                for part in range(2):
-                    row = rows[:, self.lane[:32] % 4 * 2 + part]
-                    byte = (row + self.lane[:32] // 4 * 2).reshape(-1)[mask]
-                    word = self._in_shared(byte // 4, None, thread)
-                    assert word is not None
-                    halves.append(word >> (8 * (byte % 4)).astype(np.uint32) & 0xFFFF)
-                loaded = halves[0] | halves[1] << 16
-            else:
-                byte = (rows[:, self.lane[:32] // 4] + self.lane[:32] % 4 * 4).reshape(
-                    -1
-                )[mask]
-                loaded = self._in_shared(byte // 4, None, thread)
-            self._register(register, 4)[thread] = loaded
+            loaded = self._register(register, 4)
+            loaded[thread] = 0
+            for part in range(2):
+                place = lane // 4, lane % 4 * 2 + part
+                row, column = place[::-1] if transposed else place
+                byte = (rows[:, row] + 2 * column).reshape(-1)[mask]
+                word = self._in_shared(byte // 4, None, thread)
+                assert word is not None
+                half = word >> (8 * (byte % 4)).astype(np.uint32) & 0xFFFF
+                loaded[thread] |= half << 16 * part
 
     def _elements(self, operand: str, element: str) -> Array:
         """Values of a group of 32-bit registers: warp x lane x value."""
         words = np.stack(
-            [self._value(one, "b32") for one in re.findall(r"%\w+", operand)], axis=-1
+            [self._value(one, "b32") for one in registers_in(operand)], axis=-1
         )
-        if element in ("f16", "bf16"):
-            values = from_bits(np.ascontiguousarray(words).view(np.uint16), element)
-        else:
-            keep = 0xFFFFE000 if element == "tf32" else 0xFFFFFFFF
-            values = np.ascontiguousarray(words & np.uint32(keep)).view(np.float32)
-        return values.reshape(self.count // 32, 32, -1).astype(np.float64)
+        bits = words.view(np.uint16 if element in HALVES else np.uint32)
+        values = from_bits(bits, element).astype(np.float64)
+        return values.reshape(self.count // 32, 32, -1)
 
     def _put_sums(self, operand: str, values: Array, element: str, mask: Array) -> None:
         flat = values.reshape(self.count, -1).astype(np.float32)
-        registers = re.findall(r"%\w+", operand)
-        for place, register in enumerate(registers):
-            if element == "f32":
-                self._set(register, np.ascontiguousarray(flat[:, place]), mask)
-            else:
-                low, high = (
-                    to_bits(flat[:, 2 * place + part], "f16").astype(np.uint32)
-                    for part in range(2)
-                )
-                self._set(register, low | high << 16, mask)
+        words = to_bits(flat, element).view(np.uint32)
+        for register, word in zip(registers_in(operand), words.T, strict=True):
+            self._set(register, word, mask)
 
     def _multiply(
         self, modifiers: list[str], operands: tuple[str, ...], mask: Array
@@ -487,46 +265,36 @@ class TensorMachine(Machine):
         target, left, *_, sums = modifiers[-4:]
         per_word = 1 if left == "tf32" else 2
         depth = 8 * per_word
-        lane = np.arange(32)
         warps = self.count // 32
+        lane = np.arange(32)[:, None]
+        word, part = np.divmod(np.arange(4 * per_word), per_word)
+        row = lane // 4 + word % 2 * 8
+        k = lane % 4 * per_word + part
         a = np.zeros((warps, 16, depth))
+        a[:, row, k + word // 2 * depth // 2] = self._elements(operands[1], left)
+        half = slice(0, 2 * per_word)
         b = np.zeros((warps, depth, 8))
-        for value, given in enumerate(
-            np.moveaxis(self._elements(operands[1], left), -1, 0)
-        ):
-            word, part = divmod(value, per_word)
-            row = lane // 4 + word % 2 * 8
-            a[:, row, lane % 4 * per_word + part + word // 2 * depth // 2] = given
-        for value, given in enumerate(
-            np.moveaxis(self._elements(operands[2], left), -1, 0)
-        ):
-            word, part = divmod(value, per_word)
-            b[:, lane % 4 * per_word + part + word * depth // 2, lane // 4] = given
-        product = a @ b
-        values = np.arange(4)
-        row = lane[:, None] // 4 + values // 2 * 8
-        column = lane[:, None] % 4 * 2 + values % 2
-        self._put_sums(
-            operands[0],
-            product[:, row, column] + self._elements(operands[3], sums),
-            target,
-            mask,
+        b[:, (k + word * depth // 2)[:, half], lane // 4] = self._elements(
+            operands[2], left
         )
+        values = np.arange(4)
+        row = lane // 4 + values // 2 * 8
+        column = lane % 4 * 2 + values % 2
+        product = (a @ b)[:, row, column]
+        total = product + self._elements(operands[3], sums)
+        self._put_sums(operands[0], total, target, mask)
 
     def _wmma(
         self, modifiers: list[str], operands: tuple[str, ...], mask: Array
     ) -> None:
-        self._whole_warps(mask)
+        thread = self._whole_warps(mask)
         if modifiers[0] == "mma":
             self._multiply_fragments(modifiers, operands, mask)
             return
         stores = modifiers[0] == "store"
-        place, pitch = (
-            (operands[0], operands[2]) if stores else (operands[1], operands[2])
-        )
+        place, data = operands[:2] if stores else (operands[1], operands[0])
         address = self._address(place).reshape(-1, 32)
-        thread = np.flatnonzero(mask)
-        stride = self._value(pitch, "u32").reshape(-1, 32).astype(np.int64)
+        stride = self._value(operands[2], "u32").reshape(-1, 32).astype(np.int64)
         if (address != address[:, :1]).any() or (stride != stride[:, :1]).any():
             raise Fault("a WMMA access whose lanes disagree")
         element = modifiers[-1]
@@ -535,21 +303,18 @@ class TensorMachine(Machine):
             raise Fault("a WMMA access of a misaligned matrix")
         rows, columns = (16, 16) if stores else self._extent(modifiers[1], element)
         per_lane = rows * columns // 32
-        index = self._places(per_lane)
-        byte = (
-            address[:, :, None]
-            + (index // columns * stride[:, :, None] + index % columns) * width
-        )
-        registers = re.findall(r"%\w+", operands[1] if stores else operands[0])
-        for word in range(per_lane * width // 4):
-            at = byte[:, :, word * 4 // width].reshape(-1)[mask] // 4
+        row, column = np.divmod(self._places(per_lane), columns)
+        byte = address[:, :, None] + (row * stride[:, :, None] + column) * width
+        registers = registers_in(data)
+        words = per_lane * width // 4
+        for number, register in enumerate(registers[:words]):
+            at = byte[:, :, number * 4 // width].reshape(-1)[mask] // 4
             if stores:
-                self._in_shared(at, self._value(registers[word], "b32")[mask], thread)
+                self._in_shared(at, self._value(register, "b32")[mask], thread)
             else:
-                self._register(registers[word], 4)[thread] = self._in_shared(
-                    at, None, thread
-                )
-        for register in registers[per_lane * width // 4 :]:
+                loaded = self._in_shared(at, None, thread)
+                self._register(register, 4)[thread] = loaded
+        for register in registers[words:]:
             self._register(register, 4)[thread] = UNSET
 
     @staticmethod

@@ -11,10 +11,11 @@ import pytest
 from checkout import catalog, rungs_of
 from compiling import compile_ptx, compiled_without_spills, instructions
 from emulator.attention_rule import errors_over_bound, given, rms_of_errors
+from emulator.formats import to_bits
 from emulator.hopper import INCLUDE, hold, shared_type
 from emulator.hopper_ptx import HopperMachine, parse_hopper
 from emulator.inputs import value
-from emulator.launching import assert_shows, encoded, launch, planted
+from emulator.launching import assert_shows, launch, planted
 from emulator.ptx import Array, Memory
 from ladder.model.kernel import Kernel, Variant
 from ladder.problems.attention.bounds import promotion_factor, rms_bound
@@ -54,7 +55,7 @@ def inputs(dtype: str, shape: tuple[int, int, int], kind: str) -> list[Array]:
     q, k, v = given(dtype, shape, drawn_as, 3 + 11 * heads + sequence)
     if kind in moves:
         moved = value(k, dtype) + moves[kind][:, None]
-        k = encoded(moved.astype(np.float32), dtype)
+        k = to_bits(moved.astype(np.float32), dtype)
         v = given(dtype, shape, "uniform", 1)[2]
     return [q, k, v]
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from emulator.formats import from_bits, towards_zero
 from emulator.hopper import HOPPER, variant
-from emulator.hopper_ptx import as_tf32, towards_zero
 from emulator.launching import ALPHA, LOADS, assert_shows, planted, product, shapes_of
 from emulator.ptx import Array
 from ladder.problems.gemm.bounds import accumulation_bound, rms_bound
@@ -25,11 +25,13 @@ VARIANTS: list[dict[str, Any]] = [
 
 def rounded(x: Array) -> Array:
     """TF32, rounded to nearest, ties away from zero."""
-    return as_tf32(np.ascontiguousarray(x).view(np.uint32) + np.uint32(0x1000))
+    return from_bits(
+        np.ascontiguousarray(x).view(np.uint32) + np.uint32(0x1000), "tf32"
+    )
 
 
 def cut(x: Array) -> Array:
-    return as_tf32(np.ascontiguousarray(x).view(np.uint32))
+    return from_bits(np.ascontiguousarray(x).view(np.uint32), "tf32")
 
 
 def drawn(rng: np.random.Generator, kind: str, shape: tuple[int, int]) -> Array:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from emulator.formats import E4M3, e4m3, from_bits, to_bits
 from emulator.hopper import (
     HOPPER,
     ONE,
@@ -23,9 +24,7 @@ from emulator.hopper import (
     slow_beside_files,
     variant,
 )
-from emulator.inputs import E4M3, e4m3
 from emulator.launching import ALPHA, LOADS, assert_shows, planted, product, wrong
-from emulator.tensor_ptx import from_bits, to_bits
 
 Size = tuple[int, int, int]
 Run = tuple[str, str, str, Params, Size, int]

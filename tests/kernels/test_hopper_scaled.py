@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from emulator.formats import e4m3, from_bits, to_bits
 from emulator.hopper import ROOT, Params
-from emulator.inputs import e4m3
-from emulator.launching import LOADS, assert_shows, decoded, encoded, launch, planted
+from emulator.launching import LOADS, assert_shows, launch, planted
 from emulator.ptx import Array
 from ladder.catalogue.kernels import load_kernel
 
@@ -93,7 +93,7 @@ def wrong(run: Run, loads: str, **more: Any) -> int:
         "b": e4m3(b),
         "scale_a": scale_a.view(np.uint32),
         "scale_b": scale_b.view(np.uint32),
-        "c": encoded(np.full((m, n), np.nan, np.float32), OUTPUT[dtype]),
+        "c": to_bits(np.full((m, n), np.nan, np.float32), OUTPUT[dtype]),
     }
     by_row = np.repeat(scale_a[:, :m].T, BLOCK, axis=1)[:, :k]
     by_block = np.repeat(np.repeat(scale_b[:, :steps], BLOCK, 0)[:n], BLOCK, 1)[:, :k]
@@ -102,8 +102,8 @@ def wrong(run: Run, loads: str, **more: Any) -> int:
     exact = (a.astype(np.float64) @ b.T).astype(np.float32)
     size = {"m": m, "n": n, "k": k}
     made, _ = launch(one, buffers, size, loads=loads, clusters=blocks, **more)
-    nearest = decoded(encoded(exact, OUTPUT[dtype]), OUTPUT[dtype])
-    return int((decoded(made, OUTPUT[dtype]) != nearest).sum())
+    nearest = from_bits(to_bits(exact, OUTPUT[dtype]), OUTPUT[dtype])
+    return int((from_bits(made, OUTPUT[dtype]) != nearest).sum())
 
 
 @pytest.mark.parametrize("loads", LOADS)

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 from emulator import outcomes
 from emulator.grid_ptx import GridMachine
-from emulator.ptx import Fault, Memory
-from emulator.tensor_ptx import parse_tensor
+from emulator.ptx import Fault, Memory, parse
 
 TEXT = """.entry kernel(.param .u64 out) {
 ld.param.u64 %rd1, [out];
@@ -53,7 +52,7 @@ def run(
     memory = Memory()
     memory.buffer(1, np.zeros(3, np.uint32), writable=False)
     out = memory.buffer(launch, np.asarray([held], np.uint32), writable=True)
-    program = parse_tensor(text, 4)
+    program = parse(text, 4)
     machine = kind(program, memory, 32, (1, 1, 1), [out], **more)
     machine.notes = True
     change(machine)
@@ -115,7 +114,7 @@ def test_the_code_that_carries_a_run_out_counts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     before = outcomes.carried_out_by.__wrapped__()
-    for name in ("hopper_ptx", "tensor_ptx", "ptx", "inputs", "outcomes"):
+    for name in ("hopper_ptx", "tensor_ptx", "ptx", "formats", "outcomes"):
         with monkeypatch.context() as changed:
             changed.setitem(outcomes.TEXTS, name, f"{outcomes.TEXTS[name]}#")
             assert outcomes.carried_out_by.__wrapped__() != before, name

@@ -11,8 +11,7 @@ from compiling import compile_ptx
 from conftest import ROOT
 from emulator.grid_ptx import GridMachine
 from emulator.hopper import INCLUDE
-from emulator.ptx import Array, Memory, Program
-from emulator.tensor_ptx import parse_tensor
+from emulator.ptx import Array, Memory, Program, parse
 from hypothesis import example
 from hypothesis import given as drawn
 from hypothesis import strategies as st
@@ -36,7 +35,7 @@ __global__ void probe(int* out, int rows, int columns, int tiles) {{
     out[2 * tiles + number] = tile.tall ? 128 : {height};
 }}
 """
-    return parse_tensor(compile_ptx(INCLUDE / "probe.cu", "probe", [INCLUDE], text), 0)
+    return parse(compile_ptx(INCLUDE / "probe.cu", "probe", [INCLUDE], text), 0)
 
 
 def schedule(height: int, rows: int, columns: int, tiles: int) -> Array:

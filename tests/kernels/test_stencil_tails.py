@@ -12,7 +12,8 @@ from compiling import compile_ptx
 from covering import all_pairs
 from emulator.hopper import INCLUDE
 from emulator.launching import planted
-from emulator.ptx import Array, Fault, Machine, Memory, parse
+from emulator.ptx import Array, Fault, Memory, parse
+from emulator.tensor_ptx import TensorMachine
 from ladder.model.kernel import Variant
 from ladder.problems.stencil import halo
 from numpy.lib.stride_tricks import sliding_window_view
@@ -73,7 +74,7 @@ def run(
         )
         places.append((source, target, len(line)))
     blocks = [given.geometry({"elements": length}).grid[0] for length in lengths]
-    Machine(parse(ptx), memory, BLOCK, blocks, places).run()
+    TensorMachine(parse(ptx, 0), memory, BLOCK, blocks, places).run()
     outputs = [
         memory.words[target // 4 : target // 4 + length] for _, target, length in places
     ]

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 from covering import all_pairs
 from emulator.attention_rule import errors_over_bound, given, logits, rms_of_errors
+from emulator.formats import e4m3
 from emulator.hopper_ptx import truncated_sum
-from emulator.inputs import e4m3, value
+from emulator.inputs import value
 from emulator.ptx import Array
 from emulator.tensor_ptx import to_bits
 from ladder.gpu.device import CheckResultSlot, _mixed
