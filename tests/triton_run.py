@@ -1,90 +1,101 @@
-"""Launches of kernels in Triton by Triton's interpreter, in NumPy, as their descriptions say.
-
-As a program it carries out pickled launches: Triton decides whether to interpret when it is imported.
-"""
+"""A launch of a kernel in Triton by Triton's interpreter, in NumPy."""
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import math
-import os
-import pickle
 import shutil
-import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from emulator.tensor_ptx import to_bits
+from emulator.formats import Array, to_bits
+from emulator.outcomes import Fault
 from ladder.build.triton_request import compiler
-from ladder.catalogue.kernels import load_kernel
 from ladder.model.expressions import whole
-from ladder.model.kernel import Argument
+from ladder.model.kernel import Variant
 
 _TYPES = {"float32": "float32", "float16": "float16", "uint16": "bfloat16"}
 """What Triton calls an array's type; NumPy has no bf16, whose bits are kept."""
 _BROKEN = "only 0-dimensional arrays can be converted"
 """What the interpreter of older versions of Triton says with NumPy from 2.4 on."""
-_found_broken: list[bool] = []
-"""Once it has said so: every process would import Triton for nothing."""
-_SKIPS = "this version of Triton cannot interpret with this version of NumPy"
 _ALIGNMENT = 64  # bytes
 
 
-@dataclass(frozen=True)
-class Launch:
-    """A variant of the kernel at `path` at a size, on the problem's buffers; `scalars` are those that no size has."""
+def output(
+    one: Variant,
+    buffers: Mapping[str, Array],
+    size: Mapping[str, int],
+    scalars: Mapping[str, float],
+    blocks: int = 0,
+    text: str | None = None,
+) -> Array:
+    """The last of `buffers` behind a launch, of so many `blocks` where it is not 0; `text` stands in for the source.
 
-    path: Path
-    dtype: str
-    size: Mapping[str, int]
-    buffers: Mapping[str, np.ndarray]
-    params: Mapping[str, Any] = field(default_factory=dict)
-    layout: str = ""
-    scalars: Mapping[str, float] = field(default_factory=dict)
-
-
-def interpreted(launches: Sequence[Launch]) -> list[dict[str, np.ndarray]]:
-    """What each launch leaves in its buffers, and in `zeroed` and `scratch` where it has such a workspace.
-
-    Skips the test without Triton. Raises AssertionError where a launch fails.
+    Skips the test without Triton. Raises Fault.
     """
     if not compiler():
         pytest.skip("Triton is not installed")
-    if _found_broken:
-        pytest.skip(_SKIPS)
-    there = {
-        **os.environ,
-        "TRITON_INTERPRET": "1",
-        "PYTHONPATH": ":".join(filter(None, sys.path)),
-    }
-    done = subprocess.run(
-        [sys.executable, __file__],
-        input=pickle.dumps(launches),
-        env=there,
-        capture_output=True,
-        check=False,
-    )
-    if _BROKEN.encode() in done.stderr:
-        _found_broken.append(True)
-        pytest.skip(_SKIPS)
-    assert done.returncode == 0, done.stderr.decode()
-    found: list[dict[str, np.ndarray]] = pickle.loads(done.stdout)
-    return found
+    assert (why := one.absent(size)) is None, why
+    names = {**one.names(size), **scalars}
+    arrays = {name: _as_triton_has_it(held, one) for name, held in buffers.items()}
+    arguments = list[Any]()
+    boxes = dict[int, list[int]]()
+    for place, argument in enumerate(one.kernel.arguments):
+        if argument.workspace:
+            held = 0.0 if argument.workspace == "zeroed" else math.nan
+            words = whole(argument.bytes, names) // 4
+            arguments.append(np.full(words, held, np.float32))
+        elif argument.kind == "scalar":
+            arguments.append(argument.value(names))
+        else:
+            array = arrays[argument.name]
+            arguments.append(array)
+            if argument.box and argument.shape:
+                boxes[place] = [whole(extent, names) for extent in argument.box]
+                shape = [whole(extent, names) for extent in argument.shape]
+                assert shape == [*array.shape], "a descriptor is of a whole buffer"
+    grid = (blocks,) if blocks else one.geometry(size).grid
+    source = one.kernel.source
+    given = source, text, one.entry, grid, arguments, boxes, dict(one.constants)
+    try:
+        made = _interpreter().submit(_launched, *given).result()
+    except Exception as error:
+        if _BROKEN in str(error):
+            pytest.skip("this Triton cannot interpret with this version of NumPy")
+        raise
+    for argument, left in zip(one.kernel.arguments, made, strict=True):
+        if argument.workspace == "zeroed" and left.any():
+            raise Fault("a counter or a flag is not zero in the end")
+    *_, name = buffers
+    place = [argument.name for argument in one.kernel.arguments].index(name)
+    return np.asarray(made[place]).view(buffers[name].dtype)
 
 
-def with_mistake(source: Path, folder: Path, right: str, mistaken: str) -> Path:
-    """A folder with a copy of a kernel, its description beside it, that has a mistake."""
-    folder.mkdir()
-    shutil.copy(source.with_suffix(".yaml"), folder)
-    text = source.read_text()
-    assert right in text, right
-    (folder / source.name).write_text(text.replace(right, mistaken))
-    return folder
+def _as_triton_has_it(held: Array, one: Variant) -> Array:
+    """Bits of a buffer as numbers."""
+    half = np.float16 if one.dtype == "fp16" else np.uint16
+    return np.ascontiguousarray(held).view(np.float32 if held.itemsize == 4 else half)
+
+
+@functools.cache
+def _interpreter() -> ProcessPoolExecutor:
+    """A process in which Triton interprets, which it decides when it is imported."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TRITON_INTERPRET", "1")
+        pool = ProcessPoolExecutor(1, get_context("spawn"), _prepare)
+        pool.submit(int).result()
+    return pool
+
+
+# In that process.
 
 
 class _Dtype(str):
@@ -94,13 +105,13 @@ class _Dtype(str):
 
 
 class _Tensor:
-    """An array as Triton's interpreter takes tensors."""
+    """An array as Triton's interpreter takes tensors, between bytes that nobody may write and that are NaN to read."""
 
-    def __init__(self, values: np.ndarray) -> None:
-        room = np.empty(values.nbytes + _ALIGNMENT, np.uint8)
-        self.array = room[-room.ctypes.data % _ALIGNMENT :][: values.nbytes].view(
-            values.dtype
-        )
+    def __init__(self, values: Array) -> None:
+        self.room = np.full(2 * values.nbytes + _ALIGNMENT, 0xFF, np.uint8)
+        begin = -self.room.ctypes.data % _ALIGNMENT
+        self.end = begin + values.nbytes
+        self.array = self.room[begin : self.end].view(values.dtype)
         self.array = self.array.reshape(values.shape)
         self.array[...] = values
         self.shape = values.shape
@@ -146,50 +157,38 @@ def _prepare() -> None:
     InterpreterBuilder.create_dot = multiplied
 
 
-def _launched(given: Launch) -> dict[str, np.ndarray]:
+def _launched(
+    source: Path,
+    text: str | None,
+    entry: str,
+    grid: Sequence[int],
+    arguments: Sequence[Any],
+    boxes: Mapping[int, Sequence[int]],
+    constants: Mapping[str, Any],
+) -> list[Any]:
+    """The arguments behind a launch; those that are arrays and have a box are passed as tensor descriptors."""
     from triton.tools.tensor_descriptor import TensorDescriptor
 
-    variant = load_kernel(given.path).variant(
-        given.params, given.dtype, given.layout or None
-    )
-    assert (why := variant.absent(given.size)) is None, why
-    names = {**variant.names(given.size), **given.scalars}
-    tensors = {name: _Tensor(values) for name, values in given.buffers.items()}
-
-    def argument(one: Argument) -> Any:
-        if one.workspace:
-            begins = 0.0 if one.workspace == "zeroed" else math.nan
-            tensors[one.workspace] = _Tensor(
-                np.full(whole(one.bytes, names) // 4, begins, np.float32)
-            )
-            return tensors[one.workspace]
-        if one.kind == "scalar":
-            return names[one.name]
-        tensor = tensors[one.name]
-        if one.pointer:
-            return tensor
-        shape, box = (
-            [whole(extent, names) for extent in of or ()] for of in (one.shape, one.box)
-        )
-        strides = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
-        assert shape == [*tensor.shape], "a descriptor is made of a buffer as it is"
-        return TensorDescriptor(tensor, shape, strides, box)
-
-    source = variant.kernel.source
+    given = [_Tensor(one) if isinstance(one, np.ndarray) else one for one in arguments]
+    passed = [
+        TensorDescriptor(one, [*one.shape], one.stride(), boxes[place])
+        if place in boxes
+        else one
+        for place, one in enumerate(given)
+    ]
     sys.path.insert(0, str(source.parent))
-    spec = importlib.util.spec_from_file_location(source.stem, source)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    arguments = [argument(one) for one in variant.kernel.arguments]
-    getattr(module, variant.entry)[variant.geometry(given.size).grid](
-        *arguments, **variant.constants
-    )
-    return {name: tensor.array for name, tensor in tensors.items()}
-
-
-if __name__ == "__main__":
-    _prepare()
-    asked = pickle.load(sys.stdin.buffer)
-    sys.stdout.buffer.write(pickle.dumps([_launched(one) for one in asked]))
+    with tempfile.TemporaryDirectory() as folder:
+        # Triton reads the source of a function again when it is launched.
+        path = Path(shutil.copy(source, folder))
+        if text is not None:
+            path.write_text(text)
+        spec = importlib.util.spec_from_file_location(source.stem, path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        getattr(module, entry)[grid](*passed, **constants)
+    tensors = [one for one in given if isinstance(one, _Tensor)]
+    if any((one.room[one.end :] != 0xFF).any() for one in tensors):
+        raise Fault("it writes behind its output")
+    return [one.array if isinstance(one, _Tensor) else one for one in given]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import triton_run
 from compiling import compile_ptx
 from ladder.model.expressions import evaluate
 from ladder.model.kernel import Argument, Variant
@@ -84,6 +85,8 @@ def launch(
     are `behind` go on only where no others may. Raises Fault.
     """
     values = {**size, **(scalars or {})}
+    if one.kernel.triton:
+        return triton_run.output(one, buffers, size, scalars or {}, clusters, text), []
     *_, output = buffers
     memory = Memory()
     addresses = {

@@ -1,4 +1,4 @@
-"""The attention ladder, without a GPU: outputs on the emulator, planted mistakes, and what is compiled."""
+"""The attention ladder and the kernel in Triton, without a GPU: outputs, planted mistakes, and what is compiled."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from checkout import catalog, rungs_of
+from checkout import catalog, facts_without_spills, in_triton, rungs_of
 from compiling import compile_ptx, compiled_without_spills, instructions
 from emulator.attention_rule import errors_over_bound, given, rms_of_errors
 from emulator.formats import to_bits
@@ -17,6 +17,7 @@ from emulator.hopper_ptx import HopperMachine, parse_hopper
 from emulator.inputs import value
 from emulator.launching import assert_shows, launch, planted
 from emulator.ptx import Array, Memory
+from ladder.build.triton_request import compiler
 from ladder.model.kernel import Kernel, Variant
 from ladder.problems.attention.bounds import promotion_factor, rms_bound
 
@@ -24,6 +25,9 @@ FILES = rungs_of("attention")
 PROMOTED = "attention_fp8_promoted"
 EVEN = "attention_fp8_even"
 """The files in fp8, which are no rungs."""
+TRITON = "triton_attention"
+"""Right as far as Triton's interpreter tells."""
+SMALL = {"bm": 64, "warps": 4}
 
 
 def kernel(rung: str) -> Kernel:
@@ -136,6 +140,19 @@ OTHERS: list[tuple[str, dict[str, Any], Case]] = [
     ("7b", {"stages": 3}, ("bf16", 64, 0, 64, 330, "rising", "early")),
     ("9", {"stages": 4}, ("bf16", 64, 1, 64, 330, "rising", "early")),
     ("10", {"stages": 3}, ("bf16", 64, 0, 64, 330, "rising", "early")),
+    # Parts of tiles, and more than one.
+    *(
+        (TRITON, SMALL, ("fp16", 64, causal, 32, sequence, "uniform", "late"))
+        for sequence, causal in itertools.product((1, 31, 64, 191), (0, 1))
+    ),
+    *(
+        (TRITON, SMALL, (dtype, 128, causal, 32, 65, "positive", "late"))
+        for dtype, causal in itertools.product(("bf16", "fp16"), (0, 1))
+    ),
+    *(
+        (TRITON, SMALL, ("fp16", 64, at % 2, 32, 96, kind, "late"))
+        for at, kind in enumerate(("integers", "wide", "equal", "spikes"))
+    ),
 ]
 
 
@@ -775,3 +792,52 @@ def test_each_compiles_without_spills_and_exponentials_stand_between_the_waits()
                 depth,
             )
             assert not any("GMMA" in line for line in between), (rung, depth)
+
+
+# In Triton.
+
+IN_TRITON = [
+    ("seen = key[None, :] < keys", "seen = key[None, :] < keys + 1", 0),
+    ("key[None, :] <= row[:, None]", "key[None, :] < row[:, None] + 2", 1),
+    ("whole, end, sequence", "whole, whole, sequence", 0),
+    ("first_row if CAUSAL else", "first_row + BN if CAUSAL else", 1),
+    ("min(first_row + BM, sequence)", "first_row + 1", 1),
+    ("tl.num_programs(1) - 1 - ", "tl.num_programs(1) - 2 + ", 1),
+    ("sums = sums * factor + ", "sums = sums + ", 0),
+    ("        output = output * factor[:, None]\n", "", 0),
+    ("1.4426950408889634", "1.0", 0),
+    ("mask=(row < sequence)", "mask=(row < sequence + 1)", 0),
+]
+
+
+@pytest.mark.parametrize(("right", "mistaken", "causal"), IN_TRITON)
+def test_mistakes_in_triton_show(
+    tmp_path: Path, right: str, mistaken: str, causal: int
+) -> None:
+    one = variant(TRITON, "fp16", 64, causal, 32, **SMALL)
+    more = planted(tmp_path, one.kernel.source, OWN, right, mistaken)
+
+    def is_wrong() -> bool:
+        return not worst(one, 2, 159, **more) < 1
+
+    assert_shows("wrong|behind", is_wrong, [{}])
+
+
+@pytest.mark.skipif(not compiler(), reason="Triton is not installed")
+@pytest.mark.parametrize(
+    "one",
+    [*in_triton("attention_libraries"), *in_triton("attention_libraries_64")],
+    ids=lambda variant: variant.id,
+)
+def test_each_in_triton_multiplies_by_wgmma_from_tiles_of_tma_and_spills_nothing(
+    one: Variant,
+) -> None:
+    found = facts_without_spills(one)
+    keys = int(one.params["bn"])
+    assert [one["box"] for one in found["tensor_maps"]] == [
+        [1, 128, 64],
+        *[[1, keys, 64]] * 2,
+    ]
+    assert found["hgmma"] > 0
+    assert found["utmaldg"] > 0
+    assert found["hmma"] == found["ldg"] == found["ldgsts"] == 0

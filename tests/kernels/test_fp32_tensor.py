@@ -104,7 +104,7 @@ def error_of(
     right = ALPHA * (a @ b) + beta * c
     scale = ALPHA * (np.abs(a) @ np.abs(b)) + beta * np.abs(c)
     error = np.abs(made - right)
-    bound = accumulation_bound("fp32", size[2]) * scale
+    bound = accumulation_bound("fp32", max(size[2], 1)) * scale
     with np.errstate(all="ignore"):
         share = np.where(error == 0, 0, error / bound)
     return float(np.nan_to_num(share, nan=np.inf).max())

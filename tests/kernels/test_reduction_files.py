@@ -1,23 +1,29 @@
-"""The reduction ladder, without a GPU: sums on the emulator, planted mistakes, and what is compiled."""
+"""The reduction ladder and the kernel in Triton, without a GPU: sums, planted mistakes, and what is compiled."""
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from checkout import cases_of, catalog, rungs_of
-from compiling import compiled_without_spills, listings
+from checkout import cases_of, catalog, in_triton, rungs_of
+from compiling import compiled_without_spills, listings, opcodes
 from emulator.inputs import drawn, value
 from emulator.launching import LOADS, assert_shows, launch, planted
 from emulator.ptx import Array
+from ladder.build.triton_request import compiler
 from ladder.model.kernel import Variant
+from ladder.model.problem import ELEMENT_BYTES
 from ladder.problems.reduction.bounds import error_bound
 
 FILES = rungs_of("memory_bound/reduction")
-RUNS = cases_of(FILES)
+TRITON = "triton"
+"""Right as far as Triton's interpreter tells."""
+KERNELS = FILES | {TRITON: "triton_reduction"}
+RUNS = cases_of(KERNELS)
 BLOCK = 64
 GRID = 3  # blocks of the rungs that step over the line; 3 x 64 threads take several rounds, and vectors a rest
 LONG = 2 * GRID * BLOCK * 4 * 4 + 7
@@ -25,8 +31,10 @@ SIZES = (1, 2, 3, 31, 33, 64, 65, 257, 1031, LONG)
 
 
 def variant(rung: str, dtype: str = "fp32", **params: Any) -> Variant:
-    ring = {"stages": 2, "stage": 1024} if rung == "8" else {}
-    return catalog()[FILES[rung]].variant({"block": BLOCK, **ring, **params}, dtype)
+    small: dict[str, Any] = {"block": 2048 if rung == TRITON else BLOCK}
+    if rung == "8":
+        small |= {"stages": 2, "stage": 1024}
+    return catalog()[KERNELS[rung]].variant(small | params, dtype)
 
 
 def summed(
@@ -62,6 +70,7 @@ def test_sums_are_right_at_every_length(rung: str, dtype: str) -> None:
 @pytest.mark.parametrize(
     ("rung", "params", "count"),
     [
+        (TRITON, {}, 2048 * (2 * GRID + 2) + 7),
         # A ring that goes round several times, and other numbers of loads.
         ("8", {"stages": 2}, GRID * 256 * 7 + 3),
         ("8", {"stages": 4}, GRID * 256 * 9 + 130),
@@ -138,6 +147,18 @@ MISTAKES: list[tuple[str, str, str, str]] = [
         "room",
         OUTSIDE,
     ),
+    (TRITON, "if own == 0:", "if own < 0:", WRONG),
+    (TRITON, "lanes < elements - whole", "lanes < elements - whole - 1", WRONG),
+    (TRITON, "whole, blocks * BLOCK", "whole, blocks * BLOCK * 2", WRONG),
+    (TRITON, "mask=lanes < blocks", "mask=lanes < blocks - 1", WRONG),
+    (TRITON, "== blocks - 1", "== blocks - 2", ZEROS),
+    (TRITON, "        tl.store(counter, 0)\n", "", ZEROS),
+    (
+        TRITON,
+        "of_lanes += tl.load(input + first",
+        "of_lanes = tl.load(input + first",
+        WRONG,
+    ),
     (
         HEADER,
         "    __syncthreads();  // the sums of all threads are written\n",
@@ -156,16 +177,18 @@ def test_mistakes_show(
     one = variant("1" if rung == HEADER else rung)
     file = HEADER if rung == HEADER else ""
     more = planted(tmp_path, one.kernel.source, file, right, mistaken)
-    numbers = drawn("fp32", LONG if rung in "5678" else 259, 11)
+    counts = {TRITON: 2048 * (GRID + 2) + 6} | dict.fromkeys("5678", LONG)
+    numbers = drawn("fp32", counts.get(rung, 259), 11)
     assert_shows(shows, partial(is_wrong, one, numbers, **more))
 
 
 def test_each_compiles_for_hopper_and_vectors_are_asked_for_before_any_is_added() -> (
     None
 ):
-    variants = [catalog()[FILES[rung]].variant({}, dtype) for rung, dtype in RUNS]
+    cases = cases_of(FILES)
+    variants = [catalog()[FILES[rung]].variant({}, dtype) for rung, dtype in cases]
     cubins = compiled_without_spills(variants)
-    for (rung, dtype), listing in zip(RUNS, listings(cubins, "sm_90a"), strict=True):
+    for (rung, dtype), listing in zip(cases, listings(cubins, "sm_90a"), strict=True):
         kinds = ""
         for line in listing:
             if "LDG" in line and ".128" in line:
@@ -173,3 +196,32 @@ def test_each_compiles_for_hopper_and_vectors_are_asked_for_before_any_is_added(
             elif "FADD" in line:
                 kinds += "+"
         assert ("LLLL+" in kinds) is (rung in "67"), (rung, dtype, kinds)
+
+
+@pytest.mark.skipif(not compiler(), reason="Triton is not installed")
+def test_each_in_triton_loads_vectors_spills_nothing_and_hands_sums_over_in_order() -> (
+    None
+):
+    # Written, met, made visible and counted; then what others wrote is read past the L1.
+    steps = (
+        r"STG\.E",
+        "BAR",
+        r"MEMBAR\S*GPU",
+        r"ATOMG\S*ADD\S*GPU",
+        r"CCTL\.IVALL",
+        "BAR",
+        r"LDG\.E\.STRONG\.GPU",
+    )
+    order = r"\S*( \S+)*? ".join(steps)
+    wanted = ("STG", "BAR", "MEMBAR", "ATOMG", "CCTL", "LDG.E.STRONG")
+    variants = in_triton("reduction_libraries")
+    for one, cubin in zip(variants, compiled_without_spills(variants), strict=True):
+        found = opcodes(cubin, "sm_90a")
+        block, warps = (int(one.params[name]) for name in ("block", "warps"))
+        assert (
+            found.count("LDG.E.128")
+            == block // (32 * warps) * ELEMENT_BYTES[one.dtype] // 16
+        ), one.id
+        assert re.search(
+            order, " ".join(each for each in found if each.startswith(wanted))
+        ), (one.id, found)

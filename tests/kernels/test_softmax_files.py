@@ -1,4 +1,4 @@
-"""The softmax ladder, without a GPU: outputs on the emulator, planted mistakes, and what is compiled."""
+"""The softmax ladder and the kernel in Triton, without a GPU: outputs, planted mistakes, and what is compiled."""
 
 from __future__ import annotations
 
@@ -7,16 +7,21 @@ from typing import Any
 
 import numpy as np
 import pytest
-from checkout import cases_of, catalog, rungs_of
+from checkout import cases_of, catalog, facts_without_spills, in_triton, rungs_of
 from compiling import compiled_without_spills, opcodes
 from emulator.inputs import drawn, value
 from emulator.launching import LOADS, assert_shows, launch, planted
 from emulator.ptx import Array
 from emulator.softmax_rule import error_over_bound
+from ladder.build.triton_request import compiler
 from ladder.model.kernel import Variant
+from ladder.model.problem import ELEMENT_BYTES
 
 FILES = rungs_of("memory_bound/softmax")
-CASES = cases_of(FILES)
+TRITON = {"held": "triton_softmax", "online": "triton_softmax"}
+"""With a row in registers, and with a row longer than a block: as far as Triton's interpreter tells."""
+KERNELS = FILES | TRITON
+CASES = cases_of(KERNELS)
 SIZES = ((1, 1), (2, 31), (3, 64), (2, 67), (5, 257), (2, 1024))
 ALIGNED = ((1, 8), (3, 64), (5, 136), (2, 1024), (2, 1032), (1, 4104))
 """Of kernels that take whole 16 bytes."""
@@ -31,20 +36,25 @@ SMALL: dict[str, dict[str, Any]] = {
     "6": {"pieces": 2, "cluster": 2},
     "7": {"cluster": 2, "block": 64, "stages": 6, "piece": 1024},
     "8": {"cluster": 2, "block": 64},
+    "held": {"block": 1024, "warps": 4, "aligned": 1},
+    "online": {"block": 128, "warps": 4, "aligned": 1, "online": 1},
 }
+OF_ELEMENTS = ("1", "2", "3", *TRITON)
+"""Those that take any size."""
 KINDS = ("uniform", "wide", "integers", "spikes", "masked", "equal")
 
 
 def variant(rung: str, dtype: str, **params: Any) -> Variant:
-    return catalog()[FILES[rung]].variant(SMALL[rung] | params, dtype)
+    return catalog()[KERNELS[rung]].variant(SMALL[rung] | params, dtype)
 
 
 def matrix(dtype: str, rows: int, columns: int, kind: str = "uniform") -> Array:
-    """What is drawn; nothing of it is -inf alone."""
+    """What is drawn; nothing of it is -inf alone, but where "masked" the first 128 columns of the first row are."""
     elements = drawn(dtype, rows * columns, 3 + 11 * rows + columns, kind)
     elements = elements.reshape(rows, columns).copy()
     if kind == "masked":
-        elements[:, 0] = 0
+        elements[0, :128] = -np.inf if dtype == "fp32" else 0xFF80
+        elements[:, -1] = 0
     return elements
 
 
@@ -70,14 +80,14 @@ def worst(one: Variant, elements: Array, **more: Any) -> float:
 def test_outputs_are_right_at_every_size(rung: str, dtype: str) -> None:
     """Far within the bound: threads are few, and so are the roundings."""
     one = variant(rung, dtype)
-    for at, (rows, columns) in enumerate(SIZES if rung in "123" else ALIGNED):
+    for at, (rows, columns) in enumerate(SIZES if rung in OF_ELEMENTS else ALIGNED):
         kinds = KINDS if columns == 64 else (KINDS[at % len(KINDS)],)
         for kind in kinds:
             elements = matrix(dtype, rows, columns, kind)
             assert worst(one, elements, loads=LOADS[at % 2]) < 1, (columns, kind)
 
 
-@pytest.mark.parametrize("rung", FILES)
+@pytest.mark.parametrize("rung", KERNELS)
 def test_a_row_without_a_number_harms_no_other_one(rung: str) -> None:
     elements = matrix("fp32", 5, 64)
     elements[2] = -np.inf
@@ -332,6 +342,17 @@ MISTAKES: list[tuple[str, ...]] = [
         "",
         WRONG,
     ),
+    ("online", "-3.4e38", '-float("inf")', WRONG, "masked"),
+    ("online", "maximum = larger", "maximum = larger + 1", WRONG),
+    (
+        "online",
+        "sums = sums * tl.exp(maximum - larger) + tl",
+        "sums = sums + tl",
+        WRONG,
+    ),
+    ("online", "columns < n - first, other=-float", "columns < n, other=-float", WRONG),
+    ("held", 'columns < n, other=-float("inf")', "columns < n, other=0.0", WRONG),
+    ("held", "share = tl.exp(x - tl.max(x))", "share = tl.exp(x)", WRONG, "wide"),
 ]
 
 
@@ -365,9 +386,26 @@ def test_mistakes_show(tmp_path: Path, mistake: tuple[str, ...]) -> None:
 def test_each_compiles_for_hopper_without_spills_and_a_row_in_registers_is_asked_for_at_once() -> (
     None
 ):
-    variants = [catalog()[FILES[rung]].variant({}, dtype) for rung, dtype in CASES]
+    cases = cases_of(FILES)
+    variants = [catalog()[FILES[rung]].variant({}, dtype) for rung, dtype in cases]
     cubins = compiled_without_spills(variants)
-    for (rung, dtype), cubin in zip(CASES, cubins, strict=True):
+    for (rung, dtype), cubin in zip(cases, cubins, strict=True):
         if rung == "4":
             kinds = [one.split(".")[0] for one in opcodes(cubin, "sm_90a")]
             assert "LDG" not in kinds[kinds.index("FMNMX") :], dtype
+
+
+@pytest.mark.skipif(not compiler(), reason="Triton is not installed")
+@pytest.mark.parametrize(
+    "one", in_triton("softmax_libraries"), ids=lambda variant: variant.id
+)
+def test_each_in_triton_reads_and_writes_whole_vectors_and_spills_nothing(
+    one: Variant,
+) -> None:
+    """A longer row is read twice."""
+    found = facts_without_spills(one)
+    block, warps, online = (
+        int(one.params[name]) for name in ("block", "warps", "online")
+    )
+    vectors = block // (32 * warps) * ELEMENT_BYTES[one.dtype] // 16
+    assert (found["ldg"], found["stg"]) == (vectors * (1 + online), vectors)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
-from conftest import ROOT
-from triton_run import Launch, interpreted
+from checkout import catalog
+from emulator.launching import wrong
 
-FOLDER = ROOT / "kernels/gemm/triton"
 PLAIN = (1.0, 0.0)
 BOTH = (0.5, -1.5)
 CASES = [
@@ -21,38 +19,11 @@ MANY = {"triton_gemm": (300, 80, 8), "triton_persistent": (1100, 464, 8)}
 """More rows of tiles than a group; more tiles than the grid has blocks."""
 
 
-def product(m: int, n: int, k: int, beta: float) -> list[np.ndarray]:
-    """A, B and C, which holds NaN where it is not read."""
-    random = np.random.default_rng(1)
-    a, b, c = (
-        random.uniform(-1, 1, of).astype(np.float16) for of in ((m, k), (k, n), (m, n))
-    )
-    return [a, b, c if beta else np.full_like(c, np.nan)]
-
-
 @pytest.mark.parametrize("layout", ["TN", "NN"])
-@pytest.mark.parametrize("kernel", ["triton_gemm", "triton_persistent"])
+@pytest.mark.parametrize("kernel", MANY)
 def test_a_product_is_right_with_and_without_beta(kernel: str, layout: str) -> None:
-    cases = [*CASES, (MANY[kernel], BOTH)]
     tile = {"bm": 64, "bn": 64, "bk": 32, "group": 4}
     tile |= {"aligned": 1} if kernel == "triton_gemm" else {"blocks": 128}
-    launches = []
-    for size, (alpha, beta) in cases:
-        a, b, c = product(*size, beta)
-        given = {
-            "a": a,
-            "b": np.ascontiguousarray(b.T) if layout == "TN" else b,
-            "c": c,
-        }
-        names = dict(zip("mnk", size, strict=True))
-        scalars = {"alpha": alpha, "beta": beta}
-        launches.append(
-            Launch(
-                FOLDER / f"{kernel}.yaml", "fp16", names, given, tile, layout, scalars
-            )
-        )
-    for (size, (alpha, beta)), made in zip(cases, interpreted(launches), strict=True):
-        a, b, c = (one.astype(float) for one in product(*size, beta))
-        wanted = alpha * (a @ b) + (beta * c if beta else 0.0)
-        error = np.max(np.abs(made["c"] - wanted) / (np.abs(a) @ np.abs(b) + 1.0))
-        assert error < 1e-3, (size, alpha, beta)
+    one = catalog()[kernel].variant(tile, "fp16", layout)
+    for size, (alpha, beta) in (*CASES, (MANY[kernel], BOTH)):
+        assert wrong(one, size, beta, alpha) == 0, (size, alpha, beta)
