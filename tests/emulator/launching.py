@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import triton_run
 from compiling import compile_ptx
+from ladder.build.sources import include_closure
 from ladder.model.expressions import evaluate
 from ladder.model.kernel import Argument, Variant
 from ladder.problems.gemm import output_dtype
@@ -25,7 +26,7 @@ _OF_HOPPER = ("mbarrier", "cp.async.bulk", "ld.acquire")
 """What GridMachine does not know."""
 ALPHA = 0.75
 LOADS = ("early", "late")
-BOTH = [{"loads": loads} for loads in LOADS]
+BOTH: list[dict[str, Any]] = [{"loads": loads} for loads in LOADS]
 """Ways to launch: copies land as early as they may, and as late."""
 
 
@@ -226,18 +227,16 @@ def most_wavefronts(
 # Mistakes.
 
 
-def planted(
-    folder: Path, source: Path, file: str, right: str, mistaken: str
-) -> dict[str, Any]:
-    """What `launch` is given so that a kernel has a mistake: in its source, or in the header `file`."""
-    path = INCLUDE / file if file else source
-    before = path.read_text()
-    assert right in before, right
-    text = before.replace(right, mistaken)
-    if not file:
-        return {"text": text}
+def planted(folder: Path, source: Path, right: str, mistaken: str) -> dict[str, Any]:
+    """What `launch` is given so that a kernel has a mistake: in its source, or in the one header that has the text."""
+    text = source.read_text()
+    if right in text:
+        return {"text": text.replace(right, mistaken)}
+    included = include_closure(source, INCLUDE)
+    (header,) = (path for path in included if right in path.read_text())
     include = Path(shutil.copytree(INCLUDE, folder / "include"))
-    (include / file).write_text(text)
+    changed = include / header.relative_to(INCLUDE)
+    changed.write_text(changed.read_text().replace(right, mistaken))
     return {"include": include}
 
 

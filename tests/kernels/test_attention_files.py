@@ -166,29 +166,16 @@ def test_other_parameters_are_right(
 
 
 @pytest.mark.parametrize(
-    ("causal", "sequence", "kind", "loads"),
-    [
-        (0, 300, "uniform", "late"),
-        (1, 264, "rising", "early"),
-        (0, 130, "positive", "shuffled"),
-        (0, 129, "equal", "early"),
-        (1, 1, "integers", "late"),
-        (0, 264, "spikes", "early"),
-    ],
-)
-def test_outputs_in_fp8_are_right(
-    causal: int, sequence: int, kind: str, loads: str
-) -> None:
-    """As with sums that tensor cores cut to 14 bits."""
-    one = kernel(PROMOTED).variant({"causal": causal}, "fp8")
-    for sum_bits in (None, 14) if sequence == 130 else (None,):
-        assert worst(one, 2, sequence, kind, loads=loads, sum_bits=sum_bits) < 0.5
-
-
-@pytest.mark.parametrize(
     ("params", "sequence", "kind", "loads"),
     [
+        # Sums of a tile alone.
         ({}, 300, "uniform", "late"),
+        ({"causal": 1}, 264, "rising", "early"),
+        ({}, 130, "positive", "shuffled"),
+        ({}, 129, "equal", "early"),
+        ({"causal": 1}, 1, "integers", "late"),
+        ({}, 264, "spikes", "early"),
+        # Sums that stay in the tensor cores: of two tiles.
         ({"every": 256}, 129, "equal", "early"),
         # Five tiles and nine, of which the last are promoted at the end.
         ({"every": 256, "causal": 1}, 600, "rising", "early"),
@@ -210,7 +197,7 @@ def test_outputs_in_fp8_are_right(
     ],
     ids=str,
 )
-def test_sums_that_stay_in_the_tensor_cores_are_right(
+def test_outputs_in_fp8_are_right(
     params: dict[str, Any], sequence: int, kind: str, loads: str
 ) -> None:
     one = kernel(PROMOTED).variant(params, "fp8")
@@ -413,267 +400,207 @@ def test_shared_bytes_hold_what_the_kernel_declares(rung: str) -> None:
     hold(kernel(rung).source.read_text(), *assertions)
 
 
-OWN = ""
-"""In place of a header: the kernel's own file."""
 WRONG = "wrong"
 UNFENCED = "without fence.proxy.async"
 BARRIER = "before a barrier"
-SOFTMAX = "epilogue/online_softmax.cuh"
-TURNS = "schedule/turns.cuh"
-ROWS = "schedule/row_tiles.cuh"
-BOUNDED = "epilogue/bounded_softmax.cuh"
-TILES = "mma/attention_tiles.cuh"
-PARTS = "epilogue/softmax_parts.cuh"
-SUMS = "epilogue/partial_sums.cuh"
-STORE = "epilogue/row_tile_store.cuh"
-STORER = "schedule/store_tiles.cuh"
-TRUSTING = "epilogue/trusting_softmax.cuh"
-WORK = "schedule/row_work.cuh"
-OUTPUT = "epilogue/promoted_output.cuh"
-VALUES = "mma/transposed_values.cuh"
 FENCE = "        fence_async_proxy();  // shows the thread's part of P to wgmma\n"
+FENCE_OF_ROWS = "    fence_async_proxy();\n    __syncwarp();\n    if"
+STORED = "commit_stores();\n    wait_for_store_reads<0>();"
 COMMIT = "shared.k[0]);\n        wgmma_commit();"
 EITHER = "arrivals|ever|before|without"
-MISTAKES: list[tuple[str, str, str, str, str]] = [
-    # Rung, file, what is changed, into what, and how it shows.
-    ("1", OWN, "__syncthreads();  // P is written", "", WRONG),
+MISTAKES: list[tuple[str, str, str, str]] = [
+    # Rung, what is changed, into what, and how it shows.
+    ("1", "__syncthreads();  // P is written", "", WRONG),
     (
         "1",
-        OWN,
         "fence_async_proxy();  // shows the thread's part of P to wgmma",
         "",
         UNFENCED,
     ),
-    ("1", OWN, "__syncthreads();  // P is in shared memory", "", BARRIER),
+    ("1", "__syncthreads();  // P is in shared memory", "", BARRIER),
     (
         "1",
-        OWN,
         "keys_seen<Causal>(first_row + row, sequence)",
         "keys_seen<Causal>(row, sequence)",
         WRONG,
     ),
-    ("2", OWN, "        softmax.rescale(output[0], factor);\n", "", WRONG),
+    ("2", "        softmax.rescale(output[0], factor);\n", "", WRONG),
     (
         "2",
-        OWN,
         "mask_scores<Causal>(score[0], first_row, first_key, sequence, thread);",
         "",
         WRONG,
     ),
-    ("2", OWN, FENCE, "", UNFENCED),
-    ("2", OWN, "__syncthreads();  // P is written", "", BARRIER),
-    ("3", OWN, "warpgroup_barrier(warpgroup);  // P is written", "", BARRIER),
-    ("3", OWN, FENCE, "", UNFENCED),
-    ("3", OWN, "k_ring.init(Consumers * 4)", "k_ring.init(4)", "arrivals|ever"),
-    (
-        "3",
-        "schedule/ring.cuh",
-        "        wait_until_empty(at);\n",
-        "",
-        "arrivals|ever|wrong",
-    ),
-    ("3", OWN, "mbarrier_wait(shared.q_full, 0);", "", WRONG),
-    ("3", OWN, "v_ring.wait_until_full(at);", "", "arrivals|wrong"),
-    ("4", OWN, "v_ring.release(at, lane);", "", "ever"),
+    ("2", FENCE, "", UNFENCED),
+    ("2", "__syncthreads();  // P is written", "", BARRIER),
+    ("3", "warpgroup_barrier(warpgroup);  // P is written", "", BARRIER),
+    ("3", FENCE, "", UNFENCED),
+    ("3", "k_ring.init(Consumers * 4)", "k_ring.init(4)", "arrivals|ever"),
+    ("3", "        wait_until_empty(at);\n", "", "arrivals|ever|wrong"),
+    ("3", "mbarrier_wait(shared.q_full, 0);", "", WRONG),
+    ("3", "v_ring.wait_until_full(at);", "", "arrivals|wrong"),
+    ("4", "v_ring.release(at, lane);", "", "ever"),
     (
         "4",
-        OWN,
         "            pack_fragments<Element>(score[0], p);\n",
         "",
         "wrong|before it is written",
     ),
-    ("5", OWN, "++step, v_at.advance()", "++step", "ever|wrong"),
-    ("5", OWN, COMMIT + "\n        turns.end();", COMMIT, "ever"),
-    ("5", TURNS, "consumer > 0 || !first", "true", "ever"),
-    ("6", OWN, "wgmma_wait<1>();", "", "wrong|before it is written"),
-    ("6", OWN, "v_ring.wait_until_full(at);", "", "arrivals|wrong"),
-    ("6", OWN, "v_ring.wait_until_full(v_at);", "", "arrivals|wrong"),
-    (
-        "7",
-        ROWS,
-        "row + Rows < sequence ? row + Rows",
-        "row < sequence ? row",
-        "ever|wrong",
-    ),
+    ("5", "++step, v_at.advance()", "++step", "ever|wrong"),
+    ("5", COMMIT + "\n        turns.end();", COMMIT, "ever"),
+    ("5", "consumer > 0 || !first", "true", "ever"),
+    ("6", "wgmma_wait<1>();", "", "wrong|before it is written"),
+    ("6", "v_ring.wait_until_full(at);", "", "arrivals|wrong"),
+    ("6", "v_ring.wait_until_full(v_at);", "", "arrivals|wrong"),
+    ("7", "row + Rows < sequence ? row + Rows", "row < sequence ? row", "ever|wrong"),
     (
         "7b",
-        OWN,
         "            at.advance();\n            q_at",
         "            q_at",
         "ever|wrong",
     ),
-    ("7b", OWN, "turns.end(index >= order.count())", "turns.end(true)", "ever"),
+    ("7b", "turns.end(index >= order.count())", "turns.end(true)", "ever"),
     (
         "7b",
-        OWN,
         "            v_ring.release(v_at, lane);\n            v_at.advance();\n            soft",
         "            v_at.advance();\n            soft",
         "ever",
     ),
-    ("7b", OWN, "tile.steps > 1);", "1);", "wrong|before it is written"),
-    ("9", TILES, "step * 2 * eight_lines", "step * eight_lines", WRONG),
-    ("9", TILES, "Keys * line_bytes, eight_lines", "64 * line_bytes, 1024", WRONG),
-    ("9", TILES, "from, first_key, 64 * i, full", "from, 0, 64 * i, full", WRONG),
-    ("7b", ROWS, "tiles - 1)", "tiles)", "counter"),
-    ("7b", OWN, "mbarrier_arrive(q_ring.full[q_at.stage]);", "", "ever"),
+    ("7b", "tile.steps > 1);", "1);", "wrong|before it is written"),
+    ("9", "step * 2 * eight_lines", "step * eight_lines", WRONG),
+    ("9", "Keys * line_bytes, eight_lines", "64 * line_bytes, 1024", WRONG),
+    ("9", "from, first_key, 64 * i, full", "from, 0, 64 * i, full", WRONG),
+    ("7b", "tiles - 1)", "tiles)", "counter"),
+    ("7b", "mbarrier_arrive(q_ring.full[q_at.stage]);", "", "ever"),
     (
         "7b",
-        OWN,
         "shared.index[q_at.stage] = index;",
         "shared.index[0] = index;",
         "wrong|ever",
     ),
-    ("7b", BOUNDED, "if (__any_sync(0xffffffffu, shrinks)) ", "if (false) ", WRONG),
+    ("7b", "if (__any_sync(0xffffffffu, shrinks)) ", "if (false) ", WRONG),
     (
         "7b",
-        OWN,
         "q_at.advance();\n            q_ring.wait_until_full(q_at);",
         "q_at.advance();",
         "wrong|ever",
     ),
     (
         "7b",
-        OWN,
         "write_rows(shared.q[q_at.stage ^ 1]",
         "write_rows(shared.q[q_at.stage]",
         "wrong|ever",
     ),
     (
         "7b",
-        STORER,
         "        mbarrier_wait(shared.written[at.stage], at.parity);\n",
         "",
         "wrong|fence|barrier",
     ),
-    ("7b", STORER, "        shared.q_ring.release(at, 0);\n", "", "ever"),
-    ("7b", STORE, "    fence_async_proxy();\n", "", UNFENCED),
-    ("7b", STORE, "    wait_for_store_reads<0>();\n", "", "wrong|ends before"),
-    ("9", TRUSTING, "own[0] <= largest_sum && own[1] <= largest_sum &&", "", WRONG),
-    ("9", TRUSTING, "sum[row] += own[row];", ";", WRONG),
-    ("9", TRUSTING, "                return;\n", "", WRONG),
-    ("9", TRUSTING, "        pack_fragments<Element>(score, p);\n", "", EITHER),
-    ("9", OWN, "                turns.pass();\n", "", "ever"),
-    (
-        "9",
-        OWN,
-        "turns.end(steps == work.steps && work.is_last)",
-        "turns.end(true)",
-        "ever",
-    ),
-    ("9", OWN, "                k_ring.pass(at, lane);\n", "", "ever|wrong"),
-    ("9", OWN, "                v_ring.pass(v_at, lane);\n", "", "ever|wrong"),
-    ("9", OWN, "ceil_div(row + 64, BN)", "ceil_div(row, BN)", "ever"),
-    ("9", WORK, "return part.steps > 0;", "return false;", "counter|wrong"),
-    ("9", STORER, "if (work.has_last) store_rows", "if (false) store_rows", WRONG),
-    ("10", OWN, "                    if (step == 0) hand_out_stages();\n", "", "ever"),
+    ("7b", "        shared.q_ring.release(at, 0);\n", "", "ever"),
+    ("7b", FENCE_OF_ROWS, "    __syncwarp();\n    if", UNFENCED),
+    ("7b", STORED, "commit_stores();", "wrong|ends before"),
+    ("9", "own[0] <= largest_sum && own[1] <= largest_sum &&", "", WRONG),
+    ("9", "sum[row] += own[row];", ";", WRONG),
+    ("9", "                return;\n", "", WRONG),
+    ("9", "        pack_fragments<Element>(score, p);\n", "", EITHER),
+    ("9", "                turns.pass();\n", "", "ever"),
+    ("9", "turns.end(steps == work.steps && work.is_last)", "turns.end(true)", "ever"),
+    ("9", "                k_ring.pass(at, lane);\n", "", "ever|wrong"),
+    ("9", "                v_ring.pass(v_at, lane);\n", "", "ever|wrong"),
+    ("9", "ceil_div(row + 64, BN)", "ceil_div(row, BN)", "ever"),
+    ("9", "return part.steps > 0;", "return false;", "counter|wrong"),
+    ("9", "if (work.has_last) store_rows", "if (false) store_rows", WRONG),
+    ("10", "                    if (step == 0) hand_out_stages();\n", "", "ever"),
     (
         "10",
-        OWN,
         "if (step + 1 == steps) mbarrier_arrive",
         "if (false) mbarrier_arrive",
         "ever",
     ),
-    (
-        "10",
-        OWN,
-        "shared.work[q_at.parity] = work",
-        "shared.work[0] = work",
-        "wrong|ever",
-    ),
-    ("10", STORER, "        ring.wait_until_full(at);\n", "", "ever"),
-    ("10", OWN, "mine.advance(consumer);", "", "ever|wrong"),
-    ("10", STORER, "            wait_for_store_reads<0>();\n", "", "wrong|ends before"),
-    ("10", STORER, "i < Consumers; ++i", "i < 1; ++i", "ever"),
-    ("10", STORER, "row + first, 64 * i", "row, 64 * i", WRONG),
-    ("2", SOFTMAX, "            sum[row] *= factor[row];\n", "", WRONG),
-    ("2", SOFTMAX, "            maximum[row] = larger;\n", "", WRONG),
+    ("10", "shared.work[q_at.parity] = work", "shared.work[0] = work", "wrong|ever"),
+    ("10", "        ring.wait_until_full(at);\n", "", "ever"),
+    ("10", "mine.advance(consumer);", "", "ever|wrong"),
+    ("10", "            wait_for_store_reads<0>();\n", "", "wrong|ends before"),
+    ("10", "i < Consumers; ++i", "i < 1; ++i", "ever"),
+    ("10", "row + first, 64 * i", "row, 64 * i", WRONG),
+    ("2", "            sum[row] *= factor[row];\n", "", WRONG),
+    ("2", "            maximum[row] = larger;\n", "", WRONG),
     (
         "2",
-        SOFTMAX,
         "(score[i] - larger) * scale",
         "fmaf(score[i], scale, -larger * scale)",
         WRONG,
     ),
-    ("2", SOFTMAX, "apart < 4", "apart < 2", WRONG),
+    ("2", "apart < 4", "apart < 2", WRONG),
     (
         PROMOTED,
-        OWN,
         "fence_async_proxy();  // shows the thread's part to wgmma",
         "",
         UNFENCED,
     ),
-    (PROMOTED, OWN, "__syncwarp();", "", BARRIER),
-    (PROMOTED, VALUES, "second = first ^ even ^ odd", "second = first", WRONG),
+    (PROMOTED, "__syncwarp();", "", BARRIER),
+    (PROMOTED, "second = first ^ even ^ odd", "second = first", WRONG),
     (
         PROMOTED,
-        OWN,
         "transposed_ring.init(Consumers * 4, transposing_warps)",
         "transposed_ring.init(Consumers * 4)",
         EITHER,
     ),
-    (PROMOTED, OWN, "transposed_ring.wait_until_empty(at);", "", "arrivals|ever|wrong"),
+    (PROMOTED, "transposed_ring.wait_until_empty(at);", "", "arrivals|ever|wrong"),
     (
         PROMOTED,
-        OWN,
         "                v_ring.wait_until_full(at);\n",
         "",
         "arrivals|ever|wrong",
     ),
-    (PROMOTED, OWN, "transposed_ring.release(v_at, lane);", "", "ever"),
+    (PROMOTED, "transposed_ring.release(v_at, lane);", "", "ever"),
     (
         PROMOTED,
-        OWN,
         "transposed_ring.wait_until_full(v_at);",
         "",
         "arrivals|wrong|before|without",
     ),
-    (PROMOTED, VALUES, "(into ^ keys % 128)", "into", WRONG),
-    (PROMOTED, VALUES, "^ (column + 16 * i)", "+ (column + 16 * i)", WRONG),
-    (PROMOTED, VALUES, "part += transposing_warps", "part += 4", WRONG),
+    (PROMOTED, "(into ^ keys % 128)", "into", WRONG),
+    (PROMOTED, "^ (column + 16 * i)", "+ (column + 16 * i)", WRONG),
+    (PROMOTED, "part += transposing_warps", "part += 4", WRONG),
+    (PROMOTED, "            pack_fragments_e4m3(pair, p);\n", "", WRONG),
+    (EVEN, "shared.q_ring.wait_until_full(q_at);", "", "wrong|before|without"),
+    (EVEN, "shared.q_ring.release(q_at, lane);", ";", "ever"),
+    (EVEN, "(work.first + step) * tile_keys, seq", "step * tile_keys, seq", WRONG),
+    (EVEN, "if (!work.has_first_step()) add_part", "if (0) add_part", "flag"),
+    (EVEN, "softmax.rescale(output[0], factor);", "", WRONG),
+    (EVEN, "if (thread == 0) take_flag(flag);", "", "zero"),
+    (EVEN, "if (thread == 0) raise_flag(flag);", "", "ever"),
+    (EVEN, "+ other[i] *", "+ 2.0f * other[i] *", WRONG),
+    (EVEN, "output[i] * factors.own[i / 2 % 2]", "output[i]", WRONG),
+    (EVEN, "+ sums[row] * factors.other[row]", "", WRONG),
+    (EVEN, "part - consumers * 4", "part - 4", "ever|wrong"),
+    (PROMOTED, "v, tiles > 0", "v, 0", WRONG),
+    (PROMOTED, "v, tiles > 0", "v, 1", "wrong|before it is written"),
+    (PROMOTED, "                tiles = 0;\n", "", WRONG),
+    (PROMOTED, "factor[0] = growth[0];", "", WRONG),
+    (PROMOTED, "factor[0] *= growth[0];", "", WRONG),
+    (PROMOTED, "if (__any_sync(0xffffffffu, grows)) ", "if (false) ", WRONG),
     (
         PROMOTED,
-        OWN,
-        "            pack_fragments_e4m3(pair, p);\n",
-        "",
-        WRONG,
-    ),
-    (EVEN, OWN, "shared.q_ring.wait_until_full(q_at);", "", "wrong|before|without"),
-    (EVEN, OWN, "shared.q_ring.release(q_at, lane);", ";", "ever"),
-    (EVEN, OWN, "(work.first + step) * tile_keys, seq", "step * tile_keys, seq", WRONG),
-    (EVEN, OWN, "if (!work.has_first_step()) add_part", "if (0) add_part", "flag"),
-    (EVEN, OWN, "softmax.rescale(output[0], factor);", "", WRONG),
-    (EVEN, SUMS, "if (thread == 0) take_flag(flag);", "", "zero"),
-    (EVEN, SUMS, "if (thread == 0) raise_flag(flag);", "", "ever"),
-    (EVEN, PARTS, "+ other[i] *", "+ 2.0f * other[i] *", WRONG),
-    (EVEN, PARTS, "output[i] * factors.own[i / 2 % 2]", "output[i]", WRONG),
-    (EVEN, PARTS, "+ sums[row] * factors.other[row]", "", WRONG),
-    (EVEN, OWN, "part - consumers * 4", "part - 4", "ever|wrong"),
-    (PROMOTED, OUTPUT, "v, tiles > 0", "v, 0", WRONG),
-    (PROMOTED, OUTPUT, "v, tiles > 0", "v, 1", "wrong|before it is written"),
-    (PROMOTED, OUTPUT, "                tiles = 0;\n", "", WRONG),
-    (PROMOTED, OUTPUT, "factor[0] = growth[0];", "", WRONG),
-    (PROMOTED, OUTPUT, "factor[0] *= growth[0];", "", WRONG),
-    (PROMOTED, OUTPUT, "if (__any_sync(0xffffffffu, grows)) ", "if (false) ", WRONG),
-    (
-        PROMOTED,
-        OUTPUT,
         "            promote();\n            return",
         "            return",
         WRONG,
     ),
 ]
-OF_CUT_TILES: list[tuple[str, str, str, str]] = [
+OF_CUT_TILES: list[tuple[str, str, str]] = [
     # Of rung 9 without a mask: the same but for the rung.
-    (PARTS, "if (lane == 0) take_flag(flags + part);", "", "zero"),
-    (SUMS, "if (thread == 0) raise_flag(flag);", "", "ever"),
-    (PARTS, "+ four.value[w] *", "+ 2.0f * four.value[w] *", WRONG),
-    (PARTS, "output[i + w] * factors.own[w / 2]", "output[i + w]", WRONG),
-    (PARTS, "+ sums[row] * factors.other[row]", "", WRONG),
-    (OWN, "if (!Causal && !work.has_first)", "if (false)", "zero"),
-    (OWN, "first_key = work.first_key + step * BN", "first_key = step * BN", WRONG),
-    (OWN, "first_key + step * BN, seq", "step * BN, seq", WRONG),
-    (OWN, "if (lane == 0) mbarrier_arrive(written);", "", "ever"),
-    (OWN, "part - Consumers * 4", "part - 4", "ever|wrong"),
+    ("if (lane == 0) take_flag(flags + part);", "", "zero"),
+    ("if (thread == 0) raise_flag(flag);", "", "ever"),
+    ("+ four.value[w] *", "+ 2.0f * four.value[w] *", WRONG),
+    ("output[i + w] * factors.own[w / 2]", "output[i + w]", WRONG),
+    ("+ sums[row] * factors.other[row]", "", WRONG),
+    ("if (!Causal && !work.has_first)", "if (false)", "zero"),
+    ("first_key = work.first_key + step * BN", "first_key = step * BN", WRONG),
+    ("first_key + step * BN, seq", "step * BN, seq", WRONG),
+    ("if (lane == 0) mbarrier_arrive(written);", "", "ever"),
+    ("part - Consumers * 4", "part - 4", "ever|wrong"),
 ]
 WAYS: list[dict[str, Any]] = [
     {"loads": "late", "kind": "rising", "behind": range(32)},
@@ -687,7 +614,7 @@ WAYS: list[dict[str, Any]] = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("causal", "rung", "file", "right", "mistaken", "shows"),
+    ("causal", "rung", "right", "mistaken", "shows"),
     [
         *((1, *mistake) for mistake in MISTAKES),
         *((0, "9", *mistake) for mistake in OF_CUT_TILES),
@@ -697,7 +624,6 @@ def test_mistakes_show(
     tmp_path: Path,
     causal: int,
     rung: str,
-    file: str,
     right: str,
     mistaken: str,
     shows: str,
@@ -708,8 +634,7 @@ def test_mistakes_show(
     ways = WAYS
     clusters = 0
     if rung == PROMOTED:
-        params = {"causal": 1} | ({"every": 256} if file == OUTPUT else {})
-        one = kernel(rung).variant(params, "fp8")
+        one = kernel(rung).variant({"causal": 1, "every": 256}, "fp8")
         sequence = 520
         early = {"loads": "early", "kind": "rising"}
         ways = [
@@ -720,14 +645,14 @@ def test_mistakes_show(
         one = kernel(EVEN).variant({"softmax": "RareSoftmax"}, "fp8")
         heads, sequence, clusters = 5, 300, 3
     elif rung in ("7b", "9", "10"):
-        params = {"softmax": "LeanSoftmax"} if file == BOUNDED else {}
-        bn = 128 if rung == "7b" else 80 if file == TILES else 64
+        params = {"softmax": "LeanSoftmax"} if rung == "7b" else {}
+        bn = {"7b": 128, "9": 80, "10": 64}[rung]
         one = variant(rung, "bf16", 128, causal, bn, **params)
         heads = 3
         clusters = 2
     else:
         one = variant(rung, "bf16", 128, 1, 64 if rung == "7" else 128)
-    more = planted(tmp_path, one.kernel.source, file, right, mistaken)
+    more = planted(tmp_path, one.kernel.source, right, mistaken)
     more["clusters"] = clusters
 
     def is_wrong(**way: Any) -> bool:
@@ -815,7 +740,7 @@ def test_mistakes_in_triton_show(
     tmp_path: Path, right: str, mistaken: str, causal: int
 ) -> None:
     one = variant(TRITON, "fp16", 64, causal, 32, **SMALL)
-    more = planted(tmp_path, one.kernel.source, OWN, right, mistaken)
+    more = planted(tmp_path, one.kernel.source, right, mistaken)
 
     def is_wrong() -> bool:
         return not worst(one, 2, 159, **more) < 1

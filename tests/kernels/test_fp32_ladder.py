@@ -154,7 +154,6 @@ OVER_GRID = [
     (SLICED, {"split_k": 2, "grid_k": 3}),
     (SLICED, {"split_k": 1, "grid_k": 4}),
 ]
-SUM = "epilogue/grid_sum.cuh"
 
 
 @pytest.mark.parametrize(("name", "params"), OVER_GRID, ids=str)
@@ -171,8 +170,8 @@ def test_whichever_slice_comes_last_the_bits_are_the_same(
         (
             SLICED,
             OVER_GRID[3][1],
-            "Index(slice) *",
-            "Index((slice + int(blockIdx.y)) % slices) *",
+            "sums + Index(slice) *",
+            "sums + Index((slice + int(blockIdx.y)) % slices) *",
         ),
         (
             SPLIT,
@@ -186,102 +185,69 @@ def test_an_order_that_depends_on_who_comes_last_shows_in_the_bits(
     tmp_path: Path, name: str, params: Params, right: str, mistaken: str
 ) -> None:
     one = variant(name, **params)
-    more = planted(tmp_path, one.kernel.source, SUM, right, mistaken)
+    more = planted(tmp_path, one.kernel.source, right, mistaken)
     assert len({bits_of_a_sum(one, arrivals, **more) for arrivals in range(4)}) > 1
 
 
-COPY = "copy/tile_copy.cuh"
-LOOP = "schedule/staged_loop.cuh"
-ROWS = "layout/row_map.cuh"
 ASYNC = {"loader": "async", "stages": 3}
 PREFETCHED = {"loader": "staged", "stages": 2, "buffers": 2}
 BY_GRID = {"split_k": 1, "grid_k": 4}
 TALLER = {"short_rows": 120}
 WIDER = {"bn": 128}
 BARRIER = "__syncthreads();  // "
-OWN = ""
-"""In place of a header: the kernel's own file."""
 WAIT = ("wait_for_copies<Stages - 2>();", "wait_for_copies<Stages - 1>();")
-MISTAKES: list[tuple[str, Params, str, str, str]] = [
-    # Kernel, parameters, file, and what is replaced by what.
-    (STAGED, {}, COPY, "below(i) < rows_left", "below(i) < rows_left + 1"),
-    (STAGED, {}, COPY, "columns_left -= Columns", "columns_left -= Columns / 2"),
-    (STAGED, ASYNC, LOOP, *WAIT),
-    (STAGED, {}, LOOP, BARRIER + "wait until all threads have read them", ""),
-    (
-        STAGED,
-        PREFETCHED,
-        "schedule/prefetch_loop.cuh",
-        BARRIER + "the next tiles are complete",
-        "//",
-    ),
-    (
-        STAGED,
-        {"split_k": 2},
-        "epilogue/cluster_sum.cuh",
-        "    cluster_barrier();\n    for_each",
-        "    for_each",
-    ),
-    (
-        STAGED,
-        {},
-        "epilogue/combine_fp32.cuh",
-        "if (beta != 0.0f) out",
-        "if (beta < 0.0f) out",
-    ),
-    (STAGED, {"strip": 1}, "schedule/raster.cuh", "tile / per_strip * Strip", "0"),
-    (SLICED, {}, OWN, *WAIT),
-    (SLICED, {}, OWN, "        __syncwarp();  //", "        //"),
+MISTAKES: list[tuple[str, Params, str, str]] = [
+    # Kernel, parameters, and what is replaced by what.
+    (STAGED, {}, "below(i) < rows_left", "below(i) < rows_left + 1"),
+    (STAGED, {}, "columns_left -= Columns", "columns_left -= Columns / 2"),
+    (STAGED, ASYNC, *WAIT),
+    (STAGED, {}, BARRIER + "wait until all threads have read them", ""),
+    (STAGED, PREFETCHED, BARRIER + "the next tiles are complete", "//"),
+    (STAGED, {"split_k": 2}, "    cluster_barrier();\n    for_each", "    for_each"),
+    (STAGED, {}, "if (beta != 0.0f) out", "if (beta < 0.0f) out"),
+    (STAGED, {"strip": 1}, "tile / per_strip * Strip", "0"),
+    (SLICED, {}, *WAIT),
+    (SLICED, {}, "        __syncwarp();  //", "        //"),
     (
         SLICED,
         {},
-        OWN,
         "    wait_for_copies<0>();\n    __syncthreads();",
         "    wait_for_copies<0>();",
     ),
     (
         SLICED,
         {},
-        OWN,
         "        cluster_barrier();\n        for_each",
         "        __syncthreads();\n        for_each",
     ),
-    (SLICED, {}, OWN, "column + w < n", "column + w <= n"),
-    (SLICED, {}, "copy/warp_copy.cuh", "columns_left -= column;", ""),
-    (SLICED, {}, "simt/warp_tile.cuh", "step, 4 * chunk + i);", "step, 4 * chunk);"),
+    (SLICED, {}, "column + w < n", "column + w <= n"),
+    (SLICED, {}, "columns_left -= column;", ""),
+    (SLICED, {}, "step, 4 * chunk + i);", "step, 4 * chunk);"),
     (
         SPLIT,
         {},
-        SUM,
         "global.inc.u32",
         "global.add.u32",
     ),  # the counter stays, and another block is last
-    (SPLIT, {}, SUM, "atom.acq_rel", "atom.relaxed"),
-    (SPLIT, {}, SUM, BARRIER + "the sums of all threads are written", ""),
-    (SPLIT, {}, SUM, "before + 1 == slices", "before == 0"),
+    (SPLIT, {}, "atom.acq_rel", "atom.relaxed"),
+    (SPLIT, {}, BARRIER + "the sums of all threads are written", ""),
+    (SPLIT, {}, "before + 1 == slices", "before == 0"),
     (
         SPLIT,
         {},
-        SUM,
         "constexpr Index pitch = Index(Threads) * Count",
         "constexpr Index pitch = Threads",
     ),
-    (SPLIT, {}, OWN, "slice * k_tiles * Tile::bk", "0"),
-    (SLICED, BY_GRID, SUM, "Index(slice) *", "Index(blockIdx.y) *"),
-    (SHORT, {}, ROWS, "in_tile / 4 - Groups - four", "in_tile / 4 - Groups - four - 1"),
-    (SHORT, {}, ROWS, "row(first + rows) - row(first)", "rows"),
-    (SHORT, WIDER, COPY, "(first_row + map.row(row(0)))", "(first_row + row(0))"),
-    (SHORT, WIDER, COPY, "first_row) - map.row(row(0))", "first_row) - row(0)"),
-    (
-        SHORT,
-        {},
-        "schedule/two_heights.cuh",
-        "Index(at.row) * Short,",
-        "Index(at.row) * Tall,",
-    ),
-    (SHORT, TALLER, OWN, "thread_rows - (Tile::bm - ShortRows)", "0"),
-    (STREAM, {}, "epilogue/partial_sums.cuh", "if (thread == 0) take_flag(flag);", ""),
-    (STREAM, {}, "epilogue/partial_sums.cuh", "if (thread == 0) raise_flag(flag);", ""),
+    (SPLIT, {}, "slice * k_tiles * Tile::bk", "0"),
+    (SLICED, BY_GRID, "sums + Index(slice) *", "sums + Index(blockIdx.y) *"),
+    (SHORT, {}, "in_tile / 4 - Groups - four", "in_tile / 4 - Groups - four - 1"),
+    (SHORT, {}, "row(first + rows) - row(first)", "rows"),
+    (SHORT, WIDER, "(first_row + map.row(row(0)))", "(first_row + row(0))"),
+    (SHORT, WIDER, "first_row) - map.row(row(0))", "first_row) - row(0)"),
+    (SHORT, {}, "Index(at.row) * Short,", "Index(at.row) * Tall,"),
+    (SHORT, TALLER, "thread_rows - (Tile::bm - ShortRows)", "0"),
+    (STREAM, {}, "if (thread == 0) take_flag(flag);", ""),
+    (STREAM, {}, "if (thread == 0) raise_flag(flag);", ""),
 ]
 SEEN_AT = {
     SHORT: [((1500, 68, 24), 25), ((601, 131, 21), 15), ((236, 8, 12), 2)],
@@ -290,19 +256,16 @@ SEEN_AT = {
 """Sizes and blocks; of the other kernels they take their own."""
 
 
-@pytest.mark.parametrize(
-    ("name", "params", "file", "right", "mistaken"), MISTAKES, ids=str
-)
+@pytest.mark.parametrize(("name", "params", "right", "mistaken"), MISTAKES, ids=str)
 def test_mistakes_show(
     tmp_path: Path,
     name: str,
     params: Params,
-    file: str,
     right: str,
     mistaken: str,
 ) -> None:
     one = variant(name, **params)
-    more = planted(tmp_path, one.kernel.source, file, right, mistaken)
+    more = planted(tmp_path, one.kernel.source, right, mistaken)
     more["apart"] = name in APART
     sizes = SEEN_AT.get(name, [((65, 72, 44), 0), ((33, 36, 92), 0)])
     if name == SLICED:

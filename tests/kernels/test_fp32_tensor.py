@@ -157,9 +157,7 @@ MISTAKES = [
 @pytest.mark.parametrize(("right", "mistaken", "shows"), MISTAKES)
 def test_mistakes_show(tmp_path: Path, right: str, mistaken: str, shows: str) -> None:
     source = HOPPER / "hopper_3xtf32.cu"
-    header = "mma/three_products.cuh"
-    file = "" if right in source.read_text() else header
-    more = planted(tmp_path, source, file, right, mistaken)
+    more = planted(tmp_path, source, right, mistaken)
     params = {"depth": 16, "stages": 2}
 
     def is_wrong(loads: str) -> bool:

@@ -24,7 +24,7 @@ from emulator.hopper import (
     slow_beside_files,
     variant,
 )
-from emulator.launching import ALPHA, LOADS, assert_shows, planted, product, wrong
+from emulator.launching import ALPHA, BOTH, LOADS, assert_shows, planted, product, wrong
 
 Size = tuple[int, int, int]
 Run = tuple[str, str, str, Params, Size, int]
@@ -243,176 +243,137 @@ def test_promotion_is_nearer_to_the_exact_sum() -> None:
     assert error[often] < 1.1 * np.abs(nearest - exact).mean()
 
 
-OWN = ""
-"""In place of a header: the kernel's own file."""
-STORE = "epilogue/warpgroup_store.cuh"
-HAND_OVER = "schedule/hand_over.cuh"
-ROLES = "schedule/roles.cuh"
-EVEN = "schedule/even_tiles.cuh"
-SLICES = "epilogue/slice_sum.cuh"
-PROMOTION = "schedule/promotion_loop.cuh"
 WAITED = "before its wgmma or its stores"
-MISTAKES: list[tuple[Run, str, str, str, str]] = [
-    # What runs, the file, what is changed into what, and how it shows: a wrong result, or what the machine says.
-    (DOUBLE, OWN, "step / stages % 2", "0", "ever|wrong|before"),
-    (DOUBLE, OWN, "wgmma_wait_all(accumulator);", "", "wrong|before"),
-    (TWO, OWN, "ring.wait_until_empty(at);", "", "ever"),
-    (TWO, OWN, "mbarrier_wait(ring.full[at.stage], at.parity);", "", "ever"),
-    (TWO, OWN, "release_stage<Alone>(ring.empty[held], 0, lane);", "", "ever"),
-    (
-        PERSISTENT,
-        OWN,
-        "release_stage<Alone>(ring.empty[held], 0, lane);  //",
-        "//",
-        "ever",
-    ),
+MISTAKES: list[tuple[Run, str, str, str]] = [
+    # What runs, what is changed into what, and how it shows: a wrong result, or what the machine says.
+    (DOUBLE, "step / stages % 2", "0", "ever|wrong|before"),
+    (DOUBLE, "wgmma_wait_all(accumulator);", "", "wrong|before"),
+    (TWO, "ring.wait_until_empty(at);", "", "ever"),
+    (TWO, "mbarrier_wait(ring.full[at.stage], at.parity);", "", "ever"),
+    (TWO, "release_stage<Alone>(ring.empty[held], 0, lane);", "", "ever"),
+    (PERSISTENT, "release_stage<Alone>(ring.empty[held], 0, lane);  //", "//", "ever"),
     (
         MULTICAST,
-        OWN,
         "ring.init(ClusterM * consumers * 4)",
         "ring.init(consumers * 4)",
         "ever",
     ),
-    (MULTICAST, OWN, "Cluster::column_mask(rank)", "1u << rank", "ever"),
+    (MULTICAST, "Cluster::column_mask(rank)", "1u << rank", "ever"),
+    (STORES, "if (thread == 0) wait_for_store_reads<Stages - 1>();", "", "wrong"),
+    (STORES, "fence_async_proxy();", "", "without fence.proxy.async"),
     (
         STORES,
-        STORE,
-        "if (thread == 0) wait_for_store_reads<Stages - 1>();",
-        "",
-        "wrong",
-    ),
-    (STORES, STORE, "fence_async_proxy();", "", "without fence.proxy.async"),
-    (
-        STORES,
-        STORE,
         "warpgroup_barrier(barrier);  // the buffer is written",
         "",
         "before a barrier",
     ),
-    (STORES, OWN, "if (thread == 0) wait_for_stores();", "", WAITED),
-    (LATER, OWN, "if (leads) warpgroup_arrive<2>(start_barrier);", "", "ever"),
-    (LATER, OWN, " && blockIdx.x < scheduler.tiles()) warp", ") warp", "ever"),
-    (BACK, OWN, "steps - 1 - step : step", "steps - step : step", "wrong"),
+    (STORES, "if (thread == 0) wait_for_stores();", "", WAITED),
+    (LATER, "if (leads) warpgroup_arrive<2>(start_barrier);", "", "ever"),
+    (LATER, " && blockIdx.x < scheduler.tiles()) warp", ") warp", "ever"),
+    (BACK, "steps - 1 - step : step", "steps - step : step", "wrong"),
     (
         WIDTHS,
-        OWN,
         "if (scheduler.is_narrow(tile))",
         "if (!scheduler.is_narrow(tile))",
         "wrong",
     ),
-    (at(WIDTHS, (65, 72, 136), 4), OWN, "has_work ? steps : 0", "steps", "ever"),
+    (at(WIDTHS, (65, 72, 136), 4), "has_work ? steps : 0", "steps", "ever"),
     (
         ORDERED,
-        OWN,
         "map_b, origin.column, k_of_step",
         "map_b, origin.column, step * depth",
         "wrong",
     ),
-    (PAIR, OWN, "at.advance(consumer * steps);", "", "wrong|ever"),
+    (PAIR, "at.advance(consumer * steps);", "", "wrong|ever"),
     (
         PAIR,
-        OWN,
         "if (tile + clusters < scheduler.tiles()) warp",
         "if (tile < 0) warp",
         "ever",
     ),
-    (STAGGERED, HAND_OVER, " && steps > 0) warp", ") warp", "ever"),
-    (STAGGERED, HAND_OVER, "if (step == last) {", "if (step < 0) {", "ever"),
+    (STAGGERED, " && steps > 0) warp", ") warp", "ever"),
+    (STAGGERED, "if (step == last) {", "if (step < 0) {", "ever"),
     (
         at(STAGGERED, (65, 72, 0)),
-        OWN,
         "if (k == 0) return scale_c(c, m, n, beta);",
         "",
         "wrong|before",
     ),
     # To hand over up to stages - 1 steps earlier does no harm: the stage that the other consumer waits for has been
     # full once on the pass before, so that its parity is of this pass.
-    (IN_TURNS, OWN, "consumer.at.advance(number * steps);", "", "wrong|ever"),
+    (IN_TURNS, "consumer.at.advance(number * steps);", "", "wrong|ever"),
     (
         IN_TURNS,
-        OWN,
         "work.clusters, consumer.at.advance(steps)) {",
         "work.clusters) {",
         "wrong|ever",
     ),
+    (IN_TURNS, "if (before) warp", "if (before && consumer == 0) warp", "wrong|ever"),
+    (IN_TURNS, "tile != work.cluster, tile", "true, tile", "ever"),
     (
         IN_TURNS,
-        OWN,
-        "if (before) warp",
-        "if (before && consumer == 0) warp",
-        "wrong|ever",
-    ),
-    (IN_TURNS, OWN, "tile != work.cluster, tile", "true, tile", "ever"),
-    (
-        IN_TURNS,
-        OWN,
         "Cluster::partners * 4,",
         "Cluster::partners * BlockTile::consumers * 4,",
         "ever",
     ),
-    (IN_TURNS, OWN, "if (thread == 0) wait_for_stores();", "", WAITED),
-    (IN_TURNS, HAND_OVER, "if (step == last) warp", "if (step < 0) warp", "ever"),
+    (IN_TURNS, "if (thread == 0) wait_for_stores();", "", WAITED),
+    (IN_TURNS, "if (step == last) warp", "if (step < 0) warp", "ever"),
     (
         EARLY,
-        ROLES,
         "if constexpr (Ring::early) warpgroup_barrier<BlockTile::consumers + 1>(0);",
         "",
         "no mbarrier",
     ),
-    (EARLY, ROLES, "warpgroup_arrive<BlockTile::consumers + 1>(0);", "", "ever"),
-    (IN_TURNS, ROLES, "ring.init(releases);", "", "no mbarrier"),
-    (IDLE, OWN, "clear(accumulator);", "", "wrong"),
-    (BANDS, OWN, "cluster_barrier();\n        sum.send", "sum.send", "wrong|ever"),
-    (BANDS, OWN, "warpgroup_arrive<BlockTile::consumers + 1>(start);", "", "ever"),
-    (THREE, SLICES, "sender - (sender > to)", "sender > to ? 0 : sender", "wrong"),
+    (EARLY, "warpgroup_arrive<BlockTile::consumers + 1>(0);", "", "ever"),
+    (IN_TURNS, "ring.init(releases);", "", "no mbarrier"),
+    (IDLE, "clear(accumulator);", "", "wrong"),
+    (BANDS, "cluster_barrier();\n        sum.send", "sum.send", "wrong|ever"),
+    (BANDS, "warpgroup_arrive<BlockTile::consumers + 1>(start);", "", "ever"),
+    (THREE, "sender - (sender > to)", "sender > to ? 0 : sender", "wrong"),
     (
         BANDS,
-        SLICES,
         "const int first = to * band",
         "const int first = (Slices - 1 - to) * band",
         "wrong",
     ),
-    (BANDS, SLICES, "[consumer * warpgroup_threads + thread]", "[thread]", "wrong"),
-    (UNEVEN, SLICES, "if (left >= band)", "if (left > 0)", "wrong"),
-    (BANDS, SLICES, "if (thread == 0) wait_for_store_reads<0>();", "", WAITED),
+    (BANDS, "[consumer * warpgroup_threads + thread]", "[thread]", "wrong"),
+    (UNEVEN, "if (left >= band)", "if (left > 0)", "wrong"),
+    (BANDS, "if (thread == 0) wait_for_store_reads<0>();", "", WAITED),
     # A wide tile without its last columns.
-    (OVERLAPPING, EVEN, ">= (first ? few : more).wide;", ">= 0;", "wrong"),
-    (DIFFERENT, EVEN, "narrow * Narrow};", "narrow * BN};", "wrong"),
-    (DIFFERENT, EVEN, "return {few.count + at.row, at.column};", "return at;", "wrong"),
+    (OVERLAPPING, ">= (first ? few : more).wide;", ">= 0;", "wrong"),
+    (DIFFERENT, "narrow * Narrow};", "narrow * BN};", "wrong"),
+    (DIFFERENT, "return {few.count + at.row, at.column};", "return at;", "wrong"),
     # Not from zero; without the first stages of an interval.
     (
         CHAINED,
-        PROMOTION,
         "registers * 2, i > 0);",
         "registers * 2, 1);",
         "wrong|before it is written",
     ),
-    (SELDOM, PROMOTION, "registers * 2, i > 0);", "registers * 2, 0);", "wrong"),
+    (SELDOM, "registers * 2, i > 0);", "registers * 2, 0);", "wrong"),
     (
         CHAINED,
-        PROMOTION,
         "accumulator, part, partial[i % partials],",
         "accumulator, part, partial[0],",
         "wrong",
     ),
     (
         CHAINED,
-        PROMOTION,
-        "wgmma_wait<1>();",
-        "wgmma_wait<2>();",
+        "stage);\n                wgmma_wait<1>();",
+        "stage);\n                wgmma_wait<2>();",
         "before it is written",
     ),
-    (CHAINED, PROMOTION, "if (last) release(at, count);", "", "ever"),
+    (CHAINED, "if (last) release(at, count);", "", "ever"),
 ]
 
 
 @pytest.mark.parametrize(
-    ("run", "file", "right", "mistaken", "shows"), slow_beside_files(MISTAKES), ids=str
+    ("run", "right", "mistaken", "shows"), slow_beside_files(MISTAKES), ids=str
 )
 def test_mistakes_show(
-    tmp_path: Path, run: Run, file: str, right: str, mistaken: str, shows: str
+    tmp_path: Path, run: Run, right: str, mistaken: str, shows: str
 ) -> None:
-    more = planted(tmp_path, HOPPER / f"{run[0]}.cu", file, right, mistaken)
-    if file == ROLES:  # threads that set up the ring are the last to come
-        more["behind"] = range(128)
-    assert_shows(shows, partial(is_wrong, run, **more))
+    """Also where threads that set up the ring are the last to come."""
+    more = planted(tmp_path, HOPPER / f"{run[0]}.cu", right, mistaken)
+    ways = [*BOTH, {"loads": "late", "behind": range(128)}]
+    assert_shows(shows, partial(is_wrong, run, **more), ways)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from emulator.formats import e4m3, from_bits, to_bits
 from emulator.hopper import ROOT, Params
-from emulator.launching import LOADS, assert_shows, launch, planted
+from emulator.launching import BOTH, LOADS, assert_shows, launch, planted
 from emulator.ptx import Array
 from ladder.catalogue.kernels import load_kernel
 
@@ -124,74 +124,54 @@ def test_without_scales_they_are_not_read() -> None:
         assert wrong((SCALED, "fp8", {"scaled": 0, **params}, SIZE, 2), "late") == 0
 
 
-OWN = ""
-"""In place of a header: the kernel's own file."""
-SCALES = "mma/block_scales.cuh"
-LOOP = "schedule/promotion_loop.cuh"
 READ = "const auto step_scales = scales.read(at.stage);\n            "
 WAIT = "wgmma_wait<0>();\n            release_stage<Alone>(ring.empty[at.stage], 0, lane);\n            "
-MISTAKES: list[tuple[Run, str, str, str, str]] = [
-    # What runs, the file, what is changed into what, and how it shows: a wrong result, or what the machine says.
-    (FROM_MEMORY, OWN, "scale_a + Index(step) * padded_m", "scale_a", "wrong"),
-    (FROM_MEMORY, OWN, "Index(step) * padded_m", "Index(step) * m", "wrong"),
-    (FROM_MEMORY, OWN, "from_a[row + 8]", "from_a[row]", "wrong"),
-    (FROM_MEMORY, OWN, "from_b[step]", "from_b[0]", "wrong"),
-    (FROM_MEMORY, OWN, "Index(blockIdx.x) * padded_steps", "0", "wrong"),
-    (FROM_MEMORY, OWN, "row + 8 < m ?", "true ?", "outside|wrong|reads"),
-    (IN_RING, OWN, "b.bytes + scales.bytes", "b.bytes", "ever|wrong|before"),
-    (IN_RING, OWN, "first_row, first_column, step", "0, 0, step", "wrong"),
-    (IN_RING, SCALES, "map_a, block, row, full", "map_a, 0, row, full", "wrong"),
-    (IN_RING, SCALES, "block / 4 * 4, full", "0, full", "wrong"),
-    (IN_RING, SCALES, "block / 4 * 4, full", "block, full", "multiple of 16"),
-    (IN_RING, SCALES, "from.b[i][block % 4]", "from.b[i][0]", "wrong"),
-    (IN_RING, SCALES, "block += direction;", "", "wrong"),
-    (IN_RING, OWN, READ + WAIT, WAIT + READ, "wrong|before|ever"),
-    (IN_RING, SCALES, "row(consumer_row + acc", "row(acc", "wrong"),
-    (
-        IN_RING,
-        SCALES,
-        "scales.a[fragment][i / 2 % 2]",
-        "scales.a[fragment][0]",
-        "wrong",
-    ),
-    (TWO_SUMS, SCALES, "(first + i) * 2 / run * run", "i * 2 / run * run", "wrong"),
+MISTAKES: list[tuple[Run, str, str, str]] = [
+    # What runs, what is changed into what, and how it shows: a wrong result, or what the machine says.
+    (FROM_MEMORY, "scale_a + Index(step) * padded_m", "scale_a", "wrong"),
+    (FROM_MEMORY, "Index(step) * padded_m", "Index(step) * m", "wrong"),
+    (FROM_MEMORY, "from_a[row + 8]", "from_a[row]", "wrong"),
+    (FROM_MEMORY, "from_b[step]", "from_b[0]", "wrong"),
+    (FROM_MEMORY, "Index(blockIdx.x) * padded_steps", "0", "wrong"),
+    (FROM_MEMORY, "row + 8 < m ?", "true ?", "outside|wrong|reads"),
+    (IN_RING, "b.bytes + scales.bytes", "b.bytes", "ever|wrong|before"),
+    (IN_RING, "first_row, first_column, step", "0, 0, step", "wrong"),
+    (IN_RING, "map_a, block, row, full", "map_a, 0, row, full", "wrong"),
+    (IN_RING, "block / 4 * 4, full", "0, full", "wrong"),
+    (IN_RING, "block / 4 * 4, full", "block, full", "multiple of 16"),
+    (IN_RING, "from.b[i][block % 4]", "from.b[i][0]", "wrong"),
+    (IN_RING, "block += direction;", "", "wrong"),
+    (IN_RING, READ + WAIT, WAIT + READ, "wrong|before|ever"),
+    (IN_RING, "row(consumer_row + acc", "row(acc", "wrong"),
+    (IN_RING, "scales.a[fragment][i / 2 % 2]", "scales.a[fragment][0]", "wrong"),
+    (TWO_SUMS, "(first + i) * 2 / run * run", "i * 2 / run * run", "wrong"),
     (
         TWO_SUMS,
-        LOOP,
         "if (last) next_scales = scales.read(next.stage);\n                wgmma",
         "if (last) next_scales = scales.read(at.stage);\n                wgmma",
         "wrong",
     ),
-    (TWO_SUMS, LOOP, "if (last) step_scales = next_scales;", "", "wrong"),
-    (BETWEEN, SCALES, "first_column % scale_block", "0", "wrong"),
-    (BETWEEN, SCALES, "Columns + scale_block - run", "Columns - run", "wrong|ever"),
-    (
-        BETWEEN,
-        SCALES,
-        "offset + column % scale_block <",
-        "column % scale_block <",
-        "wrong",
-    ),
-    (BETWEEN, OWN, "(tile, 0).column,", "(tile, 0).row,", "wrong"),
-    (
-        BACKWARDS,
-        OWN,
-        "origin.column, block, full",
-        "origin.column, step, full",
-        "wrong",
-    ),
-    (BACKWARDS, OWN, "backwards ? steps - 1 : 0", "0", "wrong"),
-    (BACKWARDS, OWN, "backwards ? -1 : 1", "1", "wrong"),
+    (TWO_SUMS, "if (last) step_scales = next_scales;", "", "wrong"),
+    (BETWEEN, "first_column % scale_block", "0", "wrong"),
+    (BETWEEN, "Columns + scale_block - run", "Columns - run", "wrong|ever"),
+    (BETWEEN, "offset + column % scale_block <", "column % scale_block <", "wrong"),
+    (BETWEEN, "(tile, 0).column,", "(tile, 0).row,", "wrong"),
+    (BACKWARDS, "origin.column, block, full", "origin.column, step, full", "wrong"),
+    (BACKWARDS, "backwards ? steps - 1 : 0", "0", "wrong"),
+    (BACKWARDS, "backwards ? -1 : 1", "1", "wrong"),
 ]
 
 
-@pytest.mark.parametrize(
-    ("run", "file", "right", "mistaken", "shows"), MISTAKES, ids=str
-)
+CONSUMERS = range(128, 384)
+
+
+@pytest.mark.parametrize(("run", "right", "mistaken", "shows"), MISTAKES, ids=str)
 def test_mistakes_show(
-    tmp_path: Path, run: Run, file: str, right: str, mistaken: str, shows: str
+    tmp_path: Path, run: Run, right: str, mistaken: str, shows: str
 ) -> None:
-    more = planted(tmp_path, FOLDER / f"{run[0]}.cu", file, right, mistaken)
-    if right == READ + WAIT:  # consumers are the last to come
-        more["behind"] = range(128, 384)
-    assert_shows(shows, partial(wrong, run, **more))
+    """Also where consumers are the last to come."""
+    more = planted(tmp_path, FOLDER / f"{run[0]}.cu", right, mistaken)
+    ways = [
+        way | {"behind": behind} for behind in (range(0), CONSUMERS) for way in BOTH
+    ]
+    assert_shows(shows, partial(wrong, run, **more), ways)

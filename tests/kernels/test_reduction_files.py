@@ -112,7 +112,6 @@ OUTSIDE = "outside"
 WRONG = "wrong"
 UNSEEN = "handed over"
 ZEROS = "zero"
-HEADER = "epilogue/grid_sum.cuh"
 TREE = "        __syncthreads();  // the tree before is done\n"
 ROUND = "        __syncthreads();  // the sums of the round before are written\n"
 WARPS = "    __syncthreads();  // the sums of all warps are written\n"
@@ -160,12 +159,12 @@ MISTAKES: list[tuple[str, str, str, str]] = [
         WRONG,
     ),
     (
-        HEADER,
+        "1",
         "    __syncthreads();  // the sums of all threads are written\n",
         "",
         UNSEEN,
     ),
-    (HEADER, "atom.acq_rel", "atom.relaxed", UNSEEN),
+    ("1", "atom.acq_rel", "atom.relaxed", UNSEEN),
 ]
 
 
@@ -174,9 +173,8 @@ def test_mistakes_show(
     tmp_path: Path, rung: str, right: str, mistaken: str, shows: str
 ) -> None:
     """As a wrong sum, as memory that is not zero again, or as what the emulator refuses."""
-    one = variant("1" if rung == HEADER else rung)
-    file = HEADER if rung == HEADER else ""
-    more = planted(tmp_path, one.kernel.source, file, right, mistaken)
+    one = variant(rung)
+    more = planted(tmp_path, one.kernel.source, right, mistaken)
     counts = {TRITON: 2048 * (GRID + 2) + 6} | dict.fromkeys("5678", LONG)
     numbers = drawn("fp32", counts.get(rung, 259), 11)
     assert_shows(shows, partial(is_wrong, one, numbers, **more))

@@ -187,29 +187,31 @@ PLANTED: list[tuple[str, dict[str, Any], str, str, str]] = [
     ("stencil_register_cache", {"lanes": 16}, "turn, Lanes)", "turn)", WRONG),
     ("stencil_window", {}, "place < halo_quads", "place + 1 < halo_quads", WRONG),
     ("stencil_window", {"exchange": "shared"}, "__syncthreads();", "", BARRIER),
-    ("quad", {}, "if (at + 4 <= elements)", "if (at + 3 <= elements)", OUTSIDE),
-    ("quad", {}, "if (at + 4 <= end)", "if (at + 3 <= end)", BEHIND),
     (
-        "quad",
+        "stencil_window",
+        {},
+        "if (at + 4 <= elements)",
+        "if (at + 3 <= elements)",
+        OUTSIDE,
+    ),
+    ("stencil_window", {}, "if (at + 4 <= end)", "if (at + 3 <= end)", BEHIND),
+    (
+        "stencil_window",
         {"exchange": "direct", "radius": 5},
         "quad > Halo / 4 ?",
         "quad >= Halo / 4 ?",
         WRONG,
     ),
 ]
-"""A kernel, or the header of the quads; parameters; what is replaced by what; what the test must find."""
+"""A kernel; parameters; what is replaced by what; what the test must find."""
 
 
 @pytest.mark.parametrize(("name", "params", "old", "new", "finding"), PLANTED)
 def test_a_planted_mistake_is_found(
     tmp_path: Path, name: str, params: dict[str, Any], old: str, new: str, finding: str
 ) -> None:
-    file = ""
-    if name == "quad":
-        file = "simt/stencil.cuh"
-        name = "stencil_window"
     given = variant(name, **{"radius": 7, **params})
-    more = planted(tmp_path, given.kernel.source, file, old, new)
+    more = planted(tmp_path, given.kernel.source, old, new)
     try:
         found = mistakes(given, **more)
     except Fault as fault:

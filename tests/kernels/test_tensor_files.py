@@ -80,49 +80,42 @@ def test_both_shapes_of_the_tuned_tile_are_right() -> None:
             assert wrong(tuned, (260, 264, 72)) == 0, (dtype, bm, bn)
 
 
-EARLY, LATE = LOADS
 ONE_BARRIER = "        __syncthreads();  // the next stage is complete"
 MISTAKES = [
-    # Rung, what is changed, into what, when copies land, and how it shows.
-    ("2", "        __syncthreads();  // the tiles are complete\n", "", EARLY, ""),
-    ("2", "        __syncthreads();  // all warps have read them", "//", EARLY, ""),
-    ("4", "wait_for_copies<0>();\n        __sync", "__sync", LATE, ""),
-    ("4", "        __syncthreads();  // this stage is complete", "//", EARLY, ""),
-    ("4", "        reading = writing;\n", "", EARLY, ""),
-    ("5", "wait_for_copies<Stages - 2>", "wait_for_copies<Stages - 1>", LATE, ""),
-    ("5", ONE_BARRIER, "//", EARLY, ""),
-    ("5", "    __syncthreads();       // all warps", "//", EARLY, ""),
-    ("6", "Index(tile.row) * BM", "Index(tile.column) * BM", EARLY, "wrong"),
-    ("7", "Map::chunk_a(lane)", "0 * Map::chunk_a(lane)", EARLY, "wrong"),
-    ("9", "to_row < m && to_column < n", "to_row < m", EARLY, ""),
+    # Rung, what is changed, into what, and how it shows.
+    ("2", "        __syncthreads();  // the tiles are complete\n", "", ""),
+    ("2", "        __syncthreads();  // all warps have read them", "//", ""),
+    ("4", "wait_for_copies<0>();\n        __sync", "__sync", ""),
+    ("4", "        __syncthreads();  // this stage is complete", "//", ""),
+    ("4", "        reading = writing;\n", "", ""),
+    ("5", "wait_for_copies<Stages - 2>", "wait_for_copies<Stages - 1>", ""),
+    ("5", ONE_BARRIER, "//", ""),
+    ("5", "    __syncthreads();       // all warps", "//", ""),
+    ("6", "Index(tile.row) * BM", "Index(tile.column) * BM", "wrong"),
+    ("7", "Map::chunk_a(lane)", "0 * Map::chunk_a(lane)", "wrong"),
+    ("9", "to_row < m && to_column < n", "to_row < m", ""),
     # Copies that are committed after the wait for them.
-    (
-        "10",
-        "                commit_copies();\n                writing",
-        "writing",
-        LATE,
-        "",
-    ),
-    ("10", "__syncthreads();  // the next stage", "//", EARLY, ""),
-    ("11", "        __syncwarp();\n        store_rows", "store_rows", EARLY, ""),
-    ("11", "        __syncwarp();  // shared_c", "//", EARLY, ""),
-    ("12", "(step + 1) % 2);", "step % 2);", EARLY, ""),
-    ("13", "mbarrier_wait(stage.empty, at.parity ^ 1);", "", EARLY, ""),
-    ("13", "if (lane == 0) mbarrier_arrive(read);", "", EARLY, "ever"),
-    ("13", "        Ring::end(at, memory);", "//", EARLY, "ever"),
+    ("10", "                commit_copies();\n                writing", "writing", ""),
+    ("10", "__syncthreads();  // the next stage", "//", ""),
+    ("11", "        __syncwarp();\n        store_rows", "store_rows", ""),
+    ("11", "        __syncwarp();  // shared_c", "//", ""),
+    ("12", "(step + 1) % 2);", "step % 2);", ""),
+    ("13", "mbarrier_wait(stage.empty, at.parity ^ 1);", "", ""),
+    ("13", "if (lane == 0) mbarrier_arrive(read);", "", "ever"),
+    ("13", "        Ring::end(at, memory);", "//", "ever"),
 ]
 
 
-@pytest.mark.parametrize(("rung", "right", "mistake", "loads", "shows"), MISTAKES)
+@pytest.mark.parametrize(("rung", "right", "mistake", "shows"), MISTAKES)
 def test_mistakes_show(
-    tmp_path: Path, rung: str, right: str, mistake: str, loads: str, shows: str
+    tmp_path: Path, rung: str, right: str, mistake: str, shows: str
 ) -> None:
     """As a wrong result, or as what the emulator refuses: a race, an access outside, threads that wait for ever."""
     given = variant(rung, "bf16")
-    more = planted(tmp_path, given.kernel.source, "", right, mistake)
+    more = planted(tmp_path, given.kernel.source, right, mistake)
     more |= FEW_BLOCKS.get(rung, {})
     is_wrong = partial(wrong, given, (137, 144, 320), **more)
-    assert_shows(shows, is_wrong, [{"loads": loads}])
+    assert_shows(shows, is_wrong)
 
 
 PADDED = "PaddedChunks<BK / chunk, 1>"
@@ -139,7 +132,7 @@ def test_padding_and_swizzling_keep_rows_out_of_each_others_banks(
     assert len(found) == 2
     assert found.items() <= WAVEFRONTS.items()
     plain = "PaddedChunks<BK / chunk, 0>"
-    more = planted(tmp_path, file.kernel.source, "", layout, plain)
+    more = planted(tmp_path, file.kernel.source, layout, plain)
     assert most_wavefronts(file, (128, 128, 64), **more)["ldmatrix"] > 4
 
 

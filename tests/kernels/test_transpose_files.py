@@ -1,4 +1,4 @@
-"""The ladder of transpositions, without a GPU: outputs on the emulator, planted mistakes, banks, what is compiled."""
+"""The ladder of transpositions, without a GPU: outputs on the emulator, planted mistakes, banks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 from checkout import cases_of, catalog, rungs_of
-from compiling import compiled_without_spills
 from emulator.inputs import drawn
 from emulator.launching import LOADS, assert_shows, launch, planted
 from emulator.ptx import Array
@@ -127,10 +126,6 @@ def test_mistakes_show(
 ) -> None:
     """As wrong outputs, or as what the emulator refuses."""
     one = variant(rung, "bf16")
-    more = planted(tmp_path, one.kernel.source, "", right, mistaken)
+    more = planted(tmp_path, one.kernel.source, right, mistaken)
     n = 264 if rung in "5678" else 67
     assert_shows(shows, partial(wrong, one, 136, n, **more))
-
-
-def test_each_compiles_for_hopper_without_spills() -> None:
-    compiled_without_spills([variant(rung, dtype) for rung, dtype in CASES])

@@ -112,12 +112,6 @@ def test_k_of_0_and_without_c(name: str) -> None:
         assert wrong(by_tma(name, "bf16"), (150, 296, k), beta, clusters=4) == 0
 
 
-LOOP = "schedule/staged_loop.cuh"
-RING = "schedule/mma_ring.cuh"
-SUMS = "epilogue/partial_sums.cuh"
-STORE = "epilogue/warp_tma_store.cuh"
-OWN = ""
-"""In place of a header: the kernel's own file."""
 DEEP = SMALL | {"stages": 3, "buffers": 1}
 IN_STEPS = variant(STAGED, "fp16", **DEEP)
 # Takes steps of four rows, half of a period of the XOR.
@@ -127,54 +121,33 @@ NEXT = (
     "at.advance();\n                    mbarrier_wait(at.in(memory).full, at.parity);"
 )
 SYNC = "\n            __syncthreads();"
-MISTAKES: list[tuple[Variant, str, str, str, str]] = [
-    # The kernel, the file, what is changed into what, and how it shows.
+MISTAKES: list[tuple[Variant, str, str, str]] = [
+    # The kernel, what is changed into what, and how it shows.
+    (IN_STEPS, "wait_for_copies<Stages - 2>();", "wait_for_copies<Stages - 1>();", ""),
+    (IN_STEPS, "wait_for_copies<Stages - 2>();" + SYNC, "", ""),
+    (IN_STEPS, "wait_for_copies<0>();\n    __syncthreads();", "", ""),
     (
         IN_STEPS,
-        LOOP,
-        "wait_for_copies<Stages - 2>();",
-        "wait_for_copies<Stages - 1>();",
-        "",
-    ),
-    (IN_STEPS, LOOP, "wait_for_copies<Stages - 2>();" + SYNC, "", ""),
-    (IN_STEPS, LOOP, "wait_for_copies<0>();\n    __syncthreads();", "", ""),
-    (
-        IN_STEPS,
-        "copy/chunk_copy.cuh",
         "return i * step < rows_left &&",
         "return i * step < rows_left - 1 &&",
         "",
     ),
-    (
-        IN_HALVES,
-        "layout/chunk_layout.cuh",
-        "return (offset ^ mask(rows)",
-        "return (offset ^ 0 * mask(rows)",
-        "",
-    ),
-    (
-        IN_STEPS,
-        "epilogue/warp_store.cuh",
-        "if (row >= m || column >= n) continue;",
-        "if (row >= m) continue;",
-        "",
-    ),
-    (SHARED, SUMS, "if (thread == 0) take_flag(flag);", "", "zero"),
-    (SHARED, SUMS, "if (thread == 0) raise_flag(flag);", "", "ever"),
-    (SHARED, OWN, "if (!work.has_first_step()) {", "if (false) {", "zero"),
+    (IN_HALVES, "return (offset ^ mask(rows)", "return (offset ^ 0 * mask(rows)", ""),
+    (IN_STEPS, "if (row >= m || column >= n) continue;", "if (row >= m) continue;", ""),
+    (SHARED, "if (thread == 0) take_flag(flag);", "", "zero"),
+    (SHARED, "if (thread == 0) raise_flag(flag);", "", "ever"),
+    (SHARED, "if (!work.has_first_step()) {", "if (false) {", "zero"),
     (
         SHARED,
-        OWN,
         "(work.first + work.steps) * Ring::depth",
         "work.steps * Ring::depth",
         "ever",
     ),
-    (SHARED, OWN, "Ring::end(at, memory);", "", "ever"),
-    (SHARED, RING, "mbarrier_wait(one.empty, at.parity ^ 1);", "", "ever"),
-    (SHARED, RING, NEXT, "at.advance();", "more arrivals"),
+    (SHARED, "Ring::end(at, memory);", "", "ever"),
+    (SHARED, "mbarrier_wait(one.empty, at.parity ^ 1);", "", "ever"),
+    (SHARED, NEXT, "at.advance();", "more arrivals"),
     (
         SHARED,
-        STORE,
         "pending = WM / rows % buffers == 0 ? buffers - 1 : 0",
         "pending = buffers - 1",
         "wrong",
@@ -182,12 +155,12 @@ MISTAKES: list[tuple[Variant, str, str, str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("one", "file", "right", "mistaken", "shows"), MISTAKES)
+@pytest.mark.parametrize(("one", "right", "mistaken", "shows"), MISTAKES)
 def test_mistakes_show(
-    tmp_path: Path, one: Variant, file: str, right: str, mistaken: str, shows: str
+    tmp_path: Path, one: Variant, right: str, mistaken: str, shows: str
 ) -> None:
     """What a race, a missing wait, a wrong layout or a missing bound would do, these runs see."""
-    more = planted(tmp_path, one.kernel.source, file, right, mistaken)
+    more = planted(tmp_path, one.kernel.source, right, mistaken)
     size = (65, 136, 104)
     if one is SHARED:
         size = ODD
