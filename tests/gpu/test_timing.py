@@ -190,32 +190,11 @@ def test_in_each_group_both_sides_write_to_both_places(gpu: Any, timer: Timer) -
     assert order == ["A0", *["A0", "B1", "B0", "A1", "B0", "A1", "A0", "B1"] * 3]
 
 
-def test_what_a_place_costs_is_no_speedup(gpu: Any, timer: Timer) -> None:
-    # Writing to the second place takes 3 % longer.
-    here, swapped = (
-        sides(gpu.steady("A", 400.0 * own), gpu.steady("B", 400.0 * other))
-        for own, other in ((1.0, 1.03), (1.03, 1.0))
-    )
-    for other, expected in ((swapped, 1.0), (here, 1.03)):
-        pairs = timer.time_single_launches(here, other, rule(), FLUSHED, 400.0)
-        assert pairs.speedup()[0] == pytest.approx(expected)
-
-
 def test_batches_have_up_to_six_groups_and_each_its_leading_launch(
     gpu: Any, timer: Timer
 ) -> None:
     timer.pairs(both(gpu, 10.0, 20.0), rule(min_pairs=18), FLUSHED)
     assert gpu.order == "A" + "ABBABAAB" * 3 + "A" + "ABBABAABABBA"
-
-
-def test_the_leading_launch_is_not_in_the_samples(gpu: Any, timer: Timer) -> None:
-    slow_starts = itertools.chain([500.0], itertools.repeat(10.0))
-    pairs = timer.pairs(
-        sides(gpu.launcher("A", lambda: next(slow_starts)), gpu.steady("B", 20.0)),
-        rule(),
-        "warm",
-    )
-    assert pairs.variant_us == pytest.approx([10.0] * 12)
 
 
 class PlayedClock:
@@ -328,13 +307,6 @@ def test_all_of_the_l2_is_overwritten_and_cleaned_by_four_times_as_much(
         flushed_mib * MIB,
         4 * flushed_mib * MIB,
     ]
-
-
-def test_work_beside_the_timing_counts_as_gpu_time(gpu: Any, timer: Timer) -> None:
-    with timer.working():
-        gpu.steady("A", 30.0)()
-    assert timer.busy_us == pytest.approx(30.0)
-    assert gpu.log == ["A", "sync"]
 
 
 def test_no_collection_falls_between_two_launches_and_collecting_goes_on_after(
@@ -535,6 +507,7 @@ def test_steady_drift_cancels_in_every_ratio(gpu: Any, timer: Timer) -> None:
     )
     assert max(pairs.variant_us) > 1.7 * min(pairs.variant_us)
     assert pairs.ratios() == pytest.approx([2.0] * 100, rel=1e-12)
+    assert pairs.speedup() == pytest.approx((2.0, 2.0, 2.0), rel=1e-12)
     singles = [r / v for v, r in zip(pairs.variant_us, pairs.reference_us, strict=True)]
     assert max(singles) > 2.001, "pair by pair the drift would show"
 
@@ -673,16 +646,3 @@ def test_intervals_of_a_kernel_against_itself_cover_one(
         _, low, high = pairs.speedup()
         covered += low <= 1 <= high
     assert covered / trials >= 0.93
-
-
-def test_a_true_difference_of_one_percent_is_seen() -> None:
-    for trial in range(20):
-        gpu: Any = SimulatedGpu()
-        random = np.random.default_rng(trial)
-        variant = gpu.launcher("A", noisy(random, 10.0, 0.01))
-        reference = gpu.launcher("B", noisy(random, 10.1, 0.01))
-        pairs = Timer(gpu).pairs(
-            sides(variant, reference), rule(0.002, 12, 2000), FLUSHED
-        )
-        _, low, _ = pairs.speedup()
-        assert low > 1

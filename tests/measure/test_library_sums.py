@@ -18,6 +18,7 @@ from conftest import ROOT
 from ladder.gpu.external import Array
 from ladder.problems.reduction import PROBLEM
 from ladder.problems.softmax import PROBLEM as SOFTMAX
+from scipy import special
 
 NVCC = shutil.which("nvcc")
 BUFFERS = {"input": Array(256, (1031,), "fp32"), "output": Array(8192, (1,), "fp32")}
@@ -97,12 +98,11 @@ def test_cub_has_storage_of_its_own_for_a_size_and_gets_the_buffers(
     ] * 2
 
 
-class FakeTensor:
-    def __init__(self, words: Any) -> None:
-        self.words = words
+class Tensor(np.ndarray):
+    """An array as a tensor of torch, as far as references use one."""
 
-    def view(self, kind: Any) -> FakeTensor:
-        return FakeTensor(self.words.view(kind))
+    def copy_(self, other: Any) -> None:
+        self[...] = other
 
 
 class FakeTorch(SimpleNamespace):
@@ -125,8 +125,8 @@ class FakeTorch(SimpleNamespace):
         self.streams.append(queue)
         yield
 
-    def as_tensor(self, array: Any, device: str) -> FakeTensor:
-        return FakeTensor(array)
+    def as_tensor(self, array: Any, device: str) -> Any:
+        return array.view(Tensor)
 
 
 def played(monkeypatch: pytest.MonkeyPatch, **functions: Any) -> FakeTorch:
@@ -150,12 +150,11 @@ def test_torch_adds_up_in_fp32_or_makes_softmax_of_rows_on_the_stream(
     if name == "sum":
         rows, output = rows.reshape(6), np.zeros(1, np.float32)
 
-    def total(x: FakeTensor, *, dim: int, keepdim: bool, dtype: Any, out: Any) -> None:
-        out.words[:] = x.words.sum(axis=dim, keepdims=keepdim, dtype=dtype)
+    def total(x: Any, *, dim: int, keepdim: bool, **given: Any) -> None:
+        np.sum(x, axis=dim, keepdims=keepdim, **given)
 
-    def softmax(x: FakeTensor, *, dim: int, out: FakeTensor) -> None:
-        e = np.exp(x.words)
-        out.words[:] = e / e.sum(axis=dim, keepdims=True)
+    def softmax(x: Any, *, dim: int, out: Any) -> None:
+        out[:] = special.softmax(x, axis=dim)
 
     fake = played(monkeypatch, sum=total, softmax=softmax)
     buffers = {"input": rows, "output": output}
@@ -172,52 +171,25 @@ def test_torch_adds_up_in_fp32_or_makes_softmax_of_rows_on_the_stream(
     assert output.sum(axis=-1) == pytest.approx(15 if name == "sum" else 1, rel=1e-3)
 
 
-class Attention(SimpleNamespace):
-    """Queries, keys, values and an output, and what torch or cuDNN makes of them."""
-
-    def __init__(self) -> None:
-        random = np.random.default_rng(3)
-        super().__init__(
-            **{name: random.normal(size=(2, 5, 4)).astype(np.float16) for name in "qkv"}
-        )
-        self.o = np.full((2, 5, 4), np.nan, np.float16)
-        self.buffers = {name: getattr(self, name).view(np.int16) for name in "qkvo"}
-
-    def right(self, causal: int) -> Any:
-        s = self.q.astype(float) @ self.k.astype(float).swapaxes(1, 2) / 2
-        s[:, np.triu(np.ones((5, 5), bool), 1) & bool(causal)] = -np.inf
-        return np.exp(s) @ self.v / np.exp(s).sum(axis=2, keepdims=True)
-
-
-class Words(FakeTensor):
-    """A tensor of torch, as far as references of attention use one."""
-
-    def view(self, kind: Any) -> Words:
-        return Words(self.words.view(kind))
-
-    def __getitem__(self, at: None) -> Words:
-        assert at is None
-        return Words(self.words.reshape(1, *self.words.shape))
-
-    def copy_(self, other: Any) -> None:
-        self.words[...] = other
+def attended(q: Any, k: Any, v: Any, *, is_causal: bool) -> Any:
+    """What torch makes of queries, keys and values: (2, 5, 4) each."""
+    s = q.astype(float) @ k.astype(float).swapaxes(1, 2) / 2
+    s[:, np.triu(np.ones((5, 5), bool), 1) & is_causal] = -np.inf
+    return special.softmax(s, axis=2) @ v
 
 
 def play_torch(monkeypatch: pytest.MonkeyPatch) -> FakeTorch:
     """torch, which notes the backends that it is asked for."""
     fake = played(monkeypatch, backends=[])
-    fake.as_tensor = lambda array, device: Words(array)
 
     @contextlib.contextmanager
     def kernel(backend: str) -> Iterator[None]:
         fake.backends.append(backend)
         yield
 
-    def attention(q: Words, k: Words, v: Words, *, is_causal: bool) -> Any:
+    def attention(*of_a_batch: Any, is_causal: bool) -> Any:
         assert fake.streams == [7]
-        made = Attention()
-        made.q, made.k, made.v = (one.words[0] for one in (q, k, v))
-        return made.right(is_causal)
+        return attended(*(one[0] for one in of_a_batch), is_causal=is_causal)
 
     fake.nn = SimpleNamespace(
         functional=SimpleNamespace(scaled_dot_product_attention=attention)
@@ -234,11 +206,16 @@ def play_torch(monkeypatch: pytest.MonkeyPatch) -> FakeTorch:
 def test_torch_attends_by_its_backend_flash(
     monkeypatch: pytest.MonkeyPatch, causal: int
 ) -> None:
-    fake, given = play_torch(monkeypatch), Attention()
+    fake, random = play_torch(monkeypatch), np.random.default_rng(3)
+    q, k, v = random.normal(size=(3, 2, 5, 4)).astype(np.float16)
+    o = np.full_like(q, np.nan)
+    buffers = {"q": q, "k": k, "v": v, "o": o}
+    words = {name: array.view(np.int16) for name, array in buffers.items()}
     launch = module("torch_attention").flash(
-        SimpleNamespace(dtype="fp16"), given.buffers, {"d": 4, "causal": causal}, {}, 7
+        SimpleNamespace(dtype="fp16"), words, {"causal": causal}, {}, 7
     )
-    assert np.isnan(given.o).all()
+    assert np.isnan(o).all()
     launch()
-    assert given.o == pytest.approx(given.right(causal), abs=1e-3)
+    right = attended(q, k, v, is_causal=bool(causal))
+    assert o == pytest.approx(right, abs=1e-3)
     assert fake.backends == ["flash"]

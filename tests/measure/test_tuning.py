@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import calendar
-import contextlib
-import json
-import time
+import os
+import sys
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOT, edit_yaml
-from factory import ENDS, FINISHED, SESSION, Change, Fields, Lab, Place, failed, slowed
-from ladder.gpu.discovery import FoundGpu
-from ladder.measure import job
-from ladder.measure.schedule import Due, Schedule
-from ladder.measure.store import Account, read_store
-from ladder.model.plan_file import read_plan
+from conftest import MADE_UP_GPU, ROOT, output_of
+from factory import FINISHED, SESSION, Change, Fields, Lab, Place, failed, slowed
+from ladder.measure.schedule import Schedule
+from ladder.measure.store import read_store
+from ladder.model.files import read_json
 from ladder.results import statistics as stats
 from ladder.results import tables
 
@@ -201,116 +199,49 @@ def test_one_that_was_not_measured_again_is_never_ahead_of_those_that_were() -> 
     assert stats.fastest(unmarked)["variant"] == "lucky", "as in every other sweep"
 
 
-class Host:
-    """Two GPUs and what measuring does on them, without a process: every cell gets its synthetic record."""
-
-    def __init__(
-        self, lab: Lab, monkeypatch: pytest.MonkeyPatch, temporary: Path
-    ) -> None:
-        self.lab, self.passes, self.seconds = (
-            lab,
-            list[tuple[str, set[str]]](),
-            calendar.timegm((2026, 11, 20, 12, 0, 0)),
-        )
-        gpus = [
-            FoundGpu(index, "NVIDIA H200", f"GPU-{index + 1}", (9, 0))
-            for index in range(2)
-        ]
-        host = self
-
-        class Quiet:
-            def __init__(self, uuid: str) -> None:
-                self.uuid = uuid
-
-            def neighbours_that_stay(self, seconds: float) -> list[int]:
-                return []
-
-        def run(self: job.Measuring, todo: Due, start: Any, append: Any) -> None:
-            host.passes.append(
-                (
-                    self.monitor.uuid,
-                    {self.schedule.plan.tasks[index].rung for index, _ in todo},
-                )
-            )
-            name = f"session of {host.now()}"
-            append(
-                replace(
-                    SESSION, id=name, gpu={**SESSION.gpu, "uuid": self.monitor.uuid}
-                )
-            )
-            for index, regimes in todo:
-                task = self.schedule.plan.tasks[index]
-                speed = 1.0 + [FOURTH, THIRD, SECOND, FIRST].index(task.rung)
-                timed = {
-                    "variant_us": [1 / speed],
-                    "reference_us": [1.0],
-                    "reference": "cublas",
-                }
-                for regime in regimes:
-                    result = timed | dict.fromkeys(ENDS, speed)
-                    append(
-                        self.schedule.view.new_record(
-                            task,
-                            regime,
-                            name,
-                            status="ok",
-                            result=result,
-                        )
-                    )
-                self.account.measured += 1
-
-        monkeypatch.setattr("tempfile.gettempdir", lambda: str(temporary))
-        monkeypatch.setattr(job, "find_gpus", lambda: gpus)
-        monkeypatch.setattr(job, "driver_version", lambda: "580.95")
-        monkeypatch.setattr(
-            job, "Monitor", lambda uuid: contextlib.nullcontext(Quiet(uuid))
-        )
-        monkeypatch.setattr(job, "locked_clocks", lambda *_: contextlib.nullcontext())
-        monkeypatch.setattr("ladder.measure.gpu_job.process_command", lambda *_: [])
-        monkeypatch.setattr(job.Measuring, "run", run)
-        monkeypatch.setattr("ladder.measure.plan_records.now", self.now)
-        monkeypatch.setattr(job, "Account", lambda: Account(started=self.now()))
-
-    def now(self) -> str:
-        """A second later each time."""
-        self.seconds += 1
-        return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.seconds))
-
-    def measure(self) -> list[tuple[str, set[str]]]:
-        """GPU and rungs of each process that measured."""
-        self.passes.clear()
-        self.lab.compile(self.lab.sweep_of(SWEEP))
-        path = self.lab.folder.plan(SWEEP)
-        job.measure(path, read_plan(path), self.lab.folder, ROOT)
-        return list(self.passes)
-
-
-RUNGS = {FIRST, SECOND, THIRD, FOURTH}
+Passes = list[tuple[str, int]]
+"""GPU and number of records of each process that measured."""
 
 
 @pytest.fixture
-def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
+def measure(tmp_path: Path) -> Callable[[int], Passes]:
+    """Measures the cells at one size on a host with so many made-up GPUs: the passes so far."""
     lab = tuned(tmp_path / "project", sizes=[4096])
-    edit_yaml(
-        lab.project.sweeps / f"{SWEEP}.yaml", lambda sweep: sweep["variants"].pop(0)
-    )
-    return Host(lab, monkeypatch, tmp_path)
+    lab.compile(lab.sweep_of(SWEEP))
+
+    def run(gpus: int) -> Passes:
+        output_of(
+            [sys.executable, "-m", "ladder", "measure", str(lab.folder.plan(SWEEP))],
+            lab.root,
+            PYTHONPATH=f"{MADE_UP_GPU}{os.pathsep}{ROOT / 'workflow'}",
+            MADE_UP_GPUS=f"here:{gpus}",
+            TMPDIR=str(tmp_path),  # of locks
+        )
+        records = read_store(lab.folder.records)
+        counts = Counter(record.session for record in records if record.cell.kernel)
+        assert Counter(counts.values()) == {5: 1, 3: 1}
+        account = read_json(lab.folder.account("measured", SWEEP))
+        assert account
+        assert (account["cells"], account["kept"], account["measured"]) == (5, 0, 8)
+        return [
+            (session.gpu["uuid"], counts[session.id])
+            for session in sorted(
+                records.sessions.values(), key=lambda session: session.id
+            )
+        ]
+
+    return run
 
 
 def test_a_job_measures_the_three_fastest_again_on_another_gpu_and_then_nothing(
-    host: Host,
+    measure: Callable[[int], Passes],
 ) -> None:
-    assert host.measure() == [("GPU-1", RUNGS), ("GPU-2", {FIRST, SECOND, THIRD})]
-    assert host.measure() == []
-    account = json.loads(host.lab.folder.account("measured", SWEEP).read_text())
-    assert (account["cells"], account["kept"], account["measured"]) == (4, 0, 7)
+    passes = measure(2)
+    assert passes == [("GPU-here-0", 5), ("GPU-here-1", 3)]
+    assert measure(2) == passes
 
 
 def test_where_no_other_gpu_is_free_a_fresh_process_on_the_same_one_does(
-    host: Host, monkeypatch: pytest.MonkeyPatch
+    measure: Callable[[int], Passes],
 ) -> None:
-    only_one = job.find_gpus()[:1]
-    monkeypatch.setattr(job, "find_gpus", lambda: only_one)
-    assert host.measure() == [("GPU-1", RUNGS), ("GPU-1", {FIRST, SECOND, THIRD})]
-    records = list(read_store(host.lab.folder.records))
-    assert len({record.session for record in records}) == 2
+    assert measure(1) == [("GPU-here-0", 5), ("GPU-here-0", 3)]
