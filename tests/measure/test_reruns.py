@@ -14,7 +14,7 @@ from factory import FINISHED, NCU, SESSION, Fields, Lab, failed
 from ladder.measure.plan_records import PlanRecords
 from ladder.measure.profile_job import uncounted
 from ladder.measure.schedule import Schedule
-from ladder.measure.store import Records, read_store
+from ladder.measure.store import read_store
 from ladder.model.cell import COUNTERS, TIMING_VERSION
 from ladder.model.plan import Task
 from ladder.problems.registry import PROBLEMS
@@ -22,73 +22,54 @@ from ladder.problems.registry import PROBLEMS
 TILE = "gemm_register_tile"
 
 
-@dataclass
-class Measured:
-    """A project whose every cell has been measured and counted, to change and to look at what is due."""
-
-    lab: Lab
-    packages: dict[str, str] = field(default_factory=dict)
-    made: Callable[[Any, Fields], Fields] = lambda _, facts: facts
-    patch: pytest.MonkeyPatch = field(default_factory=pytest.MonkeyPatch)
-
-    def sweep(self, name: str, change: Callable[[Fields], object]) -> None:
-        edit_yaml(self.lab.project.sweeps / f"{name}.yaml", change)
-
-    def kernel(self, name: str, change: Callable[[Fields], object]) -> None:
-        edit_yaml(self.lab.project.kernels / f"{name}.yaml", change)
-
-    def settings(self, **measure: Any) -> None:
-        self.lab.settings = {"measure": measure}
-
-    def version(self, problem: str) -> None:
-        """Another version of a problem's check."""
-        self.patch.setattr(type(PROBLEMS[problem]), "check_version", 2)
-
-    def compiled(self, name: str) -> None:
-        """Another machine code for every variant of a kernel."""
-        self.made = lambda one, facts: (
-            facts | ({"machine_code": "new"} if one.kernel.name == name else {})
-        )
-
-    def views(
-        self, sweeps: Iterable[str], store: Records | None = None
-    ) -> Iterator[tuple[str, PlanRecords]]:
-        """(sweep, its records); they are read once."""
-        known = read_store(self.lab.folder.records) if store is None else store
-        return ((name, self.lab.view(name, known)) for name in sweeps)
-
-    def due(self, store: Records | None = None) -> Iterator[Due]:
-        """(sweep, task, regime) of all that would be timed; by the plans that were recorded where `store` is given."""
-        sweeps = self.lab.sweeps()
-        for sweep in sweeps.values() if store is None else ():
-            self.lab.compile(sweep, self.made)
-        for name, view in self.views(sweeps, store):
-            view = replace(view, on=self.lab.on(view.plan.problem))
-            for index, regimes in Schedule(view).due():
-                yield from (
-                    (name, view.plan.tasks[index], regime) for regime in regimes
-                )
-
-    def uncounted(self, store: Records | None = None) -> Iterator[Due]:
-        """(sweep, task, regime) of all that would be counted."""
-        for name, view in self.views(self.lab.sweeps(), store):
-            for index in uncounted(replace(view, on={**self.lab.host, "ncu": NCU})):
-                yield name, view.plan.tasks[index], COUNTERS
-
-    def planned(self) -> Iterator[Due]:
-        """Every cell with its times and counters, as the documents now say."""
-        for name, view in self.views(self.lab.sweeps(), Records()):
-            for _, task in view.launched():
-                yield from ((name, task, regime) for regime in view.plan.regimes)
-                yield from [(name, task, COUNTERS)] if task.counted else []
-
-
 Due = tuple[str, Task, str]
+"""Sweep, task and regime."""
 AFTER = "2026-11-20T11:00:00Z"
 """Later than all records, whose time is FINISHED."""
 
 
-PACKAGES = {"nvidia-cublas": "13.1"}
+@dataclass
+class Measured(Lab):
+    """A project whose every cell has been measured and counted, to change and to look at what is due."""
+
+    packages: dict[str, str] = field(default_factory=lambda: {"nvidia-cublas": "13.1"})
+    made: Callable[[Any, Fields], Fields] = lambda _, facts: facts
+    """What the compiler says of a variant."""
+    patch: pytest.MonkeyPatch = field(default_factory=pytest.MonkeyPatch)
+
+    def views(self) -> Iterator[PlanRecords]:
+        """Each sweep's records, with a plan as documents and compiler now say."""
+        records = read_store(self.folder.records)
+        for name, sweep in self.sweeps().items():
+            self.compile(sweep, self.made)
+            yield self.view(name, records)
+
+    def due(self) -> Iterator[Due]:
+        """All that would be timed."""
+        for view in self.views():
+            view = replace(view, on=self.on(view.plan.problem))
+            for index, regimes in Schedule(view).due():
+                task = view.plan.tasks[index]
+                yield from ((view.plan.sweep, task, regime) for regime in regimes)
+
+    def uncounted(self) -> Iterator[Due]:
+        """All that would be counted."""
+        for view in self.views():
+            for index in uncounted(replace(view, on={**self.host, "ncu": NCU})):
+                yield view.plan.sweep, view.plan.tasks[index], COUNTERS
+
+    def planned(self) -> Iterator[Due]:
+        """Every cell with its times and counters."""
+        for view in self.views():
+            for _, task in view.launched():
+                regimes = [*view.plan.regimes, *[COUNTERS] * task.counted]
+                yield from ((view.plan.sweep, task, regime) for regime in regimes)
+
+
+def measured_in(root: Path, patch: pytest.MonkeyPatch) -> Measured:
+    lab = Measured(root, patch=patch)
+    patch.setattr("ladder.measure.conditions.package_version", lab.packages.get)
+    return lab
 
 
 def thinned(sweep: Fields) -> None:
@@ -102,27 +83,22 @@ def thinned(sweep: Fields) -> None:
 @pytest.fixture(scope="session")
 def measured_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A measured project; shared, so look at it only."""
-    lab = Lab(tmp_path_factory.mktemp("measured") / "project")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ladder.measure.conditions.package_version", PACKAGES.get)
-        found = Measured(lab)
-        for name in lab.sweeps():
-            found.sweep(name, thinned)
+        lab = measured_in(tmp_path_factory.mktemp("measured") / "project", patch)
+        for path in lab.project.sweeps.iterdir():
+            edit_yaml(path, thinned)
         lab.record()
-        assert shown(found.due()) == shown(found.uncounted()) == []
+        assert shown(lab.due()) == shown(lab.uncounted()) == []
     return lab.root
 
 
 @pytest.fixture
 def measured(
     measured_once: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Measured]:
-    lab = Lab(tmp_path / "project")
+) -> Measured:
+    lab = measured_in(tmp_path / "project", monkeypatch)
     shutil.copytree(measured_once, lab.root, dirs_exist_ok=True)
-    found = Measured(lab, dict(PACKAGES))
-    monkeypatch.setattr("ladder.measure.conditions.package_version", found.packages.get)
-    yield found
-    found.patch.undo()
+    return lab
 
 
 CompileRequests = Callable[[str, Task, str], bool]
@@ -153,35 +129,72 @@ def uses(kernel: str) -> CompileRequests:
     )
 
 
-GEMM = ("fp32_ladder", "fp32_transpose", "tensor_ladder")
-CHANGES: dict[str, tuple[Callable[[Measured], object], CompileRequests]] = {
+Change = Callable[[Measured], object]
+
+
+def setting(**measure: Any) -> Change:
+    return lambda it: it.settings.update(measure=measure)
+
+
+def compiled(name: str) -> Change:
+    """Another machine code for every variant of a kernel."""
+
+    def change(it: Measured) -> None:
+        new = {"machine_code": "new"}
+        it.made = lambda one, facts: facts | (new if one.kernel.name == name else {})
+
+    return change
+
+
+def in_kernel(name: str, change: Callable[[Fields], object]) -> Change:
+    return lambda it: edit_yaml(it.project.kernels / f"{name}.yaml", change)
+
+
+def in_sweep(name: str, change: Callable[[Fields], object]) -> Change:
+    return lambda it: edit_yaml(it.project.sweeps / f"{name}.yaml", change)
+
+
+def updated(name: str, **fields: object) -> Change:
+    """Other fields of a sweep."""
+    return in_sweep(name, lambda sweep: sweep.update(fields))
+
+
+def reworded(sweep: Fields) -> None:
+    sweep.update(title="Another", question="Why?")
+    sweep["figures"][0].update(caption="Look.")
+    sweep["figures"].pop()
+    sweep["variants"][0].update(rung="first", technique="none")
+
+
+STAGES = {"values": [1, 2], "default": 1, "description": "stages"}
+CHANGES: dict[str, tuple[Change, CompileRequests]] = {
     "nothing": (lambda it: None, nothing),
     # The configuration.
-    "precision": (lambda it: it.settings(precision=0.01), every_time),
-    "least pairs": (lambda it: it.settings(min_pairs=30), every_time),
-    "most pairs": (lambda it: it.settings(max_pairs=500), every_time),
-    "budget of a cell": (lambda it: it.settings(cell_seconds=9.5), every_time),
-    "clocks": (lambda it: it.settings(lock_clocks=1400), every_time),
-    "seed": (lambda it: it.settings(seed=12345), everything),
+    "precision": (setting(precision=0.01), every_time),
+    "least pairs": (setting(min_pairs=30), every_time),
+    "most pairs": (setting(max_pairs=500), every_time),
+    "budget of a cell": (setting(cell_seconds=9.5), every_time),
+    "clocks": (setting(lock_clocks=1400), every_time),
+    "seed": (setting(seed=12345), everything),
     "limit of warm": (
-        lambda it: it.settings(warm_below_us=1.5),
+        setting(warm_below_us=1.5),
         lambda sweep, task, regime: regime == "warm",
     ),
     "algorithms of cuBLASLt, which no cell is timed against": (
-        lambda it: it.settings(lt_heuristics=3),
+        setting(lt_heuristics=3),
         nothing,
     ),
     # The host.
-    "driver": (lambda it: it.lab.host.update(driver="590.1"), everything),
+    "driver": (lambda it: it.host.update(driver="590.1"), everything),
     "cuBLAS": (
         lambda it: it.packages.update({"nvidia-cublas": "13.2"}),
-        times_of(*GEMM),
+        times_of("fp32_ladder", "fp32_transpose", "tensor_ladder"),
     ),
     "cuda-core": (lambda it: it.packages.update({"cuda-core": "9.9"}), every_time),
     # The code that measures.
     "the check of one problem": (
-        lambda it: it.version("stencil"),
-        lambda sweep, task, regime: sweep == "stencil_reach" and regime != COUNTERS,
+        lambda it: it.patch.setattr(type(PROBLEMS["stencil"]), "check_version", 2),
+        times_of("stencil_reach"),
     ),
     "how cold launches are timed": (
         lambda it: it.patch.setitem(TIMING_VERSION, "cold", 2),
@@ -192,27 +205,22 @@ CHANGES: dict[str, tuple[Callable[[Measured], object], CompileRequests]] = {
         lambda sweep, task, regime: regime == COUNTERS,
     ),
     # What is compiled.
-    "a kernel's machine code": (lambda it: it.compiled("wmma_tile"), uses("wmma_tile")),
-    "machine code of a reference": (lambda it: it.compiled(TILE), uses(TILE)),
+    "a kernel's machine code": (compiled("wmma_tile"), uses("wmma_tile")),
+    "machine code of a reference": (compiled(TILE), uses(TILE)),
     # The documents.
     "a kernel's default": (
         # fp32_transpose names every value of bm, and what it measured stands.
-        lambda it: it.kernel(
-            TILE, lambda kernel: kernel["parameters"]["bm"].update(default=64)
-        ),
+        in_kernel(TILE, lambda kernel: kernel["parameters"]["bm"].update(default=64)),
         lambda sweep, task, regime: sweep == "fp32_ladder" and task.cell.kernel == TILE,
     ),
     "a new parameter": (
-        lambda it: it.kernel(
-            "wmma_tile",
-            lambda kernel: kernel["parameters"].update(
-                stages={"values": [1, 2], "default": 1, "description": "stages"}
-            ),
+        in_kernel(
+            "wmma_tile", lambda kernel: kernel["parameters"].update(stages=STAGES)
         ),
         uses("wmma_tile"),
     ),
     "a launch rule that gives another launch at large sizes": (
-        lambda it: it.kernel(
+        in_kernel(
             "gemm_naive",
             lambda kernel: kernel["launch"].update(grid=["2 if m > 4096 else 1"]),
         ),
@@ -221,21 +229,18 @@ CHANGES: dict[str, tuple[Callable[[Measured], object], CompileRequests]] = {
         ),
     ),
     "an argument": (
-        lambda it: it.kernel(
+        in_kernel(
             "wmma_tile",
             lambda kernel: kernel["arguments"].append({"scalar": "m", "type": "int32"}),
         ),
         uses("wmma_tile"),
     ),
     "groups of counters": (
-        lambda it: it.sweep(
-            "bank_stride",
-            lambda sweep: sweep["counters"].update(groups=["banks", "stalls"]),
-        ),
+        updated("bank_stride", counters={"groups": ["banks", "stalls"]}),
         lambda sweep, task, regime: regime == COUNTERS and sweep == "bank_stride",
     ),
     "errors by kind of inputs": (
-        lambda it: it.lab.update("fp32_ladder", errors={"sizes": [4096]}),
+        updated("fp32_ladder", errors={"sizes": [4096]}),
         lambda sweep, task, regime: (
             sweep == "fp32_ladder"
             and regime != COUNTERS
@@ -243,41 +248,28 @@ CHANGES: dict[str, tuple[Callable[[Measured], object], CompileRequests]] = {
         ),
     ),
     "a regime": (
-        lambda it: it.lab.update(
-            "tensor_ladder", regimes=["cold", "warm", "sustained"]
-        ),
+        updated("tensor_ladder", regimes=["cold", "warm", "sustained"]),
         lambda sweep, task, regime: sweep == "tensor_ladder" and regime == "sustained",
     ),
     "a sweep's own precision": (
-        lambda it: it.lab.update("tensor_ladder", precision=0.01),
+        updated("tensor_ladder", precision=0.01),
         times_of("tensor_ladder"),
     ),
     "what it is timed against": (
-        lambda it: it.lab.update("tensor_ladder", references=["cublas", "cublaslt"]),
+        updated("tensor_ladder", references=["cublas", "cublaslt"]),
         times_of("tensor_ladder"),
     ),
     "which variant it is timed against": (
-        lambda it: it.sweep(
+        in_sweep(
             "bank_stride",
             lambda sweep: sweep["references"][0]["params"].update(stride=2),
         ),
         times_of("bank_stride"),
     ),
-    "captions, titles and questions": (
-        lambda it: it.sweep(
-            "fp32_ladder",
-            lambda sweep: (
-                sweep.update(title="Another", question="Why?"),
-                sweep["figures"][0].update(caption="Look."),
-                sweep["figures"].pop(),
-                sweep["variants"][0].update(rung="first", technique="none"),
-            ),
-        ),
-        nothing,
-    ),
+    "captions, titles and questions": (in_sweep("fp32_ladder", reworded), nothing),
     "a sweep's name": (
-        lambda it: (it.lab.project.sweeps / "fp32_ladder.yaml").rename(
-            it.lab.project.sweeps / "renamed.yaml"
+        lambda it: (it.project.sweeps / "fp32_ladder.yaml").rename(
+            it.project.sweeps / "renamed.yaml"
         ),
         nothing,
     ),
@@ -301,10 +293,9 @@ def test_exactly_what_depends_on_a_change_is_measured_again(
     expected = [one for one in measured.planned() if wanted(*one)]
     assert found == shown(one for one in expected if one[2] != COUNTERS)
     # Counters are of cells that have times.
-    measured.lab.record(facts=measured.made, metrics=False)
-    store = read_store(measured.lab.folder.records)
-    assert shown(measured.due(store)) == []
-    counted = shown(measured.uncounted(store))
+    measured.record(facts=measured.made, metrics=False)
+    assert shown(measured.due()) == []
+    counted = shown(measured.uncounted())
     assert counted == shown(one for one in expected if one[2] == COUNTERS)
     assert bool(found or counted) == (wanted is not nothing)
 
@@ -313,10 +304,10 @@ def test_exactly_what_depends_on_a_change_is_measured_again(
 def test_cublaslts_algorithms_matter_where_it_is_a_reference(
     measured: Measured, library: str
 ) -> None:
-    measured.lab.update("tensor_ladder", references=["cublas", library])
-    measured.lab.record(["tensor_ladder"])
+    measured.update("tensor_ladder", references=["cublas", library])
+    measured.record(["tensor_ladder"])
     assert shown(measured.due()) == []
-    measured.settings(lt_heuristics=3)
+    setting(lt_heuristics=3)(measured)
     assert {sweep for sweep, _, _ in measured.due()} == {"tensor_ladder"}
 
 
@@ -365,8 +356,8 @@ def test_a_variant_that_did_not_compile_is_measured_once_it_does(
         lost = {"status": "compile_error", "reason": "expected a ;", "machine_code": ""}
         return facts | (lost if variant.kernel.name == "wmma_tile" else {})
 
-    measured = Measured(Lab(tmp_path), made=broken)
-    measured.lab.record(["tensor_ladder"], facts=broken)
+    measured = Measured(tmp_path, made=broken)
+    measured.record(["tensor_ladder"], facts=broken)
     assert [one for one in measured.due() if one[0] == "tensor_ladder"] == []
     measured.made = lambda _, facts: facts
     assert {
@@ -379,13 +370,13 @@ def test_a_variant_that_did_not_compile_is_measured_once_it_does(
 def test_sustained_beside_the_regimes_of_a_sweep_is_measured_once(
     measured: Measured,
 ) -> None:
-    lab, name, chosen = measured.lab, "fp32_transpose", {"sizes": [4096]}
-    measured.settings(sessions=2)
-    measured.lab.update(name, repeated=chosen, sustained=chosen, regimes=["cold"])
+    lab, name, chosen = measured, "fp32_transpose", {"sizes": [4096]}
+    setting(sessions=2)(lab)
+    lab.update(name, repeated=chosen, sustained=chosen, regimes=["cold"])
 
     def due() -> set[str]:
         """Regimes of repeated cells."""
-        lab.compile(lab.sweep_of(name), measured.made)
+        lab.compile(lab.sweep_of(name))
         schedule = Schedule(replace(lab.view(name), on=lab.on("gemm")))
         tasks = schedule.plan.tasks
         regimes = set[str]()
@@ -400,5 +391,5 @@ def test_sustained_beside_the_regimes_of_a_sweep_is_measured_once(
     assert due() == {"cold", "sustained"}
     lab.record([name], with_sustained)
     assert due() == {"cold"}
-    measured.lab.update(name, regimes=["cold", "sustained"])
+    lab.update(name, regimes=["cold", "sustained"])
     assert due() == {"cold", "sustained"}, "a regime of the sweep itself is repeated"

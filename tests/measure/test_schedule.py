@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
-from factory import FINISHED, SESSION, Fields, Lab, Place, failed
+from factory import FINISHED, SESSION, Fields, Lab, Place
 from ladder.measure.schedule import Schedule
 
 SWEEP, HERE, ELSEWHERE = "fp32_ladder", "GPU-1", "GPU-2"
@@ -27,8 +27,6 @@ class Case:
     sweep: Fields = field(default_factory=dict)
     measure: Fields = field(default_factory=dict)
     began: str = FINISHED
-    naive: str = "ok"
-    """Its status."""
 
 
 ALL, NOTHING = ((HERE, EVERY),), set[str]()
@@ -37,7 +35,6 @@ CASES = {
     "an empty store": Case((), EVERY, EVERY),
     "some are measured": Case(((HERE, BEST),), EVERY - BEST, EVERY - BEST),
     "all are measured": Case(ALL, NOTHING, NOTHING),
-    "a tuning sweep with all measured": Case(ALL, BEST, BEST, TUNING),
     "a tuning sweep before all are measured": Case(
         ((HERE, BEST),), EVERY - BEST, EVERY - BEST, TUNING
     ),
@@ -53,13 +50,6 @@ CASES = {
     "all anew, of which the run has measured all": Case(
         ALL, NOTHING, NOTHING, measure={"remeasure": True}
     ),
-    "an error of a launch is tried again": Case(
-        ALL, {"naive"}, {"naive"}, naive="launch_error", began=AFTER
-    ),
-    "an error of a launch that this run saw is not": Case(
-        ALL, NOTHING, NOTHING, naive="launch_error"
-    ),
-    "what is wrong stands": Case(ALL, NOTHING, NOTHING, naive="incorrect", began=AFTER),
 }
 
 
@@ -74,8 +64,6 @@ def scheduled(case: Case, folder: Path) -> Schedule:
         def change(
             place: Place, record: Fields, rungs: set[str] = rungs
         ) -> Fields | None:
-            if place.entry.rung == "naive" and case.naive != "ok":
-                record = failed(case.naive, "because")(record)
             return record if place.entry.rung in rungs else None
 
         of_gpu = {**SESSION.gpu, "uuid": gpu}
