@@ -8,91 +8,46 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from fake_gpu import FakeBuffer, FakeGpu, fake_instance
 from ladder.gpu import launching
-from ladder.gpu.instance import HarnessCall, Instance
+from ladder.gpu.device import GUARD_BYTE, CheckResultSlot
 from ladder.model.plan import Launch
 from ladder.model.problem import GUARD
+from ladder.problems.stencil.instance import _POISON
+
+SCRATCH = {"pointer": "scratch memory", "workspace": "scratch", "bytes": 4096}
+ZEROED = {"pointer": "zeroed memory", "workspace": "zeroed", "bytes": 4096}
+NAN, ZEROS, POISON = b"\xff", b"\0", _POISON.to_bytes(4, "little")
+CHECKS = ["check_input", "check_stretches"]
 
 
-class Buffer:
-    """Notes what it is filled with."""
-
-    def __init__(self, size: int, handle: int, log: list[Any]) -> None:
-        self.size, self.handle, self.log = size, handle, log
-
-    def fill(self, value: Any, stream: Any) -> None:
-        self.log.append(("fill", self.handle, value))
-
-
-class Gpu:
-    """Notes looks of the harness; `changed` is what they find in all."""
-
-    stream, changed, guards = None, 0, ()
-    zeros_were_written = staticmethod(lambda: False)
+class Gpu(FakeGpu):
+    """Notes what buffers are filled with, which kernels run, and what is uploaded."""
 
     def __init__(self) -> None:
-        self.log = list[Any]()
-        self.harness = self
+        super().__init__("stencil", "fp32")
+        self.log, self.uploaded = list[Any](), list[bytes]()
 
-    def upload(self, data: bytes) -> Buffer:
-        assert struct.unpack("3q", data[:24]) == (2**20, 4096, 0)
-        assert not any(data[24:])
-        return Buffer(len(data), 2**30, self.log)
+    def upload(self, data: bytes) -> FakeBuffer:
+        self.uploaded.append(data)
+        return super().upload(data)
 
     def run(self, entry: str, elements: int, *arguments: Any) -> None:
-        self.log.append((entry, arguments[2]))
-
-    def download(self, pointer: int, size: int) -> bytes:
-        assert pointer == 2**30 + 24
-        return struct.pack("Q", self.changed)
-
-
-class Problem(Instance):
-    """An instance whose own part of everything is a note."""
-
-    outputs = ()
-
-    def shapes(self) -> dict[str, Any]:
-        return {}
-
-    def fill_inputs(self, seed: int) -> None:
-        self.gpu.log.append("inputs")
-
-    def _poison_outputs(self) -> None:
-        self.gpu.log.append("poison")
-
-    def inspection(self, params: Any, slot: Any) -> HarnessCall:
-        return HarnessCall("check", 1, (0, "inspected"))
-
-    error_bound = check = None  # type: ignore[assignment]
-
-    def _allocated(self, shape: Any, dtype: str, room: int = 0) -> Any:
-        own = Buffer(4 * shape[0], 2**20, self.gpu.log)
-        return SimpleNamespace(
-            buffer=own, whole=own, pointer=2**20, kind=SimpleNamespace(value=-1)
-        )
-
-    def _written_guard(self) -> None:
-        pass
-
-
-SCRATCH = {
-    "pointer": "scratch workspace of 4096 bytes",
-    "workspace": "scratch",
-    "bytes": 4096,
-}
-ZEROED = {
-    "pointer": "zeroed workspace of 4096 bytes",
-    "workspace": "zeroed",
-    "bytes": 4096,
-}
-NAN, ZEROS, LOOK = ("fill", 2**20, b"\xff"), ("fill", 2**20, b"\0"), (GUARD, 2**30)
-CHECK = ("check", "inspected")
+        super().run(entry, elements, *arguments)
+        self.log.append(entry.split("<")[0])
 
 
 @pytest.fixture
-def instance() -> Any:
-    made: Any = Problem(Gpu(), {}, "fp32", "")  # type: ignore[arg-type]
+def instance(fake_buffers: None, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Of a stencil."""
+    monkeypatch.setattr("fake_gpu.FakeGpu", lambda *_: Gpu())
+    made = fake_instance("stencil", "fp32", {"elements": 64})
+
+    def fill(_: FakeBuffer, value: Any, stream: Any) -> None:
+        if value != GUARD_BYTE:
+            made.gpu.log.append(value)
+
+    monkeypatch.setattr(FakeBuffer, "fill", fill)
     return made
 
 
@@ -102,20 +57,16 @@ def noted(instance: Any, act: Callable[[], object]) -> list[Any]:
     return list(instance.gpu.log)
 
 
-def test_inputs_that_were_drawn_are_looked_at_behind_each_launch(instance: Any) -> None:
-    drawn = 2**20, 64, 7, 0
-    instance.tensors["input"] = SimpleNamespace(
-        dtype="fp32", kind=SimpleNamespace(value=0), drawn=lambda: drawn
-    )
-    look = ("check_input<float>", 64)
-    assert noted(instance, lambda: instance.inspect({}, None)) == [look, CHECK]
+def inspected(instance: Any) -> list[Any]:
+    slot = CheckResultSlot(1, 2, 3)
+    return noted(instance, lambda: instance.inspect({"radius": 1}, slot))
 
 
 def test_scratch_holds_nan_ahead_of_each_launch(instance: Any) -> None:
     assert noted(instance, lambda: instance.provide_workspace(SCRATCH)) == [NAN]
-    assert noted(instance, instance.poison_outputs) == ["poison", NAN]
-    assert noted(instance, lambda: instance.refresh(1)) == ["inputs", "poison", NAN]
-    assert noted(instance, lambda: instance.inspect({}, None)) == [CHECK]
+    assert noted(instance, instance.poison_outputs) == [POISON, NAN]
+    assert noted(instance, lambda: instance.refresh(1)) == ["fill", POISON, NAN]
+    assert inspected(instance) == CHECKS
 
 
 def test_zeros_are_looked_for_behind_each_launch_timed_or_not_and_never_written_again(
@@ -123,9 +74,12 @@ def test_zeros_are_looked_for_behind_each_launch_timed_or_not_and_never_written_
 ) -> None:
     """Ahead of what comes before a launch too: an untimed one comes before that."""
     assert noted(instance, lambda: instance.provide_workspace(ZEROED)) == [ZEROS]
-    assert noted(instance, instance.poison_outputs) == ["poison", LOOK]
-    assert noted(instance, lambda: instance.refresh(1)) == ["inputs", "poison", LOOK]
-    assert noted(instance, lambda: instance.inspect({}, None)) == [CHECK, LOOK]
+    (table,) = instance.gpu.uploaded
+    memory = instance.tensors[ZEROED["pointer"]]
+    assert struct.unpack("3q16s", table) == (memory.pointer, 4096, 0, bytes(16))
+    assert noted(instance, instance.poison_outputs) == [POISON, GUARD]
+    assert noted(instance, lambda: instance.refresh(1)) == ["fill", POISON, GUARD]
+    assert inspected(instance) == [*CHECKS, GUARD]
 
 
 def test_a_kernel_is_loaded_with_its_workspaces(
@@ -139,54 +93,48 @@ def test_a_kernel_is_loaded_with_its_workspaces(
         monkeypatch.setattr(launching.driver, name, lambda _: None)
     plan = Launch((1, 1, 1), (32, 1, 1), None, 0, "v", {}, (SCRATCH, ZEROED))
     loaded = launching.load(b"", plan, instance)
-    assert loaded.args[-2:] == (2**20, 2**20)
-    assert {SCRATCH["pointer"], ZEROED["pointer"]} <= instance.tensors.keys()
+    made = [instance.pointer(one["pointer"]) for one in (SCRATCH, ZEROED)]
+    assert [*loaded.args[-2:]] == made
 
 
 def test_a_workspace_is_made_once_and_another_size_has_its_own(instance: Any) -> None:
     instance.provide_workspace(SCRATCH)
     assert noted(instance, lambda: instance.provide_workspace(SCRATCH)) == []
-    instance.provide_workspace(
-        {**SCRATCH, "pointer": "scratch workspace of 64 bytes", "bytes": 64}
-    )
-    assert noted(instance, instance.poison_outputs) == ["poison", NAN, NAN]
+    instance.provide_workspace({**SCRATCH, "pointer": "less scratch", "bytes": 64})
+    assert noted(instance, instance.poison_outputs) == [POISON, NAN, NAN]
 
 
-def test_other_than_zeros_after_any_launch_is_a_state(
-    instance: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(instance.gpu, "zero", lambda *_: None, raising=False)
-    monkeypatch.setattr(instance.gpu, "download", lambda pointer, size: bytes(size))
+def test_other_than_zeros_after_any_launch_is_a_state(instance: Any) -> None:
     assert instance.memory_violation() is None
     instance.provide_workspace(ZEROED)
     assert instance.memory_violation() is None
-    monkeypatch.setattr(
-        instance.gpu, "download", lambda *_: struct.pack("Q", 8) if _[1] else b""
+    instance.gpu.download = lambda _, size: (
+        struct.pack("Q", 8) if size == 8 else bytes(size)
     )
-    reason = "8 bytes of the zeroed workspace of 4096 bytes, which launches must leave zero, were not"
+    reason = "8 bytes of the zeroed memory, which launches must leave zero, were not"
     assert instance.memory_violation() == ("stateful", reason)
 
 
 def test_each_place_has_workspaces_of_its_own_and_all_are_looked_at(
-    instance: Any, monkeypatch: pytest.MonkeyPatch
+    instance: Any,
 ) -> None:
     """Or launches of a chain could hand something on."""
-    monkeypatch.setattr(instance.gpu, "zero", lambda *_: None, raising=False)
-    monkeypatch.setattr(instance.gpu, "download", lambda pointer, size: bytes(size))
+    name = ZEROED["pointer"]
     assert not instance.has_workspaces()
     instance.provide_workspace(ZEROED)
-    first = instance.tensors[ZEROED["pointer"]]
+    first = instance.tensors[name]
     for place in (2, 3):
         with instance.writing_to(place):
-            assert ZEROED["pointer"] not in instance.tensors
+            assert name not in instance.tensors
             assert instance.has_workspaces()
             assert noted(instance, lambda: instance.provide_workspace(ZEROED)) == [
                 ZEROS
             ]
-            assert instance.tensors[ZEROED["pointer"]] is not first
-    assert instance.tensors[ZEROED["pointer"]] is first
+            assert instance.tensors[name] is not first
+    assert instance.tensors[name] is first
     with instance.writing_to(3):
-        again = instance.tensors[ZEROED["pointer"]]
+        again = instance.tensors[name]
     with instance.writing_to(3):
-        assert instance.tensors[ZEROED["pointer"]] is again
-    assert noted(instance, instance.memory_violation).count(LOOK) == 3
+        assert instance.tensors[name] is again
+    guards = 1
+    assert noted(instance, instance.memory_violation).count(GUARD) == guards + 3
