@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, make_project, output_of
+from conftest import ROOT, output_of
 from emulator.hopper import RING, RUNGS
 from ladder.model.record import Record
 from measuring import GPUS, PACKAGES, measured
@@ -18,6 +18,16 @@ pytestmark = [
         not GPUS or GPUS[0].arch != "sm_90a", reason="needs a Hopper GPU"
     ),
 ]
+
+
+@pytest.fixture
+def project(project: Path) -> Path:
+    """With the kernels that load by TMA."""
+    shutil.copytree(ROOT / "kernels/gemm/hopper", project / "kernels/gemm")
+    shutil.copytree(
+        ROOT / "kernels/include", project / "kernels/include", dirs_exist_ok=True
+    )
+    return project
 
 
 def test_two_hundred_repetitions_on_fresh_inputs_are_right() -> None:
@@ -32,28 +42,18 @@ def test_two_hundred_repetitions_on_fresh_inputs_are_right() -> None:
 
 @pytest.mark.parametrize("name", RUNGS)
 def test_a_rung_takes_as_long_as_hopper_gemm_with_its_parameters(
-    tmp_path: Path, name: str
+    project: Path, name: str
 ) -> None:
-    folder = make_project(tmp_path / "project")
-    shutil.copytree(ROOT / "kernels/gemm/hopper", folder / "kernels/gemm")
-    shutil.copytree(
-        ROOT / "kernels/include", folder / "kernels/include", dirs_exist_ok=True
-    )
     against = {"dtypes": ["bf16"], "regimes": ["cold"]}
     against["references"] = [{"kernel": RING, "params": RUNGS[name]}]
     (record,) = measured(
-        folder, [{"kernel": name}], [4096], "{deadline_s: 60}", **against
+        project, [{"kernel": name}], [4096], "{deadline_s: 60}", **against
     )
     assert record.status == "ok", record.reason
     assert 0.98 < record.result["speedup"] < 1.02
 
 
-def test_fp8_is_timed_with_and_without_fast_accumulation(tmp_path: Path) -> None:
-    folder = make_project(tmp_path / "project")
-    shutil.copytree(ROOT / "kernels/gemm/hopper", folder / "kernels/gemm")
-    shutil.copytree(
-        ROOT / "kernels/include", folder / "kernels/include", dirs_exist_ok=True
-    )
+def test_fp8_is_timed_with_and_without_fast_accumulation(project: Path) -> None:
     both = {
         "dtypes": ["fp8"],
         "layout": "TN",
@@ -64,7 +64,7 @@ def test_fp8_is_timed_with_and_without_fast_accumulation(tmp_path: Path) -> None
     narrow = {"kernel": "hopper_gemm", "params": {"bn": 128, "stages": 6, "stagger": 1}}
 
     chosen, first = in_order(
-        measured(folder, [wide], [4096], "{deadline_s: 60}", **both)
+        measured(project, [wide], [4096], "{deadline_s: 60}", **both)
     )
     assert chosen.status == first.status == "ok", first.reason
     times = chosen.result["references"]
@@ -78,7 +78,7 @@ def test_fp8_is_timed_with_and_without_fast_accumulation(tmp_path: Path) -> None
     assert chosen.result["algorithm"] == first.result["algorithm"]
 
     records = in_order(
-        measured(folder, [wide, narrow], [4096], "{deadline_s: 60}", **both)
+        measured(project, [wide, narrow], [4096], "{deadline_s: 60}", **both)
     )
     assert [bool(record.cell.kernel) for record in records] == [False, True, True], (
         "the choice stands"

@@ -25,7 +25,7 @@ from ladder.model.plan import Plan
 from ladder.model.record import Conditions, Record, from_text
 from ladder.results import tables
 from ladder.results.publish import follows
-from test_worker import plan_of, played
+from test_worker import choose, plan_of, played
 
 __all__ = ["played"]
 
@@ -134,13 +134,6 @@ def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plan:
     """Its tasks have algorithms to choose from; launches are short enough for warm."""
     monkeypatch.setattr(test_worker, "LAUNCH_US", 90.0)
     return plan_of("hopper_fp8", tmp_path)
-
-
-def choose(plan: Plan, folder: Path, regime: str = "cold") -> Any:
-    """What becomes of the first choice, in a regime."""
-    plan = replace(plan, choices=(replace(plan.choices[0], regime=regime),))
-    answer = worker.Worker(plan, folder).answer(Assignment(0, [regime], choice=True))
-    return answer["results"][regime]
 
 
 def names(result: Fields) -> list[tuple[str, str]]:

@@ -10,54 +10,54 @@ from ladder.measure.conditions import code_versions
 from ladder.model.cell import COUNTERS, size_label
 from ladder.model.record import Record, from_text
 
+Fields = dict[str, Any]
+
 
 def test_counters_do_not_depend_on_the_check() -> None:
     assert code_versions("gemm", "cold") == {"check": 1, "timing": 1}
     assert code_versions("gemm", COUNTERS) == {"timing": 1}
 
 
-ABOUT: dict[str, Any] = {
-    "sweep": "s",
-    "session": "a",
-    "time": "2026-11-20T10:00:00Z",
-}
-
-
-def read(schema: int, regime: str = "cold", **tree: Any) -> dict[str, Any]:
-    """Conditions of a record as they are read."""
-    cell: dict[str, Any] = {
-        "kernel": "k",
-        "params": {},
-        "dtype": "fp32",
-        "layout": "",
-        "size": {"m": 1},
-    }
-    record = ABOUT | {
-        "cell": {**cell, "regime": regime, "reference": {}},
-        "conditions": {"tree": tree, "host": {}},
+def read(schema: int, cell: Fields, **fields: Any) -> Record:
+    """A record of another release as it is read."""
+    cell = {"dtype": "fp32", "layout": "", "regime": "cold", "reference": {}, **cell}
+    record = {
+        "sweep": "s",
+        "session": "a",
+        "time": "2026-11-20T10:00:00Z",
+        "cell": cell,
+        "conditions": {},
         "variant": "k-fp32",
         "status": "incorrect",
+        **fields,
     }
     found = from_text(json.dumps({"schema": schema, "record": record}), "here")
     assert isinstance(found, Record)
-    return dict(found.conditions.tree)
+    return found
+
+
+def tree(schema: int, regime: str = "cold", **tree: Any) -> Fields:
+    """Conditions of a record as they are read."""
+    cell = {"kernel": "k", "params": {}, "size": {"m": 1}, "regime": regime}
+    conditions = {"tree": tree, "host": {}}
+    return dict(read(schema, cell, conditions=conditions).conditions.tree)
 
 
 def test_the_digests_of_the_third_release_are_version_1() -> None:
     timing = "72c671e8b9ebecef"
-    known = read(
+    known = tree(
         1, check="cd96bce3182450b3", timing=timing, harness="a", machine_code="b"
     )
     assert known == {"check": 1, "timing": 1, "machine_code": "b"}
-    assert read(1, COUNTERS, check="82cf65a9b0178f45", timing=timing) == {"timing": 1}
+    assert tree(1, COUNTERS, check="82cf65a9b0178f45", timing=timing) == {"timing": 1}
 
 
 def test_a_digest_of_any_other_code_is_no_version() -> None:
     assert (
-        read(1, check="0123456789abcdef", timing="72c671e8b9ebecef")["check"]
+        tree(1, check="0123456789abcdef", timing="72c671e8b9ebecef")["check"]
         == "0123456789abcdef"
     )
-    assert read(2, check=1, timing=1, harness="stays") == {
+    assert tree(2, check=1, timing=1, harness="stays") == {
         "check": 1,
         "timing": 1,
         "harness": "stays",
@@ -66,36 +66,20 @@ def test_a_digest_of_any_other_code_is_no_version() -> None:
 
 def read_stencil(k: int, schema: int = 1) -> Record:
     """A record of the third release as it is read, whose parameter k was the whole halo."""
-    own, other = (
-        {"k": k, "coarsen": 4, "block": 256},
-        {"k": k, "coarsen": 1, "block": 256},
-    )
+    own = {"k": k, "coarsen": 4, "block": 256}
+    halo = "" if k == 2 else f"-k={k}"
     cell = {
         "kernel": "stencil_register_cache",
         "params": own,
-        "dtype": "int32",
-        "layout": "",
+        "size": {"elements": 64},
+        "reference": {"kernel": "stencil_shared", "params": {**own, "coarsen": 1}},
     }
-    cell |= {"size": {"elements": 64}, "regime": "cold"}
-    cell |= {"reference": {"kernel": "stencil_shared", "params": other}}
-    halo = "" if k == 2 else f"-k={k}"
-    record = ABOUT | {
-        "cell": cell,
-        "variant": f"stencil_register_cache-int32{halo}-coarsen=4",
-        "status": "ok",
-        "conditions": {},
-    }
-    times = {
-        "speedup": 1.5,
-        "speedup_low": 1.4,
-        "speedup_high": 1.6,
-        "variant_us": [2.0],
-        "reference_us": [3.0],
-    }
-    record |= {"result": {**times, "reference": f"stencil_shared-int32{halo}"}}
-    found = from_text(json.dumps({"schema": schema, "record": record}), "here")
-    assert isinstance(found, Record)
-    return found
+    return read(
+        schema,
+        cell,
+        variant=f"stencil_register_cache-int32{halo}-coarsen=4",
+        result={"reference": f"stencil_shared-int32{halo}", "variant_us": [2.0]},
+    )
 
 
 @pytest.mark.parametrize(

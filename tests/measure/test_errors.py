@@ -6,24 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ladder.measure import worker
-from ladder.model.plan import Plan
 from ladder.model.problem import ERROR_INPUTS
 from ladder.problems.gemm.instance import GemmInstance
 from ladder.report.lookups import Lookups
 from ladder.results.run_data import RunData
 from rendering import SWEEPS, made
-from test_worker import assignment, plan_of, played
+from test_worker import answered, plan_of, played
 
 __all__ = ["played"]
-
-
-def of_task(plan: Plan, index: int, folder: Path) -> Any:
-    """What the worker answers about a task, in the plan's first regime."""
-    answer = worker.Worker(plan, folder).answer(
-        assignment(plan, index, *plan.regimes_of(plan.tasks[index]))
-    )
-    return answer["results"][plan.regimes[0]]
 
 
 def test_errors_are_recorded_by_kind_of_inputs_where_the_sweep_asks_for_them(
@@ -41,7 +31,7 @@ def test_errors_are_recorded_by_kind_of_inputs_where_the_sweep_asks_for_them(
             for place, task in enumerate(plan.tasks)
             if task.launch and task.errors == asked
         )
-        result = of_task(plan, index, tmp_path)
+        result = answered(plan, tmp_path, index=index)["cold"]
         assert [one["metric"] for one in result["observations"]] == (
             names if asked else []
         )
@@ -61,7 +51,7 @@ def test_a_kernel_whose_error_is_too_large_with_one_kind_is_incorrect(
         return type(found)(1.0, found.error_bound) if wrong else found
 
     monkeypatch.setattr(GemmInstance, "check", checked)
-    result = of_task(plan, index, tmp_path)
+    result = answered(plan, tmp_path, index=index)["cold"]
     assert (result["status"], result["reason"][:17]) == (
         "incorrect",
         "with wide inputs:",

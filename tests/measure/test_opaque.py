@@ -13,12 +13,12 @@ import pytest
 import test_references
 import test_worker
 from ladder.gpu.stamps import OtherStream
-from ladder.measure import bench, watch, worker
+from ladder.measure import bench, watch
 from ladder.model.cell import External
 from ladder.model.errors import LadderError
 from ladder.model.files import file_sha256
 from ladder.model.plan import Plan
-from test_worker import assignment, played
+from test_worker import answered, played
 
 __all__ = ["played"]  # a fixture that every test here has
 
@@ -75,17 +75,11 @@ def plan_of(folder: Path, entry: str = "good") -> Plan:
     return replace(plan, variants={**plan.variants, name: facts})
 
 
-def answer(plan: Plan, folder: Path, *regimes: str) -> dict[str, Any]:
-    asked = assignment(plan, 0, *(regimes or ("cold",)))
-    answered = worker.Worker(plan, folder).answer(asked)
-    return {**answered["results"], "fatal": answered["fatal"]}
-
-
 def test_a_launcher_is_verified_at_edges_and_at_every_timed_launch(
     tmp_path: Path, clock: type[PlayedClock]
 ) -> None:
     plan = plan_of(tmp_path)
-    results = answer(plan, tmp_path, "cold", "warm")
+    results = answered(plan, tmp_path, "cold", "warm")
     cold = results["cold"]
     assert results["fatal"], "its host code may have changed the process"
     assert (cold["status"], results["warm"]["status"]) == ("ok", "ok")
@@ -104,14 +98,14 @@ def test_work_on_another_stream_is_stateful_and_ends_the_process(
     tmp_path: Path, clock: type[PlayedClock], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(clock, "other", True)
-    results = answer(plan_of(tmp_path), tmp_path)
+    results = answered(plan_of(tmp_path), tmp_path)
     assert results["fatal"]
     assert results["cold"]["status"] == "stateful"
     assert results["cold"]["reason"] == "enqueues on another stream"
 
 
 def test_without_device_timestamps_none_is_judged(tmp_path: Path) -> None:
-    cold = answer(plan_of(tmp_path), tmp_path)["cold"]
+    cold = answered(plan_of(tmp_path), tmp_path)["cold"]
     assert cold["status"] == "unsupported"
     assert (
         "a launcher is judged by device timestamps alone: no device" in cold["reason"]
@@ -119,7 +113,7 @@ def test_without_device_timestamps_none_is_judged(tmp_path: Path) -> None:
 
 
 def test_what_it_raises_is_the_reason(tmp_path: Path, clock: type[PlayedClock]) -> None:
-    cold = answer(plan_of(tmp_path, "raises"), tmp_path)["cold"]
+    cold = answered(plan_of(tmp_path, "raises"), tmp_path)["cold"]
     assert cold["status"] == "launch_error"
     assert "opaque.py: raises: its launcher raised: ZeroDivision" in cold["reason"]
 
@@ -131,7 +125,7 @@ def test_another_context_is_named(
         raise LadderError("leaves another CUDA context or device current")
 
     monkeypatch.setattr(test_worker.Gpu, "refuse_other_context", refuse)
-    cold = answer(plan_of(tmp_path), tmp_path)["cold"]
+    cold = answered(plan_of(tmp_path), tmp_path)["cold"]
     assert cold["status"] == "launch_error"
     assert "leaves another CUDA context" in cold["reason"]
 
@@ -143,7 +137,7 @@ def test_where_it_cannot_be_captured_there_is_no_warm(
         raise RuntimeError("it synchronises")
 
     monkeypatch.setattr(watch, "capture", refuse)
-    results = answer(plan_of(tmp_path), tmp_path, "cold", "warm")
+    results = answered(plan_of(tmp_path), tmp_path, "cold", "warm")
     assert results["cold"]["status"] == "ok"
     assert results["warm"]["status"] == "unsupported"
     says = "the launcher: not captured in a CUDA graph: it synchronises"

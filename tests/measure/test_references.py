@@ -28,7 +28,7 @@ from ladder.model.folders import Project
 from ladder.model.plan import Plan
 from ladder.results.published_records import read_archive
 from measuring import measured, on_gpu
-from test_worker import planned, played
+from test_worker import answered, choose, planned, played
 
 __all__ = ["played"]  # a fixture that every test here has
 
@@ -129,26 +129,6 @@ def module_of(plan: Plan) -> Any:
     return sys.modules[f"reference_mine_{given.sha256[:8]}"]
 
 
-def answer(plan: Plan, folder: Path, *regimes: str) -> dict[str, Any]:
-    """What becomes of the first task."""
-    regimes = regimes or ("cold",)
-    chosen = {"reference": "mine"}
-    against = (
-        dict.fromkeys(regimes, chosen) if plan.tasks[0].cell.reference.is_choice else {}
-    )
-    given = worker.Worker(plan, folder).answer(Assignment(0, regimes, against=against))
-    return {**given["results"], "fatal": given["fatal"]}
-
-
-def choose(plan: Plan, folder: Path, regime: str = "cold") -> dict[str, Any]:
-    """What becomes of the first choice of a regime."""
-    (index,) = [
-        index for index, one in enumerate(plan.choices) if one.regime == regime
-    ][:1]
-    given = worker.Worker(plan, folder).answer(Assignment(index, [regime], choice=True))
-    return {**given["results"][regime], "fatal": given["fatal"]}
-
-
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Launches are short enough for warm."""
@@ -159,7 +139,7 @@ def test_a_python_callable_gets_buffers_sizes_scalars_and_the_stream(
     tmp_path: Path,
 ) -> None:
     plan = good_plan(tmp_path)
-    result = answer(plan, tmp_path)["cold"]
+    result = answered(plan, tmp_path)["cold"]
     assert (result["status"], result["notes"]) == ("ok", [])
     assert result["reference"] == "mine"
     assert len(module_of(plan).launches) > len(result["reference_us"])
@@ -248,7 +228,7 @@ def test_a_callable_that_goes_wrong_leaves_a_note_and_the_others_count(
     (note,) = beside["notes"]
     assert note.startswith("mine: /")
     assert says in note
-    alone = answer(own_plan(tmp_path, [mine]), tmp_path)
+    alone = answered(own_plan(tmp_path, [mine]), tmp_path)
     assert not alone["fatal"]
     assert alone["cold"]["status"] == "unsupported"
     assert alone["cold"]["reason"] == f"no reference: {note}"
@@ -287,16 +267,16 @@ def test_a_file_that_cannot_be_imported_or_has_changed_leaves_a_note(
     }
     plan = own_plan(tmp_path, [mine])
     says = "mine.py: f: cannot be imported: ModuleNotFoundError: No module named 'nothing_of_that_name'"
-    assert says in answer(plan, tmp_path)["cold"]["reason"]
+    assert says in answered(plan, tmp_path)["cold"]["reason"]
     python_file(tmp_path)
     assert (
         "mine.py: f: the file has changed since the plan"
-        in answer(plan, tmp_path)["cold"]["reason"]
+        in answered(plan, tmp_path)["cold"]["reason"]
     )
     (tmp_path / "mine.py").unlink()
     assert (
         "mine.py: cannot be read: No such file"
-        in answer(plan, tmp_path)["cold"]["reason"]
+        in answered(plan, tmp_path)["cold"]["reason"]
     )
 
 
@@ -323,7 +303,7 @@ def test_a_c_entry_that_goes_wrong_leaves_a_note(
     fields: dict[str, str], says: str, tmp_path: Path
 ) -> None:
     plan = own_plan(tmp_path, [{"shared_object": shared_object(tmp_path), **fields}])
-    assert says in answer(plan, tmp_path)["cold"]["reason"]
+    assert says in answered(plan, tmp_path)["cold"]["reason"]
 
 
 @pytest.mark.parametrize(
@@ -344,7 +324,7 @@ def test_a_reference_that_is_wrong_always_or_if_the_stream_is_held_leaves_a_note
         return Check(errors.pop(0) if self._place == 1 else 0.0, 1.0)
 
     monkeypatch.setattr("ladder.problems.gemm.instance.GemmInstance.check", check)
-    assert f"mine.py: good: {says}" in answer(plan, tmp_path)["cold"]["reason"]
+    assert f"mine.py: good: {says}" in answered(plan, tmp_path)["cold"]["reason"]
     assert not errors
 
 
@@ -358,7 +338,7 @@ def test_a_reference_that_spoils_memory_or_the_context_is_named_and_ends_the_pro
             "ladder.gpu.instance.Instance.memory_violation",
             lambda self: damage if self._place else None,
         )
-        found = answer(plan, tmp_path)
+        found = answered(plan, tmp_path)
     assert found["fatal"]
     assert found["cold"]["status"] == "out_of_bounds"
     assert re.fullmatch(
@@ -372,7 +352,7 @@ def test_a_reference_that_spoils_memory_or_the_context_is_named_and_ends_the_pro
 
     sys.modules.pop(f"reference_mine_{plan.external['mine'].sha256[:8]}")
     monkeypatch.setattr(test_worker.Gpu, "sync", sync)
-    found = answer(plan, tmp_path)
+    found = answered(plan, tmp_path)
     assert found["fatal"]
     assert found["cold"]["status"] == "launch_error"
     assert re.fullmatch(
@@ -393,7 +373,7 @@ def test_where_a_reference_cannot_be_captured_there_is_no_warm(
         return played_capture(stream, members)
 
     monkeypatch.setattr(watch, "capture", refuse)
-    found = answer(plan, tmp_path, "cold", "warm")
+    found = answered(plan, tmp_path, "cold", "warm")
     says = "not captured in a CUDA graph: it synchronises"
     assert not found["fatal"]
     assert (found["warm"]["status"], found["warm"]["reason"]) == (

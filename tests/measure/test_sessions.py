@@ -58,18 +58,10 @@ def rows(lab: Lab) -> pd.DataFrame:
     return collected(lab)["timings"]
 
 
-@pytest.mark.parametrize("name", ["driver", "GPU model", "library"])
-def test_sessions_under_other_conditions_are_never_averaged(
-    name: str, fresh: Lab, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    packages = {"nvidia-cublas": "13.1"}
-    monkeypatch.setattr("ladder.measure.conditions.package_version", packages.get)
+def test_sessions_under_other_conditions_are_never_averaged(fresh: Lab) -> None:
     fresh.record([SWEEP])
     (before,) = set(rows(fresh)["speedup"])
-    if name == "library":
-        packages["nvidia-cublas"] = "13.2"
-    else:
-        fresh.host[{"driver": "driver", "GPU model": "gpu"}[name]] = "another"
+    fresh.host["driver"] = "another"
     again(fresh, 2, slower)
     tables = collected(fresh)
     found = tables["timings"]

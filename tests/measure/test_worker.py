@@ -137,18 +137,14 @@ class Libraries:
 
 def plan_of(name: str, folder: Path) -> Plan:
     """A sweep's plan with its edges, through its file, as if all had been compiled."""
-    plan, text = _worked_out(name)
-    (folder / f"{name}.json").write_bytes(text)
     (folder / "none.cubin").touch()
-    return plan
+    return _worked_out(name)
 
 
 @functools.cache
-def _worked_out(name: str) -> tuple[Plan, bytes]:
-    """The plan and the text of its file."""
+def _worked_out(name: str) -> Plan:
     with TemporaryDirectory() as folder:
-        plan = planned(every_sweep()[name], Path(folder))
-        return plan, Path(folder, f"{name}.json").read_bytes()
+        return planned(every_sweep()[name], Path(folder))
 
 
 def planned(sweep: Sweep, folder: Path) -> Plan:
@@ -189,6 +185,20 @@ def assignment(plan: Plan, index: int, *regimes: str) -> Assignment:
     return Assignment(
         index, regimes, against=dict.fromkeys(regimes, against) if first else {}
     )
+
+
+def answered(plan: Plan, folder: Path, *regimes: str, index: int = 0) -> dict[str, Any]:
+    """What becomes of a task, by regime, and whether the context is lost (fatal)."""
+    asked = assignment(plan, index, *regimes or ("cold",))
+    answer = worker.Worker(plan, folder).answer(asked)
+    return {**answer["results"], "fatal": answer["fatal"]}
+
+
+def choose(plan: Plan, folder: Path, regime: str = "cold") -> Any:
+    """What becomes of the first choice, in a regime."""
+    plan = replace(plan, choices=(replace(plan.choices[0], regime=regime),))
+    answer = worker.Worker(plan, folder).answer(Assignment(0, [regime], choice=True))
+    return answer["results"][regime]
 
 
 def cold(own: worker.Worker) -> dict[str, Any]:
