@@ -11,11 +11,7 @@ import numpy as np
 import pytest
 from ladder.gpu import libraries
 from ladder.gpu.libraries import Gemm, Libraries
-from ladder.measure.bench import CellOutcome
-from ladder.measure.references import BenchWithReferences
-from ladder.model.cell import Cell, Partner, Reference
 from ladder.model.errors import LadderError
-from ladder.problems.gemm.instance import GemmInstance
 
 FP8 = Gemm((1, 2, 3), (64, 64, 64), "fp8", "TN")
 BF16 = Gemm((1, 2, 3), (64, 64, 64), "bf16", "TN")
@@ -146,66 +142,6 @@ def test_block_scales_swap_as_their_operands_do(make: Make) -> None:
         "A_SCALE_POINTER": 6,
         "B_SCALE_POINTER": 5,
     }
-
-
-def gemm(found: Libraries, dtype: str) -> GemmInstance:
-    """An instance without a device."""
-    made = GemmInstance.__new__(GemmInstance)
-    made.libraries, made.dtype, made.layout, made.scalars = (
-        found,
-        dtype,
-        "TN",
-        {"beta": 0.0},
-    )
-    made.m = made.n = made.k = 64
-    made.pointer = lambda name: 0  # type: ignore[method-assign]
-    made._place, made.outputs = 0, ()  # type: ignore[misc]
-    made._move = lambda place: None  # type: ignore[method-assign]
-    return made
-
-
-def bench(
-    monkeypatch: pytest.MonkeyPatch, instance: GemmInstance
-) -> BenchWithReferences:
-    """A bench without a device, with this instance, where every result is right."""
-
-    class Right:
-        correct = True
-
-    monkeypatch.setattr(BenchWithReferences, "check", lambda *_: (Right(), 1.0))
-    made = BenchWithReferences.__new__(BenchWithReferences)
-    made.external, made.current = {}, instance
-    made.forget_references()
-    return made
-
-
-def test_candidates_are_every_algorithm_and_what_is_missing_leaves_a_note(
-    make: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found, _ = make((66, 30), (7, 20))
-    at = bench(monkeypatch, gemm(found, "bf16"))
-    choice = Cell(
-        "", {}, "bf16", "TN", {}, "cold", Reference(("cublaslt", "cublaslt_fast"))
-    )
-    names = [str(one) for one in at.candidates(choice)]
-    assert names == [
-        "cublaslt id 66 tile 30 workspace 512",
-        "cublaslt id 7 tile 20 workspace 512",
-    ]
-    assert at.noted() == ["cublaslt_fast: fast accumulation is a setting of fp8"]
-    with pytest.raises(CellOutcome, match="fast accumulation is a setting of fp8"):
-        at.candidates(replace(choice, reference=Reference(("cublaslt_fast",))))
-
-
-def test_an_algorithm_that_the_list_no_longer_holds_is_no_reference(
-    make: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found, _ = make((66, 30))
-    at = bench(monkeypatch, gemm(found, "bf16"))
-    assert at.library(Partner("cublaslt", "id 1"), {}) is None
-    assert at.noted() == ["cublaslt id 1: its list of algorithms does not hold 'id 1'"]
-    algorithm = Partner("cublaslt", "id 66 tile 30 workspace 512")
-    assert at.library(algorithm, {}) is not None
 
 
 def test_a_launch_multiplies_by_one_and_adds_nothing(make: Make) -> None:

@@ -11,36 +11,23 @@ import sys
 def _stand_in() -> None:
     import contextlib
     from pathlib import Path
+    from types import SimpleNamespace
 
     from ladder.gpu import discovery
     from ladder.gpu.discovery import FoundGpu, visible
 
-    class Monitor:
-        def __init__(self, uuid: str) -> None:
-            pass
-
-        def __enter__(self) -> "Monitor":
-            return self
-
-        def __exit__(self, *details: object) -> None:
-            pass
-
-        def neighbours(self, own: set[int]) -> list[int]:
-            return []
-
-        def neighbours_that_stay(self, seconds: float) -> list[int]:
-            return []
-
-        def since(self, start: float) -> dict[str, object]:
-            return {
-                "sm_clock_mhz": 1980,
-                "power_w": 500.0,
-                "temperature_c": 50,
-                "clock_events": [],
-            }
-
-        def power_w(self, windows: object) -> None:
-            return None
+    reading = {
+        "sm_clock_mhz": 1980,
+        "power_w": 500.0,
+        "temperature_c": 50,
+        "clock_events": [],
+    }
+    monitor = SimpleNamespace(
+        neighbours=lambda own: [],
+        neighbours_that_stay=lambda seconds: [],
+        since=lambda start: dict(reading),
+        power_w=lambda windows: None,
+    )
 
     def gpus() -> list[FoundGpu]:
         node = os.environ.get("SLURMD_NODENAME", "here")
@@ -65,13 +52,12 @@ def _stand_in() -> None:
         ]
 
     # Ahead of whoever imports them.
-    discovery.find_gpus, discovery.driver_version = (
-        gpus,
-        lambda: "1.0",
-    )
+    discovery.find_gpus = gpus
+    discovery.driver_version = lambda: "1.0"
     from ladder.measure import gpu_job, host, job
 
-    job.Monitor, gpu_job.process_command = Monitor, command  # type: ignore[assignment,misc]
+    job.Monitor = lambda uuid: contextlib.nullcontext(monitor)  # type: ignore[assignment,misc]
+    gpu_job.process_command = command  # type: ignore[assignment]
     job.locked_clocks = lambda uuid, mhz: contextlib.nullcontext()  # type: ignore[assignment,misc]
     host.card_facts = lambda uuid: {"uuid": uuid}  # type: ignore[assignment]
 

@@ -12,7 +12,7 @@ import pytest
 import test_worker
 from conftest import edit_yaml
 from factory import SESSION, Change, Fields, Lab, Place
-from ladder.gpu.timing import Pairs
+from ladder.gpu.timing import Pairs, nothing
 from ladder.measure import worker
 from ladder.measure.assignment import Assignment
 from ladder.measure.candidates import against_quickest
@@ -21,6 +21,7 @@ from ladder.measure.choice import choice_in_words, decide, library_times, partne
 from ladder.measure.references import VerifiedReference
 from ladder.measure.schedule import Schedule
 from ladder.model.cell import Partner
+from ladder.model.errors import LadderError
 from ladder.model.plan import Plan
 from ladder.model.record import Conditions, Record, from_text
 from ladder.results import tables
@@ -213,6 +214,39 @@ def test_candidates_that_are_wrong_leave_a_note_and_none_that_is_right_is_unsupp
     result = choose(plan, tmp_path)
     assert result["status"] == "unsupported"
     assert result["reason"].endswith("more: wrong: 2 of 9")
+
+
+def test_a_library_that_has_nothing_for_these_operands_leaves_a_note(
+    plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost = {"fast"}
+
+    def cublaslt(_: Any, gemm: Any, fast: bool = False) -> Fields:
+        if lost & {"fast" if fast else "other"}:
+            raise LadderError("not for these")
+        return {"id 1": nothing}
+
+    monkeypatch.setattr(test_worker.Libraries, "cublaslt", cublaslt)
+    result = choose(plan, tmp_path)
+    assert (names(result), result["notes"]) == (
+        [("cublaslt", "id 1")],
+        ["cublaslt_fast: not for these"],
+    )
+    lost.add("other")
+    result = choose(plan, tmp_path)
+    assert result["status"] == "unsupported"
+    assert result["reason"].endswith(" and 1 more: not for these")
+
+
+def test_an_algorithm_that_the_list_no_longer_holds_is_no_reference(
+    plan: Plan, tmp_path: Path
+) -> None:
+    against = {"cold": {"reference": "cublaslt", "algorithm": "id 9"}}
+    own = worker.Worker(plan, tmp_path)
+    result = own.answer(Assignment(0, ["cold"], against=against))["results"]["cold"]
+    assert (result["status"], result["transient"]) == ("unsupported", True)
+    says = "cublaslt id 9: its list of algorithms does not hold 'id 9'"
+    assert result["reason"] == f"no reference: {says}"
 
 
 def test_a_task_is_timed_against_what_was_chosen_regime_by_regime(
