@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from collections.abc import Sequence
 from functools import partial
@@ -31,6 +32,13 @@ def on_gpu(test: Any, arch: str = "") -> Any:
 
 
 on_hopper = partial(on_gpu, arch="sm_90a")
+
+
+@pytest.fixture
+def gpu_project(project: Path) -> Path:
+    """A project with kernels that go wrong, of the tests' own."""
+    shutil.copytree(ROOT / "tests/gpu_kernels", project / "kernels/gemm")
+    return project
 
 
 def ladder(folder: Path, *words: str) -> None:

@@ -1,53 +1,58 @@
 """What only a GPU can show: statuses of kernels that go wrong, tensor maps, and runs killed while they measure."""
 
-import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOT, make_project, output_of
+from conftest import ROOT, output_of
 from ladder.measure.host import find_tool
 from ladder.measure.sanitizer import TOOLS
 from ladder.model.files import read_json
 from ladder.model.folders import RunFolder
 from ladder.model.record import Record
 from ladder.problems.registry import PROBLEMS
-from measuring import GPUS, PACKAGES, ladder, measured
+from measuring import GPUS, PACKAGES, gpu_project, ladder, measured
+
+__all__ = ["gpu_project"]
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not GPUS, reason="needs a GPU")]
 
 SIZE = {"m": 64, "n": 96, "k": 32}
-Measure = Callable[..., dict[str, Record]]
+Measure = Callable[..., list[Record]]
+
+
+def outcomes(records: list[Record], regime: str) -> dict[Any, tuple[str, str]]:
+    """Status and reason of each cell in a regime."""
+    return {
+        (record.variant, *record.cell.size.values()): (record.status, record.reason)
+        for record in records
+        if record.cell.regime == regime
+    }
 
 
 @pytest.fixture
-def measure(tmp_path: Path) -> Measure:
-    """Measure variants of the tests' own kernels; returns their records by variant and size, once for all regimes."""
-    folder = make_project(tmp_path / "project")
-    shutil.copytree(ROOT / "tests/gpu_kernels", folder / "kernels/gemm")
+def measure(gpu_project: Path) -> Measure:
+    """Measures variants of the tests' own kernels: the record of each cell in cold, to which warm adds nothing."""
 
     def run(
         kernel: str,
         params: list[dict[str, Any]],
         sizes: list[Any],
         deadline_s: float = 10,
-    ) -> dict[str, Record]:
+    ) -> list[Record]:
         variants = [{"kernel": kernel, "params": given} for given in params]
-        found: dict[str, list[Record]] = {}
-        for record in measured(
-            folder, variants, sizes, f"{{deadline_s: {deadline_s}}}"
-        ):
-            found.setdefault(
-                f"{record.variant} {list(record.cell.size.values())}", []
-            ).append(record)
-        for records in found.values():
-            assert {record.cell.regime for record in records} == {"cold", "warm"}
-            assert len({(record.status, record.reason) for record in records}) == 1
-        return {name: records[0] for name, records in found.items()}
+        settings = f"{{deadline_s: {deadline_s}}}"
+        records = measured(gpu_project, variants, sizes, settings)
+        assert outcomes(records, "cold") == outcomes(records, "warm")
+        return [record for record in records if record.cell.regime == "cold"]
 
     return run
+
+
+def by_fault(records: list[Record]) -> dict[Any, Record]:
+    return {record.cell.params["fault"]: record for record in records}
 
 
 def test_each_way_of_going_wrong_gets_its_status_and_the_run_goes_on(
@@ -77,12 +82,8 @@ def test_each_way_of_going_wrong_gets_its_status_and_the_run_goes_on(
         "input": ("incorrect", "elements of the input a were written"),
     }
     params = [{"fault": fault} for fault in (*expected, "none")]
-    records = measure("faulty", params, [SIZE], deadline_s=5)
-    found = {
-        key.split(" ")[0].removeprefix("faulty-fp32-fault="): record
-        for key, record in records.items()
-    }
-    assert found["faulty-fp32"].status == "ok"
+    found = by_fault(measure("faulty", params, [SIZE], deadline_s=5))
+    assert found["none"].status == "ok"
     for fault, (status, reason) in expected.items():
         assert found[fault].status == status, found[fault]
         assert reason.upper() in found[fault].reason.upper()
@@ -93,14 +94,9 @@ def test_each_way_of_going_wrong_gets_its_status_and_the_run_goes_on(
 
 def test_a_workspace_keeps_nothing_from_launch_to_launch(measure: Measure) -> None:
     faults = ["none", "dirty", "counts", "behind", "replays"]
-    records = measure(
-        "workspace", [{"fault": fault} for fault in faults], [SIZE], deadline_s=5
-    )
-    found = {
-        key.split(" ")[0].removeprefix("workspace-fp32-fault="): record
-        for key, record in records.items()
-    }
-    assert found["workspace-fp32"].status == "ok", found["workspace-fp32"].reason
+    params = [{"fault": fault} for fault in faults]
+    found = by_fault(measure("workspace", params, [SIZE], deadline_s=5))
+    assert found["none"].status == "ok", found["none"].reason
     assert found["dirty"].status in ("stateful", "incorrect"), found["dirty"]
     assert found["counts"].status == "stateful", found["counts"]
     assert "zeroed workspace of" in found["counts"].reason
@@ -113,17 +109,17 @@ def test_a_workspace_keeps_nothing_from_launch_to_launch(measure: Measure) -> No
 def test_what_the_device_cannot_hold_is_said_with_its_numbers(measure: Measure) -> None:
     huge = {"m": 400_000, "n": 400_000, "k": 16}
     records = measure("faulty", [{}], [SIZE, huge])
-    memory = records["faulty-fp32 [400000, 400000, 16]"]
-    assert memory.status == "unsupported"
+    small, large = sorted(records, key=lambda record: record.cell.size["m"])
+    assert large.status == "unsupported"
     needed = PROBLEMS["gemm"].device_bytes(huge, "fp32")
-    assert f"{needed} bytes of device memory" in memory.reason
-    assert records["faulty-fp32 [64, 96, 32]"].status == "ok"
+    assert f"{needed} bytes of device memory" in large.reason
+    assert small.status == "ok"
 
 
 def test_a_kernel_gets_tensor_maps_of_its_operands(measure: Measure) -> None:
     odd = {"m": 33, "n": 44, "k": 76}
     records = measure("tma_tile", [{}], [SIZE, odd])
-    assert [record.status for record in records.values()] == ["ok", "ok"], records
+    assert [record.status for record in records] == ["ok", "ok"], records
 
 
 KEEPS = """
@@ -209,11 +205,19 @@ def test_no_kernel_finds_what_another_left_in_shared_memory() -> None:
 @pytest.mark.skipif(
     find_tool("compute-sanitizer") is None, reason="needs compute-sanitizer"
 )
-def test_the_sanitizer_finds_each_fault_and_a_trap_hides_none(tmp_path: Path) -> None:
-    folder = make_project(tmp_path / "project")
-    shutil.copytree(ROOT / "tests/gpu_kernels", folder / "kernels/gemm")
-    results = RunFolder(folder / "results/test" / GPUS[0].slug)
-    ladder(folder, "sanitize", str(results.root), "--arch", GPUS[0].arch, "--jobs", "4")
+def test_the_sanitizer_finds_each_fault_and_a_trap_hides_none(
+    gpu_project: Path,
+) -> None:
+    results = RunFolder(gpu_project / "results/test" / GPUS[0].slug)
+    ladder(
+        gpu_project,
+        "sanitize",
+        str(results.root),
+        "--arch",
+        GPUS[0].arch,
+        "--jobs",
+        "4",
+    )
     seen = read_json(results.sanitizer)
     assert seen is not None
     found = {

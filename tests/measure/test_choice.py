@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import test_worker
 from conftest import edit_yaml
-from factory import SESSION, Change, Fields, Lab, Place
+from factory import Change, Fields, Lab, Place
 from ladder.gpu.timing import Pairs, nothing
 from ladder.measure import worker
 from ladder.measure.assignment import Assignment
@@ -26,6 +26,7 @@ from ladder.model.plan import Plan
 from ladder.model.record import Conditions, Record, from_text
 from ladder.results import tables
 from ladder.results.publish import follows
+from test_sessions import again
 from test_worker import choose, plan_of, played
 
 __all__ = ["played"]
@@ -360,8 +361,7 @@ def test_cells_over_another_library_than_the_winner_are_due_unless_it_ties(
     lab.record([SWEEP], over("cublaslt"))
     assert {index for index, _ in schedule(lab).due()} == {0, 1}, "cublas won by 5 %"
     lab.libraries_us = {"cublas": 100.0, "cublaslt": 100.2}
-    lab.session = replace(SESSION, id="session-2")
-    lab.record([SWEEP], over("cublaslt"))
+    again(lab, SWEEP, 2, over("cublaslt"))
     assert schedule(lab).due() == [], "either may be the partner"
 
 
@@ -404,11 +404,6 @@ def test_without_a_reference_cells_say_why_and_are_tried_again_once_one_may_be_h
 # The tables.
 
 
-def next_session(lab: Lab, number: int) -> None:
-    lab.session = replace(SESSION, id=f"session-{number}")
-    lab.finished = f"2026-11-20T12:{number}0:00Z"
-
-
 @pytest.mark.parametrize(("cublaslt_us", "is_"), [(110.0, "faster"), (100.2, "tied")])
 def test_a_row_says_whether_its_reference_is_the_faster_and_how_fast_it_is_over_either(
     cublaslt_us: float, is_: str, lab: Lab
@@ -428,17 +423,15 @@ def test_a_row_says_whether_its_reference_is_the_faster_and_how_fast_it_is_over_
 def test_each_session_is_over_what_it_chose_itself(lab: Lab) -> None:
     lab.libraries_us = {"cublas": 105.0, "cublaslt": 100.0}
     lab.record([SWEEP], over("cublaslt"))
-    next_session(lab, 2)
     lab.libraries_us = {"cublas": 100.0, "cublaslt": 105.0}
-    lab.record([SWEEP])
+    again(lab, SWEEP, 2)
     assert schedule(lab).due() == []
     timings = rows(lab)
     assert set(timings["reference"]) == {"cublas"}
     # A later choice leaves what was measured over an earlier one.
     assert set(timings["sessions"]) == {2}
-    next_session(lab, 3)
     lab.libraries_us = None
-    lab.record([SWEEP], over("cudnn"))
+    again(lab, SWEEP, 3, over("cudnn"))
     assert set(rows(lab)["sessions"]) == {2}, "no session chose this one"
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import test_worker
 from checkout import catalog
-from conftest import GEMMS, ROOT, make_project
+from conftest import GEMMS, ROOT
 from ladder.catalogue.sweeps import load_sweeps, make_sweep
 from ladder.gpu.instance import Check
 from ladder.gpu.timing import capture
@@ -27,10 +27,10 @@ from ladder.model.errors import LadderError
 from ladder.model.folders import Project
 from ladder.model.plan import Plan
 from ladder.results.published_records import read_archive
-from measuring import measured, on_gpu
+from measuring import gpu_project, measured, on_gpu
 from test_worker import answered, choose, planned, played
 
-__all__ = ["played"]  # a fixture that every test here has
+__all__ = ["gpu_project", "played"]  # the second, every test here has
 
 CC, NVCC = shutil.which("cc"), shutil.which("nvcc")
 PAGE = (ROOT / "docs/references.md").read_text()
@@ -450,13 +450,6 @@ def build_example(folder: Path) -> str:
 def test_the_examples_of_the_page_are_code(tmp_path: Path) -> None:
     compile(examples()["python"], "references.md", "exec")
     assert ctypes.CDLL(str(tmp_path / build_example(tmp_path))).gemm_fp32
-
-
-@pytest.fixture
-def gpu_project(tmp_path: Path) -> Path:
-    folder = make_project(tmp_path / "project")
-    shutil.copytree(ROOT / "tests/gpu_kernels", folder / "kernels/gemm")
-    return folder
 
 
 def measured_on_gpu(

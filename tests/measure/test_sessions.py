@@ -21,11 +21,13 @@ def fresh(tmp_path: Path) -> Lab:
     return Lab(tmp_path)
 
 
-def again(lab: Lab, number: int, change: Any = lambda _, record: record) -> None:
-    """A later session."""
+def again(
+    lab: Lab, sweep: str, number: int, change: Any = lambda _, record: record
+) -> None:
+    """A session later than the first, an hour each."""
     lab.session = replace(SESSION, id=f"session-{number}")
     lab.finished = f"2026-11-20T{10 + number}:20:00Z"
-    lab.record([SWEEP], change)
+    lab.record([sweep], change)
 
 
 def slower(place: Place, record: Fields) -> Fields:
@@ -62,13 +64,13 @@ def test_sessions_under_other_conditions_are_never_averaged(fresh: Lab) -> None:
     fresh.record([SWEEP])
     (before,) = set(rows(fresh)["speedup"])
     fresh.host["driver"] = "another"
-    again(fresh, 2, slower)
+    again(fresh, SWEEP, 2, slower)
     tables = collected(fresh)
     found = tables["timings"]
     assert found["speedup"].tolist() == pytest.approx([before / 1.25] * len(found))
     assert set(found["sessions"]) == {1}
     assert set(tables["sessions"]["session"]) == {"session-2"}
-    again(fresh, 3, slower)
+    again(fresh, SWEEP, 3, slower)
     assert set(rows(fresh)["sessions"]) == {2}, (
         "sessions under equal conditions are one number"
     )
@@ -78,7 +80,7 @@ def test_imported_records_whose_conditions_are_unknown_stay_alone(
     fresh: Lab,
 ) -> None:
     fresh.record([SWEEP])
-    again(fresh, 2)
+    again(fresh, SWEEP, 2)
     view = fresh.view(SWEEP)
     record = next(iter(view.records))
     for conditions in (
@@ -98,9 +100,8 @@ def test_what_one_session_found_wrong_is_hidden_by_no_other(
     status: str, bad: int, fresh: Lab
 ) -> None:
     for number in (1, 2, 3):
-        again(
-            fresh, number, wrong(status) if number == bad else lambda _, record: record
-        )
+        of_session = wrong(status) if number == bad else lambda _, record: record
+        again(fresh, SWEEP, number, of_session)
     tables = collected(fresh)
     found, notes = tables["timings"], tables["notes"]
     reason = f"{status} in 1 of 3 sessions: 3 of 9 elements are wrong"
@@ -136,7 +137,7 @@ def test_a_failure_that_says_nothing_against_a_result_leaves_it_standing(
     status: str, fresh: Lab
 ) -> None:
     fresh.record([SWEEP])
-    again(fresh, 2, wrong(status))
+    again(fresh, SWEEP, 2, wrong(status))
     found = rows(fresh)
     assert set(found["status"]) == {"ok"}
     assert set(found["sessions"]) == {1}

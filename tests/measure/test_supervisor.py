@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -137,19 +138,6 @@ def make_plan(deadline_s: float) -> Plan:
     )
 
 
-class Watch:
-    """What stands beside a measurement in place of NVML."""
-
-    def __init__(self, describe: Callable[[float], Mapping[str, Any]]) -> None:
-        self.describe = describe
-
-    def since(self, start: float) -> dict[str, Any]:
-        return dict(self.describe(start))
-
-    def neighbours(self, own: set[int]) -> list[int]:
-        return []
-
-
 class Run:
     """A folder with a scripted worker and a store of records, all of one run however often it measures."""
 
@@ -187,9 +175,10 @@ class Run:
         self.account = Account()
         # A later run would try errors of launches once more.
         schedule = Schedule(view, self.began)
+        monitor: Any = SimpleNamespace(since=describe, neighbours=lambda own: [])
         measuring = Measuring(
             schedule,
-            Watch(describe),
+            monitor,
             lambda gpu: Session(f"of {gpu['name']}", now()),
             self.account,
         )

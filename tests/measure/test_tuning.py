@@ -12,12 +12,13 @@ from typing import Any
 
 import pytest
 from conftest import MADE_UP_GPU, ROOT, output_of
-from factory import FINISHED, SESSION, Change, Fields, Lab, Place, failed, slowed
+from factory import SESSION, Change, Fields, Lab, Place, failed, slowed
 from ladder.measure.schedule import Schedule
 from ladder.measure.store import read_store
 from ladder.model.files import read_json
 from ladder.results import statistics as stats
 from ladder.results import tables
+from test_sessions import again
 
 SWEEP = "fp32_ladder"
 FIRST, SECOND, THIRD, FOURTH = (
@@ -36,18 +37,6 @@ def tuned(root: Path, name: str = SWEEP, **more: Any) -> Lab:
     return lab
 
 
-def again(
-    lab: Lab, change: Change, number: int = 2, gpu: str = "GPU-1", name: str = SWEEP
-) -> None:
-    """A session later than the first, an hour each."""
-    lab.session = replace(
-        SESSION, id=f"session-{number}", gpu={**SESSION.gpu, "uuid": gpu}
-    )
-    lab.finished = f"2026-11-20T{10 + number}:20:00Z"
-    lab.record([name], change)
-    lab.session, lab.finished = SESSION, FINISHED
-
-
 def only(*rungs: str, times: float = 1.0, size: int | None = None) -> Change:
     """Some rungs, at one size or all, so many times as fast as they were."""
 
@@ -59,10 +48,10 @@ def only(*rungs: str, times: float = 1.0, size: int | None = None) -> Change:
     return change
 
 
-def asked(lab: Lab, name: str = SWEEP) -> set[tuple[str, int]]:
+def asked(lab: Lab) -> set[tuple[str, int]]:
     """What is due: rungs and sizes."""
-    lab.compile(lab.sweep_of(name))
-    view, found = replace(lab.view(name), on=lab.on("gemm")), set()
+    lab.compile(lab.sweep_of(SWEEP))
+    view, found = replace(lab.view(SWEEP), on=lab.on("gemm")), set()
     for index, regimes in Schedule(view).due():
         assert regimes == ["cold"]
         task = view.plan.tasks[index]
@@ -80,9 +69,9 @@ def test_the_three_fastest_are_due_until_a_later_session_has_measured_them(
     lab = tuned(tmp_path)
     lab.record([SWEEP])
     assert asked(lab) == THREE
-    again(lab, only(FIRST, SECOND, THIRD, size=4096))
+    again(lab, SWEEP, 2, only(FIRST, SECOND, THIRD, size=4096))
     assert asked(lab) == {one for one in THREE if one[1] != 4096}
-    again(lab, only(FIRST, SECOND, THIRD, times=0.01), 3)
+    again(lab, SWEEP, 3, only(FIRST, SECOND, THIRD, times=0.01))
     assert asked(lab) == set(), "whatever it measured"
 
 
@@ -101,11 +90,11 @@ def test_one_that_fails_when_measured_again_is_not_tried_for_ever(
         )
         return only(FIRST, SECOND, THIRD)(place, record)
 
-    again(lab, fails)
+    again(lab, SWEEP, 2, fails)
     # What is wrong is no rival, so that the next one moves up.
     assert asked(lab) == ({(FOURTH, 4096)} if fourth else {(SECOND, 4096)})
     if not fourth:  # and an error of a launch may be another's fault, once
-        again(lab, fails, 3)
+        again(lab, SWEEP, 3, fails)
         assert asked(lab) == set()
 
 
@@ -142,8 +131,8 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Lab:
     """A tuning sweep whose fastest at 4096 turns out to be the second when it is measured again."""
     lab = tuned(tmp_path_factory.mktemp("tuned"))
     lab.record([SWEEP])
-    again(lab, only(FIRST, times=0.7, size=4096))
-    again(lab, only(SECOND, THIRD, FOURTH, times=0.99, size=4096), 3)
+    again(lab, SWEEP, 2, only(FIRST, times=0.7, size=4096))
+    again(lab, SWEEP, 3, only(SECOND, THIRD, FOURTH, times=0.99, size=4096))
     lab.collect([SWEEP])
     return lab
 
