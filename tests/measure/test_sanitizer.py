@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +24,7 @@ from ladder.model.files import write_json
 from ladder.model.folders import Project
 from ladder.results import tables
 from rendering import made, report, section
+from test_supervisor import alive, wait_until
 
 NAIVE, STAGED, RING = (
     "_Z10gemm_naiveILi256EEvPKfS1_Pfiii",
@@ -334,17 +333,10 @@ def test_a_killed_step_leaves_no_sanitizer_on_the_gpu(tmp_path: Path) -> None:
     )
     path = environment() | {"PYTHONPATH": str(ROOT / "workflow")}
     with subprocess.Popen([sys.executable, "-c", step], env=path) as process:
-        until(started.is_file)
+        assert wait_until(started.is_file)
         process.kill()
-    left = Path("/proc", started.read_text().strip())
-    until(lambda: not left.is_dir() or "Z" in (left / "stat").read_text().split()[2])
-
-
-def until(done: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not done():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    left = int(started.read_text())
+    assert wait_until(lambda: not alive(left))
 
 
 @pytest.mark.parametrize(
