@@ -269,15 +269,11 @@ def test_a_file_that_cannot_be_imported_or_has_changed_leaves_a_note(
     says = "mine.py: f: cannot be imported: ModuleNotFoundError: No module named 'nothing_of_that_name'"
     assert says in answered(plan, tmp_path)["cold"]["reason"]
     python_file(tmp_path)
-    assert (
-        "mine.py: f: the file has changed since the plan"
-        in answered(plan, tmp_path)["cold"]["reason"]
-    )
+    says = "mine.py: f: the file has changed since the plan"
+    assert says in answered(plan, tmp_path)["cold"]["reason"]
     (tmp_path / "mine.py").unlink()
-    assert (
-        "mine.py: cannot be read: No such file"
-        in answered(plan, tmp_path)["cold"]["reason"]
-    )
+    says = "mine.py: cannot be read: No such file"
+    assert says in answered(plan, tmp_path)["cold"]["reason"]
 
 
 @pytest.mark.parametrize(
@@ -428,21 +424,14 @@ def examples() -> dict[str, str]:
     return dict(reversed(blocks))
 
 
-def build_example(folder: Path) -> str:
+def build_example(folder: Path, text: str | None = None) -> str:
+    """The shared object of the page's code, or of a text in its place."""
     if NVCC is None:
         pytest.skip("needs nvcc")
     source = folder / "mine.cu"
-    source.write_text(examples()["cuda"])
-    command = [
-        NVCC,
-        "-shared",
-        "-Xcompiler",
-        "-fPIC",
-        "-arch=sm_90",
-        str(source),
-        "-o",
-        str(folder / "libmine.so"),
-    ]
+    source.write_text(text or examples()["cuda"])
+    flags = ["-shared", "-Xcompiler", "-fPIC", "-arch=sm_90"]
+    command = [NVCC, *flags, source, "-o", folder / "libmine.so"]
     subprocess.run(command, check=True)
     return "libmine.so"
 
@@ -508,12 +497,8 @@ FAULTS: dict[str, Callable[[str], str]] = {
 def test_on_a_gpu_a_reference_that_goes_wrong_is_named(
     gpu_project: Path, fault: str
 ) -> None:
-    build_example(gpu_project)
-    source = gpu_project / "mine.cu"
-    source.write_text(FAULTS[fault](source.read_text()))
-    command = [str(NVCC), "-shared", "-Xcompiler", "-fPIC", "-arch=sm_90", str(source)]
-    subprocess.run([*command, "-o", str(gpu_project / "libmine.so")], check=True)
-    mine = {"shared_object": "libmine.so", "entry": "gemm_fp32", "name": "mine"}
+    file = build_example(gpu_project, FAULTS[fault](examples()["cuda"]))
+    mine = {"shared_object": file, "entry": "gemm_fp32", "name": "mine"}
     records = measured(
         gpu_project,
         [{"kernel": "faulty"}],
