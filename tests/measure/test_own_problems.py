@@ -76,12 +76,9 @@ def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plan:
         "references": [{"python": str(tmp_path / "rows.py"), "entry": "answer"}],
     }
     sweep = make_sweep(Path("command line"), fields, {"mine": kernel}, tmp_path)
-    made = planned(replace(sweep, name="judge"), tmp_path)
+    planned(replace(sweep, name="judge"), tmp_path)
     del PROBLEMS[kernel.problem.name]
-    file = tmp_path / "judge.json"
-    assert read_plan(file) == made
-    (tmp_path / "none.cubin").touch()
-    return read_plan(file)
+    return read_plan(tmp_path / "judge.json")
 
 
 def test_the_module_answers_behind_every_launch_that_is_checked(

@@ -38,9 +38,6 @@ CASES = {
     "a tuning sweep before all are measured": Case(
         ((HERE, BEST),), EVERY - BEST, EVERY - BEST, TUNING
     ),
-    "winners in a later session": Case(
-        (*ALL, (ELSEWHERE, BEST)), NOTHING, NOTHING, TUNING
-    ),
     "a second session on this GPU": Case(ALL, EVERY, NOTHING, REPEATED, TWICE),
     "a second session on another GPU": Case(
         (*ALL, (ELSEWHERE, EVERY)), EVERY, NOTHING, REPEATED, TWICE

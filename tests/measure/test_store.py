@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -196,7 +197,6 @@ WRONG: list[tuple[Any, str]] = [
     ({}, "a field is missing or of another type: KeyError('schema')"),
     (changed("schema", value="one"), "TypeError"),
     ({"schema": 1}, "KeyError('record')"),
-    (changed("record", value=[]), "the document: [] is not accepted"),
     (changed("record", "cell", value=3), "cell: 3 is not accepted"),
     (
         changed("record", "cell", "size", "m", value="x"),
@@ -206,7 +206,6 @@ WRONG: list[tuple[Any, str]] = [
         changed("record", "status", value="fine"),
         "status: 'fine' is not accepted; accepted: ok, compile_error",
     ),
-    (changed("record", "conditions", value=[]), "conditions: [] is not accepted"),
     (changed("record", "result", value={}), "result: the field 'speedup' is missing"),
     (of_result("speedup", float("nan")), "result.speedup: nan is not accepted"),
     (of_result("speedup", "2"), "result.speedup: '2' is not accepted"),
@@ -219,7 +218,6 @@ WRONG: list[tuple[Any, str]] = [
     (of_session(started="yesterday"), "started: 'yesterday' is not accepted"),
     (of_session(tree={"commit": "../../pwn"}), "tree.commit: '../../pwn' is not"),
     (of_session(gpu={"uuid": "../x"}), "gpu.uuid: '../x' is not accepted"),
-    (changed("record", "time", value="../../evil"), "time: '../../evil' is not"),
     (changed("record", "time", value="2026-13-01T00:00:00Z"), "time: '2026-13-01"),
     (changed("record", "sweep", value="../x"), "sweep: '../x' is not accepted"),
     (changed("record", "session", value="../x"), "session: '../x' is not accepted"),
@@ -295,18 +293,13 @@ def test_a_damaged_archive_is_refused_by_name(
         read_archive(tmp_path)
 
 
-def oldest() -> Iterator[tuple[str, Records]]:
-    for folder in sorted(OLDEST.iterdir()):
-        yield folder.name, read_store(folder)
-        yield folder.name, read_archive(folder)
-
-
 def test_records_of_every_schema_there_was_are_read() -> None:
     """A change of the records' form keeps these files and adds one."""
     assert {path.name for path in OLDEST.iterdir()} == {
         f"schema-{version}" for version in range(1, SCHEMA + 1)
     }
-    for name, records in oldest():
+    for folder, read in itertools.product(OLDEST.iterdir(), (read_store, read_archive)):
+        name, records = folder.name, read(folder)
         (record,) = records
         assert record.status == "ok", name
         assert record.cell == CELL, name
