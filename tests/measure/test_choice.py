@@ -299,7 +299,8 @@ def over(name: str) -> Change:
 def answered(one: Schedule, index: int, **fields: Any) -> None:
     """A choice of the plan gets its record."""
     given = {"status": "ok"} | fields
-    one.take([one.view.new_decision(one.plan.choices[index], "session-9", **given)])
+    decision = one.view.new_decision(one.plan.choices[index], "session-9", **given)
+    one.view.records.add([decision])
 
 
 def won_by(*candidates: Fields) -> Fields:
@@ -387,7 +388,7 @@ def test_without_a_reference_cells_say_why_and_are_tried_again_once_one_may_be_h
         "result": {"reference": ""},
     }
     for _, task in one.view.launched():
-        one.take(
+        one.view.records.add(
             [
                 one.view.new_record(task, regime, "session-9", **failed)
                 for regime in ("cold", "warm")

@@ -19,7 +19,7 @@ from conftest import ROOT
 from ladder.gpu.discovery import FoundGpu
 from ladder.measure import conditions, supervisor
 from ladder.measure.gpu_job import GpuProgram
-from ladder.measure.job import Measuring, progress
+from ladder.measure.job import Measuring, ignore, progress
 from ladder.measure.plan_records import PlanRecords
 from ladder.measure.schedule import Schedule
 from ladder.measure.store import Account, appending, now, read_store
@@ -177,6 +177,7 @@ class Run:
             monitor,
             lambda gpu: Session(f"of {gpu['name']}", now()),
             self.account,
+            ignore,
         )
         with appending(self.folder / "records", "scripted") as append:
             measuring.run(schedule.due(), self.start_worker, append)

@@ -51,7 +51,7 @@ class Measuring:
     monitor: Monitor
     begin_session: Callable[[Mapping[str, Any]], Session]
     account: Account
-    on_records: OnRecords = ignore
+    on_records: OnRecords
     session: str = ""
 
     def run(self, due: Due, start: Callable[[], WorkerProcess], append: Append) -> None:
@@ -67,7 +67,7 @@ class Measuring:
             self.session = session.id
             self.account.worker_starts += 1
             append(session)
-            self.schedule.take([session])
+            self.schedule.view.records.add([session])
 
         supervisor = Supervisor(start, self.schedule.plan.job["deadline_s"], on_start)
         try:
@@ -79,7 +79,7 @@ class Measuring:
                 records = list(self.records(assignment, answer, device))
                 for record in records:
                     append(record)
-                self.schedule.take(records)
+                self.schedule.view.records.add(records)
                 self.on_records(self.schedule.view)
                 self.account.measured += not assignment.choice
                 self.account.gpu_s += answer["gpu_s"]

@@ -1,7 +1,7 @@
 """What a measuring job measures next: by its plan, the records there are, the host's conditions, and the GPU."""
 
 import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 
 from ladder.measure.assignment import Assignment
@@ -10,7 +10,7 @@ from ladder.measure.plan_records import ABSENT, PlanRecords
 from ladder.measure.store import Records, now
 from ladder.model.cell import SUSTAINED, Cell
 from ladder.model.plan import Plan, Task
-from ladder.model.record import Record, Session
+from ladder.model.record import Record
 
 Due = list[tuple[int, list[str]]]
 """Tasks by their index in the plan, with the regimes to measure."""
@@ -34,10 +34,6 @@ class Schedule:
         if self.plan.job["remeasure"]:
             records = records.since(self.began)
         self.view = replace(self.view, records=records)
-
-    def take(self, records: Iterable[Record | Session]) -> None:
-        """Go by what was just measured, too, and in which session."""
-        self.view.records.add(records)
 
     @property
     def plan(self) -> Plan:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -130,9 +131,8 @@ def new_name(word: str) -> str:
 
     Names of one word are in the order of time, which says what is the latest of a cell.
     """
-    seconds, millisecond = divmod(time.time_ns() // 10**6, 1000)
-    when = time.strftime("%Y%m%dT%H%M%S", time.gmtime(seconds))
-    return f"{word}-{when}.{millisecond:03d}Z-{secrets.token_hex(3)}"
+    microsecond = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%f")
+    return f"{word}-{microsecond[:-3]}Z-{secrets.token_hex(3)}"
 
 
 @contextmanager
