@@ -1,4 +1,4 @@
-"""Errors by kind of inputs: observations like any other, from the sweep to the answers."""
+"""Errors by kind of inputs in the answers: observations like any other. The worker's tests have how they are made."""
 
 from __future__ import annotations
 
@@ -6,59 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ladder.model.problem import ERROR_INPUTS
-from ladder.problems.gemm.instance import GemmInstance
 from ladder.report.lookups import Lookups
 from ladder.results.run_data import RunData
 from rendering import SWEEPS, made
-from test_worker import answered, plan_of, played
-
-__all__ = ["played"]
-
-
-def test_errors_are_recorded_by_kind_of_inputs_where_the_sweep_asks_for_them(
-    tmp_path: Path,
-) -> None:
-    plan = plan_of("fp32_tensor", tmp_path)
-    names = [
-        f"{side}max_error_{kind}"
-        for kind in ERROR_INPUTS
-        for side in ("", "reference_")
-    ]
-    for asked in (True, False):
-        index = next(
-            place
-            for place, task in enumerate(plan.tasks)
-            if task.launch and task.errors == asked
-        )
-        result = answered(plan, tmp_path, index=index)["cold"]
-        assert [one["metric"] for one in result["observations"]] == (
-            names if asked else []
-        )
-
-
-def test_a_kernel_whose_error_is_too_large_with_one_kind_is_incorrect(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plan = plan_of("fp32_tensor", tmp_path)
-    index = next(place for place, task in enumerate(plan.tasks) if task.errors)
-    check = GemmInstance.check
-
-    def checked(self: GemmInstance, params: Any) -> Any:
-        found = check(self, params)
-        small = self.m < 1000  # where edges are verified
-        wrong = self.inputs == "wide" and not small and self._place == 0
-        return type(found)(1.0, found.error_bound) if wrong else found
-
-    monkeypatch.setattr(GemmInstance, "check", checked)
-    result = answered(plan, tmp_path, index=index)["cold"]
-    assert (result["status"], result["reason"][:17]) == (
-        "incorrect",
-        "with wide inputs:",
-    )
-
-
-# In the report.
 
 
 def test_answers_read_observations(tmp_path: Path) -> None:

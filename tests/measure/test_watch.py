@@ -315,9 +315,7 @@ class FakeTimer:
 class Lab:
     """A `Timing` of a variant that takes 100 us, with a fake bench."""
 
-    def __init__(
-        self, instance: Any, name: str = "cublas", once_us: float = 100.0
-    ) -> None:
+    def __init__(self, instance: Any, name: str = "cublas") -> None:
         self.instance, self.timer, self.graphs = (
             instance,
             FakeTimer(),
@@ -348,7 +346,7 @@ class Lab:
             reference=None,
         )
         launchers = instance.launcher("alone"), instance.launcher("other alone")
-        both_us = once_us, 150.0
+        both_us = 100.0, 150.0
         self.timing = Timing(self.bench, task, Partner(name), launchers, both_us)
 
     def run(self, *regimes: str) -> Any:
@@ -412,9 +410,9 @@ def test_graphs_are_freed_when_a_launch_fails(lab: Lab) -> None:
     [(201.0, "warm", "below 200 us"), (89.0, "sustained", "from 100 us on")],
 )
 def test_a_kernel_that_a_regime_is_not_for_keeps_its_other_regimes(
-    once_us: float, regime: str, range_: str, instance: Any
+    once_us: float, regime: str, range_: str, lab: Lab
 ) -> None:
-    lab = Lab(instance, once_us=once_us)
+    lab.timing.launch_us = (once_us, 150.0)
     timed = lab.run(regime, "cold")
     assert list(timed) == ["cold", regime]
     reason = f"{regime} is for kernels {range_}"

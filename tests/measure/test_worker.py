@@ -36,7 +36,7 @@ from ladder.model.folders import Project
 from ladder.model.kernel import Variant
 from ladder.model.plan import Launch, Plan
 from ladder.model.plan_file import read_plan, to_json
-from ladder.model.problem import GATE, NOTHING
+from ladder.model.problem import ERROR_INPUTS, GATE, NOTHING
 from ladder.model.sweep import Sweep
 from ladder.problems.banks.instance import BanksInstance
 from ladder.problems.gemm import PROBLEM
@@ -655,6 +655,51 @@ def test_the_least_time_counts_inputs_and_what_of_the_outputs_the_l2_cannot_keep
     for regime, expected in (("cold", bytes_of_memory / rate), ("warm", 0.0)):
         least = own.least_us(cell.in_regime(regime), {"radius": 1})
         assert least == pytest.approx(expected, rel=0.001)
+
+
+# What errors there are with each kind of inputs.
+
+
+def test_errors_are_recorded_by_kind_of_inputs_where_the_sweep_asks_for_them(
+    tmp_path: Path,
+) -> None:
+    plan = plan_of("fp32_tensor", tmp_path)
+    names = [
+        f"{side}max_error_{kind}"
+        for kind in ERROR_INPUTS
+        for side in ("", "reference_")
+    ]
+    for asked in (True, False):
+        index = next(
+            place
+            for place, task in enumerate(plan.tasks)
+            if task.launch and task.errors == asked
+        )
+        result = answered(plan, tmp_path, index=index)["cold"]
+        assert [one["metric"] for one in result["observations"]] == (
+            names if asked else []
+        )
+
+
+def test_a_kernel_whose_error_is_too_large_with_one_kind_is_incorrect(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = plan_of("fp32_tensor", tmp_path)
+    index = next(place for place, task in enumerate(plan.tasks) if task.errors)
+    check = GemmInstance.check
+
+    def checked(self: GemmInstance, params: Any) -> Any:
+        found = check(self, params)
+        small = self.m < 1000  # where edges are verified
+        wrong = self.inputs == "wide" and not small and self._place == 0
+        return type(found)(1.0, found.error_bound) if wrong else found
+
+    monkeypatch.setattr(GemmInstance, "check", checked)
+    result = answered(plan, tmp_path, index=index)["cold"]
+    assert (result["status"], result["reason"][:17]) == (
+        "incorrect",
+        "with wide inputs:",
+    )
 
 
 # What is the host's fault.
