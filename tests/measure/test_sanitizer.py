@@ -290,6 +290,7 @@ def lent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         sanitizer, "find_gpus", lambda: [FoundGpu(0, "NVIDIA H200", "GPU-fake", (9, 0))]
     )
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))  # of locks
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-fake")
 
 
