@@ -369,8 +369,7 @@ class Lab:
         for regime in plan.regimes_of(task):
             timed = measured["regimes"].get(regime)
             if timed and task.baseline:
-                other = task.reference.variant if task.reference else task.baseline
-                timed = {**timed, "reference": other}
+                timed = {**timed, "reference": task.reference.variant}
             status = measured["status"]
             reason = measured["reason"] or ""
             if timed is None and status == "ok":

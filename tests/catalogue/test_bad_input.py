@@ -505,15 +505,6 @@ MISTAKES = [
         )
         for name, given, says in REFERENCES
     ),
-    *(
-        in_sweep(
-            f"against {value}", "references:", f"against: {value}\nreferences:", says
-        )
-        for value, says in [
-            ("each", "against … 'each' … fastest where there is one reference"),
-            ("all", "against … 'all' … fastest, each"),
-        ]
-    ),
     in_sweep(
         "figure over a parameter that does not exist",
         "kind: curves,",

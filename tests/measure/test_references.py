@@ -234,30 +234,6 @@ def test_a_callable_that_goes_wrong_leaves_a_note_and_the_others_count(
     assert alone["cold"]["reason"] == f"no reference: {note}"
 
 
-def test_against_each_every_reference_has_a_result_of_its_own_and_none_is_chosen(
-    tmp_path: Path,
-) -> None:
-    file = python_file(tmp_path)
-    mine = [
-        {"python": file, "entry": entry, "name": entry} for entry in ("good", "raises")
-    ]
-    plan = own_plan(tmp_path, [mine[0], "cublas", mine[1]], against="each")
-    assert plan.choices == ()
-    assert len({task.cell.id for task in plan.tasks}) == len(plan.tasks) == 2 * 3
-    own = worker.Worker(plan, tmp_path)
-    seen = []
-    for index, task in enumerate(plan.tasks[:3]):
-        assert plan.regimes_of(task) == (("cold",) if index else ("cold", "warm"))
-        result = own.answer(Assignment(index, ["cold"]))["results"]["cold"]
-        seen.append((task.baseline, result["status"], result.get("reference")))
-    assert seen == [
-        ("", "ok", "good"),
-        ("cublas", "ok", "cublas"),
-        ("raises", "unsupported", None),
-    ]
-    assert "not for me" in result["reason"]
-
-
 def test_a_file_that_cannot_be_imported_or_has_changed_leaves_a_note(
     tmp_path: Path,
 ) -> None:

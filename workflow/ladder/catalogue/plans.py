@@ -106,24 +106,21 @@ def _task(sweep: Sweep, entry: Entry, size: Size, arch: str) -> Task:
 
 
 def _tasks(sweep: Sweep, arch: str) -> Iterator[Task]:
-    """The task of each cell, and where it is launched those against other libraries and the rung that it changes."""
+    """The task of each cell, and that of a rung against the rung that it changes, where both are launched."""
     for entry, size in sweep.cells:
         task, baseline = _task(sweep, entry, size, arch), entry.baseline
         yield task
-        if task.absent is not None:
-            continue
-        beside = replace(task, counted=False, sustained=False, errors=False)
-        for name in sweep.also:
-            cell = replace(task.cell, reference=Reference((name,)))
-            yield replace(beside, cell=cell, baseline=name)
-        if baseline is None or size not in baseline.sizes:
+        if task.absent is not None or baseline is None or size not in baseline.sizes:
             continue
         reference = _kernel_reference(baseline.variant)
         if baseline.absent(size, arch) is None and reference != task.cell.reference:
             yield replace(
-                beside,
+                task,
                 cell=replace(task.cell, reference=reference),
                 reference=launch_of(baseline.variant, size),
+                counted=False,
+                sustained=False,
+                errors=False,
                 baseline=baseline.rung,
             )
 

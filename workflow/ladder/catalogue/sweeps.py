@@ -188,9 +188,6 @@ class SweepDocument(Document):
     references: Some[Against]
     """what cells are timed against: one kernel, or libraries and references of one's own, of which the fastest
     counts"""
-    against: Literal["fastest", "each"] = "fastest"
-    """of several references those that cells are timed against. fastest (default): the fastest. each: the first, and in
-    the first regime each of the others too, in rows of their own"""
     precision: Share | None = None
     """half-width of the speed-up's interval to reach, as a share (default the configuration's)"""
     regimes: Some[Literal["cold", "warm", "sustained"]] = ["cold", "warm"]
@@ -267,9 +264,6 @@ class _SweepFile:
             refuse_unknown(path, "layout", document.layout, problem.layouts)
         if len(set(document.regimes)) < len(document.regimes):
             raise refuse(path, "regimes", document.regimes, "each regime once")
-        if document.against == "each" and len(document.references) < 2:
-            accepted = "fastest where there is one reference"
-            raise refuse(path, "against", document.against, accepted)
         predicting = any(item.predicted for item in document.variants)
         if predicting != bool(document.predicted_for):
             accepted = "the slug of a GPU, such as nvidia-h200, where a variant has `predicted`, and nothing elsewhere"
@@ -517,10 +511,6 @@ class _SweepFile:
     def sweep(self) -> Sweep:
         document, counters = self.document, self.document.counters
         without = [size for size in self.sizes if size not in self.sizes_with_cells]
-        reference, also = self._reference(), tuple[str, ...]()
-        if document.against == "each":
-            first, *others = dict.fromkeys(reference.libraries)
-            reference, also = replace(reference, libraries=(first,)), tuple(others)
         return Sweep(
             name=self.path.stem,
             title=document.title,
@@ -531,8 +521,7 @@ class _SweepFile:
             sizes_without_cells=tuple(without),
             entries=tuple(self.entries.values()),
             excluded=self.excluded,
-            reference=reference,
-            also=also,
+            reference=self._reference(),
             precision=document.precision,
             regimes=tuple(document.regimes),
             counted=self._selected(counters, "counters"),

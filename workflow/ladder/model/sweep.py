@@ -108,7 +108,6 @@ class Sweep:
     entries: tuple[Entry, ...]
     reference: Reference
     regimes: tuple[str, ...]  # the first is the one that figures and findings speak of
-    also: tuple[str, ...] = ()  # libraries that its cells are paired with as well
     title: str = ""
     question: str = ""
     sizes_without_cells: tuple[Size, ...] = ()

@@ -40,8 +40,7 @@ def alone(sweep: Sweep, row: TableRow) -> Sweep:
             f"the sweep {sweep.name} has no cell {identifier(row)} any more"
         )
     entries = [replace(entry, sizes=(size,))]
-    also = tuple(name for name in sweep.also if name == row["baseline"])
-    if row["baseline"] is None or also:
+    if row["baseline"] is None:
         entries = [replace(entry, sizes=(size,), baseline=None)]
     elif entry.baseline is not None:
         # A baseline is compiled where it is launched.
@@ -53,7 +52,6 @@ def alone(sweep: Sweep, row: TableRow) -> Sweep:
         sizes=(size,),
         entries=tuple(entries),
         reference=sweep.reference,
-        also=also,
         regimes=(row["regime"],),
         precision=sweep.precision,
     )

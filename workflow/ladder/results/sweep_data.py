@@ -88,7 +88,7 @@ class Origin:
 
 @dataclass(frozen=True, eq=False)
 class SweepData(Origin):
-    """A sweep and its frames; `pairs` are timings against baselines and other libraries, `environment` is the run's.
+    """A sweep and its frames; `pairs` are timings of rungs against their baselines, `environment` is the run's.
 
     Equal to itself alone, so that what follows from it can be remembered.
     """
@@ -226,13 +226,7 @@ class SweepData(Origin):
     @cached_property
     def pairs_here(self) -> DataFrame:
         """Rungs against their baselines with a result at that size in the sweep's first regime."""
-        rungs = self.pairs[~self.pairs["baseline"].isin(self.sweep.also)]
-        return stats.at_size(stats.ok_rows(rungs, self.regime), self.size)
-
-    @property
-    def over_others(self) -> DataFrame:
-        """Rows against the libraries that cells are paired with as well, those without a result too."""
-        return self.pairs[self.pairs["baseline"].isin(self.sweep.also)]
+        return stats.at_size(stats.ok_rows(self.pairs, self.regime), self.size)
 
     @cached_property
     def most_competitors(self) -> int:
