@@ -552,6 +552,14 @@ MISTAKES = [
         )
         for size in (-1, "2**60")
     ),
+    *(
+        argument(f"a workspace of {given}", {"workspace": "zeroed", **given}, says)
+        for given, says in [
+            ({}, " … {workspace: zeroed|scratch, bytes: ...}"),
+            ({"workspace": "random", "bytes": 4}, ".workspace … zeroed, scratch"),
+            ({"bytes": "4 * mm"}, ".bytes … '4 * mm' … 'mm' is not accepted"),
+        ]
+    ),
     in_kernel(
         "no block",
         "  block: [threads]\n",

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
-import yaml
 from conftest import ROOT
 from ladder.catalogue.kernels import load_kernel
 from ladder.catalogue.plans import launch_of
-from ladder.model.errors import LadderError
 
 KERNEL = ROOT / "tests/gpu_kernels/workspace.yaml"
 SIZE = {"m": 64, "n": 96, "k": 32}
@@ -25,28 +20,3 @@ def test_a_plan_has_the_bytes_of_each_size() -> None:
         zeroed["pointer"]
         != launch_of(variant, SIZE | {"m": 65}).arguments[4]["pointer"]
     ), "each has its own"
-
-
-@pytest.mark.parametrize(
-    ("argument", "says"),
-    [
-        ({"workspace": "scratch"}, "{workspace: zeroed|scratch, bytes: ...}"),
-        ({"workspace": "random", "bytes": 4}, "accepted: zeroed, scratch"),
-        (
-            {"workspace": "zeroed", "bytes": "4 * mm"},
-            "'4 * mm': name: 'mm' is not accepted",
-        ),
-        ({"pointer": "c", "bytes": 4}, "{workspace: zeroed|scratch, bytes: ...}"),
-    ],
-)
-def test_mistakes_name_what_is_accepted(
-    tmp_path: Path, argument: dict[str, object], says: str
-) -> None:
-    document = yaml.safe_load(KERNEL.read_text())
-    document["arguments"].append(argument)
-    path = tmp_path / KERNEL.name
-    path.write_text(yaml.safe_dump(document))
-    path.with_suffix(".cu").write_text("")
-    with pytest.raises(LadderError) as raised:
-        load_kernel(path)
-    assert says in str(raised.value)

@@ -128,10 +128,6 @@ def test_check_says_what_a_run_would_do_and_at_which_sizes_nothing_is_asked_for(
             ("--arch", "'banana'", "such as sm_80"),
         ),
         (
-            ["check", "--configfile", "config"],
-            ("config", "cannot be read: Is a directory"),
-        ),
-        (
             ["collect", "results/a/b", "alone", "--into", CONFIG],
             ("folder", CONFIG, "a folder"),
         ),
@@ -182,19 +178,12 @@ def test_empty_and_wrong_folders_on_the_command_line_are_refused(
         (["collect", folder, name, "--into", ""], "folder: '' is not accepted"),
         (["collect", "/dev/null", name], "folder: '/dev/null' is not accepted"),
         (["report", folder, name, "--beside", "/"], "--beside: '/' is not accepted"),
+        (["figures", folder, name, "--published", "nope"], "'nope' does not exist"),
     ):
         caplog.clear()
         assert main([*root, *step]) == 2, step
         said = "".join([*capsys.readouterr().err.split("\n"), caplog.text])
         assert says in re.sub(r"\W*\n\W*", " ", said), step
-
-
-def test_a_published_folder_that_is_not_there_is_refused(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    for step in (["collect"], ["environment", "--arch", "sm_90a"], ["figures"]):
-        assert main([*step, "results/a/b", "--published", "nope"]) == 2
-        assert "'nope' does not exist" in capsys.readouterr().err
 
 
 def test_settings_given_twice_are_merged_as_snakemake_merges_them() -> None:
@@ -243,51 +232,33 @@ def test_snakemake_calls_a_run_as_the_steps_do(project: Path, tmp_path: Path) ->
     assert (project / "results/2026-11-29/no-gpu/plans/alone.json").is_file()
 
 
-def test_what_never_ends_is_not_read(
+def test_what_the_system_refuses_or_never_ends_is_one_line_that_names_the_file(
     project: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.chdir(project)
-    records = project / "results/a/b/records"
-    records.mkdir(parents=True)
-    (records / "x.jsonl").symlink_to("/dev/zero")
-    for words, file in (
-        (["measure", "/dev/zero"], "/dev/zero"),
+    folder = project / "results/a"
+    (folder / "b/records").mkdir(parents=True)
+    (folder / "b/records/x.jsonl").symlink_to("/dev/zero")
+    for name in ("b/plans/alone.json", "c/records/x.jsonl"):
+        (folder / name).mkdir(parents=True)
+    (folder / "e").symlink_to("e")
+    never = "cannot be read: it is no regular file"
+    environment = ["environment", "--arch", "sm_90a"]
+    for words, file, says in (
+        (["measure"], "/dev/zero", never),
+        (["check", "--configfile"], "/dev/zero", never),
+        ([*environment, "results/a/b"], "results/a/b/records/x.jsonl", never),
         (
-            ["environment", "results/a/b", "--arch", "sm_90a"],
-            "results/a/b/records/x.jsonl",
+            [*environment, "results/a/c"],
+            "results/a/c/records/x.jsonl",
+            "Is a directory",
         ),
-        (["check", "--configfile", "/dev/zero"], "/dev/zero"),
+        (["measure"], "results/a/b/plans/alone.json", "Is a directory"),
+        (["measure"], "results/a/e/f", "Too many levels of symbolic links"),
     ):
-        assert main(words) == 2
-        assert (
-            caplog.messages[-1]
-            == f"error: {file}: cannot be read: it is no regular file"
-        )
-
-
-def test_what_the_system_refuses_ends_with_one_line_that_names_the_file(
-    project: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.chdir(project)
-    for folder in ("results/a/b/plans/alone.json", "results/a/c/records/x.jsonl"):
-        (project / folder).mkdir(parents=True)
-    (project / "results/a/e").symlink_to("e")
-    for words, file in (
-        (
-            ["measure", "results/a/b/plans/alone.json"],
-            "results/a/b/plans/alone.json: Is a directory",
-        ),
-        (
-            ["environment", "results/a/c", "--arch", "sm_90a"],
-            "results/a/c/records/x.jsonl: Is a directory",
-        ),
-        (
-            ["measure", "results/a/e/f"],
-            "results/a/e/f: Too many levels of symbolic links",
-        ),
-    ):
-        assert main(words) == 2
-        assert caplog.messages[-1] == f"error: {file}"
+        given = words if "environment" in words else [*words, file]
+        assert main(given) == 2
+        assert caplog.messages[-1] == f"error: {file}: {says}"
 
 
 def test_a_full_disk_is_named_and_leaves_nothing_behind(

@@ -140,12 +140,6 @@ MISTAKES: dict[str, tuple[Callable[[], bytes], str, str]] = {
         "it uses what outlives a launch: seen; accepted: a kernel whose tables",
     ),
     "table": (lambda: cubin_of(TABLE), "stateful", "outlives a launch: table; acc"),
-    "device launch": (
-        lambda: cubin_of(text_of("device_launch")),
-        "stateful",
-        "it uses what outlives a launch: cudaGraphLaunch; accepted: ",
-    ),
-    "malloc": (lambda: cubin_of(text_of("malloc_state")), "stateful", "malloc"),
     "constant memory": (
         lambda: cubin_of(text_of("constant_pointer")),
         "stateful",
@@ -156,7 +150,6 @@ MISTAKES: dict[str, tuple[Callable[[], bytes], str, str]] = {
         "compile_error",
         "it is cut short",
     ),
-    "half": (lambda: cubin_of(HONEST)[:3000], "compile_error", "it is cut short"),
     "head": (lambda: cubin_of(HONEST)[:20], "compile_error", "it is cut short"),
     "instructions": (
         lambda: damaged(".text.exploit", b"\xff\xff\xff\xff"),

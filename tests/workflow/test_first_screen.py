@@ -85,26 +85,6 @@ def test_make_fails_where_the_first_screen_does(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_some_cells_are_planned_then_all_and_what_is_compiled_stays(
-    project: Path,
-) -> None:
-    plan = project / "results/test/no-gpu/plans/alone.json"
-    assert run_snakemake(project, "compile", "--config", SOME).jobs == [
-        "Preparing alone"
-    ]
-    some = json.loads(plan.read_text())
-    assert [task["cell"]["params"]["radius"] for task in some["tasks"]] == [2, 2]
-    assert len(some["variants"]) == 1
-    outcome = run_snakemake(project, "compile")
-    assert sorted(outcome.jobs) == ["Preparing alone", "Preparing with_headers"]
-    every = json.loads(plan.read_text())
-    assert [
-        task for task in every["tasks"] if task["cell"]["params"]["radius"] == 2
-    ] == some["tasks"]
-    assert run_snakemake(project, "compile").nothing_to_do
-
-
-@pytest.mark.slow
 def test_on_a_gpu_some_cells_are_measured_and_reported_before_the_others(
     project: Path,
 ) -> None:
