@@ -141,13 +141,6 @@ class Cluster:
             if "JobId=" in line
         ]
 
-    def states(self) -> dict[str, str]:
-        """State of each node."""
-        lines = self.ask(
-            "sinfo", "--noheader", "--Node", "--partition=all", "--format=%N %T"
-        ).splitlines()
-        return dict(line.split() for line in lines)
-
     # Life and death.
 
     def start(self) -> None:
@@ -214,7 +207,7 @@ class Cluster:
         wait_for("munge", (munge / "socket").exists)
         self._daemon("slurmctld", "-D", "-i")
         for node in NODES:
-            self.start_node(node)
+            self._daemon("slurmd", "-D", "-N", node, name=node)
         wait_for(
             "the nodes",
             lambda: (
@@ -237,52 +230,36 @@ class Cluster:
                 preexec_fn=_die_with_parent,
             )
 
-    def start_node(self, node: str) -> None:
-        """Have a node come up."""
-        self._daemon("slurmd", "-D", "-N", node, name=node)
-
     def fail_node(self, node: str) -> None:
         """Have a node go down without a word: all its processes are killed."""
         self.daemons[node].kill()
         self.daemons.pop(node).wait()
-        _kill(process for process in self.processes() if self._is_of(process, node))
+        _kill(self.processes(f"SLURMD_NODENAME={node}"))
 
-    def processes(self) -> list[int]:
-        """Every process of the cluster, its jobs among them."""
-        mark = f"{_MARK}={self.folder}".encode()
+    def processes(self, *more: str) -> list[int]:
+        """Every process of the cluster, its jobs among them, that has `more` in its environment as well."""
+        marks = {entry.encode() for entry in (f"{_MARK}={self.folder}", *more)}
         found = list[int]()
         for path in Path("/proc").glob("[0-9]*/environ"):
             with contextlib.suppress(OSError):
-                if mark in path.read_bytes().split(b"\0"):
+                if marks <= {*path.read_bytes().split(b"\0")}:
                     found.append(int(path.parent.name))
         return found
-
-    def _is_of(self, process: int, node: str) -> bool:
-        with contextlib.suppress(OSError):
-            return f"SLURMD_NODENAME={node}".encode() in Path(
-                f"/proc/{process}/environ"
-            ).read_bytes().split(b"\0")
-        return False
 
     def stop(self) -> None:
         """End all of it, whatever state it is in."""
         for daemon in self.daemons.values():
-            daemon.terminate()
-        for daemon in self.daemons.values():
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                daemon.wait(timeout=5)
-        until = time.monotonic() + 10
-        while (
-            left := [process for process in self.processes() if process != os.getpid()]
-        ) and time.monotonic() < until:
-            _kill(left)
-            time.sleep(0.1)
-        for daemon in self.daemons.values():
+            daemon.kill()
             daemon.wait(timeout=5)
         self.daemons.clear()
+        until = time.monotonic() + 10
+        # A job may start a process meanwhile.
+        while (left := self.processes()) and time.monotonic() < until:
+            _kill(left)
+            time.sleep(0.1)
 
 
-def _kill(processes: Iterator[int] | Sequence[int]) -> None:
+def _kill(processes: Sequence[int]) -> None:
     for process in processes:
         with contextlib.suppress(ProcessLookupError):
             os.kill(process, signal.SIGKILL)

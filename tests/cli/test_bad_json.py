@@ -6,7 +6,6 @@ import json
 import math
 import re
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,47 +14,24 @@ from conftest import assert_says
 from factory import Lab
 from ladder.cli.app import main
 
-
-def without(field: str) -> Callable[[Any], Any]:
-    """Drop a field of a JSON object."""
-    return lambda document: {
-        name: value for name, value in document.items() if name != field
-    }
-
-
-def facts(**fields: Any) -> Callable[[Any], Any]:
-    """Change facts of a variant of a plan."""
-
-    def change(plan: Any) -> Any:
-        plan["variants"]["wmma_naive-fp16"] |= fields
-        return plan
-
-    return change
-
-
-JSON_MISTAKES: list[tuple[str, Callable[[Any], Any] | str, str]] = [
-    *[("plans/S.json", damage, "S.json: the document: ") for damage in ("", "\xff")],
-    ("plans/S.json", lambda plan: [plan], "S.json: the document: "),
-    (
-        "plans/S.json",
-        lambda plan: plan | {"sweep": "o"},
-        "S.json: sweep: 'o' is not accepted; accepted: S",
-    ),
-    (
-        "plans/S.json",
-        lambda plan: plan | {"tasks": [{}]},
-        "S.json: tasks[0]: the field 'variant' is missing",
-    ),
-    (
-        "plans/S.json",
-        lambda plan: plan | {"variants": {}},
-        "S.json: tasks: launch.variant: 'wmma_naive-fp16'",
-    ),
-    *[
+PLAN, MEASURED, PROFILED = (
+    "plans/S.json",
+    "sweeps/S/measured.json",
+    "sweeps/S/profiled.json",
+)
+ENVIRONMENT, DEEP = "environment.json", "[" * 100_000
+VARIANT = "wmma_naive-fp16"
+FACTS = {"params": {}, "layout": "NN", "status": "ok"}
+JSON_MISTAKES: list[tuple[str, dict[str, Any] | str, str]] = [
+    *((PLAN, text, "S.json: the document: ") for text in ("", "\xff", "[]")),
+    (PLAN, {"sweep": "o"}, "S.json: sweep: 'o' is not accepted; accepted: S"),
+    (PLAN, {"tasks": [{}]}, "S.json: tasks[0]: the field 'variant' is missing"),
+    (PLAN, {"variants": {}}, f"S.json: tasks: launch.variant: '{VARIANT}'"),
+    *(
         (
-            "plans/S.json",
-            facts(**{field: value}),
-            f"S.json: variants.wmma_naive-fp16.{field}",
+            PLAN,
+            {"variants": {VARIANT: FACTS | {field: value}}},
+            f"S.json: variants.{VARIANT}.{field}",
         )
         for field, value in (
             ("registers", "x"),
@@ -63,53 +39,26 @@ JSON_MISTAKES: list[tuple[str, Callable[[Any], Any] | str, str]] = [
             ("cubin", "../../x"),
             ("status", "fine"),
         )
-    ],
-    *[
-        (f"sweeps/S/{name}.json", "[" * 100_000, "not valid JSON")
-        for name in ("measured", "profiled")
-    ],
-    ("environment.json", "[" * 100_000, "environment.json: not valid JSON"),
-    ("sweeps/S/measured.json", "", "measured.json: not valid JSON"),
-    ("sweeps/S/profiled.json", "[]", "profiled.json: a JSON object"),
-    (
-        "sweeps/S/measured.json",
-        lambda job: job | {"wall_s": "long"},
-        "measured.json: wall_s: 'long' is not accepted",
     ),
-    (
-        "sweeps/S/measured.json",
-        lambda job: job | {"wall_s": math.nan},
-        "measured.json: not valid JSON",
-    ),
-    (
-        "sweeps/S/profiled.json",
-        lambda job: {"notes": 3},
-        "profiled.json: notes: 3 is not accepted",
-    ),
-    (
-        "environment.json",
-        lambda document: document | {"timings_from": "here"},
-        "timings_from: 'here' is not",
-    ),
-    *[
+    *((file, DEEP, "not valid JSON") for file in (MEASURED, PROFILED, ENVIRONMENT)),
+    (MEASURED, "", "measured.json: not valid JSON"),
+    (PROFILED, "[]", "profiled.json: a JSON object"),
+    (MEASURED, {"wall_s": "long"}, "measured.json: wall_s: 'long' is not accepted"),
+    (MEASURED, {"wall_s": math.nan}, "measured.json: not valid JSON"),
+    (PROFILED, {"notes": 3}, "profiled.json: notes: 3 is not accepted"),
+    (ENVIRONMENT, {"timings_from": "here"}, "timings_from: 'here' is not"),
+    *(
         (
-            "environment.json",
-            without(name),
+            ENVIRONMENT,
+            {name: None},
             f"environment.json: the document: the field {name!r} is missing",
         )
         for name in ("device", "gpu", "packages")
-    ],
-    (
-        "environment.json",
-        lambda document: document | {"gpu": {"power_limit_w": "x"}},
-        "gpu.power_limit_w: 'x' is",
     ),
-    (
-        "environment.json",
-        lambda document: document | {"trees": [{"commit": 3}]},
-        "trees[0].commit: 3 is not",
-    ),
+    (ENVIRONMENT, {"gpu": {"power_limit_w": "x"}}, "gpu.power_limit_w: 'x' is"),
+    (ENVIRONMENT, {"trees": [{"commit": 3}]}, "trees[0].commit: 3 is not"),
 ]
+"""A file, its text or other values of its fields (None: it has none), and what is said."""
 
 
 @pytest.fixture(scope="module")
@@ -119,23 +68,22 @@ def measured_once(tmp_path_factory: pytest.TempPathFactory) -> Lab:
     return lab
 
 
-@pytest.mark.parametrize(("file", "change", "says"), JSON_MISTAKES)
+@pytest.mark.parametrize(("file", "given", "says"), JSON_MISTAKES)
 def test_a_json_file_that_is_another_thing_is_refused_by_file_field_and_value(
     measured_once: Lab,
     tmp_path: Path,
     file: str,
-    change: Callable[[Any], Any] | str,
+    given: dict[str, Any] | str,
     says: str,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     folder, name = tmp_path / "run", "tensor_ladder"
     shutil.copytree(measured_once.folder.root, folder)
     path = folder / file.replace("S", name)
-    given = (
-        change
-        if isinstance(change, str)
-        else json.dumps(change(json.loads(path.read_text())))
-    )
+    if isinstance(given, dict):
+        fields = json.loads(path.read_text()) | given
+        kept = {field: value for field, value in fields.items() if value is not None}
+        given = json.dumps(kept)
     path.write_bytes(given.encode("latin-1"))
     step = "collect" if "/" in file else "report"
     assert main(["--root", str(measured_once.root), step, str(folder), name]) == 2
