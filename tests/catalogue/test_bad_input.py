@@ -335,6 +335,29 @@ MISTAKES = [
         put(CONFIG, "sweeps", ["alnoe"]),
         "configuration … sweeps … 'alnoe' … did you mean 'alone' … alone, with_headers",
     ),
+    *(
+        Mistake(
+            f"choice of cells {choice}",
+            put(CONFIG, "sweeps", choice),
+            f"configuration: sweeps.alone … {says}",
+        )
+        for choice, says in [
+            (
+                {"alone": "elements == 3"},
+                "'elements == 3' … an expression that keeps a cell",
+            ),
+            ({"alone": "size == 4096"}, "'size' … not defined; accepted … regime"),
+        ]
+    ),
+    *(
+        config_with(
+            f"choice of cells {choice}",
+            "sweeps",
+            choice,
+            "all, a list of sweep names, or a mapping of sweep names to expressions",
+        )
+        for choice in ({"alone": 4096}, {})
+    ),
     in_sweep(
         "a key given twice",
         "problem: stencil",

@@ -58,24 +58,18 @@ def test_a_date_is_a_word_like_any_other() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "expected"),
+    ("gpu", "slug", "arch"),
     [
-        ("NVIDIA H200", "nvidia-h200"),
-        ("NVIDIA A100-SXM4-80GB", "nvidia-a100-sxm4-80gb"),
+        (H200, "nvidia-h200", "sm_90a"),
+        (L4, "nvidia-l4", "sm_89"),
+        (replace(L4, name="NVIDIA A1-SXM4-80GB"), "nvidia-a1-sxm4-80gb", "sm_89"),
+        (replace(H200, capability=(12, 0)), "nvidia-h200", "sm_120a"),
     ],
 )
-def test_a_gpu_models_folder_is_named_after_it(name: str, expected: str) -> None:
-    assert FoundGpu(0, name, "GPU-1", (9, 0)).slug == expected
-
-
-@pytest.mark.parametrize(
-    ("capability", "expected"),
-    [((8, 9), "sm_89"), ((9, 0), "sm_90a"), ((12, 0), "sm_120a")],
-)
-def test_the_architecture_of_a_device_carries_its_own_features_from_9_0_up(
-    capability: tuple[int, int], expected: str
+def test_a_folder_is_named_after_the_model_and_code_from_9_0_up_is_for_the_very_gpu(
+    gpu: FoundGpu, slug: str, arch: str
 ) -> None:
-    assert FoundGpu(0, "a GPU", "GPU-1", capability).arch == expected
+    assert (gpu.slug, gpu.arch) == (slug, arch)
 
 
 @pytest.mark.parametrize(
@@ -299,31 +293,6 @@ def test_a_run_of_some_cells_plans_and_compiles_these_alone_for_the_same_records
     )
 
 
-@pytest.mark.parametrize(
-    ("choice", "message"),
-    [
-        (
-            {"alone": "elements == 3"},
-            "sweeps.alone: 'elements == 3' .* an expression that keeps a cell",
-        ),
-        (
-            {"alone": "size == 4096"},
-            "sweeps.alone: .*'size' is not accepted.*not defined; accepted:.* regime",
-        ),
-        (
-            {"alone": 4096},
-            "all, a list of sweep names, or a mapping of sweep names to expressions",
-        ),
-        ({}, "all, a list of sweep names, or a mapping of sweep names to expressions"),
-    ],
-)
-def test_a_choice_of_cells_that_makes_no_sense_is_refused(
-    choice: dict[str, Any], message: str, project: Path
-) -> None:
-    with pytest.raises(LadderError, match=message):
-        load(set_up(project, over={"device": "none", "sweeps": choice}))
-
-
 @pytest.mark.published
 def test_the_first_screen_takes_two_minutes_of_measuring(everything: Run) -> None:
     """Of five: compiling, starting processes and drawing take the rest. By the times of the published records."""
@@ -363,13 +332,6 @@ def test_what_the_rules_need_is_kept_while_nothing_changes(project: Path) -> Non
     assert (read(), read()) == (2, 2), "a file cut short is no reason to fail"
     (project / "kernels/new.cuh").write_text("// another")
     assert (read(), read()) == (3, 3)
-
-
-def test_a_folder_without_a_checkout_is_named(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    assert main(["--root", str(tmp_path), "check"]) == 2
-    assert f"folder: '{tmp_path}' is not accepted; accepted: a checkout" in caplog.text
 
 
 def test_hidden_files_of_editors_are_no_documents(project: Path) -> None:

@@ -17,17 +17,8 @@ import pytest
 from conftest import ROOT
 from ladder.model.folders import Project
 
-BUILT_OF = (
-    "kernels",
-    "config",
-    "workflow",
-    "setup.py",
-    "MANIFEST.in",
-    "pyproject.toml",
-    "README.md",
-    "LICENSE",
-    "results/published",
-)
+ROOMS = ("kernels", "config", "workflow", "results/published")
+FILES = ("setup.py", "MANIFEST.in", "pyproject.toml", "README.md", "LICENSE")
 LEFT_OUT = ("nvmath", "ncu_report", "snakemake", "__pycache__")
 
 
@@ -44,14 +35,11 @@ def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Built of a copy: setuptools leaves its work beside what it builds."""
     copy = tmp_path_factory.mktemp("copy")
-    for room in BUILT_OF:
-        source, place = ROOT / room, copy / room
-        if source.is_dir():
-            ignored = shutil.ignore_patterns("__pycache__", "*.parquet", "figures")
-            shutil.copytree(source, place, ignore=ignored)
-        else:
-            place.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(source, place)
+    ignored = shutil.ignore_patterns("__pycache__", "*.parquet", "figures")
+    for room in ROOMS:
+        shutil.copytree(ROOT / room, copy / room, ignore=ignored)
+    for file in FILES:
+        shutil.copy(ROOT / file, copy)
     options = ["--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", copy]
     done = run(sys.executable, "-m", "pip", "wheel", *options, copy, cwd=copy)
     assert done.returncode == 0, done.stderr
@@ -84,10 +72,9 @@ def ladder(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_wheel_holds_what_judge_reads_once(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert len(names) == len(set(names))
-    for room, pattern in (("kernels", "**/*.*"), ("config", "**/*.*")):
-        for path in (ROOT / room).glob(pattern):
-            if "__pycache__" not in path.parts:
-                assert f"ladder/checkout/{path.relative_to(ROOT)}" in names
+    for path in (*ROOT.glob("kernels/**/*.*"), *ROOT.glob("config/**/*.*")):
+        if "__pycache__" not in path.parts:
+            assert f"ladder/checkout/{path.relative_to(ROOT)}" in names
     assert "ladder/checkout/workflow/report/judge.j2" in names
     assert "ladder/gpu/harness.cuh" in names
     assert not [name for name in names if name.endswith((".parquet", ".pyc"))]
