@@ -18,7 +18,6 @@ from conftest import (
     edit,
     edit_yaml,
     environment,
-    make_project,
     output_of,
     run_snakemake,
     snakemake_command,
@@ -302,9 +301,11 @@ def test_what_runs_no_job_needs_no_cores(words: str, finished: Path) -> None:
     output_of(snakemake_command(*words.split()), finished)
 
 
-def test_a_compiling_job_fits_beside_a_gpu_that_measures(tmp_path: Path) -> None:
+def test_a_compiling_job_fits_beside_a_gpu_that_measures(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Else it would wait until no GPU measures, and GPUs would wait for it."""
-    project = make_project(tmp_path / "project")
+    monkeypatch.setenv("MADE_UP_GPUS", "here:2")
     edit_yaml(
         project / "config/config.yaml",
         lambda config: config.update(device="nvidia-made-up-gpu"),
@@ -315,25 +316,13 @@ def test_a_compiling_job_fits_beside_a_gpu_that_measures(tmp_path: Path) -> None
             params={"radius": [2, 4, 8], "threads": [128, 256, 512]}
         ),
     )
-    there = environment() | {
-        "PYTHONPATH": str(ROOT / "tests/made_up_gpu"),
-        "MADE_UP_GPUS": "here:2",
-    }
 
     def threads(cores: int, gpus: int, *more: str) -> int:
-        command = snakemake_command(
-            "compile", "-n", "-p", "--cores", str(cores), "--resources", f"gpu={gpus}"
-        )
-        command += ["--config", "arch=sm_90a", *more]
-        done = subprocess.run(
-            command, cwd=project, env=there, capture_output=True, text=True, check=False
-        )
-        (line,) = [
-            one
-            for one in done.stdout.splitlines()
-            if "ladder prepare" in one and " alone " in one
-        ]
-        return int(line.partition("--jobs ")[2].split()[0])
+        words = ["--cores", str(cores), "--resources", f"gpu={gpus}", "--config"]
+        words += ["arch=sm_90a", *more]
+        outcome = run_snakemake(project, "compile", "-n", *words, gpu=True)
+        (jobs,) = re.findall(r"ladder prepare .* alone --jobs (\d+)", outcome.text)
+        return int(jobs)
 
     # Eight variants are work for two cores.
     assert threads(2, 2) == 1
