@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ def planned(kernel: Kernel, size: dict[str, int] | None = None) -> Plan:
     }
     sweep = make_sweep(Path("here"), document, {kernel.name: kernel}, ROOT)
     plan = plan_sweep(sweep, loaded().config, "sm_90a")
-    return Plan(**{**vars(plan), "edges": plan_edges(sweep, "sm_90a")})
+    return replace(plan, edges=plan_edges(sweep, "sm_90a"))
 
 
 SCALARS: dict[Any, tuple[str, Any]] = {
