@@ -10,7 +10,6 @@ from typing import Any
 
 import checkout
 import pytest
-from checkout import every_sweep
 from compiling import kept_cache
 from conftest import ROOT, environment
 from ladder.catalogue.plans import plan_sweep
@@ -230,7 +229,7 @@ def test_one_kernel_alone_leaves_what_is_known_of_others(
 
 def test_every_kernel_is_launched_in_every_dtype_at_a_size_that_it_admits() -> None:
     catalog, config = checkout.catalog(), read_settings(Project(ROOT), [], {})
-    small = sanitizer_sweeps(catalog, every_sweep())
+    small = sanitizer_sweeps(catalog)
     plans = [plan_sweep(sweep, config, "sm_90a") for sweep in small]
     tasks = [task for plan in plans for task in plan.tasks]
     assert {(task.cell.kernel, task.cell.dtype) for task in tasks if task.launch} == {

@@ -52,18 +52,12 @@ def small_size(variant: Variant) -> Size:
     return max(taken, key=lambda size: math.prod(size.values()), default=least)
 
 
-def sanitizer_sweeps(
-    catalog: Mapping[str, Kernel], sweeps: Mapping[str, Sweep]
-) -> Iterator[Sweep]:
-    """One sweep per problem, with a variant of each kernel in each of its dtypes.
-
-    That is the kernel's defaults in each layout that admits them, else a variant that one of `sweeps` has.
-    """
-    used = [variant for sweep in sweeps.values() for variant in sweep.variants]
+def sanitizer_sweeps(catalog: Mapping[str, Kernel]) -> Iterator[Sweep]:
+    """One sweep per problem, with each kernel's defaults in each of its dtypes and in each layout that admits them."""
     entries = defaultdict[Problem, list[Entry]](list)
     for kernel in catalog.values():
         for dtype in kernel.dtypes:
-            entries[kernel.problem] += _entries(kernel, dtype, used)
+            entries[kernel.problem] += _entries(kernel, dtype)
     for problem, asked in entries.items():
         sizes = {tuple(size.values()): size for entry in asked for size in entry.sizes}
         yield Sweep(
@@ -77,17 +71,11 @@ def sanitizer_sweeps(
         )
 
 
-def _entries(kernel: Kernel, dtype: str, used: list[Variant]) -> list[Entry]:
-    """Variants of a kernel to look at in a dtype, each at one size."""
-    defaults = [
-        kernel.variant({}, dtype, layout, excluded=True)
-        for layout in kernel.usual_layouts
-    ]
-    variants = dict.fromkeys(defaults)
-    for variant in used:
-        if variant.kernel is kernel and variant.dtype == dtype:
-            variants[variant] = None
-    entries = [Entry(variant, sizes=(small_size(variant),)) for variant in variants]
+def _entries(kernel: Kernel, dtype: str) -> list[Entry]:
+    """A kernel's defaults in a dtype, each at one size; where no layout admits them the first, to be reported."""
+    entries = []
+    for layout in kernel.usual_layouts:
+        variant = kernel.variant({}, dtype, layout, excluded=True)
+        entries.append(Entry(variant, sizes=(small_size(variant),)))
     fit = [entry for entry in entries if entry.absent(entry.sizes[0]) is None]
-    usual = [entry for entry in fit if entry.variant in defaults]
-    return usual or fit[:1] or entries[:1]
+    return fit or entries[:1]

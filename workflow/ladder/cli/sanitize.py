@@ -37,7 +37,7 @@ def sanitize(
         refuse_unknown("command line", "kernel", name, run.catalog, "no such kernel")
     gpus, program = sanitizer.needed()
     catalog = {name: run.catalog[name] for name in kernel or run.catalog}
-    for sweep in sanitizer_sweeps(catalog, run.every_sweep):
+    for sweep in sanitizer_sweeps(catalog):
         plan = compiled(run, sweep, jobs)
         path = write_plan(plan, folder)
         rows += sanitizer.sanitize(path, plan, run.project.root, gpus, program)
