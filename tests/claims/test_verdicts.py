@@ -225,6 +225,10 @@ def test_at_one_size_all_rows_must_hold_or_one_where_the_statement_says_sometime
         "holds at n = 1024; refuted at n = 2048",
     )
     assert sometimes.decisive.measured.value == 1.2
+    between = speed(data, least=1.0, most=1.05, some=True)
+    assert (between.verdict, between.decisive.measured.value) == ("refuted", 0.9), (
+        "the nearest"
+    )
     best = decide_part(
         "speed", data.speeds(data.timed("tiles")).best("n"), least=1, per="n"
     )

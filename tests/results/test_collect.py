@@ -406,8 +406,8 @@ def test_counters_are_of_the_first_size_asked_for(fresh: Lab) -> None:
     assert {size["m"] for _, size in kept_where(fresh, "m > 1024").counted} == {4096}
 
 
-def named_rungs(lab: Lab, **second: object) -> None:
-    """fp32_transpose of two rungs, the second with these fields, and without those that are None."""
+def named_rungs(lab: Lab, at: int = 1, **changed: object) -> None:
+    """fp32_transpose of two rungs, one of them with these fields, and without those that are None."""
     variants = [
         {
             "kernel": "gemm_register_tile",
@@ -416,9 +416,9 @@ def named_rungs(lab: Lab, **second: object) -> None:
         }
         for flag in (0, 1)
     ]
-    variants[1] = {
+    variants[at] = {
         name: value
-        for name, value in (variants[1] | second).items()
+        for name, value in (variants[at] | changed).items()
         if value is not None
     }
     lab.update("fp32_transpose", variants=variants)
@@ -448,22 +448,23 @@ def test_a_rung_is_paired_with_the_rung_it_changes_besides_the_reference(
 
 
 @pytest.mark.parametrize(
-    ("second", "says"),
+    ("changed", "says"),
     [
         (
             {"baseline": "rung 2"},
             "variants[1].baseline: 'rung 2' is not accepted (did you mean",
         ),
+        ({"at": 0, "baseline": "rung 1"}, "the sweep has no such rung above it"),
         (
             {"baseline": "rung 0", "rung": None},
             "accepted: a baseline beside `rung` only",
         ),
     ],
 )
-def test_a_baseline_is_another_rung(
-    second: dict[str, object], says: str, fresh: Lab
+def test_a_baseline_is_a_rung_above(
+    changed: dict[str, Any], says: str, fresh: Lab
 ) -> None:
-    named_rungs(fresh, **second)
+    named_rungs(fresh, **changed)
     with pytest.raises(LadderError) as error:
         fresh.sweep_of("fp32_transpose")
     assert says in str(error.value)

@@ -69,7 +69,7 @@ class EntryDocument(Document):
     """share of the peak rate, of the memory or of arithmetic, whichever bounds the problem: the lowest and the highest
     that were expected before it was measured, on the GPU of `predicted_for`"""
     baseline: Text = ""
-    """rung of the sweep that this one changes, with which it is paired directly as well"""
+    """rung above it in the list that this one changes, with which it is paired directly as well"""
     where: Text = ""
     """expression over parameters and the size; where it is false the sweep does not have the variant, and there is
     no row, unless a reason is given"""
@@ -318,9 +318,9 @@ class _SweepFile:
             field = f"variants[{index}].baseline"
             if not item.rung:
                 raise refuse(self.path, field, name, "a baseline beside `rung` only")
-            others = {rung for rung, _ in rungs} - {"", item.rung}
-            why = "the sweep has no such rung"
-            refuse_unknown(self.path, field, name, sorted(others), why)
+            above = {other.rung for other in self.document.variants[:index]}
+            why = "the sweep has no such rung above it"
+            refuse_unknown(self.path, field, name, sorted(above - {"", item.rung}), why)
             for dtype in self.document.dtypes:
                 if entry := rungs.get((item.rung, dtype)):
                     baseline = rungs.get((name, dtype))

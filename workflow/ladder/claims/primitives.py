@@ -187,7 +187,8 @@ def decide_part(
         return Part(label, NOT_MEASURED, "", evidence, values)
     decisive = [value.deciding for value in values.values]
     alone = [verdict_of_value(value, least, most, equal, more) for value in decisive]
-    verdicts = corrected(decisive, alone, least, math.inf if more else most, some)
+    limit = math.inf if more else most
+    verdicts = corrected(decisive, alone, least, limit, some)
     pairs = [*zip(values.values, verdicts, strict=True)]
     by_key = grouped(pairs, lambda pair: pair[0].row[per] if per else None)
     groups = {}
@@ -195,10 +196,9 @@ def decide_part(
         groups[key] = combine((verdict for _, verdict in inside), some)
     whole = combine_groups(groups.values(), some)
 
-    def favour(value: Value) -> float:
-        if near is not None:
-            return -abs(value.value - near)
-        return value.value if math.isfinite(least) else -value.value
+    def room(value: Value) -> float:
+        """How far inside the nearer limit a value lies."""
+        return min(value.value - least, limit - value.value)
 
     worst = REFUTED if whole == ONLY_WHERE else whole
     deciding = [value for value, verdict in pairs if verdict == worst]
@@ -209,7 +209,7 @@ def decide_part(
     evidence = _found(values, verdicts)
     if values.left_out:
         evidence += f"; left out because of missing data: {values.left_out}"
-    least_good = (max if some else min)(deciding, key=favour)
+    least_good = (max if some else min)(deciding, key=room)
     return Part(label, whole, "; ".join(where), f"{evidence}.", values, least_good)
 
 
