@@ -77,10 +77,10 @@ NO_GAIN = Gain(UNKNOWN)
 def gain(row: Fields) -> Gain:
     """The speed-up of a row of timings.csv over what it was timed against, by its columns speedup* and predicted_*."""
     measured = estimate(row, "speedup")
-    if row.get("predicted_low") is None:
+    columns = "speedup", "predicted_low", "predicted_high"
+    if any(row.get(name) is None for name in columns):
         return Gain(measured)
-    ends = row["predicted_low"], row["predicted_high"]
-    return Gain(measured, Estimate(measured.value, *ends))
+    return Gain(measured, Estimate(*(row[name] for name in columns)))
 
 
 def gain_over(row: TableRow, other: TableRow) -> Gain:
