@@ -18,7 +18,7 @@ from ladder.model.kernel import Variant
 from ladder.model.problem import ELEMENT_BYTES
 
 FILES = rungs_of("memory_bound/softmax")
-TRITON = {"held": "triton_softmax", "online": "triton_softmax"}
+TRITON = {"triton held": "triton_softmax", "triton online": "triton_softmax"}
 """With a row in registers, and with a row longer than a block: as far as Triton's interpreter tells."""
 KERNELS = FILES | TRITON
 CASES = cases_of(KERNELS)
@@ -36,8 +36,8 @@ SMALL: dict[str, dict[str, Any]] = {
     "6": {"pieces": 2, "cluster": 2},
     "7": {"cluster": 2, "block": 64, "stages": 6, "piece": 1024},
     "8": {"cluster": 2, "block": 64},
-    "held": {"block": 1024, "warps": 4, "aligned": 1},
-    "online": {"block": 128, "warps": 4, "aligned": 1, "online": 1},
+    "triton held": {"block": 1024, "warps": 4, "aligned": 1},
+    "triton online": {"block": 128, "warps": 4, "aligned": 1, "online": 1},
 }
 OF_ELEMENTS = ("1", "2", "3", *TRITON)
 """Those that take any size."""
@@ -241,17 +241,33 @@ MISTAKES: list[tuple[str, ...]] = [
         "masked",
     ),
     ("5", "        sum *= exp_to_zero(maximum - larger);\n", "", WRONG),
-    ("online", "-3.4e38", '-float("inf")', WRONG, "masked"),
-    ("online", "maximum = larger", "maximum = larger + 1", WRONG),
+    ("triton online", "-3.4e38", '-float("inf")', WRONG, "masked"),
+    ("triton online", "maximum = larger", "maximum = larger + 1", WRONG),
     (
-        "online",
+        "triton online",
         "sums = sums * tl.exp(maximum - larger) + tl",
         "sums = sums + tl",
         WRONG,
     ),
-    ("online", "columns < n - first, other=-float", "columns < n, other=-float", WRONG),
-    ("held", 'columns < n, other=-float("inf")', "columns < n, other=0.0", WRONG),
-    ("held", "share = tl.exp(x - tl.max(x))", "share = tl.exp(x)", WRONG, "wide"),
+    (
+        "triton online",
+        "columns < n - first, other=-float",
+        "columns < n, other=-float",
+        WRONG,
+    ),
+    (
+        "triton held",
+        'columns < n, other=-float("inf")',
+        "columns < n, other=0.0",
+        WRONG,
+    ),
+    (
+        "triton held",
+        "share = tl.exp(x - tl.max(x))",
+        "share = tl.exp(x)",
+        WRONG,
+        "wide",
+    ),
 ]
 
 
