@@ -25,7 +25,7 @@ BUILDS = "torch nvidia-cudnn-cu13 nvidia-cudnn-frontend flash-attn-4 quack-kerne
 """Packages that references of one's own go by."""
 _PACKAGES = f"""snakemake cuda-python cuda-core cuda-bindings nvmath-python nvidia-cublas nvidia-cuda-nvrtc
 cupti-python ncu-report triton numpy scipy pandas seaborn matplotlib {BUILDS}"""
-_SEARCHED = 50  # commits, for the tree that a host without git measured
+_SEARCHED = 200  # commits, for the tree that a host without git measured
 
 Facts = dict[str, Any]
 
