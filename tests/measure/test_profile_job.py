@@ -192,6 +192,16 @@ def test_without_ncu_the_reason_says_so(ncu: Ncu) -> None:
         ncu.count()
 
 
+def test_nothing_is_profiled_that_could_not_be_read(
+    ncu: Ncu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ncu.does("done()")
+    monkeypatch.setattr(sys, "path", [])
+    with pytest.raises(ProfilerUnavailable, match="pip install ncu-report"):
+        ncu.count()
+    assert ncu.calls == []
+
+
 @pytest.mark.parametrize("count", [1, 3])
 def test_counters_are_not_given_to_the_wrong_cells(ncu: Ncu, count: int) -> None:
     ncu.does("done()")

@@ -1,5 +1,6 @@
 """Nsight Compute counters of cells: one `ncu` process a sweep. As a program it prints what REPORT says of METRIC…."""
 
+import importlib.util
 import json
 import re
 import subprocess
@@ -103,6 +104,9 @@ class Profiler:
         if ncu is None:
             why = "ncu (Nsight Compute) was not found; it comes with the CUDA toolkit"
             raise ProfilerUnavailable(why)
+        if importlib.util.find_spec("ncu_report") is None:
+            why = "ncu_report, which reads what ncu writes, was not found"
+            raise ProfilerUnavailable(f"{why}: pip install ncu-report")
         # Clocks stay as the user set them; caches are flushed by ncu before each pass.
         options = "--clock-control none --profile-from-start off --force-overwrite"
         accepted = metrics
