@@ -3,12 +3,15 @@
 //
 // The technique: A's tile is stored transposed (hip-gemm, kernel 3.3), so that a thread's words of A for
 // one step of K lie side by side, as those of B do. Two LDS.128 read them just when they are needed, and
-// nothing is kept for later steps: 131 registers in place of 164. The price: stores of A. Eight lanes
-// store a row of eight words of A, down a column of the tile now, all to one bank.
+// nothing is kept for later steps: 127 registers in place of 164. So two blocks fit on a multiprocessor,
+// and one computes while the other waits (rung 4c). The price: stores of A. Eight lanes store a row of
+// eight words of A, down a column of the tile now, all to one bank.
 //
-// Predicted: 0.90 to 1.05 times as fast as rung 4. What is read from shared memory stays the same, the
-// stores conflict eight by eight, and 131 registers are still too many for a second block. Rung 5 needs
-// this layout.
+// Launch bounds ask for one block, and so the compiler may take 255 registers. It takes 127, without the
+// bound 131, and 128 with 8 bytes spilled if it has to leave room for two.
+//
+// Predicted: with one block (rung 4b) 0.90 to 1.10 times as fast as rung 4, since the stores conflict eight
+// by eight. With two (rung 4c) 1.3 to 1.5 times as fast as with one.
 //
 // BM, BN, BK: tile of the block, in elements. TM, TN: outputs of a thread.
 
@@ -18,7 +21,7 @@
 #include "types/vector.cuh"
 
 template <int BM, int BN, int BK, int TM, int TN>
-__global__ void __launch_bounds__(BM / TM * (BN / TN))
+__global__ void __launch_bounds__(BM / TM * (BN / TN), 1)
 fp32_transposed(const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ c, int m, int n,
                 int k, float alpha, float beta) {
     constexpr int threads = BM / TM * (BN / TN);

@@ -19,7 +19,7 @@ Metric = dict[str, Any]  # metric, unit and value
 Note = dict[str, str]  # subject and reason of something that could not be had
 
 _STALLS = """long_scoreboard short_scoreboard mio_throttle lg_throttle math_pipe_throttle dispatch_stall
-    no_instruction barrier wait"""
+    no_instruction barrier wait gmma not_selected"""
 METRIC_GROUPS: dict[str, str] = {
     "banks": """l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum
         l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum
@@ -29,7 +29,7 @@ METRIC_GROUPS: dict[str, str] = {
     "memory": """dram__bytes_read.sum dram__bytes_write.sum lts__t_sector_hit_rate.pct
         l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum
         l1tex__m_xbar2l1tex_read_bytes_mem_global_op_tma_ld.sum""",
-    "compute": """sm__throughput.avg.pct_of_peak_sustained_elapsed
+    "compute": """sm__cycles_elapsed.sum sm__throughput.avg.pct_of_peak_sustained_elapsed
         sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active
         sm__inst_executed_pipe_xu.avg.pct_of_peak_sustained_active
         smsp__sass_thread_inst_executed_op_ffma_pred_on.sum
@@ -42,9 +42,13 @@ METRIC_GROUPS: dict[str, str] = {
         sm__inst_executed_pipe_lsu.avg.pct_of_peak_sustained_active
         sm__mio2rf_writeback_active.avg.pct_of_peak_sustained_elapsed
         dram__throughput.avg.pct_of_peak_sustained_elapsed""",
+    # Cycles of a warp for each instruction: all, and those that it waits for a reason.
     "stalls": " ".join(
-        f"smsp__average_warps_issue_stalled_{reason}_per_issue_active.ratio"
-        for reason in _STALLS.split()
+        ["smsp__average_warp_latency_per_inst_issued.ratio"]
+        + [
+            f"smsp__average_warps_issue_stalled_{reason}_per_issue_active.ratio"
+            for reason in _STALLS.split()
+        ]
     ),
     "occupancy": """sm__warps_active.avg.pct_of_peak_sustained_active launch__waves_per_multiprocessor
         launch__registers_per_thread launch__occupancy_limit_registers launch__occupancy_limit_shared_mem

@@ -16,7 +16,7 @@ REGIMES = ("cold", *BACK_TO_BACK)
 """cold: the L2 holds none of a kernel's data, and nothing to be written to memory. warm: back to back
 in a CUDA graph. sustained: the same for seconds, at the clock that the power limit allows."""
 COUNTERS = "counters"  # stands for a regime where a cell is profiled instead of timed
-TIMING_VERSION = {"cold": 1, "warm": 2, SUSTAINED: 1, COUNTERS: 1}
+TIMING_VERSION = {"cold": 1, "warm": 2, SUSTAINED: 1, COUNTERS: 2}
 """How launches of a regime are timed or counted (gpu/timing.py, gpu/stamps.py, measure/traced.py).
 
 Raise one when the same kernel may read another time or count under it: its records are then measured again.
