@@ -1,20 +1,23 @@
 """Why one launch takes less time than another: the counter that accounts for the difference, if one does.
 
-Four kinds of causes, in this order:
+Three kinds of causes, in this order:
 
 - a **limit**: the launch needs less of what the hardware gives at a fixed rate, and that took half of the time or more;
-- **work removed**, or a **wait** that became shorter, whichever accounts for more nearly all of the difference. Where
-  none does, the waits for a memory and for its queue count as one;
-- a **busier pipe**: the work is the same, and the busiest unit works for more of the time. The wait that changed most
-  stands beside it. Where there is one, it may also be a unit that does what the result takes, or the busiest pipe with
-  the time counted in which multiprocessors have nothing to do.
+- **work removed** from a unit that was busy for half of the time, or a **wait** that became shorter, whichever accounts
+  for more nearly all of the difference. Where none does, the waits for a memory and for its queue count as one;
+- **in part** the wait that changed most, where it accounts for a quarter of the difference.
 
-Each is named only where its counter moved, by at least 5 %, the way that the time did.
+Each is named only where its counter moved, by at least 5 %, the way that the time did, and where the launches that were
+counted differ in cycles as those that were timed do in time. That a pipe is busier is no cause: of the same work in
+less time each pipe is.
+
+Counters of loads and of shared memory do not see what TMA copies, so they are not compared with those of a launch
+without it. With TMA some warps only copy, and waits are means over all: they are named without a share.
 """
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ladder.model.schemas import Fields, TableRow
 from ladder.report.markdown import magnitude, share
@@ -34,7 +37,7 @@ _REQUESTS = "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum"
 _ISSUED = "smsp__issue_active.avg.pct_of_peak_sustained_active"
 _TENSOR = "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active"
 _SPECIAL = "sm__inst_executed_pipe_xu.avg.pct_of_peak_sustained_active"
-_THROUGHPUT = "sm__throughput.avg.pct_of_peak_sustained_elapsed"
+_CYCLES = "sm__cycles_elapsed.sum"
 _FFMA = "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum"
 _BY_TMA = "l1tex__m_xbar2l1tex_read_bytes_mem_global_op_tma_ld.sum"
 _BY_SHARE = (
@@ -57,32 +60,23 @@ _ALONE = {
     "barrier": "waits at barriers",
     "wait": "waits for a fixed latency",
     "math_pipe_throttle": "",
+    "gmma": "",
     "dispatch_stall": "waits for dispatch",
     "no_instruction": "",
 }
 """Reasons of the profiler, and their words; none of a busy pipe, and of code not yet there."""
-_SHARED = "short_scoreboard mio_throttle"
 _WITH_QUEUE = {
     "long_scoreboard lg_throttle": "waits for global memory and its queue",
-    _SHARED: "waits for shared memory and its queue",
+    "short_scoreboard mio_throttle": "waits for shared memory and its queue",
 }
-# A change of instructions may turn one wait for shared memory into the other.
-_BESIDE_PIPES = {
-    **{reason: words for reason, words in _ALONE.items() if reason not in _SHARED},
-    _SHARED: _WITH_QUEUE[_SHARED],
-}
-# Units that do what the result takes, which others only bring and fetch.
-_WORKERS = ("tensor cores", "FP32 units", "DRAM")
-_OF_ALL = "the busiest pipe of all multiprocessors"
+_OF_ALL_WARPS = "mean of all warps, also of those that only copy"
 # Shares of the difference that a counter must account for, to be its cause.
 _LEAST, _MOST = 0.5, 1.5
+_IN_PART = 0.25
 _ALL = 0.995  # a share of at least so much reads as all
 _MOVED = math.log(1.05)  # by less no counter changes anything
-_SAME_WORK = math.log(1.1)
-# Shares of the slower one's time: of a need that fills it, of one that limits it, and of a unit whose work counts.
-_FILLS, _LIMITS, _USED = 0.75, 0.5, 0.1
-_BUSY = 0.25  # share of the time that the pipe works at least, which does the work
-_BESIDE = 0.25  # share of the difference that a wait takes at least, to be named beside a pipe
+# Shares of the slower one's time: of a need that fills it, and of one that limits it or whose unit is in use.
+_FILLS, _LIMITS = 0.75, 0.5
 _ROUNDS = 0.005  # of the rate: less reads as nothing
 
 
@@ -106,8 +100,8 @@ class Need:
 class Cause:
     """What accounts for the difference of two times, with its numbers and in short, and for which share of it.
 
-    A pipe accounts for all of it; 0 where no counter does, and the words say which contradict each other. `change`:
-    what says most by itself, such as the wait beside a pipe; empty where nothing accounts for the difference.
+    share: 0 where no counter does, and the words say which contradict each other. change: the numbers alone; empty
+    where nothing accounts for the difference.
     """
 
     words: str = ""
@@ -128,8 +122,7 @@ def needs(row: TableRow, metrics: Metrics, gpu: Fields) -> list[Need]:
         return metrics.get(name, math.nan)
 
     seconds = row["median_us"] * 1e-6
-    # Of all multiprocessors in a second.
-    cycles = _fact(gpu, "sms") * _fact(row, "sm_clock_mhz") * 1e6
+    cycles = counted(_CYCLES)  # of all multiprocessors
     moved = counted(DRAM_READ) + counted(DRAM_WRITE)
     copied = _fact(gpu, "copy_gbytes_per_s") * 1e9
     ffma, flops = counted(_FFMA), _fact(gpu, "fp32_peak_tflops") * 1e12
@@ -139,25 +132,28 @@ def needs(row: TableRow, metrics: Metrics, gpu: Fields) -> list[Need]:
         Need("bytes copied by TMA", counted(_BY_TMA), math.nan, unit="B"),
     ]
     for words, pipe, metric, rate in _BY_SHARE:
-        works = seconds * counted(metric) / 100
-        needed.append(Need(words, works * cycles * rate, works, pipe))
+        works = counted(metric) / 100
+        needed.append(Need(words, works * cycles * rate, works * seconds, pipe))
     for words, pipe, metric, rate in _BY_COUNT:
         amount = counted(metric)
-        needed.append(Need(words, amount, amount / rate / cycles, pipe))
+        needed.append(Need(words, amount, amount / rate / cycles * seconds, pipe))
     return needed
 
 
 def waits(
     row: TableRow, metrics: Metrics, named: Mapping[str, str] = _ALONE
 ) -> list[Need]:
-    """The cycles of each instruction, and the part of the time, that warps wait for the `named` reasons.
+    """The cycles of each instruction that warps wait for the `named` reasons, and the part of the time.
 
-    Besides its waits an instruction takes a cycle.
+    In the cycles in which a scheduler issues nothing all of its warps wait: a reason takes the part of this time that
+    it has of all waits.
     """
     stalls = {
         reason: metrics.get(STALL_FOR.format(reason), math.nan) for reason in _ALONE
     }
-    second_a_cycle = row["median_us"] * 1e-6 / (1 + sum(stalls.values()))
+    all_waits = sum(stalls.values()) or math.nan
+    idle = 1 - metrics.get(_ISSUED, math.nan) / 100
+    second_a_cycle = row["median_us"] * 1e-6 * idle / all_waits
     waited = []
     for reasons, words in named.items():
         cycles = sum(stalls[reason] for reason in reasons.split())
@@ -190,23 +186,27 @@ def longest_wait(row: TableRow, metrics: Metrics) -> str:
 
 
 class _Pair:
-    """Two launches with their counters, the one below first, and the seconds that the other one saves."""
+    """Two launches with their counters, the one below first, and the seconds that the other one saves.
+
+    with_tma: whether one of them copies by TMA.
+    """
 
     def __init__(self, launches: Sequence[Launch], gpu: Fields) -> None:
         self.times = [float(row["median_us"]) * 1e-6 for row, _ in launches]
         self.saved = self.times[0] - self.times[1]
+        self.cycles = [metrics.get(_CYCLES, math.nan) for _, metrics in launches]
+        by_tma = [metrics.get(_BY_TMA, 0.0) > 0 for _, metrics in launches]
+        self.with_tma = any(by_tma)
         needed = [needs(*launch, gpu) for launch in launches]
         waited = [waits(*launch) for launch in launches]
         with_queue = [waits(*launch, _WITH_QUEUE) for launch in launches]
-        self.needs = list(zip(*needed, strict=True))
-        beside = [waits(*launch, _BESIDE_PIPES) for launch in launches]
-        self.beside = list(zip(*beside, strict=True))
-        self.waits = list(zip(*waited, strict=True))
+        unseen = {words for words, *_ in _BY_COUNT} if len({*by_tma}) > 1 else {}
+        self.needs = [
+            need for need in zip(*needed, strict=True) if need[0].words not in unseen
+        ]
+        issued = [need for need in self.needs if need[0].words == "instructions issued"]
+        self.spent = [*issued, *zip(*waited, strict=True)]
         self.with_queue = list(zip(*with_queue, strict=True))
-        self.busy = []
-        for row, metrics in launches:
-            throughput = metrics.get(_THROUGHPUT, math.nan) / 100
-            self.busy.append({**busy(row, metrics, gpu), _OF_ALL: throughput})
 
     def moved_along(self, below: float, above: float) -> float:
         """The logarithm of a count's quotient, positive where the count moved as the time did; 0 if it is unknown."""
@@ -218,6 +218,13 @@ class _Pair:
     def factor(self) -> float:
         """The logarithm of the slower one's time over the other's."""
         return self.moved_along(*self.times)
+
+    @property
+    def counted_alike(self) -> bool:
+        """Whether the launches that were counted differ in cycles as the times do; also where cycles are unknown."""
+        if math.isnan(sum(self.cycles)):
+            return True
+        return self.moved_along(*self.cycles) >= _LEAST * self.factor
 
     def moved(self, below: Need, above: Need) -> float:
         """`moved_along` of what was needed."""
@@ -242,90 +249,79 @@ def _change(below: Need, above: Need) -> str:
 def _causes(
     pair: _Pair,
     changes: Iterable[tuple[Need, Need, float]],
-    least: float,
+    took: float = 0.0,
     most: float = _MOST,
+    in_part: bool = False,
 ) -> list[Cause]:
     """Needs with words that moved as the time did, with the share of the difference that each accounts for.
 
-    `least`: the share of the slower one's time that they took. `most`: the largest share of the difference.
+    `took`: the share of the slower one's time that they took at least. `most`: the largest share of the difference.
+    `in_part`: other needs take some of it back.
     """
     causes = []
     for below, above, part in changes:
-        took = max(below.seconds, above.seconds) / max(pair.times)
+        time = max(below.seconds, above.seconds) / max(pair.times)
         moved = pair.moved(below, above) > _MOVED
-        if below.words and took >= least and moved and _LEAST <= part <= most:
-            change = _change(below, above)
-            causes.append(Cause(change, _moves(below, above), part, change))
+        least = _IN_PART if in_part else _LEAST
+        if not (below.words and time >= took and moved and least <= part <= most):
+            continue
+        explained = "all" if part >= _ALL else share(part, ".0f")
+        time_moved = "time saved" if pair.saved > 0 else "time lost"
+        hedge, end = "", f", which explains {explained} of the {time_moved}"
+        if below.per and pair.with_tma:
+            hedge, end = "perhaps ", f" ({_OF_ALL_WARPS})"
+        elif in_part:
+            hedge, end = "in part ", ""
+        change = hedge + _change(below, above)
+        causes.append(Cause(change + end, hedge + _moves(below, above), part, change))
     return causes
 
 
-def _counts(pair: _Pair) -> list[Cause]:
-    """Limits, else work removed or waits.
+def _limits(pair: _Pair) -> list[Cause]:
+    """Needs by the time that their change takes at the hardware's rate.
 
-    Limits count by the time that their change takes at the hardware's rate, work of units in use by the share of the
-    factor by which the time changed, and waits by the time that warps spend in them. What filled the time may account
-    for more than all of the difference: once it is gone, something else limits.
+    What filled the time may account for more than all of the difference: once it is gone, something else limits.
+    """
+    limits = [(*need, pair.part(*need)) for need in pair.needs]
+    filled = _causes(pair, limits, took=_FILLS, most=math.inf)
+    return filled or _causes(pair, limits, took=_LIMITS)
+
+
+def _removed(pair: _Pair) -> list[Cause]:
+    """Work of units in use, by the share of the factor by which the time changed."""
+    work = [(*need, pair.moved(*need) / pair.factor) for need in pair.needs]
+    return _causes(pair, work, took=_LIMITS)
+
+
+def _spent(pair: _Pair) -> list[Cause]:
+    """Issuing and waits, by the time that warps spend so; where there is none, waits for a memory and its queue as one.
 
     A wait may have another name in the other launch: at `__syncthreads` it is `barrier`, at an mbarrier
     `long_scoreboard`. So what other waits rise by is taken off what one falls by, and the other way round where time is
     lost.
     """
-    limits = [(*need, pair.part(*need)) for need in pair.needs]
-    causes = _causes(pair, limits, _FILLS, math.inf) or _causes(pair, limits, _LIMITS)
-    if causes:
-        return causes
-    work = [(*need, pair.moved(*need) / pair.factor) for need in pair.needs]
-    parts = [pair.part(*wait) for wait in pair.waits]
+    parts = [pair.part(*spent) for spent in pair.spent]
     under_other_names = sum(part for part in parts if part < 0)
     alone, with_queue = (
-        [(*wait, pair.part(*wait) + under_other_names) for wait in waited]
-        for waited in (pair.waits, pair.with_queue)
+        [(*spent, pair.part(*spent) + under_other_names) for spent in times]
+        for times in (pair.spent, pair.with_queue)
     )
-    causes = [*_causes(pair, work, _USED), *_causes(pair, alone, 0.0)]
-    return causes or _causes(pair, with_queue, 0.0)
+    return _causes(pair, alone) or _causes(pair, with_queue)
 
 
-def _moved(pair: _Pair, changes: Iterable[tuple[Need, Need]]) -> dict[float, str]:
-    """Share of the difference -> the change with words that takes it; below 0 where it moved against the time."""
-    moved = {}
-    for change in changes:
-        part, by = pair.part(*change), pair.moved(*change)
-        if change[0].words and abs(by) > _MOVED and part * by > 0:  # NaN is not
-            moved[part] = _change(*change)
-    return moved
-
-
-def _beside(pair: _Pair) -> str:
-    """The wait that changed most the way that the time did; empty where none took enough of it."""
-    moved = _moved(pair, pair.beside)
-    most = max(moved, default=0.0)
-    return moved[most] if most >= _BESIDE else ""
-
-
-def _busier(pair: _Pair) -> Cause | None:
-    """The pipe that works for more of the time at the same work: the busiest one, else one with a wait beside it."""
-    before, after = pair.busy
-    pipes = ({*before} & {*after}) - {"issue slots", _OF_ALL}
-    ordered = sorted(pipes, key=lambda name: -max(before[name], after[name]))
-    beside = _beside(pair)
-    others = [name for name in ordered[1:] if name in _WORKERS]
-    for pipe in [*ordered[:1], *([*others, _OF_ALL] if beside else [])]:
-        then, now = before[pipe], after[pipe]
-        same_work = pair.moved_along(then * pair.times[0], now * pair.times[1])
-        part = pair.moved_along(now, then) / pair.factor
-        is_cause = _LEAST <= part <= _MOST and abs(same_work) <= _SAME_WORK
-        if is_cause and max(then, now) >= _BUSY:
-            digits = ".0f" if share(then, ".0f") != share(now, ".0f") else ".1f"
-            words = f"{pipe} busy for {share(now, digits)} of the time instead of {share(then, digits)}"
-            short = f"{pipe} {'busier' if now > then else 'less busy'}"
-            both = f"{words}; {beside}" if beside else words
-            return Cause(both, short, 1.0, beside or words)
-    return None
+def _in_part(pair: _Pair) -> list[Cause]:
+    """Issuing and waits that account for a part of the difference, whatever others take back."""
+    parts = [(*spent, pair.part(*spent)) for spent in pair.spent]
+    return _causes(pair, parts, most=math.inf, in_part=True)
 
 
 def _contradiction(pair: _Pair) -> str:
     """The counter that moved most as the time did, and that which moved most against it."""
-    moved = _moved(pair, (*pair.needs, *pair.waits))
+    moved = {}
+    for change in (*pair.needs, *pair.spent):
+        part, by = pair.part(*change), pair.moved(*change)
+        if change[0].words and abs(by) > _MOVED and part * by > 0:  # NaN is not
+            moved[part] = _change(*change)
     along, against = max([0.0, *moved]), min([0.0, *moved])
     ends = [moved[part] for part in (along, against) if part]
     return ", but ".join(ends) or "none moved"
@@ -336,15 +332,14 @@ def cause(launches: Sequence[Launch], gpu: Fields) -> Cause:
     pair = _Pair(launches, gpu)
     if not pair.saved:
         return Cause("as fast", "?")
-    causes = _counts(pair)
-    if not causes:
-        words = f"not explained by the counters: {_contradiction(pair)}"
-        return _busier(pair) or Cause(words, "?")
-    best = min(causes, key=lambda cause: abs(math.log(cause.share)))
-    part = "all" if best.share >= _ALL else share(best.share, ".0f")
-    change = "saved" if pair.saved > 0 else "lost"
-    words = f"{best.words}, which explains {part} of the time {change}"
-    return replace(best, words=words)
+    if not pair.counted_alike:
+        before, after = (magnitude(cycles) for cycles in pair.cycles)
+        words = f"the launches that were counted took {before} and {after} cycles"
+        return Cause(f"not explained by the counters: {words}", "?")
+    found = _limits(pair) or [*_removed(pair), *_spent(pair)] or _in_part(pair)
+    if not found:
+        return Cause(f"not explained by the counters: {_contradiction(pair)}", "?")
+    return min(found, key=lambda one: abs(math.log(one.share)))
 
 
 def resident(below: TableRow, above: TableRow) -> str:
