@@ -48,7 +48,7 @@ FILES = ("fp32_files", "tensor_files", "hopper_files")
 """Sweeps that time a file which reads alone beside the rung that it spells out."""
 MOVED = 1.05
 """By a smaller factor no counter changes anything."""
-_WAITS = re.compile(r"^(?:waits (?:for|at) )?(.*) (?:fall|rise) from ")
+_WAITS = re.compile(r"^(perhaps |in part |)(?:waits (?:for|at) )?(.*) (?:fall|rise) from ")
 UP = "../../"
 """From a page to the root of the checkout."""
 
@@ -308,8 +308,9 @@ class Numbers(Lookups):
             shares.insert(0, row["speedup"])
         step = self._step(sweep, number)
         if step.below and not why:
-            why = "as fast" if step.gain.verdict == TIED else self.why(sweep, number)
-            why = _WAITS.sub(r"\1: ", why)
+            why = "as fast" if step.gain.verdict == TIED else step.why.change
+            why = _WAITS.sub(r"\1\2: ", why.removesuffix(" an instruction"))
+            why = why or "no counter explains it"
             if step.gain.verdict == SLOWER:
                 why = f"slower; {why}"
         cells = [

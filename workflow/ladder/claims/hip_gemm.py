@@ -179,7 +179,10 @@ def warp_4x16_over_8x8(data: RunData) -> Parts:
     # Far faster means 20 %; the source saw 70 %.
     order = data.speeds_over(zigzag_8x4, rows_2x16, "n")
     zigzag = yield decide_part(
-        "speed of the zigzag over 2 x 16 threads row by row", order, least=1.2, per="n"
+        "speed of the zigzag over 2 x 16 threads row by row, outputs in four pieces",
+        order,
+        least=1.2,
+        per="n",
     )
     wide, square = (lanes(data, name, "adjacent") for name in ("rows_4x16", "rows_8x8"))
     beside = data.speeds_over(wide, square, "n")

@@ -23,6 +23,7 @@ from ladder.model.schemas import Fields, TableRow
 from ladder.report.markdown import magnitude, share
 from ladder.results import statistics as stats
 from ladder.results.counters import (
+    CYCLES,
     DRAM_READ,
     DRAM_WRITE,
     SECTORS,
@@ -37,7 +38,6 @@ _REQUESTS = "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum"
 _ISSUED = "smsp__issue_active.avg.pct_of_peak_sustained_active"
 _TENSOR = "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active"
 _SPECIAL = "sm__inst_executed_pipe_xu.avg.pct_of_peak_sustained_active"
-_CYCLES = "sm__cycles_elapsed.sum"
 _FFMA = "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum"
 _BY_TMA = "l1tex__m_xbar2l1tex_read_bytes_mem_global_op_tma_ld.sum"
 _BY_SHARE = (
@@ -122,7 +122,7 @@ def needs(row: TableRow, metrics: Metrics, gpu: Fields) -> list[Need]:
         return metrics.get(name, math.nan)
 
     seconds = row["median_us"] * 1e-6
-    cycles = counted(_CYCLES)  # of all multiprocessors
+    cycles = counted(CYCLES)  # of all multiprocessors
     moved = counted(DRAM_READ) + counted(DRAM_WRITE)
     copied = _fact(gpu, "copy_gbytes_per_s") * 1e9
     ffma, flops = counted(_FFMA), _fact(gpu, "fp32_peak_tflops") * 1e12
@@ -194,7 +194,7 @@ class _Pair:
     def __init__(self, launches: Sequence[Launch], gpu: Fields) -> None:
         self.times = [float(row["median_us"]) * 1e-6 for row, _ in launches]
         self.saved = self.times[0] - self.times[1]
-        self.cycles = [metrics.get(_CYCLES, math.nan) for _, metrics in launches]
+        self.cycles = [metrics.get(CYCLES, math.nan) for _, metrics in launches]
         by_tma = [metrics.get(_BY_TMA, 0.0) > 0 for _, metrics in launches]
         self.with_tma = any(by_tma)
         needed = [needs(*launch, gpu) for launch in launches]

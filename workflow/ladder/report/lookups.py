@@ -20,10 +20,14 @@ from ladder.report.choices import Choice, choices
 from ladder.report.ladder_steps import Step, climb, steps
 from ladder.report.statements import OTHER_GPU, claim_lines
 from ladder.results import statistics as stats
+from ladder.results.counters import CYCLES
 from ladder.results.input_errors import errors_by_inputs
 from ladder.results.run_data import Row, Rows, RunData, Unmeasured, Value, best
 from ladder.results.sweep_data import plain
 from ladder.results.verdicts import Gain
+
+LEAST_READINGS = 30
+"""Of fewer readings it says little how many of them a sweep's ranges hold."""
 
 
 class Lookups:
@@ -203,6 +207,11 @@ class Lookups:
             raise Unmeasured(f"{row['variant']} was not counted")
         return busy(row, row.metrics, self.data.gpu)
 
+    def clock(self, row: Row) -> float:
+        """GHz during a launch: the cycles that the profiler counted, over the time without it."""
+        cycles = row.metric(CYCLES) / self.gpu("sms")
+        return float(cycles / row["median_us"] / 1000)
+
     def gpu(self, *fact: str) -> float:
         """A fact of the GPU, such as fp32_peak_tflops, or tensor_peak_tflops and tf32."""
         value: Any = self.data.gpu
@@ -249,10 +258,10 @@ class Lookups:
         return stats.records(rows)[0]
 
     def worst_sweep(self) -> Fields:
-        """The row of `unseen` of the sweep whose ranges held the smallest share of readings, of at least FEW."""
+        """The row of `unseen` of the sweep whose ranges held the smallest share of readings, of at least LEAST_READINGS."""
         rows = self.data.frames["unseen"]
         rows = rows[
-            rows["part"].isin(list(self.data.sweeps)) & (rows["readings"] >= stats.FEW)
+            rows["part"].isin(list(self.data.sweeps)) & (rows["readings"] >= LEAST_READINGS)
         ]
         if rows.empty:
             raise Unmeasured("no sweep was read on new GPUs")

@@ -16,8 +16,8 @@ from ladder.model.schemas import Fields, TableRow
 from ladder.report.markdown import number
 from ladder.results.statistics import records
 
-OTHER_GPU = ("hip-gemm", "harris-reduction")
-"""The sources that measured another GPU than any that a kernel here runs on: an AMD MI100, a G80."""
+OTHER_GPU = ("hip-gemm", "harris-reduction", "flash-attention-3")
+"""The sources that measured another GPU than any that is published here: an AMD MI100, a G80, an H100."""
 NOT_HERE = "does not hold here"
 """Verdict of a refuted statement of a source that measured another one."""
 _WORST_FIRST = (

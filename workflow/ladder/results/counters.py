@@ -11,6 +11,8 @@ SHARED_WAVEFRONTS = "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum"
 SHARED_WAVEFRONTS_OF = "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{}.sum"
 SHARED_REQUESTS_OF = "smsp__inst_executed_op_shared_{}.sum"
 """Of loads (ld) or stores (st)."""
+CYCLES = "sm__cycles_elapsed.sum"
+"""Of all multiprocessors."""
 STALL_FOR = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
 """Warps that wait for a reason per instruction issued."""
 
