@@ -308,9 +308,12 @@ class Numbers(Lookups):
             shares.insert(0, row["speedup"])
         step = self._step(sweep, number)
         if step.below and not why:
-            why = "as fast" if step.gain.verdict == TIED else step.why.change
-            why = _WAITS.sub(r"\1\2: ", why.removesuffix(" an instruction"))
-            why = why or "no counter explains it"
+            if step.gain.verdict == TIED:
+                why = "as fast"
+            elif step.why.change:
+                why = _WAITS.sub(r"\1\2: ", self.why(sweep, number))
+            else:
+                why = "no counter explains it"
             if step.gain.verdict == SLOWER:
                 why = f"slower; {why}"
         cells = [

@@ -362,7 +362,7 @@ def test_a_title_of_a_figure_is_a_view_of_the_answer_that_it_shows(
             "4096",
             "8192",
         }, one.name
-    assert found["three_steps"].title == "Three steps bring 46 of the 107 times"
+    assert found["three_steps"].title == "Three steps bring 45 of the 107 times"
 
 
 NUMBER = re.compile(r"(?<![\w./])\d+(?:\.\d+)?(?![\w/])")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from pathlib import Path
 from typing import Any
@@ -21,18 +20,31 @@ from ladder.results.verdicts import TIED
 READ, WRITTEN = "dram__bytes_read.sum", "dram__bytes_write.sum"
 WAVEFRONTS = "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum"
 STALL = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
-STALLS = "long_scoreboard short_scoreboard mio_throttle lg_throttle barrier wait math_pipe_throttle dispatch_stall"
-NONE = {STALL.format(reason): 0.0 for reason in [*STALLS.split(), "no_instruction"]}
+STALLS = """long_scoreboard short_scoreboard mio_throttle lg_throttle barrier wait math_pipe_throttle gmma
+    dispatch_stall no_instruction"""
+NONE = {STALL.format(reason): 0.0 for reason in STALLS.split()}
+ISSUED = "smsp__issue_active.avg.pct_of_peak_sustained_active"
+CYCLES = "sm__cycles_elapsed.sum"
+BY_TMA = "l1tex__m_xbar2l1tex_read_bytes_mem_global_op_tma_ld.sum"
 GPU = {"sms": 100, "copy_gbytes_per_s": 4000.0}
 
 
 def row(microseconds: float) -> Fields:
-    return {"median_us": microseconds, "sm_clock_mhz": 1000.0}
+    return {"median_us": microseconds}
+
+
+def cycles(microseconds: float) -> dict[str, float]:
+    """Of 100 multiprocessors of 1 GHz."""
+    return {CYCLES: 1e5 * microseconds}
 
 
 def found(times: tuple[float, float], below: Any, above: Any, gpu: Any = GPU) -> Cause:
     """The cause of a difference; with the share 0 where no counter accounts for it."""
-    return cause([(row(times[0]), below), (row(times[1]), above)], gpu)
+    launches = [
+        (row(time), cycles(time) | counted)
+        for time, counted in zip(times, (below, above), strict=True)
+    ]
+    return cause(launches, gpu)
 
 
 @pytest.mark.parametrize(
@@ -44,10 +56,14 @@ def found(times: tuple[float, float], below: Any, above: Any, gpu: Any = GPU) ->
         ((1200, 700), 1e8, 7e7, "fall from 100 M to 70.0 M, which explains 60 %"),
         # What filled the time is the cause, whatever limits afterwards: 500 us less, of which 300 were saved.
         ((1200, 900), 1e8, 5e7, "fall from 100 M to 50.0 M, which explains all"),
-        # Half of the work in half of the time; it took a fifth of it, and limits nothing.
-        ((5000, 2500), 1e8, 5e7, "fall from 100 M to 50.0 M, which explains all"),
-        ((5000, 2500), 4e7, 2e7, ""),  # of a unit that is hardly used
-        ((5000, 500), 1e8, 5e7, ""),  # accounts for 30 % of the factor
+        # Of 1267 us it takes 600 less, which is too little; by the factor of the time it accounts for 64 %.
+        ((1667, 400), 1e8, 4e7, "fall from 100 M to 40.0 M, which explains 64 %"),
+        (
+            (5000, 2500),
+            1e8,
+            5e7,
+            "",
+        ),  # half of the work in half of the time, of which it took a fifth
         ((5000, 2500), 5e7, 1e8, ""),  # more work in less time
         ((1200, 100), 1e8, 5e7, ""),  # 45 % of the time, and 28 % of the factor
         ((1600, 1300), 1e8, 5e7, ""),  # 167 % of the time, and took 62 % of it
@@ -89,33 +105,40 @@ def test_the_faster_one_may_have_another_occupancy() -> None:
     assert resident(row(1200), row(1000)) == "", "not compiled"
 
 
-def test_a_wait_is_named_where_no_count_is_and_by_its_share_of_the_time() -> None:
-    """Of 4 cycles an instruction 3 are waits; without 2 of them it takes half of the time."""
-    below, above = (NONE | {STALL.format("barrier"): value} for value in (3.0, 1.0))
+BARRIER = "waits at barriers"
+
+
+def waits(issued: float = 20.0, **per_instruction: float) -> dict[str, float]:
+    """Waits in cycles an instruction, of which one is issued in `issued` percent of the cycles."""
+    stalls = {STALL.format(reason): value for reason, value in per_instruction.items()}
+    return NONE | {ISSUED: issued} | stalls
+
+
+def test_a_wait_has_its_part_of_the_time_in_which_nothing_is_issued() -> None:
+    """Of 1000 us 800 are idle, three quarters of them at barriers; then half of 400."""
+    below, above = (waits(barrier=value, wait=1) for value in (3, 1))
     accounts = found((1000, 500), below, above)
-    assert accounts.words.startswith(f"{BARRIER} fall from 3.00 to 1.00 cycles an")
-    assert accounts.short == "waits at barriers fall"
-    assert accounts.share == pytest.approx((1000 * 3 / 4 - 500 * 1 / 2) / 500)
+    change = f"{BARRIER} fall from 3.00 to 1.00 cycles an instruction"
+    words = f"{change}, which explains 80 % of the time saved"
+    assert accounts == Cause(words, f"{BARRIER} fall", pytest.approx(0.8), change)
     counted = found((1000, 500), below | {WAVEFRONTS: 9e7}, above | {WAVEFRONTS: 4e7})
     assert counted.words.startswith("wavefronts"), "which is no symptom"
 
 
-BARRIER = "waits at barriers"
-
-
-def waits(**cycles: float) -> dict[str, float]:
-    return NONE | {STALL.format(reason): value for reason, value in cycles.items()}
+def test_what_is_issued_is_a_part_of_the_time_as_waits_are() -> None:
+    """400 us of 1000 become 150 of 500."""
+    accounts = found((1000, 500), waits(40, barrier=1), waits(30, barrier=1))
+    assert accounts.words.startswith("instructions issued fall from 160 M to 60.0 M")
+    assert accounts.share == pytest.approx(0.5)
 
 
 def test_a_wait_that_goes_on_under_another_name_is_no_cause() -> None:
-    """Barriers become mbarriers: waits for these are long_scoreboard, and shared memory saves the time."""
+    """Barriers become mbarriers, where warps wait as long: long_scoreboard. Shared memory saves the time."""
     moved = (
         waits(barrier=3, short_scoreboard=6),
-        waits(barrier=0.5, long_scoreboard=2.5, short_scoreboard=4),
+        waits(barrier=0.5, long_scoreboard=2.6, short_scoreboard=4.2),
     )
-    assert not found((1000, 800), *moved).share, (
-        "barrier falls by 250 us, and all of it goes on elsewhere"
-    )
+    assert not found((1000, 800), *moved).share
     assert not found((800, 1000), *reversed(moved)).share
     gone = (
         waits(barrier=3, short_scoreboard=6),
@@ -123,19 +146,30 @@ def test_a_wait_that_goes_on_under_another_name_is_no_cause() -> None:
     )
     accounts = found((1000, 800), *gone)
     assert accounts.words.startswith(f"{BARRIER} fall from 3.00 to 0.500")
-    assert accounts.share == pytest.approx((250 - 50) / 200), (
-        "50 us of it went on at mbarriers"
-    )
+    # Of 267 us 46 are left, as many go on at mbarriers, and 15 at shared memory.
+    assert accounts.share == pytest.approx(0.8)
     lost = found((800, 1000), *reversed(gone))
     assert lost.words.startswith(f"{BARRIER} rise from 0.500 to 3.00")
 
 
+def test_a_wait_of_which_another_takes_less_back_is_a_cause_in_part() -> None:
+    """Barriers save 240 us of 100, waits for shared memory take 200 of them back; a busier pipe takes nothing back."""
+    below = waits(barrier=2, short_scoreboard=1, math_pipe_throttle=1)
+    above = waits(barrier=1, short_scoreboard=2.5, math_pipe_throttle=1)
+    change = f"in part {BARRIER} fall from 2.00 to 1.00 cycles an instruction"
+    wanted = Cause(change, f"in part {BARRIER} fall", pytest.approx(2.4), change)
+    assert found((1000, 900), below, above) == wanted
+    more = above | {STALL.format("short_scoreboard"): 5.0}
+    assert not found((1000, 900), below, more).share, "it takes back more"
+    pipe = waits(barrier=1.2, short_scoreboard=1.1, math_pipe_throttle=4.9)
+    assert found((1000, 900), below, pipe).short == f"in part {BARRIER} fall"
+
+
 def test_a_wait_that_no_words_name_takes_part_in_the_sum_and_is_no_cause() -> None:
-    """Warps that wait at barriers no longer wait for instructions instead; nothing says that barriers cost the time."""
+    """Nothing says that barriers cost the time where warps no longer wait for instructions."""
     below = waits(barrier=4, math_pipe_throttle=5)
     for above, is_cause in (
-        (waits(barrier=4, math_pipe_throttle=2), False),
-        (waits(barrier=0.5, no_instruction=3.5, math_pipe_throttle=2), False),
+        (waits(barrier=4, math_pipe_throttle=1), False),
         (waits(barrier=0.5, no_instruction=0.5, math_pipe_throttle=5), True),
     ):
         assert bool(found((1000, 700), below, above).share) == is_cause
@@ -144,76 +178,61 @@ def test_a_wait_that_no_words_name_takes_part_in_the_sum_and_is_no_cause() -> No
 def test_waits_for_a_memory_and_for_its_queue_count_as_one_where_neither_alone_does() -> (
     None
 ):
-    """Each takes 79 us less, of 200 us that are saved."""
-    below = waits(short_scoreboard=3, mio_throttle=2, wait=4)
-    above = waits(short_scoreboard=2.76, mio_throttle=1.51, wait=4.73)
+    """Each takes 80 us less, of 200 us that are saved."""
+    below = waits(short_scoreboard=3, mio_throttle=2, math_pipe_throttle=5)
+    above = waits(short_scoreboard=2.5, mio_throttle=1.25, math_pipe_throttle=6.25)
     accounts = found((1000, 800), below, above)
     assert accounts.short == "waits for shared memory and its queue fall"
-    assert accounts.words.startswith(f"{accounts.short} from 5.00 to 4.27 cycles an")
+    assert accounts.words.startswith(f"{accounts.short} from 5.00 to 3.75 cycles an")
     of_two_memories = (
-        waits(long_scoreboard=3, mio_throttle=2, wait=4),
-        waits(long_scoreboard=2.76, mio_throttle=1.51, wait=4.73),
+        waits(long_scoreboard=3, mio_throttle=2, math_pipe_throttle=5),
+        waits(long_scoreboard=2.5, mio_throttle=1.25, math_pipe_throttle=6.25),
     )
-    assert not found((1000, 800), *of_two_memories).share
+    assert "and its queue" not in found((1000, 800), *of_two_memories).short
 
 
 TENSOR = "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active"
 
 
-def test_a_busier_pipe_is_named_where_the_work_is_the_same_with_the_wait_beside_it() -> (
-    None
-):
-    """Tensor cores work for 600 us in both; barriers took 29 % of the time saved."""
-    below, above = (
-        waits(barrier=barrier, wait=8) | {TENSOR: share}
-        for barrier, share in ((1, 60), (0.5, 75))
-    )
-    beside = f"{BARRIER} fall from 1.00 to 0.500 cycles an instruction"
-    words = f"tensor cores busy for 75 % of the time instead of 60 %; {beside}"
-    wanted = Cause(words, "tensor cores busier", 1.0, beside)
-    assert found((1000, 800), below, above) == wanted
-    assert found((800, 1000), above, below).short == "tensor cores less busy"
-    little = found((1000, 800), {TENSOR: 16.0}, {TENSOR: 20.0})
-    assert not little.share, "a pipe that does little"
+def test_a_busier_pipe_is_no_cause_and_more_work_of_it_is() -> None:
+    """Of the same work in less time each pipe is busier."""
+    assert not found((1000, 800), {TENSOR: 60.0}, {TENSOR: 75.0}).share
     removed = found((1000, 500), {TENSOR: 60.0}, {TENSOR: 60.0}).words
     assert removed.startswith("cycles of tensor cores fall from 60.0 M to 30.0 M")
 
 
-def test_beside_a_pipe_waits_for_shared_memory_and_for_its_queue_are_one() -> None:
-    """Together they fall by 0.4 cycles, 41 % of the time saved. Nearly all became waits for the queue."""
+def test_with_copying_warps_a_wait_is_named_without_a_share() -> None:
+    """Which warps wait nobody counted."""
     below, above = (
-        waits(short_scoreboard=memory, mio_throttle=queue, math_pipe_throttle=pipe)
-        | {TENSOR: share}
-        for memory, queue, pipe, share in ((6, 0, 4, 60), (1, 4.6, 3.4, 66))
+        waits(barrier=barrier, wait=1) | {BY_TMA: 1e9} for barrier in (3, 1)
     )
-    assert found((1000, 900), below, above).words.endswith(
-        "; waits for shared memory and its queue fall from 6.00 to 5.60 cycles an instruction"
+    accounts = found((1000, 500), below, above)
+    change = f"perhaps {BARRIER} fall from 3.00 to 1.00 cycles an instruction"
+    assert (accounts.change, accounts.short) == (change, f"perhaps {BARRIER} fall")
+    assert (
+        accounts.words == f"{change} (mean of all warps, also of those that only copy)"
     )
 
 
-SPECIAL = "sm__inst_executed_pipe_xu.avg.pct_of_peak_sustained_active"
-ALL = "sm__throughput.avg.pct_of_peak_sustained_elapsed"
+def test_wavefronts_are_not_compared_with_those_of_a_launch_that_copies_by_tma() -> (
+    None
+):
+    below, above = {WAVEFRONTS: 1e8}, {WAVEFRONTS: 4e7}
+    assert found((1200, 700), below, above).share
+    assert not found((1200, 700), below, above | {BY_TMA: 1e9}).share
+    assert found((1200, 700), below | {BY_TMA: 1e9}, above | {BY_TMA: 1e9}).share
 
 
-@pytest.mark.parametrize(
-    ("pipe", "short"),
-    [
-        (TENSOR, "tensor cores busier"),
-        (ALL, "the busiest pipe of all multiprocessors busier"),
-        (SPECIAL, "?"),  # no work that the result takes
-    ],
-)
-def test_a_pipe_that_is_not_the_busiest_is_named_with_a_wait_beside_it_alone(
-    pipe: str, short: str
-) -> None:
-    """Shared memory is the busiest, and its work fell; the other pipe works for 400 us in both."""
-    below, above = (
-        waits(barrier=barrier, wait=8) | {pipe: share, WAVEFRONTS: wavefronts}
-        for barrier, share, wavefronts in ((1, 40, 7e7), (0.5, 50, 3.5e7))
+def test_nothing_is_explained_by_launches_that_differ_less_in_cycles_than_in_time() -> (
+    None
+):
+    below, above = waits(barrier=3, wait=1), waits(barrier=1, wait=1)
+    for after, explained in ((500, True), (650, True), (800, False), (1100, False)):
+        accounts = found((1000, 500), below, above | cycles(after))
+        assert bool(accounts.share) == explained
+    assert accounts.words == (
+        "not explained by the counters: the launches that were counted took 100 M and 110 M cycles"
     )
-    assert found((1000, 800), below, above).short == short
-    waits_too = above | {STALL.format("barrier"): 1.0}
-    assert not found((1000, 800), below, waits_too).share
 
 
 def test_where_no_counter_is_the_cause_the_two_are_named_that_contradict_each_other() -> (
@@ -222,7 +241,7 @@ def test_where_no_counter_is_the_cause_the_two_are_named_that_contradict_each_ot
     """Barriers saved more than all of the time, mbarriers took it back, and shared memory did not move."""
     launches = (
         waits(barrier=3, long_scoreboard=1, short_scoreboard=4),
-        waits(barrier=0.5, long_scoreboard=4, short_scoreboard=4.1),
+        waits(barrier=0.5, long_scoreboard=5, short_scoreboard=4.1),
     )
 
     def contradiction(*counters: Any, time: float = 900) -> str:
@@ -232,22 +251,21 @@ def test_where_no_counter_is_the_cause_the_two_are_named_that_contradict_each_ot
 
     assert contradiction(*launches) == (
         "waits at barriers fall from 3.00 to 0.500 cycles an instruction, "
-        "but waits for global memory or an mbarrier rise from 1.00 to 4.00 cycles an instruction"
+        "but waits for global memory or an mbarrier rise from 1.00 to 5.00 cycles an instruction"
     )
     alone = contradiction({WAVEFRONTS: 9e7}, {WAVEFRONTS: 8e7}, time=700)
     assert alone.endswith("fall from 90.0 M to 80.0 M"), "which is too little"
-    for unmoved in ({}, launches[0]):
-        assert contradiction(unmoved, unmoved) == "none moved"
+    assert contradiction({}, {}) == "none moved"
     assert contradiction(*launches, time=1000) == "as fast"
 
 
 @pytest.mark.published
-def test_most_steps_of_published_ladders_have_a_cause_and_the_others_say_what_contradicts() -> (
+def test_most_steps_of_published_ladders_have_a_cause_and_the_others_say_what_was_counted() -> (
     None
 ):
-    """Four of five in all; of a short ladder one may lack it.
+    """Four of five in all; of a ladder half, where waits were counted.
 
-    `tensor_files` is no ladder: it holds files against kernels of nearly the same machine code, and nobody counted it.
+    `tensor_files` is no ladder: it holds files against kernels of nearly the same machine code.
     """
     explained, others = 0, 0
     for name, part in published_data().parts.items():
@@ -255,10 +273,11 @@ def test_most_steps_of_published_ladders_have_a_cause_and_the_others_say_what_co
             continue
         gained = [step for step in steps(part) if step.below and step.gain.known]
         real = [step for step in gained if step.gain.verdict != TIED]
-        without = [step for step in real if not step.why.share]
-        assert len(without) <= math.ceil(len(real) / 5), name
+        without = [step for step in real if step.why.short == "?"]
+        if "stalls" in part.sweep.counter_groups:
+            assert len(without) <= len(real) / 2, name
         for step in without:
-            assert re.search(r"counters: .* from [\d.]+", step.why.words), step.why
+            assert re.search(r"counters: .* [\d.]+", step.why.words), step.why
         explained += len(real) - len(without)
         others += len(without)
     assert explained >= 4 * others > 0

@@ -10,10 +10,18 @@ from factory import Fields, Lab
 from ladder.model.record import NO_NUMBER
 from ladder.report.causes import busy, longest_wait
 from rendering import report
-from test_ladder_steps import GPU, NONE, READ, STALL, WAVEFRONTS, WRITTEN, row
+from test_ladder_steps import (
+    GPU,
+    ISSUED,
+    READ,
+    TENSOR,
+    WAVEFRONTS,
+    WRITTEN,
+    cycles,
+    row,
+    waits,
+)
 
-TENSOR = "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active"
-ISSUED = "smsp__issue_active.avg.pct_of_peak_sustained_active"
 PEAK = {"memory_peak_gbytes_per_s": 5000.0}
 
 
@@ -22,6 +30,7 @@ def test_units_are_busy_for_a_share_of_the_time_the_busiest_first_and_only_what_
 ):
     """In 1000 us: 4 GB, of 5 at the peak rate; and 5e7 wavefronts in 1e8 cycles."""
     counted = {READ: 3e9, WRITTEN: 1e9, TENSOR: 70.0, ISSUED: 30.0, WAVEFRONTS: 5e7}
+    counted |= cycles(1000)
     found = busy(row(1000), counted, GPU | PEAK)
     assert list(found.items()) == [
         ("DRAM", pytest.approx(0.8)),
@@ -33,10 +42,9 @@ def test_units_are_busy_for_a_share_of_the_time_the_busiest_first_and_only_what_
     assert busy(row(1000), {}, GPU | PEAK) == {}
 
 
-def test_the_longest_wait_has_its_share_of_the_time_of_warps() -> None:
-    """Besides its waits an instruction takes a cycle."""
-    waits = NONE | {STALL.format("long_scoreboard"): 6.0, STALL.format("barrier"): 3.0}
-    assert longest_wait(row(1000), waits) == "for global memory or an mbarrier, 60 %"
+def test_the_longest_wait_has_its_part_of_the_time_in_which_nothing_is_issued() -> None:
+    counted = waits(20, long_scoreboard=6, barrier=2)
+    assert longest_wait(row(1000), counted) == "for global memory or an mbarrier, 60 %"
     assert longest_wait(row(1000), {ISSUED: 30.0}) == ""
 
 

@@ -87,7 +87,7 @@ def test_what_cannot_run_is_said_in_a_line_and_has_no_ladder_and_no_figure(
             if part.strip()
         ]
         assert said == f"No kernel of this chapter can run here: {reason}."
-        assert sweeps.startswith("Sweeps: ")
+        assert sweeps.startswith("More sweeps: ")
         assert all(
             one.startswith("- What does the power limit take?") for one in answers
         )
@@ -102,7 +102,7 @@ def test_what_cannot_run_is_said_in_a_line_and_has_no_ladder_and_no_figure(
 def test_what_was_predicted_of_an_h200_is_not_scored_here(made: Made) -> None:
     for name in ("softmax_fp32", "reduction", "report"):
         assert "as predicted" not in made.pages[name]
-        assert "Predictions were written" not in made.pages[name]
+        assert "Each prediction was written" not in made.pages[name]
     assert "The path to the fastest rung of [reduction]" in made.own
 
 
@@ -145,7 +145,7 @@ def test_without_counters_no_question_mark_stands_for_what_was_not_counted(
 ) -> None:
     ladder = section(made.own, "The FP32 ladder")
     assert ("|?|" in ladder) == made.lab.card.counted
-    assert ("“?” means" in ladder) == made.lab.card.counted
+    assert ("“?”: no counter" in ladder) == made.lab.card.counted
 
 
 def test_the_page_holds_the_card_first_and_its_cards_say_what_the_report_says(

@@ -310,9 +310,15 @@ def _spent(pair: _Pair) -> list[Cause]:
 
 
 def _in_part(pair: _Pair) -> list[Cause]:
-    """Issuing and waits that account for a part of the difference, whatever others take back."""
-    parts = [(*spent, pair.part(*spent)) for spent in pair.spent]
-    return _causes(pair, parts, most=math.inf, in_part=True)
+    """Issuing and waits that account for a part of the difference, of which no other one takes back as much.
+
+    Waits for a busy pipe take nothing back: where others become shorter, warps come to the pipe sooner.
+    """
+    named = [spent for spent in pair.spent if spent[0].words]
+    parts = [(*spent, pair.part(*spent)) for spent in named]
+    taken_back = min((part for *_, part in parts if part < 0), default=0.0)
+    left = [one for one in parts if one[2] + taken_back > 0]
+    return _causes(pair, left, most=math.inf, in_part=True)
 
 
 def _contradiction(pair: _Pair) -> str:

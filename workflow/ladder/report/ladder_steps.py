@@ -106,7 +106,7 @@ def _explanation(launches: Sequence[Launch], gpu: Fields) -> Cause:
     more = after["blocks_per_sm"] > before["blocks_per_sm"]
     short = f"{'more' if more else 'fewer'} blocks a multiprocessor"
     if before["cubin_sha256"] == after["cubin_sha256"]:
-        return Cause(f"{why.words}; the same code, {blocks}", short, 1.0, blocks)
+        return Cause(f"{why.words}; {blocks}, with the same code", short, 1.0, blocks)
     short = why.short if why.share else f"{short}, perhaps"
     return Cause(f"{why.words}; {blocks}", short, why.share, blocks)
 

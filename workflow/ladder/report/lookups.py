@@ -258,10 +258,11 @@ class Lookups:
         return stats.records(rows)[0]
 
     def worst_sweep(self) -> Fields:
-        """The row of `unseen` of the sweep whose ranges held the smallest share of readings, of at least LEAST_READINGS."""
+        """The row of `unseen` of the sweep whose ranges held the smallest share of LEAST_READINGS or more."""
         rows = self.data.frames["unseen"]
         rows = rows[
-            rows["part"].isin(list(self.data.sweeps)) & (rows["readings"] >= LEAST_READINGS)
+            rows["part"].isin(list(self.data.sweeps))
+            & (rows["readings"] >= LEAST_READINGS)
         ]
         if rows.empty:
             raise Unmeasured("no sweep was read on new GPUs")
