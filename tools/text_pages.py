@@ -48,7 +48,9 @@ FILES = ("fp32_files", "tensor_files", "hopper_files")
 """Sweeps that time a file which reads alone beside the rung that it spells out."""
 MOVED = 1.05
 """By a smaller factor no counter changes anything."""
-_WAITS = re.compile(r"^(perhaps |in part |)(?:waits (?:for|at) )?(.*) (?:fall|rise) from ")
+_WAITS = re.compile(
+    r"^(perhaps |in part |)(?:waits (?:for|at) )?(.*) (?:fall|rise) from "
+)
 UP = "../../"
 """From a page to the root of the checkout."""
 

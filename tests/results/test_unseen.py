@@ -178,7 +178,8 @@ def test_the_page_on_trust_says_how_far_ranges_held() -> None:
         f"On the thirteen GPUs alone in their host, {alone['covered']:.0%} of {alone['readings']:,} did",
         f"{screen['covered'].mean():.0%} of {len(screen):,} readings lay",
         *of_two_kinds(),
-        f"`{least.name}`, the worst sweep of {LEAST_READINGS} readings and more: {least['covered']:.0%} of {least['readings']}",
+        f"`{least.name}`, the worst sweep of {LEAST_READINGS} readings and more: "
+        f"{least['covered']:.0%} of {least['readings']}",
     ):
         assert text.replace("%", " %") in said
 

@@ -163,7 +163,7 @@ def waits(
 
 
 def busy(row: TableRow, metrics: Metrics, gpu: Fields) -> dict[str, float]:
-    """Unit -> the share of its peak rate that a launch takes, of those that were counted, the busiest first."""
+    """Unit -> the share of the time that it works (DRAM: of its peak rate), of those counted, the busiest first."""
     shares: dict[str, float] = {}
     peak = _fact(gpu, "memory_peak_gbytes_per_s") * 1e9
     for need in needs(row, metrics, gpu):
@@ -176,7 +176,7 @@ def busy(row: TableRow, metrics: Metrics, gpu: Fields) -> dict[str, float]:
 
 
 def longest_wait(row: TableRow, metrics: Metrics) -> str:
-    """What the warps of a launch wait for most, and in which share of their time; empty where it was not counted."""
+    """What warps wait for most, and the share of the time in which nothing is issued for it; empty if it is unknown."""
     named = [wait for wait in waits(row, metrics) if wait.words]
     longest = max(named, key=lambda wait: wait.seconds)
     if math.isnan(longest.seconds):
@@ -204,7 +204,7 @@ class _Pair:
         self.needs = [
             need for need in zip(*needed, strict=True) if need[0].words not in unseen
         ]
-        issued = [need for need in self.needs if need[0].words == "instructions issued"]
+        issued = [need for need in self.needs if need[0].pipe == "issue slots"]
         self.spent = [*issued, *zip(*waited, strict=True)]
         self.with_queue = list(zip(*with_queue, strict=True))
 

@@ -202,7 +202,7 @@ class Lookups:
         return {inputs: sorted(numbers) for inputs, numbers in ratios.items()}
 
     def busy(self, row: Row) -> dict[str, float]:
-        """Unit -> the share of its peak rate, the busiest first."""
+        """Unit -> the share of the time that it works, the busiest first."""
         if not row.metrics:
             raise Unmeasured(f"{row['variant']} was not counted")
         return busy(row, row.metrics, self.data.gpu)
