@@ -8,7 +8,6 @@ or `rise`: where the tables no longer say so, no page is written.
 
 import csv
 import math
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -28,7 +27,7 @@ from ladder.model.folders import Project
 from ladder.model.kernel import Kernel
 from ladder.model.sweep import Entry
 from ladder.report import words
-from ladder.report.causes import needs
+from ladder.report.causes import needs, relieved
 from ladder.report.ladder_steps import Step, steps
 from ladder.report.lookups import Lookups, names
 from ladder.report.markdown import magnitude
@@ -48,9 +47,6 @@ FILES = ("fp32_files", "tensor_files", "hopper_files")
 """Sweeps that time a file which reads alone beside the rung that it spells out."""
 MOVED = 1.05
 """By a smaller factor no counter changes anything."""
-_WAITS = re.compile(
-    r"^(perhaps |in part |)(?:waits (?:for|at) )?(.*) (?:fall|rise) from "
-)
 UP = "../../"
 """From a page to the root of the checkout."""
 
@@ -313,7 +309,7 @@ class Numbers(Lookups):
             if step.gain.verdict == TIED:
                 why = "as fast"
             elif step.why.change:
-                why = _WAITS.sub(r"\1\2: ", self.why(sweep, number))
+                why = relieved(self.why(sweep, number))
             else:
                 why = "no counter explains it"
             if step.gain.verdict == SLOWER:

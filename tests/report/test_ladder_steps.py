@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ STALLS = """long_scoreboard short_scoreboard mio_throttle lg_throttle barrier wa
     dispatch_stall no_instruction"""
 NONE = {STALL.format(reason): 0.0 for reason in STALLS.split()}
 ISSUED = "smsp__issue_active.avg.pct_of_peak_sustained_active"
+LATENCY = "smsp__average_warp_latency_per_inst_issued.ratio"
 CYCLES = "sm__cycles_elapsed.sum"
 BY_TMA = "l1tex__m_xbar2l1tex_read_bytes_mem_global_op_tma_ld.sum"
 GPU = {"sms": 100, "copy_gbytes_per_s": 4000.0}
@@ -58,12 +60,8 @@ def found(times: tuple[float, float], below: Any, above: Any, gpu: Any = GPU) ->
         ((1200, 900), 1e8, 5e7, "fall from 100 M to 50.0 M, which explains all"),
         # Of 1267 us it takes 600 less, which is too little; by the factor of the time it accounts for 64 %.
         ((1667, 400), 1e8, 4e7, "fall from 100 M to 40.0 M, which explains 64 %"),
-        (
-            (5000, 2500),
-            1e8,
-            5e7,
-            "",
-        ),  # half of the work in half of the time, of which it took a fifth
+        # Half of the work in half of the time, of which it took a fifth.
+        ((5000, 2500), 1e8, 5e7, ""),
         ((5000, 2500), 5e7, 1e8, ""),  # more work in less time
         ((1200, 100), 1e8, 5e7, ""),  # 45 % of the time, and 28 % of the factor
         ((1600, 1300), 1e8, 5e7, ""),  # 167 % of the time, and took 62 % of it
@@ -111,7 +109,8 @@ BARRIER = "waits at barriers"
 def waits(issued: float = 20.0, **per_instruction: float) -> dict[str, float]:
     """Waits in cycles an instruction, of which one is issued in `issued` percent of the cycles."""
     stalls = {STALL.format(reason): value for reason, value in per_instruction.items()}
-    return NONE | {ISSUED: issued} | stalls
+    total = {LATENCY: 1 + sum(stalls.values()), STALL.format("not_selected"): 0.0}
+    return NONE | {ISSUED: issued} | total | stalls
 
 
 def test_a_wait_has_its_part_of_the_time_in_which_nothing_is_issued() -> None:
@@ -123,6 +122,18 @@ def test_a_wait_has_its_part_of_the_time_in_which_nothing_is_issued() -> None:
     assert accounts == Cause(words, f"{BARRIER} fall", pytest.approx(0.8), change)
     counted = found((1000, 500), below | {WAVEFRONTS: 9e7}, above | {WAVEFRONTS: 4e7})
     assert counted.words.startswith("wavefronts"), "which is no symptom"
+
+
+def test_waits_without_a_name_and_another_warps_turn_take_their_part() -> None:
+    """Of 9 cycles an instruction is issued in one, a warp is ready in two, and nobody knows what it does in two."""
+    below = waits(barrier=3, wait=1) | {LATENCY: 9.0, STALL.format("not_selected"): 2.0}
+    above = waits(barrier=1, wait=1)
+    accounts = found((1000, 500), below, above)
+    # Of 800 us half are at barriers, then half of 400.
+    assert (accounts.short, accounts.share) == (
+        f"in part {BARRIER} fall",
+        pytest.approx(0.4),
+    )
 
 
 def test_what_is_issued_is_a_part_of_the_time_as_waits_are() -> None:
@@ -159,7 +170,7 @@ def test_a_wait_of_which_another_takes_less_back_is_a_cause_in_part() -> None:
     change = f"in part {BARRIER} fall from 2.00 to 1.00 cycles an instruction"
     wanted = Cause(change, f"in part {BARRIER} fall", pytest.approx(2.4), change)
     assert found((1000, 900), below, above) == wanted
-    more = above | {STALL.format("short_scoreboard"): 5.0}
+    more = waits(barrier=1, short_scoreboard=5, math_pipe_throttle=1)
     assert not found((1000, 900), below, more).share, "it takes back more"
     pipe = waits(barrier=1.2, short_scoreboard=1.1, math_pipe_throttle=4.9)
     assert found((1000, 900), below, pipe).short == f"in part {BARRIER} fall"
@@ -263,7 +274,7 @@ def test_where_no_counter_is_the_cause_the_two_are_named_that_contradict_each_ot
 def test_most_steps_of_published_ladders_have_a_cause_and_the_others_say_what_was_counted() -> (
     None
 ):
-    """Four of five in all; of a ladder half, where waits were counted.
+    """Four of five in all; of a ladder two of three, where waits were counted.
 
     `tensor_files` is no ladder: it holds files against kernels of nearly the same machine code.
     """
@@ -275,9 +286,11 @@ def test_most_steps_of_published_ladders_have_a_cause_and_the_others_say_what_wa
         real = [step for step in gained if step.gain.verdict != TIED]
         without = [step for step in real if step.why.short == "?"]
         if "stalls" in part.sweep.counter_groups:
-            assert len(without) <= len(real) / 2, name
+            assert len(without) <= math.ceil(len(real) / 3), name
         for step in without:
-            assert re.search(r"counters: .* [\d.]+", step.why.words), step.why
+            assert re.search(r"counters: .* (?:from|took) [\d.]+", step.why.words), (
+                step.why
+            )
         explained += len(real) - len(without)
         others += len(without)
     assert explained >= 4 * others > 0

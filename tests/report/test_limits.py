@@ -6,9 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from checkout import published_data
+from conftest import ROOT
 from factory import Fields, Lab
 from ladder.model.record import NO_NUMBER
 from ladder.report.causes import busy, longest_wait
+from ladder.report.lookups import Lookups
+from ladder.results.environment import boost_clock_mhz
 from rendering import report
 from test_ladder_steps import (
     GPU,
@@ -105,3 +109,25 @@ def test_without_them_the_page_says_nothing_of_either(
     page = report(lab(tmp_path, {}, {}, monkeypatch))["fp32_ladder"]
     assert "by kind of inputs" not in page
     assert "What they keep busy" not in page
+
+
+@pytest.mark.published
+def test_the_page_on_limits_says_what_clock_the_fastest_gemm_has_and_what_it_would_leave() -> (
+    None
+):
+    """By cycles over time; the rate that is left is the peak's, at that clock, while the tensor cores are busy."""
+    lookups = Lookups(published_data())
+    fastest, boost = (
+        lookups.row("hopper_ladder", "6f on 128 blocks"),
+        boost_clock_mhz(lookups.data.gpu) / 1000,
+    )
+    clock, share = lookups.clock(fastest), lookups.busy(fastest)["tensor cores"]
+    left = lookups.gpu("tensor_peak_tflops", "bf16") * clock / boost * share
+    said = " ".join((ROOT / "docs/limits.md").read_text().split())
+    cores = lookups.clock(lookups.row("fp32_rungs", "8 copying warpgroup"))
+    for text in (
+        f"time are {clock:.2f} GHz, in FP32 on CUDA cores {cores:.2f}.",
+        f"With {clock:.2f} GHz and {100 * share:.0f} % of the cycles {left:.0f} would be left",
+        f"and {fastest['tflops']:.0f} are measured",
+    ):
+        assert text in said

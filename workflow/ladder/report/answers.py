@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ladder.report import markdown, words
+from ladder.report.causes import relieved
 from ladder.report.choices import THREE_PRODUCTS
 from ladder.report.links import Links
 from ladder.report.lookups import LEAST_READINGS, Lookups, names
@@ -24,7 +25,7 @@ _OF_MARKDOWN = "code cut number share spread text"
 _OF_WORDS = "amount change ends mark ranged sentence shares span speed times"
 TEMPLATES.filters |= {name: getattr(markdown, name) for name in _OF_MARKDOWN.split()}
 TEMPLATES.filters |= {name: getattr(words, name) for name in _OF_WORDS.split()}
-TEMPLATES.filters["library"] = words.proper
+TEMPLATES.filters |= {"library": words.proper, "relieved": relieved}
 TEMPLATES.globals |= {
     "from_to": from_to,
     "listing": words.listing,

@@ -16,6 +16,7 @@ without it. With TMA some warps only copy, and waits are means over all: they ar
 """
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -39,6 +40,7 @@ _ISSUED = "smsp__issue_active.avg.pct_of_peak_sustained_active"
 _TENSOR = "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active"
 _SPECIAL = "sm__inst_executed_pipe_xu.avg.pct_of_peak_sustained_active"
 _FFMA = "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum"
+_LATENCY = "smsp__average_warp_latency_per_inst_issued.ratio"
 _BY_TMA = "l1tex__m_xbar2l1tex_read_bytes_mem_global_op_tma_ld.sum"
 _BY_SHARE = (
     ("cycles of tensor cores", "tensor cores", _TENSOR, 1),
@@ -100,8 +102,8 @@ class Need:
 class Cause:
     """What accounts for the difference of two times, with its numbers and in short, and for which share of it.
 
-    share: 0 where no counter does, and the words say which contradict each other. change: the numbers alone; empty
-    where nothing accounts for the difference.
+    share: 0 where no counter does, and the words say which contradict each other. change: the words without the share;
+    empty where nothing accounts for the difference.
     """
 
     words: str = ""
@@ -110,9 +112,9 @@ class Cause:
     change: str = ""
 
 
-def _fact(facts: Fields, name: str) -> float:
-    """A number of a row or of the GPU; NaN where it is unknown."""
-    return float(facts.get(name) or math.nan)
+def _fact(gpu: Fields, name: str) -> float:
+    """A number of the GPU; NaN where it is unknown."""
+    return float(gpu.get(name) or math.nan)
 
 
 def needs(row: TableRow, metrics: Metrics, gpu: Fields) -> list[Need]:
@@ -151,7 +153,9 @@ def waits(
     stalls = {
         reason: metrics.get(STALL_FOR.format(reason), math.nan) for reason in _ALONE
     }
-    all_waits = sum(stalls.values()) or math.nan
+    # Issuing is no wait, nor is another warp's turn. Of the rest some has no name here, such as waits in a cluster.
+    ready = 1 + metrics.get(STALL_FOR.format("not_selected"), math.nan)
+    all_waits = metrics.get(_LATENCY, math.nan) - ready
     idle = 1 - metrics.get(_ISSUED, math.nan) / 100
     second_a_cycle = row["median_us"] * 1e-6 * idle / all_waits
     waited = []
@@ -346,6 +350,12 @@ def cause(launches: Sequence[Launch], gpu: Fields) -> Cause:
     if not found:
         return Cause(f"not explained by the counters: {_contradiction(pair)}", "?")
     return min(found, key=lambda one: abs(math.log(one.share)))
+
+
+def relieved(change: str) -> str:
+    """barriers: 3.00 to 1.00, of "waits at barriers fall from 3.00 to 1.00"; barriers, of a cause in short."""
+    numbers = re.sub(r" (?:fall|rise) from ", ": ", change)
+    return re.sub(r"waits (?:for|at) | fall$", "", numbers)
 
 
 def resident(below: TableRow, above: TableRow) -> str:

@@ -212,6 +212,10 @@ class Lookups:
         cycles = row.metric(CYCLES) / self.gpu("sms")
         return float(cycles / row["median_us"] / 1000)
 
+    def as_many_cycles(self, row: Row, other: Row) -> bool:
+        """Whether two launches take the same cycles, within half a percent."""
+        return math.isclose(row.metric(CYCLES), other.metric(CYCLES), rel_tol=0.005)
+
     def gpu(self, *fact: str) -> float:
         """A fact of the GPU, such as fp32_peak_tflops, or tensor_peak_tflops and tf32."""
         value: Any = self.data.gpu
