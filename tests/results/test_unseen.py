@@ -10,7 +10,7 @@ import pytest
 from conftest import ROOT
 from factory import ONE_CELL, Lab
 from ladder.model.folders import Project
-from ladder.report.lookups import LEAST_READINGS, Lookups
+from ladder.report.lookups import Lookups
 from ladder.results import tables
 from ladder.results.published_records import read_archive
 from ladder.results.run_data import RunData
@@ -168,7 +168,9 @@ def test_the_page_on_trust_says_how_far_ranges_held() -> None:
     parts = tables.read("unseen", PUBLISHED.unseen("nvidia-h200")).set_index("part")
     said = " ".join((ROOT / "docs/trust.md").read_text().split())
     names = tables.read("timings", PUBLISHED.root)["sweep"].unique()
-    sweeps = parts[parts.index.isin(names) & (parts["readings"] >= LEAST_READINGS)]
+    sweeps = parts[
+        parts.index.isin(names) & (parts["readings"] >= Lookups.LEAST_READINGS)
+    ]
     whole, alone = parts.loc["all"], parts.loc["GPUs of the host: 1"]
     least = sweeps.loc[sweeps["covered"].idxmin()]
     assert alone["gpus"] == 13
@@ -178,7 +180,7 @@ def test_the_page_on_trust_says_how_far_ranges_held() -> None:
         f"On the thirteen GPUs alone in their host, {alone['covered']:.0%} of {alone['readings']:,} did",
         f"{screen['covered'].mean():.0%} of {len(screen):,} readings lay",
         *of_two_kinds(),
-        f"`{least.name}`, the worst sweep of {LEAST_READINGS} readings and more: "
+        f"`{least.name}`, the worst sweep of {Lookups.LEAST_READINGS} readings and more: "
         f"{least['covered']:.0%} of {least['readings']}",
     ):
         assert text.replace("%", " %") in said

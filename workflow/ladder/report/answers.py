@@ -15,7 +15,7 @@ from ladder.report import markdown, words
 from ladder.report.causes import relieved
 from ladder.report.choices import THREE_PRODUCTS
 from ladder.report.links import Links
-from ladder.report.lookups import LEAST_READINGS, Lookups, names
+from ladder.report.lookups import Lookups, names
 from ladder.results.run_data import RunData, Unmeasured, mean
 from ladder.results.statistics import from_to
 from ladder.results.sweep_data import plain
@@ -33,7 +33,6 @@ TEMPLATES.globals |= {
     "numbers": words.numbers,
     "plain": plain,
     "THREE_PRODUCTS": THREE_PRODUCTS,
-    "LEAST_READINGS": LEAST_READINGS,
 }
 _PARTS = ("also", "why", "exceptions", "title", "table")
 

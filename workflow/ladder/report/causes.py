@@ -318,9 +318,8 @@ def _in_part(pair: _Pair) -> list[Cause]:
 
     Waits for a busy pipe take nothing back: where others become shorter, warps come to the pipe sooner.
     """
-    named = [spent for spent in pair.spent if spent[0].words]
-    parts = [(*spent, pair.part(*spent)) for spent in named]
-    taken_back = min((part for *_, part in parts if part < 0), default=0.0)
+    parts = [(*spent, pair.part(*spent)) for spent in pair.spent if spent[0].words]
+    taken_back = min(0.0, *(part for *_, part in parts))  # NaN is not
     left = [one for one in parts if one[2] + taken_back > 0]
     return _causes(pair, left, most=math.inf, in_part=True)
 

@@ -97,12 +97,11 @@ def _steps(data: SweepData, rungs: Iterable[tuple[Entry | None, Entry]]) -> list
 
 def _explanation(launches: Sequence[Launch], gpu: Fields) -> Cause:
     """Why a step gains: by the counters of both rungs, and by more blocks."""
-    rows, counters = zip(*launches, strict=True)
+    (before, after), counters = zip(*launches, strict=True)
     why = cause(launches, gpu) if all(counters) else Cause("not counted")
-    blocks = resident(*rows)
+    blocks = resident(before, after)
     if not blocks:
         return why
-    before, after = rows
     more = after["blocks_per_sm"] > before["blocks_per_sm"]
     short = f"{'more' if more else 'fewer'} blocks a multiprocessor"
     if before["cubin_sha256"] == after["cubin_sha256"]:

@@ -26,12 +26,12 @@ from ladder.results.run_data import Row, Rows, RunData, Unmeasured, Value, best
 from ladder.results.sweep_data import plain
 from ladder.results.verdicts import Gain
 
-LEAST_READINGS = 30
-"""Of fewer readings it says little how many of them a sweep's ranges hold."""
-
 
 class Lookups:
     """The tables of a run as texts read them. `unsaid`: sentences whose numbers no longer say what they conclude."""
+
+    LEAST_READINGS = 30
+    """Of fewer readings it says little how many of them a sweep's ranges hold."""
 
     def __init__(self, data: RunData) -> None:
         self.data = data
@@ -209,8 +209,7 @@ class Lookups:
 
     def clock(self, row: Row) -> float:
         """GHz during a launch: the cycles that the profiler counted, over the time without it."""
-        cycles = row.metric(CYCLES) / self.gpu("sms")
-        return float(cycles / row["median_us"] / 1000)
+        return float(row.metric(CYCLES) / self.gpu("sms") / row["median_us"] / 1000)
 
     def as_many_cycles(self, row: Row, other: Row) -> bool:
         """Whether two launches take the same cycles, within half a percent."""
@@ -266,7 +265,7 @@ class Lookups:
         rows = self.data.frames["unseen"]
         rows = rows[
             rows["part"].isin(list(self.data.sweeps))
-            & (rows["readings"] >= LEAST_READINGS)
+            & (rows["readings"] >= self.LEAST_READINGS)
         ]
         if rows.empty:
             raise Unmeasured("no sweep was read on new GPUs")
